@@ -89,17 +89,17 @@ class StrictDumper(yaml.SafeDumper):
         return True
 
 
-for _tag, _pattern, _first in (
-    ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("int", r"[-+]?[0-9]+$", "-+0123456789"),
+for _tag, _first, _pattern in (
+    ("bool", "tTfF", r"(?:true|True|TRUE|false|False|FALSE)$"),
+    ("int", "-+0123456789", r"[-+]?[0-9]+$"),
     (
         "float",
-        r"[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf|\.nan)$",
         "-+.0123456789",
+        r"[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf|\.nan)$",
     ),
 ):
     for _reads_or_writes in (StrictLoader, StrictDumper):
-        _reads_or_writes.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
+        _reads_or_writes.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), [*_first])
 
 
 def load_yaml(text: str, *, max_values: int = MAX_VALUES) -> Any:
@@ -125,29 +125,28 @@ def load_json(text: str) -> Any:
     """JSON as plain data. Raises ValueError for anything else: a key twice, deep nesting."""
     try:
         value = json.loads(text, object_pairs_hook=_unique_keys)
-        is_deep = _depth(value) > MAX_DEPTH
+        _check_depth(value, MAX_DEPTH)
     except RecursionError:
-        is_deep = True
-    if is_deep:
-        raise ValueError(f"it is nested too deeply; {MAX_DEPTH} levels are the most")
+        raise ValueError(f"it is nested too deeply; {MAX_DEPTH} levels are the most") from None
     return value
 
 
-def _depth(value: Any) -> int:
-    """Number of mappings and lists inside each other."""
-    if not isinstance(value, dict | list):
-        return 0
-    inner = value.values() if isinstance(value, dict) else value
-    return 1 + max((_depth(one) for one in inner if isinstance(one, dict | list)), default=0)
+def _check_depth(value: Any, most: int) -> None:
+    """Raise RecursionError for more mappings and lists inside each other than `most`."""
+    if isinstance(value, dict | list):
+        if most == 0:
+            raise RecursionError
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_depth(inner, most - 1)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object. Raises ValueError if it has a key twice, of which Python would silently take the last."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twice!r} is given twice")
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} is given twice")
+        found[key] = value
     return found
 
 
@@ -186,10 +185,10 @@ def decoded(data: bytes) -> str:
 
 
 def _check_regular(path: Path, mode: int) -> None:
-    kinds = {"a folder": stat.S_ISDIR, "a FIFO": stat.S_ISFIFO, "a socket": stat.S_ISSOCK}
     if not stat.S_ISREG(mode):
-        what = next((kind for kind, is_one in kinds.items() if is_one(mode)), "a device")
-        raise DataError(f"{path} is {what} and cannot be read as a file; give a regular file")
+        kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
+        what = kinds.get(stat.S_IFMT(mode), "device")
+        raise DataError(f"{path} is a {what} and cannot be read as a file; give a regular file")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -200,21 +199,21 @@ def write_json(path: Path, value: Any) -> None:
 def read_mapping(path: Path, *keys: str) -> dict[str, Any]:
     """Dictionary in a JSON or YAML file of a run, with these keys. Raises DataError if it is damaged."""
     is_yaml = path.suffix == ".yaml"
+    advice = "copy it again or train again"
     try:
-        data = read_small(path, MAX_YAML_BYTES if is_yaml else MAX_JSON_BYTES)
-        value = load_yaml(decoded(data)) if is_yaml else load_json(decoded(data))
+        text = decoded(read_small(path, MAX_YAML_BYTES if is_yaml else MAX_JSON_BYTES))
+        value = load_yaml(text) if is_yaml else load_json(text)
     except FileNotFoundError:
         raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole") from None
     except DataError:
         raise
     except (yaml.YAMLError, ValueError) as error:
-        raise DataError(f"{path} is damaged ({' '.join(str(error).split())}); copy it again or train again") from error
-    if not isinstance(value, dict):
-        raise DataError(f"{path} is damaged: it holds no keys; copy it again or train again")
-    missing = [key for key in keys if key not in value]
+        raise DataError(f"{path} is damaged ({' '.join(str(error).split())}); {advice}") from error
+    missing = [key for key in keys if key not in value] if isinstance(value, dict) else ["keys"]
     if missing:
-        raise DataError(f"{path} is damaged: it has no {', '.join(missing)}; copy it again or train again")
-    return value
+        raise DataError(f"{path} is damaged: it has no {', '.join(missing)}; {advice}")
+    found: dict[str, Any] = value
+    return found
 
 
 def write_atomic(path: Path, content: bytes) -> None:

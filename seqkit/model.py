@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import Backbone, Cache, Embedded, LabeledBatch, Objective, TokenBatch, TokenSpec
-from seqkit.interfaces.declared import check_declared
 from seqkit.nn.embedder import Embedder, JoinEmbedder, TokenEmbedder, default_position
 from seqkit.nn.position.base import PositionalEncoding
 
@@ -236,7 +235,6 @@ def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) 
     dim = getattr(backbone, "dim", None)
     if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
         raise ValueError(f"dim of {name} is {dim!r}; it is the width of its hidden states: make it an integer from 1")
-    check_declared(backbone)
     if backbone.causal is None and not backbone.takes_causality:
         raise ValueError(f"{name} has causal=None, and cannot take it from the batch; give True or False")
     if objective.causal is not None and objective.causal != is_causal(backbone, objective):

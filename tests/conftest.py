@@ -132,7 +132,7 @@ def _sounds(name: str, *arguments: Any, **settings: Any) -> Sample:
 
 
 def _sample_windows() -> Sample:
-    from seqkit.tokenizers.stems import Convolutions
+    from seqkit.pretrained.audio_stems import Convolutions
 
     return _sounds("SampleWindows", 8_000, convolutions=Convolutions((5, 7), (10, 9), (5, 9), bias=True))
 
@@ -173,7 +173,6 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "WhisperMel": lambda: _sounds("WhisperMel", 7, seconds=1),
     "MelPatches": lambda: _sounds("MelPatches", 5, stride=(3, 2), num_mels=17, num_frames=23, num_prefix_tokens=0),
     "SampleWindows": _sample_windows,
-    "MelEnergies": lambda: _sounds("MelEnergies", 7),
     "Graph": _graphs,
     "Molecule": lambda: Sample(
         find("tokenizer", "Molecule").load(), ["CC(=O)O", "c1ccccc1O", "[Na+].[Cl-]"], ["", "n(H)(", 7]

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from seqkit.backbones.decoder import reordered
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
-from seqkit.interfaces.declared import check_declared
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature, Memory
 from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.mask import Past, attention_context, cross_attention_context
@@ -143,7 +142,6 @@ class Transformer(Backbone):
 
     def _kind(self, block: BaseBlock, position: RelativePosition | None) -> ContextKind:
         attention = block.attention
-        check_declared(attention)
         index = None if position is None else _index_of(position, list(self.positions))
         return ContextKind(index, attention.needs_mask, attention.num_heads, attention.head_dim)
 

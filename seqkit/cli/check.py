@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from seqkit.config.overrides import Switch, dotted
 from seqkit.errors import UsageError, described, one_line, suggest
 from seqkit.registry import components, find
-from seqkit.registry.plugins import import_plugins, in_time
+from seqkit.registry.plugins import import_plugins, quietly
 
 if TYPE_CHECKING:
     from seqkit.testing import Checked
@@ -73,7 +73,7 @@ def _of_module(what: str) -> Any:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
     try:
-        with in_time(module):
+        with quietly(module):
             found = import_module(module)
     except (Exception, SystemExit) as error:  # the user's own code: whatever it raises
         raise UsageError(f"{module} cannot be imported: {described(error)}") from error

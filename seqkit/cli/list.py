@@ -8,7 +8,7 @@ from seqkit.config.recipe import find_recipe, recipe_names
 from seqkit.errors import UsageError, one_line
 from seqkit.registry import KINDS, components, suggest
 from seqkit.registry.builtin import Component
-from seqkit.registry.lookup import name_conflicts, unknown_kinds
+from seqkit.registry.lookup import name_conflicts
 
 USUAL = ("recipe", "data_source", "tokenizer", "backbone", "objective")
 
@@ -51,6 +51,4 @@ def run(args: Namespace) -> int:
         for sentence in [] if kind == "recipe" else name_conflicts(kind):
             console.print(one_line(sentence), soft_wrap=True)
         console.print()
-    for sentence in unknown_kinds():
-        console.print(one_line(sentence), soft_wrap=True)
     return 0

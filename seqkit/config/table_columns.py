@@ -24,7 +24,7 @@ TARGET_KINDS = ("classes", "numbers", "labels", "text", "tags", "none")
 KIND_OF_TOKENIZER = {
     "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "Patches": "image",
     "LogMel": "audio", "WhisperMel": "audio", "MelPatches": "audio", "SampleWindows": "audio",
-    "MelEnergies": "audio", "Molecule": "smiles", "Series": "series", "Ids": "series",
+    "Molecule": "smiles", "Series": "series", "Ids": "series",
 }  # fmt: skip
 """Content of the input column by the tokenizer that reads it; for other tokenizers the table decides."""
 

@@ -324,7 +324,8 @@ def samples_fingerprint(samples: Samples) -> str | None:
 
 
 def tokenizer_fingerprint(tokenizer: Tokenizer) -> str | None:
-    """Fingerprint of a tokenizer: attributes, fitted state, code, versions; None if it cannot be pickled."""
+    """Fingerprint of a tokenizer: attributes, fitted state, code, versions; None if it cannot be pickled, or its code
+    is in no file."""
     try:
         attributes = pickle.dumps(tokenizer, protocol=4)  # only to be compared; it is never loaded
     except Exception:  # whatever the tokenizer of a plug-in raises
@@ -334,10 +335,13 @@ def tokenizer_fingerprint(tokenizer: Tokenizer) -> str | None:
     kinds = [
         kind for one in (tokenizer, *parts.values()) for kind in type(one).__mro__[:-1] if kind.__module__ != "abc"
     ]
-    code = {Path(getfile(kind)) for kind in kinds}
     own = Path(__file__).parents[1] / "tokenizers"
-    for path in sorted({*code, *own.glob("*.py"), Path(__file__), Path(token_rows.__file__)}):
-        digest.update(path.read_bytes())
+    try:
+        code = {Path(getfile(kind)) for kind in kinds}
+        for path in sorted({*code, *own.glob("*.py"), Path(__file__), Path(token_rows.__file__)}):
+            digest.update(path.read_bytes())
+    except (OSError, TypeError):  # its code is in no file: a notebook, `python -c`
+        return None
     for library in _LIBRARIES:
         try:
             digest.update(f"{library} {version(library)} ".encode())

@@ -48,7 +48,7 @@ def read_text(path: str | Path) -> str:
     """
     path = Path(path)
     data = read_bytes(path)
-    if not data.strip():
+    if data.isspace():
         raise DataError(f"{path} is empty; give a file with text in it")
     try:
         text = data.decode("utf-8")

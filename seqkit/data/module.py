@@ -6,7 +6,6 @@ b batch · n tokens
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -263,32 +262,11 @@ class DataModule(LightningDataModule):
         else:
             raws = [samples.read(i) for i in track(range(len(samples)), "reading training data", len(samples))]
         self.tokenizer.fit(raws)  # type: ignore[attr-defined]
-        if not isinstance(self.tokenizer, Text):
-            return
+        share = getattr(self.tokenizer, "share_unknown", None)
         for split, held_out in (("validation", splits.valid), ("test", splits.test)):
-            if held_out:
-                self._count_unknown(split, held_out, self.tokenizer)
-
-    def _count_unknown(self, split: str, samples: Samples, tokenizer: Text) -> None:
-        """Log what of held-out texts the training text lacks, and let it share an id."""
-        missing, num_all = Counter[str](), 0
-        for i in range(len(samples)):
-            raw = samples.read(i)
-            if isinstance(raw, str) and raw:
-                found, number = tokenizer.missing(raw)
-                missing.update(found)
-                num_all += number
-        if not missing:
-            return
-        tokenizer.reserve_unknown()
-        if tokenizer.unknown_id is None:
-            return  # they are refused where they are encoded
-        unit, most = tokenizer.unit, ", ".join(repr(name) for name, _ in missing.most_common(3))
-        log.warning(
-            "%s",
-            f"{split} data: {missing.total():,} of {num_all:,} {unit} ({len(missing):,} kinds, such as {most}) are not "
-            "in the vocabulary; they share one id",
-        )
+            if share and held_out:
+                for sentence in share(held_out.read(i) for i in range(len(held_out))):
+                    log.warning("%s", f"{split} data: {sentence}")
 
     def _samples(self) -> dict[str, Samples]:
         splits = self.splits()

@@ -24,7 +24,7 @@ from seqkit.runs.summary import check_trained, read_summary
 
 MODALITIES = {
     **dict.fromkeys(("Bytes", "Characters", "Words", "BPE", "FromFile"), "text"),
-    **dict.fromkeys(("LogMel", "MelEnergies", "MelPatches", "SampleWindows", "WhisperMel"), "audio"),
+    **dict.fromkeys(("LogMel", "MelPatches", "SampleWindows", "WhisperMel"), "audio"),
     "Patches": "image", "Graph": "graph", "Molecule": "graph", "Cells": "tabular",
 }  # fmt: skip
 """Kind of input by the name of the tokenizer, as the hub speaks of it."""

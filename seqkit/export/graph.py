@@ -171,7 +171,7 @@ def _tokens(spec: TokenSpec, n: int, random: torch.Generator, sizes: Sequence[in
     if sizes is not None:
         axes = [axis % size for axis, size in zip(axes, sizes, strict=True)]
     positions = torch.stack(axes, dim=1).float() if spec.num_axes else torch.zeros(n, 0)
-    features = torch.randn(n, spec.num_features, generator=random) if "features" in names(spec) else None
+    features = torch.randn(n, spec.num_given, generator=random) if "features" in names(spec) else None
     if not spec.num_edge_types:
         return Tokens(content, positions, features=features)
     edges = (torch.rand(n, n, generator=random) < 0.4).triu(1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from inspect import signature
 from typing import Any, ClassVar
 
 import torch
@@ -47,27 +47,40 @@ class Stateful:
 class Tokenizer(Stateful, ABC):
     """Turns one raw example into `Tokens`.
 
-    It runs on the CPU in the data loader and owns no weights; `spec` describes its tokens.
-    A sample is (raw, label); `encode` gets the raw part alone, so labels per token fix the tokens' number and order.
-    A tokenizer whose input can be rebuilt also has `decode` of `Tokens`, and of ids [n] where these are all that a
-    token has, at positions 0, 1, 2, …, and it has no `continues` of its own, as generation decodes ids; one that must
-    see data first has `fit(raws)`, called once with the training split unless a state was loaded; one of raw examples
-    that stand in files of a format of its own has `read(path)`, which gives the raw example of a file.
+    It runs on the CPU in the data loader and owns no weights. `spec` describes its tokens. A sample is (raw, label);
+    `encode` gets the raw part alone, so labels per token fix the tokens' number and order. Further methods, if they
+    make sense: `fit(raws)` learns from the training split, once; it comes with `state` and `load_state`.
+    `decode(tokens)` rebuilds the raw example. Generation calls it with ids [n], where these are all that a token has,
+    at positions 0, 1, 2, …, and the tokenizer has no `continues` of its own. `read(path)` gives the raw example of a
+    file of a format of its own.
     examples: two raw examples or more, by which `seqkit check` knows what to encode.
     is_slow: whether an example takes so long that a small data set is kept encoded on disk, too.
-    was_fitted: True: `fit` has run, or `load_state` with a state; set by the base class, whatever `spec` says.
+
+    >>> class Letters(Tokenizer):
+    ...     spec = TokenSpec(vocab_size=26)
+    ...
+    ...     def encode(self, raw, /):
+    ...         ids = torch.tensor([ord(letter) - ord("a") for letter in raw])
+    ...         return Tokens(ids, torch.arange(float(len(ids)))[:, None])
+    >>> Letters().encode("cab").content
+    tensor([2, 0, 1])
     """
 
     examples: ClassVar[Sequence[Any]] = ()
     is_slow: bool = False
-    was_fitted: bool = False
 
-    def __init_subclass__(cls, **settings: Any) -> None:
-        """Note on the object that its `fit` or `load_state` has run: a spec alone does not tell."""
-        super().__init_subclass__(**settings)
-        for name in ("fit", "load_state"):
-            if callable(own := vars(cls).get(name)):
-                setattr(cls, name, _noting(own))
+    @property
+    def was_fitted(self) -> bool:
+        """True: it has a `state()`: from `fit`, from `load_state`, or from its constructor."""
+        return bool(self.state())
+
+    def __repr__(self) -> str:
+        """Its constructor with the arguments that are other than their defaults, as its attributes have them."""
+        known, parameters = vars(self), signature(type(self)).parameters.values()
+        given = [(x.name, repr(known[x.name])) for x in parameters if x.name in known]
+        defaults = {x.name: repr(x.default) for x in parameters}
+        shown = (f"{name}={' '.join(value.split())}" for name, value in given if value != defaults[name])
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
     @abstractmethod
@@ -99,19 +112,6 @@ class Tokenizer(Stateful, ABC):
                 "token are not known; give it the method continues(tokens, content)"
             )
         return tokens.append(content, positions[-1] + 1)
-
-
-def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, which notes after it ran with something that the tokenizer was fitted."""
-
-    @wraps(method)
-    def noting(self: Tokenizer, given: Any, *args: Any, **kwargs: Any) -> Any:
-        result = method(self, given, *args, **kwargs)
-        if not isinstance(given, dict) or given:  # an empty state is that of one that was not fitted
-            object.__setattr__(self, "was_fitted", True)
-        return result
-
-    return noting
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +329,7 @@ class Backbone(nn.Module, ABC):
     """
 
     dim: int
-    causal: bool | None
+    causal: bool | None = None
     num_heads: int = 0
     takes_causality: bool = False
     supports_adjacency: bool = False

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from seqkit.errors import DataError
-from seqkit.interfaces.parts import Parts
-from seqkit.interfaces.tokens import Adjacency, Tokens, may_read, tensors_of
+from seqkit.interfaces.parts import Part, Parts
+from seqkit.interfaces.tokens import Adjacency, Tokens, by_token, may_read, tensors_of
 from seqkit.raw import describe_tensor
 
 
@@ -24,42 +24,32 @@ from seqkit.raw import describe_tensor
 class _Padded:
     """A dataclass of tensors with `valid` [b n] that knows whether there is padding without asking a device.
 
-    On the CPU that is looked up when the object is made. On an accelerator it is known where it came from the CPU by
-    `to`; anywhere else `is_padded` is True, which is always right, and only costs an attention mask.
-    Fields are replaced (`replace`), not written in place: `is_padded` would not notice.
+    is_padded: False: every token is known to be real. On the CPU that is looked up when the object is made. On an
+    accelerator it goes along with `to` and `replace`; anything else is True there, which costs an attention mask.
     """
 
-    _unpadded: Tensor | None = field(init=False, default=None, repr=False, compare=False)
-    """The very tensor `valid` of which it is known that it has no padding: another one is never taken for it."""
+    is_padded: bool = field(init=False, default=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         valid: Tensor = self.valid  # type: ignore[attr-defined]
-        if may_read(valid) and bool(valid.all()):
-            object.__setattr__(self, "_unpadded", valid)
-
-    @property
-    def is_padded(self) -> bool:
-        """False: every token is known to be real."""
-        return self._unpadded is not self.valid  # type: ignore[attr-defined]
+        if may_read(valid):
+            object.__setattr__(self, "is_padded", not bool(valid.all()))
 
     def replace(self, **changes: Any) -> Self:
         """A copy with other fields; what is known of padding stays known unless `valid` is changed."""
-        return replace(self, **changes)._with_padding(self.is_padded or "valid" in changes)
+        return replace(self, **changes).with_known_padding(self)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """The same on another device or of another dtype (Lightning moves only batches that have `to`)."""
-        names = [f.name for f in fields(self) if f.init and hasattr(getattr(self, f.name), "to")]
-        return replace(self, **{name: getattr(self, name).to(*args, **kwargs) for name in names})._with_padding(
-            self.is_padded
-        )
+        given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
+        moved = replace(self, **{name: x.to(*args, **kwargs) for name, x in given.items() if hasattr(x, "to")})
+        object.__setattr__(moved, "is_padded", self.is_padded)
+        return moved
 
     def with_known_padding(self, other: _Padded) -> Self:
         """This object, which takes over what `other` knows about padding if both have the same tensor `valid`."""
-        return self._with_padding(other.is_padded or self.valid is not other.valid)  # type: ignore[attr-defined]
-
-    def _with_padding(self, is_padded: bool) -> Self:
-        if not is_padded:
-            object.__setattr__(self, "_unpadded", self.valid)  # type: ignore[attr-defined]
+        if self.valid is other.valid:  # type: ignore[attr-defined]
+            object.__setattr__(self, "is_padded", other.is_padded)
         return self
 
 
@@ -80,6 +70,14 @@ class TokenBatch(_Padded):
     tokenizer. graphs: [b n] int64, number of the graph that a token of these belongs to, 0: of none: the adjacency
     masks pairs of one graph alone; None: each example is one graph, if there is an adjacency.
     Raises ValueError where sizes differ, or `reach` is not like that.
+
+    >>> short, long = (Tokens(torch.arange(n), torch.arange(float(n))[:, None]) for n in (1, 3))
+    >>> batch = TokenBatch.collate([short, long])
+    >>> batch.content
+    tensor([[0, 0, 0],
+            [0, 1, 2]])
+    >>> batch.valid[0], batch.is_padded
+    (tensor([ True, False, False]), True)
     """
 
     content: Tensor
@@ -97,7 +95,7 @@ class TokenBatch(_Padded):
         _Padded.__post_init__(self)
         if self.valid.ndim != 2 or self.valid.dtype != torch.bool:
             raise ValueError(f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real")
-        for name, value in self._by_token().items():
+        for name, value in by_token(self).items():
             if value.shape[:2] != self.valid.shape:
                 raise ValueError(
                     f"{name} is {describe_tensor(value)}; its first two sizes should be {list(self.valid.shape)}"
@@ -120,12 +118,10 @@ class TokenBatch(_Padded):
                     f"example {i} has {_described(tensors)}; example 0 {_described(given[0])}: one batch holds one "
                     "tokenizer's tokens"
                 )
-        adjacency = None
-        if examples[0].adjacency is not None:
-            edge_index = torch.cat([tensors.pop("edge_index") + i * n for i, tensors in enumerate(given)], dim=1)
-            adjacency = Adjacency(edge_index, torch.cat([tensors.pop("edge_type") for tensors in given]))
+        adjacency = Adjacency.join([x.adjacency for x in examples], range(0, n * len(examples), n))
+        values = [by_token(x) for x in examples]
         padded: dict[str, Any] = {
-            name: pad_sequence([tensors[name] for tensors in given], batch_first=True) for name in given[0]
+            name: pad_sequence([each[name] for each in values], batch_first=True) for name in values[0]
         }
         valid = torch.arange(n) < torch.tensor([len(x) for x in examples])[:, None]
         if not any(x.parts for x in examples):
@@ -145,7 +141,7 @@ class TokenBatch(_Padded):
             adjacency = Adjacency(adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old])
         source = None if self.source is None else self.source.select(rows)
         parts = None if self.parts is None else self.parts.select(rows, self.valid.shape[1])
-        kept: dict[str, Any] = {name: x[rows] for name, x in self._by_token().items()}
+        kept: dict[str, Any] = {name: x[rows] for name, x in by_token(self).items()}
         return replace(self, adjacency=adjacency, source=source, parts=parts, **kept)
 
     def columns(self, kept: slice) -> TokenBatch:
@@ -167,7 +163,7 @@ class TokenBatch(_Padded):
             column = adjacency.edge_index % n
             new = adjacency.edge_index // n * (end - start) + column - start
             adjacency = adjacency.moved(new.masked_fill((column < start) | (column >= end), -1))
-        kept: dict[str, Any] = {name: x[:, start:end] for name, x in self._by_token().items()}
+        kept: dict[str, Any] = {name: x[:, start:end] for name, x in by_token(self).items()}
         if self.reach is not None:
             kept["reach"] = kept["reach"].clamp(max=end - 1) - start
         if end > n:
@@ -178,34 +174,30 @@ class TokenBatch(_Padded):
         """The batch with numbers of another dtype; ids stay as they are."""
         source = None if self.source is None else self.source.with_dtype(dtype)
         parts = None if self.parts is None else self.parts.with_dtype(dtype)
-        numbers: dict[str, Any] = {n: x.to(dtype) for n, x in self._by_token().items() if x.is_floating_point()}
+        numbers: dict[str, Any] = {n: x.to(dtype) for n, x in by_token(self).items() if x.is_floating_point()}
         return self.replace(source=source, parts=parts, **numbers)
 
     def example(self, i: int) -> Tokens:
         """The tokens of example i, without padding."""
-        one, real = self.select(torch.tensor([i], device=self.valid.device)), self.valid[i]
-        given: dict[str, Any] = {x.name: getattr(one, x.name, None) for x in fields(Tokens)}
-        if self.parts is None:
-            given |= {"parts": (), "runs_on": False}
-        else:
-            n = self.valid.shape[1]
-            given |= {"parts": self.parts.runs_of(i, n), "runs_on": self.parts.is_running_on(i, n)}
-        own: dict[str, Any] = {name: x[0, real] if isinstance(x, Tensor) else x for name, x in given.items()}
-        return Tokens(**own)
+        one, real, n = self.select(torch.tensor([i], device=self.valid.device)), self.valid[i], self.valid.shape[1]
+        names = {x.name for x in fields(Tokens)}
+        own: dict[str, Any] = {name: x[0, real] for name, x in by_token(one).items() if name in names}
+        if self.parts is not None:
+            own |= {"parts": self.parts.runs_of(i, n), "runs_on": self.parts.is_running_on(i, n)}
+        return Tokens(**own, adjacency=one.adjacency)
 
     def part(self, name: str | None) -> TokenBatch:
         """Tokens of a part, a row for each of its runs; None: the batch itself. Raises DataError without that part."""
-        if name is None:
-            return self
-        if self.parts is None:
-            raise DataError(f"the batch has no part {name}; its tokens are of one tokenizer")
-        return self.parts.of(name).batch
+        return self if name is None else self._part(name).batch
 
     def rows(self, name: str) -> Tensor:
         """Example of each run of a part, [r]. Raises DataError without that part."""
+        return self._part(name).rows(self.valid.shape[1])
+
+    def _part(self, name: str) -> Part:
         if self.parts is None:
             raise DataError(f"the batch has no part {name}; its tokens are of one tokenizer")
-        return self.parts.of(name).rows(self.valid.shape[1])
+        return self.parts.of(name)
 
     def only(self, name: str) -> TokenBatch:
         """Joined tokens of one part alone, a row for each run (`rows`), with the positions that they have.
@@ -219,7 +211,7 @@ class TokenBatch(_Padded):
         columns, shape = self.parts[name].columns, part.valid.shape
         own = torch.arange(shape.numel(), device=columns.device).reshape(shape).where(part.valid, 0)
         kept: dict[str, Any] = {}
-        for key, x in self.replace(reach=None)._by_token().items():
+        for key, x in by_token(replace(self, reach=None)).items():
             found = x.flatten(0, 1)[columns]
             kept[key] = found.masked_fill(~part.valid.reshape(*shape, *[1] * (found.ndim - 2)), 0)
         adjacency = self.adjacency
@@ -235,11 +227,6 @@ class TokenBatch(_Padded):
         """Every tensor by name, also those of the adjacency and, as source.content, of the source and of parts."""
         parts = {} if self.parts is None else self.parts.tensors()
         return tensors_of(self) | {f"parts.{name}": tensor for name, tensor in parts.items()}
-
-    def _by_token(self) -> dict[str, Tensor]:
-        """Name to tensor [b n ...], for each field that has a value a token."""
-        given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
-        return {name: value for name, value in given.items() if isinstance(value, Tensor)}
 
     def __len__(self) -> int:
         return self.valid.shape[0]

@@ -33,6 +33,8 @@ class TokenSpec:
     other.
     is_set: True: the order in which tokens come means nothing (points, the items of a basket), so a backbone that knows
     the order of columns is refused.
+    number_places: by the first id of a token, the place of its one number among num_features, -1: it has none;
+    `Tokens.features` is then [n 1], so a row of many columns of numbers stays small. Empty: it is [n num_features].
     num_prefix_tokens: k > 0: every example begins with k tokens that have a learned vector each and no content of their
     own, such as ViT's class token. The first k of num_features are flags: 1 in the token of that number, else 0.
     embedder: `dim -> nn.Module` from content to [b n dim], in place of a lookup table or a linear layer (a
@@ -40,6 +42,10 @@ class TokenSpec:
     parts: name and spec of each part of joined tokens, in the order in which they stand, as pairs or as a mapping;
     content is then the number of a token's part, and num_axes and num_edge_types follow from the parts.
     Raises ValueError where the fields contradict each other.
+
+    >>> text, image = TokenSpec(vocab_size=256), TokenSpec(num_features=48, num_axes=2)
+    >>> TokenSpec(parts={"text": text, "image": image}).num_axes
+    2
     """
 
     vocab_size: int = 0
@@ -51,33 +57,28 @@ class TokenSpec:
     is_set: bool = False
     parts: tuple[tuple[str, TokenSpec], ...] = ()
     num_prefix_tokens: int = 0
+    number_places: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.parts:
             self._join_parts()
         object.__setattr__(self, "vocab_sizes", tuple(self.vocab_sizes))
-        for i, size in enumerate(self.vocab_sizes):
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise ValueError(f"TokenSpec.vocab_sizes[{i}] is {size!r}; it counts ids, so make it an integer >= 1")
-        for name in ("vocab_size", "num_features", "num_axes", "num_edge_types", "num_prefix_tokens"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 0:
-                raise ValueError(f"TokenSpec.{name} is {value!r}; it counts something, so make it an integer >= 0")
+        counts = [(f"vocab_sizes[{i}]", size, 1) for i, size in enumerate(self.vocab_sizes)]
+        names = ("vocab_size", "num_features", "num_axes", "num_edge_types", "num_prefix_tokens")
+        for name, value, least in [*counts, *((name, getattr(self, name), 0) for name in names)]:
+            if type(value) is not int or value < least:
+                raise ValueError(f"TokenSpec.{name} is {value!r}; it counts, so make it an integer >= {least}")
         if self.num_prefix_tokens and (self.is_categorical or self.num_features <= self.num_prefix_tokens):
             raise ValueError(
                 f"TokenSpec has num_prefix_tokens={self.num_prefix_tokens} and num_features={self.num_features}; give "
                 "vectors that begin with a flag for each of these tokens, and add their number to num_features"
             )
-        if self.vocab_sizes and self.vocab_size:
+        given = bool(self.vocab_size) + bool(self.vocab_sizes or self.num_features)
+        if not self.parts and given != 1:
             raise ValueError(
-                f"TokenSpec has vocab_size={self.vocab_size} and vocab_sizes={list(self.vocab_sizes)}; give one id a "
-                "token (vocab_size) or several (vocab_sizes)"
-            )
-        if not self.parts and not self.vocab_sizes and (self.vocab_size > 0) == (self.num_features > 0):
-            raise ValueError(
-                f"TokenSpec has vocab_size={self.vocab_size} and num_features={self.num_features}; "
-                "content is either ids (vocab_size > 0) or vectors (num_features > 0): set exactly one, or "
-                "vocab_sizes for ids with numbers beside them"
+                f"TokenSpec has vocab_size={self.vocab_size}, vocab_sizes={list(self.vocab_sizes)} and "
+                f"num_features={self.num_features}; content is one id a token (vocab_size), several ids (vocab_sizes, "
+                "num_features with numbers beside them) or vectors (num_features alone)"
             )
 
     @property
@@ -128,8 +129,10 @@ class TokenSpec:
             raise DataError(f"the example has none of the parts {', '.join(name for name, _ in self.parts)}")
         numbers = {name: i for i, (name, _) in enumerate(self.parts)}
         types = dict(zip(numbers, accumulate((spec.num_edge_types for _, spec in self.parts), initial=0)))
-        content, positions, edges, edge_types, own = [], [], [], [], []
-        column, offset = 0, 0.0
+        none = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
+        content, positions, own = [], [], []
+        edges: list[Adjacency | None] = [none]  # a batch may have examples without their graphs
+        column, offset, starts = 0, 0.0, [0]
         for name, tokens in runs:
             self.part(name)
             if runs_on and tokens.positions.shape[1]:
@@ -137,17 +140,14 @@ class TokenSpec:
             places = _on_axes(tokens.positions, self.num_axes, offset)
             if runs_on and places.numel():
                 offset = float(places.max()) + 1
-            if tokens.adjacency is not None:
-                edges.append(tokens.adjacency.edge_index + column)
-                edge_types.append(tokens.adjacency.edge_type + types[name])
+            inner = tokens.adjacency
+            edges.append(None if inner is None else replace(inner, edge_type=inner.edge_type + types[name]))
+            starts.append(column)
             content.append(torch.full((len(tokens),), numbers[name]))
             positions.append(places)
             own.append((name, tokens))
             column += len(tokens)
-        adjacency = None
-        if self.num_edge_types:  # a batch may have examples without their graphs
-            none = torch.zeros(2, 0, dtype=torch.int64)
-            adjacency = Adjacency(torch.cat([none, *edges], dim=1), torch.cat([none[0], *edge_types]))
+        adjacency = Adjacency.join(edges, starts) if self.num_edge_types else None
         return Tokens(torch.cat(content), torch.cat(positions), adjacency, parts=tuple(own), runs_on=runs_on)
 
     @property
@@ -166,7 +166,16 @@ class TokenSpec:
         """The numbers of each token, [... n f] float: its vector, or what stands beside its ids, which may be none."""
         if not self.is_categorical and not self.is_joined:
             return tokens.content
-        return tokens.positions[..., :0] if tokens.features is None else tokens.features
+        if tokens.features is None or not self.number_places:
+            return tokens.positions[..., :0] if tokens.features is None else tokens.features
+        device = tokens.content.device
+        place = torch.tensor(self.number_places, device=device)[tokens.content[..., :1]]
+        return tokens.features.where(place == torch.arange(self.num_features, device=device), 0.0)
+
+    @property
+    def num_given(self) -> int:
+        """Width of `Tokens.features`, where tokens have ids."""
+        return 1 if self.number_places else self.num_features
 
     def random(self, n: int, generator: torch.Generator | None = None) -> Tokens:
         """n tokens drawn at random, to measure or try a model: any ids, standard normal numbers, no edges.
@@ -192,29 +201,17 @@ class TokenSpec:
         if not ids:
             return Tokens(numbers, positions)
         content = torch.stack(ids, dim=-1) if self.vocab_sizes else ids[0]
-        return Tokens(content, positions, features=numbers if self.num_features else None)
+        return Tokens(content, positions, features=numbers[:, : self.num_given] if self.num_features else None)
 
     def check(self, tokens: Tokens) -> None:
         """Raise DataError if `tokens` differ from this spec in width, range of ids, axes or edge types."""
-        content, adjacency = tokens.content, tokens.adjacency
+        adjacency = tokens.adjacency
         if self.is_joined:
             self._check_parts(tokens)
         elif tokens.parts:
             raise DataError("tokens have parts, and the spec has none")
-        elif self.vocab_sizes:
-            self._check_fields(tokens)
-        elif tokens.features is not None:
-            raise DataError("tokens have features beside their content; the spec says vocab_sizes for such tokens")
-        elif self.ids:
-            if content.ndim != 1:
-                raise DataError(f"content is [n f] vectors, but the tokenizer's spec says ids below {self.vocab_size}")
-            if len(content) and (int(content.min()) < 0 or int(content.max()) >= self.vocab_size):
-                wrong = int(content.max()) if int(content.max()) >= self.vocab_size else int(content.min())
-                raise DataError(f"content holds id {wrong}, outside the vocabulary of {self.vocab_size}")
-        elif content.ndim != 2 or content.shape[1] != self.num_features or not content.is_floating_point():
-            raise DataError(
-                f"content is {describe_tensor(content)}; the spec says float vectors [n {self.num_features}]"
-            )
+        else:
+            self._check_content(tokens)
         if tokens.positions.shape[1] != self.num_axes:
             raise DataError(f"positions have {tokens.positions.shape[1]} axes; the spec says {self.num_axes}")
         if (adjacency is None) != (self.num_edge_types == 0):
@@ -254,19 +251,21 @@ class TokenSpec:
                 raise DataError(f"part {name}: {error}") from None
             start += len(run)
 
-    def _check_fields(self, tokens: Tokens) -> None:
-        content, features = tokens.content, tokens.features
-        if content.dtype != torch.int64 or content.ndim != 2 or content.shape[1] != len(self.vocab_sizes):
-            k = len(self.vocab_sizes)
-            raise DataError(f"content is {describe_tensor(content)}; the spec says {k} ids a token, [n {k}] int64")
-        for field_index, (ids, size) in enumerate(zip(content.unbind(dim=1), self.vocab_sizes, strict=True)):
-            low, high = int(ids.min()), int(ids.max())
+    def _check_content(self, tokens: Tokens) -> None:
+        content, k = tokens.content, len(self.vocab_sizes)
+        shape, wanted = [len(tokens), self.num_features], f"float vectors [n {self.num_features}]"
+        if self.is_categorical:
+            shape, wanted = [len(tokens)] + [k] * bool(k), f"{k} ids a token, [n {k}] int64" if k else "[n] int64 ids"
+        if list(content.shape) != shape or content.is_floating_point() == self.is_categorical:
+            raise DataError(f"content is {describe_tensor(content)}; the spec says {wanted}")
+        for i, size in enumerate(self.id_sizes):
+            low, high = (int(x) for x in self.ids_of(tokens)[:, i].aminmax())
             if low < 0 or high >= size:
-                wrong = high if high >= size else low
-                raise DataError(f"content holds id {wrong} in field {field_index}, outside its vocabulary of {size}")
-        width = 0 if features is None else features.shape[1]
-        if width != self.num_features:
-            raise DataError(f"tokens have {width} features; the spec says {self.num_features}")
+                wrong = f"{high if high >= size else low}{f' in field {i}' if k else ''}"
+                raise DataError(f"content holds id {wrong}, outside its vocabulary of {size}")
+        width, expected = 0 if tokens.features is None else tokens.features.shape[1], self.num_given if k else 0
+        if width != expected:
+            raise DataError(f"tokens have {width} features; the spec says {expected}")
 
 
 def _on_axes(positions: Tensor, num_axes: int, offset: float) -> Tensor:

@@ -5,7 +5,7 @@ n tokens · k fields · f features · p position axes · e edges
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import accumulate
 from typing import Any, Self
@@ -54,6 +54,15 @@ class Adjacency:
     def to(self, *args: Any, **kwargs: Any) -> Adjacency:
         return Adjacency(self.edge_index.to(*args, **kwargs), self.edge_type.to(*args, **kwargs))
 
+    @classmethod
+    def join(cls, given: Sequence[Adjacency | None], starts: Iterable[int]) -> Adjacency | None:
+        """Edges of several examples in one; token t of example i becomes token starts[i] + t. None: none has edges."""
+        found = [(one, start) for one, start in zip(given, starts) if one is not None]
+        if not found:
+            return None
+        index = torch.cat([one.edge_index + start for one, start in found], dim=1)
+        return cls(index, torch.cat([one.edge_type for one, _ in found]))
+
     def moved(self, edge_index: Tensor) -> Adjacency:
         """The same edges between other tokens, [2 e]; without those of which an end is below 0."""
         kept = (edge_index >= 0).all(dim=0)
@@ -73,6 +82,10 @@ class Tokens:
     Numbers of other precision (float64 as NumPy makes them, float16) become float32.
     Raises DataError where content or positions are empty, not finite or of another length, different positions are all
     the same in float32, or an edge points outside.
+
+    >>> tokens = Tokens(torch.tensor([5, 2, 7]), torch.arange(3.0)[:, None])
+    >>> len(tokens), tokens.first(2).content
+    (3, tensor([5, 2]))
     """
 
     content: Tensor
@@ -85,9 +98,9 @@ class Tokens:
     def __post_init__(self) -> None:
         for name in ("content", "positions", "features"):
             given = getattr(self, name)
-            if given is None and name == "features":
-                continue
             if not isinstance(given, Tensor):
+                if given is None and name == "features":
+                    continue
                 raise DataError(f"{name} is of type {type(given).__name__}; give a torch.Tensor")
             if given.is_floating_point() and given.dtype != torch.float32:
                 if name == "positions":
@@ -121,10 +134,7 @@ class Tokens:
                 raise DataError("two edges join the same (source, target) pair; merge their types into one")
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor by name, those of the adjacency too; a field that is None has none.
-
-        Batches, caches, windows and digests go by this list, so a new field is in all of them.
-        """
+        """Every tensor by name, those of the adjacency and of the parts too; a field that is None has none."""
         found = tensors_of(self)
         if self.runs_on:
             found["parts.runs_on"] = torch.ones(1, dtype=torch.int64)
@@ -152,14 +162,11 @@ class Tokens:
     @classmethod
     def join(cls, examples: Sequence[Tokens]) -> Self:
         """Tokens of several examples of one tokenizer, one after the other; an edge stays within its example."""
-        given = [tensors_of(x) for x in examples]
-        for tensors, start in zip(given, accumulate(map(len, examples), initial=0)):
-            if "edge_index" in tensors:
-                tensors["edge_index"] = tensors["edge_index"] + start
-        axis = {"edge_index": 1}
-        joined = cls.of({name: torch.cat([each[name] for each in given], axis.get(name, 0)) for name in given[0]})
-        runs = tuple(run for x in examples for run in x.parts)
-        return replace(joined, parts=runs) if runs else joined
+        values = [by_token(x) for x in examples]
+        joined: dict[str, Any] = {name: torch.cat([each[name] for each in values]) for name in values[0]}
+        starts = accumulate(map(len, examples), initial=0)
+        adjacency = Adjacency.join([x.adjacency for x in examples], starts)
+        return cls(**joined, adjacency=adjacency, parts=tuple(run for x in examples for run in x.parts))
 
     def at(self, kept: Tensor | slice) -> Tokens:
         """The tokens of these indices, [m] int64 without twins, in this order, with the edges among them.
@@ -167,9 +174,7 @@ class Tokens:
         Raises ValueError where they would put tokens of a run of joined tokens apart.
         """
         index = torch.arange(len(self))[kept]
-        new: dict[str, Any] = {
-            x.name: value[index] for x in fields(self) if isinstance(value := getattr(self, x.name), Tensor)
-        }
+        new: dict[str, Any] = {name: x[index] for name, x in by_token(self).items()}
         adjacency = self.adjacency
         if adjacency is not None:
             place = torch.full((len(self),), -1).scatter(0, index, torch.arange(len(index)))
@@ -199,12 +204,8 @@ class Tokens:
         if self.parts:
             raise ValueError("a token is appended to a part of joined tokens; use Join.continues")
         one = Tokens(content[None], position[None], features=None if features is None else features[None])
-        if self.adjacency is None and edges is None:
-            return Tokens.join([self, one])
         both = Tokens.join([replace(self, adjacency=None), one])
-        given = [x for x in (self.adjacency, edges) if x is not None]
-        index = torch.cat([x.edge_index for x in given], dim=1)
-        return replace(both, adjacency=Adjacency(index, torch.cat([x.edge_type for x in given])))
+        return replace(both, adjacency=Adjacency.join([self.adjacency, edges], [0, 0]))
 
     def alone(self) -> tuple[tuple[str, Tokens], ...]:
         """Runs of joined tokens with the positions that each has alone."""
@@ -278,14 +279,22 @@ def may_read(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
+def by_token(holder: Any) -> dict[str, Tensor]:
+    """The fields of `Tokens` or `TokenBatch` that have a value for each token: all that are tensors, by name.
+
+    Batches, caches, windows and digests go by this list, so a new field is in all of them.
+    """
+    given = {x.name: getattr(holder, x.name) for x in fields(holder)}
+    return {name: value for name, value in given.items() if isinstance(value, Tensor)}
+
+
 def tensors_of(holder: Any) -> dict[str, Tensor]:
-    """Every tensor in the fields of a dataclass by name, at any depth: those of `source` as source.NAME."""
+    """Tensors of `by_token`, and in their place among the fields those of its adjacency and of its source."""
     found: dict[str, Tensor] = {}
     for x in fields(holder):
         value = getattr(holder, x.name)
         if isinstance(value, Tensor):
-            if x.init:
-                found[x.name] = value
+            found[x.name] = value
         elif is_dataclass(value):
             prefix = "" if isinstance(value, Adjacency) else f"{x.name}."
             found |= {prefix + name: tensor for name, tensor in tensors_of(value).items()}

@@ -154,7 +154,7 @@ class Embedder(TokenEmbedder):
         if self.features is not None:
             if batch.features is None:
                 raise ValueError(f"the batch has no features, but the spec says {self.spec.num_features} a token")
-            features = batch.features.masked_fill(~real, 0.0).to(self.features.weight.dtype)
+            features = self.spec.numbers_of(batch).masked_fill(~real, 0.0).to(self.features.weight.dtype)
             hidden = hidden + self.features(features)
         if hidden.shape[:2] != batch.valid.shape:
             raise ValueError(

@@ -96,26 +96,6 @@ class Rearranged:
 
 
 @dataclass(frozen=True)
-class Widened:
-    """The columns of a matrix [o i], and behind them so many of zeros, for inputs that are zero."""
-
-    num_zeros: int
-
-    def read(self, x: Tensor, /) -> Tensor:
-        """[o i+zeros] from [o i]."""
-        import torch
-
-        return torch.cat([x, x.new_zeros(len(x), self.num_zeros)], dim=1)
-
-    def write(self, x: Tensor, /) -> Tensor:
-        """[o i]. Raises ValueError for other columns than zeros."""
-        kept, zeros = x.split([x.shape[1] - self.num_zeros, self.num_zeros], dim=1)
-        if zeros.any():
-            raise ValueError(f"the last {self.num_zeros} columns have weights of inputs that are not there")
-        return kept
-
-
-@dataclass(frozen=True)
 class InTurn:
     """Several changes, one after the other as they are read."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from seqkit.errors import UsageError
-
 
 @dataclass(frozen=True, slots=True)
 class Component:
@@ -25,17 +23,17 @@ class Component:
 
     def load(self) -> Any:
         """The class itself. Raises ValueError, naming its package, if its module lacks it or does not run."""
-        from seqkit.registry.plugins import in_time
+        from seqkit.registry.plugins import quietly
 
         module, _, name = self.path.partition(":")
         owner = f" from {self.package}" if self.package else ""
         try:
-            with in_time(f"{module}{owner}") if self.package else nullcontext():
+            with quietly(f"{module}{owner}") if self.package else nullcontext():
                 return getattr(import_module(module), name)
         except (Exception, SystemExit) as error:  # others' code: whatever it raises
             if not self.package and not isinstance(error, ImportError | AttributeError):
                 raise  # a mistake of ours, which deserves its traceback
-            what = "" if isinstance(error, ImportError | AttributeError | UsageError) else f"{type(error).__name__}: "
+            what = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
             raise ValueError(
                 f"{self.name}{owner} should be at {self.path}, which cannot be imported: "
                 f"{what}{' '.join(str(error).split())}"
@@ -56,13 +54,12 @@ from seqkit.tokenizers.image
   Patches | p x q patches, (row, column) positions | images of any size that they tile
 from seqkit.tokenizers.audio
   LogMel | log-mel frames, positions in frames | speech and sound
-from seqkit.tokenizers.pretrained_audio
+from seqkit.pretrained.audio_tokenizers
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
   MelPatches | overlapping patches of a log-mel spectrogram of fixed length | weights of AST
   SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
-  MelEnergies | mel frames as they are, without a logarithm | weights of Resemblyzer
 from seqkit.tokenizers.graph
-  Graph | nodes, with an adjacency | networkx, edge lists, PyG-like objects
+  Graph | nodes, with an adjacency | networkx, PyG-like objects
 from seqkit.tokenizers.molecule
   Molecule | atoms, adjacency by bonds and distances | SMILES and rdkit molecules
 from seqkit.tokenizers.given

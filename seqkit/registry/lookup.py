@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import distributions, entry_points
+from importlib.metadata import entry_points
 from typing import TypeVar
 
 from seqkit.errors import suggest
@@ -69,19 +69,6 @@ def _installed(kind: str) -> tuple[Component, ...]:
     )
 
 
-def unknown_kinds() -> tuple[str, ...]:
-    """Sentences about entry points of installed packages in groups of ours that do not exist; they are not used."""
-    groups = [f"seqkit.{kind}s" for kind in KINDS]
-    found = (
-        f"{package.name} has {point.name} in the group {point.group} of entry points, which does not exist, so it is "
-        f"not used; {suggest(point.group, groups)}"
-        for package in distributions()
-        for point in package.entry_points
-        if point.group.partition(".")[0] == "seqkit" and point.group not in groups
-    )
-    return tuple(dict.fromkeys(found))  # a package may be on the path twice
-
-
 def find(kind: str, name: str, *more_kinds: str) -> Component:
     """The component of that name, in any case, of one of the kinds. Raises ValueError with the nearest names."""
     known = {name: one for each in (*more_kinds, kind) for name, one in components(each).items()}
@@ -89,8 +76,7 @@ def find(kind: str, name: str, *more_kinds: str) -> Component:
     if name.lower() not in spelled:
         near = suggest(name, known)
         own = "" if near.startswith("did you mean") else "; give the file of a class of your own with --plugin"
-        unused = "".join(f"; {one}" for one in unknown_kinds() if f" has {name} in " in one)
-        raise ValueError(f"there is no {kind.replace('_', ' ')} called {name!r}; {near}{own}{unused}")
+        raise ValueError(f"there is no {kind.replace('_', ' ')} called {name!r}; {near}{own}")
     return known[spelled[name.lower()]]
 
 

@@ -3,55 +3,21 @@
 from __future__ import annotations
 
 import io
-import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from types import FrameType
 
 from seqkit.errors import UsageError, described, one_line
 
-SLOW, TIME_LIMIT = 10, 120
-"""Seconds of computing after which an import is called slow, and seconds after which it is stopped; torch with
-Lightning, vision and audio takes some 7 on an idle machine."""
-
-
-class _TooSlow(BaseException):
-    """The time is over; no Exception, so that a plug-in's own `except Exception` does not swallow it."""
-
 
 @contextmanager
-def in_time(name: str) -> Iterator[None]:
-    """Raises UsageError, naming `name`, if the code inside takes too long; says so if it is slow or prints.
-
-    Only Python's main thread on a system with SIGALRM can be stopped; elsewhere there is no limit.
-    """
+def quietly(name: str) -> Iterator[None]:
+    """Keeps what the code inside prints from standard output; its first line is said on stderr, with `name`."""
     output = io.StringIO()
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise _TooSlow
-
-    can_stop = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGALRM, stop) if can_stop else None
-    start = time.process_time()  # a busy machine makes no import slow
-    try:
-        if can_stop:
-            signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
-        with redirect_stdout(output), redirect_stderr(output):
-            yield
-    except _TooSlow:
-        raise UsageError(f"{name} takes more than {TIME_LIMIT:g} s to import; move its work into functions") from None
-    finally:
-        if can_stop:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-    took, printed = time.process_time() - start, output.getvalue().strip()
-    if took > SLOW:
-        sys.stderr.write(f"{name} computes for {took:.0f} s when it is imported; move its work into functions\n")
-    if printed:
+    with redirect_stdout(output), redirect_stderr(output):
+        yield
+    if printed := output.getvalue().strip():
         sys.stderr.write(f"{name} prints while it is imported: {one_line(printed.splitlines()[0])[:200]}\n")
 
 
@@ -80,11 +46,9 @@ def import_plugins(files: Sequence[Path], option: str = "--plugin ") -> None:
             sys.path.append(folder)
         sys.modules[file.stem] = module = importlib.util.module_from_spec(spec)
         try:
-            with in_time(f"{option}{file}"):
+            with quietly(f"{option}{file}"):
                 spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:  # it is the user's own code: whatever it raises
             del sys.modules[file.stem]
             sys.path[:] = before
-            if isinstance(error, UsageError):
-                raise
             raise UsageError(f"{option}{file} does not run: {described(error)}") from error

@@ -14,7 +14,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "graph": ["Graph"],
         "image": ["Patches"],
         "molecule": ["Molecule"],
-        "pretrained_audio": ["MelEnergies", "MelPatches", "SampleWindows", "WhisperMel"],
         "resize": ["Resize"],
         "text": ["Bytes", "Characters", "Words"],
     },

@@ -124,13 +124,6 @@ class LogMel(AudioTokenizer):
         self.fft_samples = 1 << (self.window_samples - 1).bit_length()
         self._check_bands()
 
-    def __repr__(self) -> str:
-        return (
-            f"LogMel({self.sample_rate}, num_mels={self.num_mels}, window_samples={self.window_samples}, "
-            f"hop_samples={self.hop_samples}, channels={self.channels!r}, normalize={self.normalize}, "
-            f"stack={self.stack}, stride={self.stride})"
-        )
-
     @property
     def spec(self) -> TokenSpec:
         """Vectors of `stack * num_mels` log-energies on one axis."""

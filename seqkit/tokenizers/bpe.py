@@ -6,11 +6,9 @@ n tokens
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,14 +21,9 @@ from seqkit.tokenizers.text import Text, each_text, utf8
 MAX_TRAINING_BYTES = 2**25
 """Most text that is trained on, 17 s of a core. A sample is taken of more; it has the same frequent sequences."""
 
-_TIMED = 10**6
-"""Number of characters in the trial training that estimates the time of the whole."""
-
 _PART = 50_000
 _BREAK = re.compile(r"\w[ \n]")
 """Place where a text can be cut without changing its ids: no subword spans a letter and the space behind it."""
-
-log = logging.getLogger("seqkit")
 
 _FOREIGN = ("truncation", "padding", "added_tokens", "normalizer", "post_processor")
 _FOREIGN_IN_MODEL = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
@@ -54,16 +47,8 @@ class BPE(Text):
         if vocab_size is not None and vocab_size < 256:
             raise ValueError(f"vocab_size={vocab_size}; byte-level BPE starts from the 256 bytes, so give 256 or more")
         library("BPE")
-        self._num_wanted = vocab_size
+        self._vocab_size = vocab_size
         self._model: Any = None
-
-    def __repr__(self) -> str:
-        return f"BPE({self._num_wanted or '' if self._model is None else self.vocab_size})"
-
-    @property
-    def fitted(self) -> bool:
-        """True: there is a vocabulary."""
-        return self._model is not None
 
     @property
     def vocab_size(self) -> int:
@@ -72,18 +57,7 @@ class BPE(Text):
     def fit(self, raws: Iterable[str]) -> None:
         """Train on the training texts. Raises DataError if one that is trained on is empty or not a `str`."""
         texts, num_bytes = _sample(raws)
-        size = self._num_wanted or _vocab_size_for(num_bytes)
-        amount = sum(map(len, texts))
-        if amount > 10 * _TIMED:
-            started = time.monotonic()
-            _trained([text[: _TIMED // len(texts)] for text in texts], size)
-            minutes = (time.monotonic() - started) * amount / _TIMED / 60
-            log.warning(
-                "%s",
-                f"training BPE of {size:,} ids on {amount / 1e6:,.0f} of {num_bytes / 1e6:,.0f} MB of text takes about "
-                f"{minutes:.1f} minutes",
-            )
-        self._model = _trained(texts, size)
+        self._model = _trained(texts, self._vocab_size or _vocab_size_for(num_bytes))
 
     def state(self) -> dict[str, Any]:
         return {} if self._model is None else json.loads(self._model.to_str())

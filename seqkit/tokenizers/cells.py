@@ -1,6 +1,6 @@
 """Numbers and categories of a row of a table: one token for each cell that is filled.
 
-n tokens · f columns of numbers
+n tokens
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from numbers import Real
 from typing import Any
 
@@ -52,17 +53,19 @@ class Cells(Tokenizer):
         self.min_count, self.max_words = min_count, max_words
         self._columns: dict[str, _Column] = {}
 
-    def __repr__(self) -> str:
-        known = f"{len(self._columns)} columns" if self._columns else "not fitted"
-        return f"Cells({known})"
-
     @property
     def spec(self) -> TokenSpec:
         """Ids of column and word, and a number for each column of numbers. Raises ValueError before `fit`."""
         if not self._columns:
             raise ValueError("Cells knows no columns yet; call fit(rows)")
         num_words = sum(len(column.words) for column in self._columns.values() if column.words is not None)
-        return TokenSpec(vocab_sizes=(len(self._columns), UNKNOWN + 1 + num_words), num_features=len(self._numbers()))
+        is_number = [column.words is None for column in self._columns.values()]
+        places = tuple(count - 1 if one else -1 for one, count in zip(is_number, accumulate(is_number)))
+        return TokenSpec(
+            vocab_sizes=(len(self._columns), UNKNOWN + 1 + num_words),
+            num_features=sum(is_number),
+            number_places=places if any(is_number) else (),
+        )
 
     @property
     def columns(self) -> list[str]:
@@ -88,28 +91,27 @@ class Cells(Tokenizer):
         self._columns = learned
 
     def encode(self, raw: Any, /) -> Tokens:
-        """A row as ids [n 2] and numbers [n f]; positions [n 1] are places of the columns.
+        """A row as ids [n 2] and numbers [n 1], 0 for words; positions [n 1] are places of the columns.
 
         Raises DataError where no cell is filled, for a column that training lacks, and a cell of another kind than its
         column.
         """
-        given, places, numbers = _filled(raw), {name: i for i, name in enumerate(self._columns)}, self._numbers()
+        given, places = _filled(raw), {name: i for i, name in enumerate(self._columns)}
         if not given:
             raise DataError("no cell of the row is filled; leave the row out, or Cells of this example")
         for name in given:
             if name not in places:
                 raise DataError(f"no training row has a cell in column {name!r}; {suggest(name, places)}")
-        ids, features = [], torch.zeros(len(given), len(numbers))
+        ids, numbers = [], torch.zeros(len(given), 1)
         for i, name in enumerate(sorted(given, key=places.__getitem__)):
             column, value = self._columns[name], given[name]
             if column.words is None:
-                features[i, numbers[name]] = (_number(name, value) - column.mean) / column.std
-                ids.append((places[name], 0))
-            else:
-                ids.append((places[name], column.words.get(_word(value), UNKNOWN)))
+                numbers[i] = (_number(name, value) - column.mean) / column.std
+            ids.append((places[name], 0 if column.words is None else column.words.get(_word(value), UNKNOWN)))
         content = torch.tensor(ids)
+        has_numbers = any(column.words is None for column in self._columns.values())
         positions = rearrange(content[:, 0].float(), "n -> n 1")
-        return Tokens(content, positions, features=features if numbers else None)
+        return Tokens(content, positions, features=numbers if has_numbers else None)
 
     def unknown(self, raw: Mapping[str, Any]) -> dict[str, str]:
         """By column, the words of a row that have no id of their own: they share one, whatever they are."""
@@ -143,10 +145,6 @@ class Cells(Tokenizer):
         if state and not learned:
             raise ValueError(f"state holds {sorted(state)}; the state of Cells is {{'columns': list}}")
         self._columns = learned
-
-    def _numbers(self) -> dict[str, int]:
-        """Place of each column of numbers among the numbers of a token."""
-        return {name: i for i, name in enumerate(n for n, column in self._columns.items() if column.words is None)}
 
     def _learned(self, name: str, values: Sequence[Any], first_word: int) -> _Column:
         words = [value for value in values if not _is_number(value)]

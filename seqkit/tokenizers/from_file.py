@@ -75,33 +75,20 @@ class FromFile(Text):
         pad_id: int | None = None,
     ) -> None:
         library("FromFile")
-        if (num_ids is not None and num_ids < 1) or token_types < 0:
-            raise ValueError(f"num_ids={num_ids} and token_types={token_types} are counts; give None and 0, or more")
-        lengths = {"end_id": end_id, "max_tokens": max_tokens, "pad_id": pad_id}
-        given = {name: value for name, value in lengths.items() if value is not None}
-        if token_types and given:
-            raise ValueError(
-                f"{', '.join(given)} are for single texts, and token_types={token_types} for pairs; give one"
-            )
-        if min(given.values(), default=0) < 0 or max_tokens == 0 or (pad_id is not None and max_tokens is None):
-            raise ValueError(f"{given}; give ids from 0 on, max_tokens from 1 on, and pad_id with max_tokens alone")
+        least = {"num_ids": 1, "token_types": 0, "end_id": 0, "max_tokens": 1, "pad_id": 0}
+        given = dict(zip(least, (num_ids, token_types, end_id, max_tokens, pad_id)))
+        for name, value in given.items():
+            if value is not None and value < least[name]:
+                raise ValueError(f"{name}={value}; give {least[name]} or more")
+        if pad_id is not None and max_tokens is None:
+            raise ValueError(f"pad_id={pad_id} fills texts up to max_tokens; give that, too")
+        if token_types and (end_id, max_tokens) != (None, None):
+            raise ValueError(f"end_id and max_tokens are for single texts, and token_types={token_types} for pairs")
         self.path, self.special_tokens = path, special_tokens
         self.end_id, self.max_tokens, self.pad_id = end_id, max_tokens, pad_id
         self.num_ids, self.token_types = num_ids, token_types
         self._json: str | None = None  # read when it is needed: a run that is loaded has it in its state
         self._made: _Ready | None = None
-
-    def __repr__(self) -> str:
-        given: tuple[tuple[str, Any, Any], ...] = (
-            ("special_tokens", self.special_tokens, True),
-            ("num_ids", self.num_ids, None),
-            ("token_types", self.token_types, 0),
-            ("end_id", self.end_id, None),
-            ("max_tokens", self.max_tokens, None),
-            ("pad_id", self.pad_id, None),
-        )
-        changed = "".join(f", {name}={value!r}" for name, value, default in given if value != default)
-        return f"FromFile({self.path!r}{changed})"
 
     def __getstate__(self) -> dict[str, Any]:
         """The text, so that a copy needs no file, and not what the library makes of it, which may round the scores."""
@@ -230,11 +217,8 @@ def _text_of(path: str) -> str:
         return decoded(read_small(file / NAME if file.is_dir() else file, MAX_JSON_BYTES))
     except DataError:
         raise
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist; give a {NAME}, or the folder that holds it") from None
     except (OSError, ValueError, RuntimeError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or error
-        raise DataError(f"{path} cannot be read as a {NAME}: {reason}") from None
+        raise DataError(f"{path} cannot be read as a {NAME}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready:
@@ -246,7 +230,6 @@ def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready
     inner = parsed.get("model") if isinstance(parsed, dict) else None
     if not isinstance(inner, dict):
         raise ValueError(f"it is JSON, but no {NAME}: it has no model")
-    _check_prefix(inner)
     with as_value_error(f"it is no {NAME} that the library tokenizers reads"):
         model = library("FromFile").Tokenizer.from_str(text)
         model.no_padding()
@@ -255,7 +238,8 @@ def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready
             model.model.dropout = None  # other ids each time
         around = model.encode("", add_special_tokens=False)
         around.pad(1, pad_id=_TEXT)
-        before, behind = _parted(model.post_process(around).ids) if special_tokens else ([], [])
+        ids = model.post_process(around).ids if special_tokens else [_TEXT]
+        before, behind = ids[: ids.index(_TEXT)], ids[ids.index(_TEXT) + 1 :]
         vocabulary = model.get_vocab()
     size = 1 + max(vocabulary.values(), default=-1)
     if size == 0:
@@ -270,19 +254,3 @@ def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready
     if isinstance(name := inner.get("unk_token"), str):
         unknown = vocabulary.get(name)
     return _Ready(model, size, unknown if isinstance(unknown, int) and unknown < size else None, before, behind)
-
-
-def _parted(ids: list[int]) -> tuple[list[int], list[int]]:
-    """Ids before the one that stands for the text, and behind it."""
-    at = ids.index(_TEXT)
-    return ids[:at], ids[at + 1 :]
-
-
-def _check_prefix(model: dict[str, Any]) -> None:
-    """Raise ValueError for merges without their prefix, at which the library ends with a stack on standard error."""
-    prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
-    if not isinstance(prefix, str) or not prefix or not isinstance(merges, list):
-        return
-    ends = [str(merge.split(" ")[-1] if isinstance(merge, str) else (merge or [""])[-1]) for merge in merges]
-    if not all(end.startswith(prefix) for end in ends):
-        raise ValueError(f"it has merges whose second part does not begin with {prefix[:20]!r}, as its model says")

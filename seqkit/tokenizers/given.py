@@ -31,9 +31,6 @@ class Ids(Tokenizer):
             raise ValueError(f"vocab_size={vocab_size}; ids are 0 to vocab_size - 1, so make it 1 or more")
         self.vocab_size = vocab_size
 
-    def __repr__(self) -> str:
-        return f"Ids({self.vocab_size})"
-
     @property
     def spec(self) -> TokenSpec:
         """Ids below `vocab_size` on one axis."""
@@ -54,7 +51,7 @@ class Ids(Tokenizer):
                 f"id {low if low < 0 else high} is outside the vocabulary of {self.vocab_size} "
                 f"(0 to {self.vocab_size - 1}); give a larger vocab_size, or other ids"
             )
-        return Tokens(ids.long(), _counted(len(ids)))
+        return Tokens(ids.long(), counted(len(ids)))
 
     def decode(self, tokens: Tokens | Tensor | Sequence[int]) -> list[int]:
         """The ids [n], given as such or inside `Tokens`, as a list."""
@@ -72,9 +69,6 @@ class Series(Tokenizer):
         if num_features < 1:
             raise ValueError(f"num_features={num_features} counts the numbers of a time step; make it 1 or more")
         self.num_features = num_features
-
-    def __repr__(self) -> str:
-        return f"Series({self.num_features})"
 
     @property
     def spec(self) -> TokenSpec:
@@ -96,7 +90,7 @@ class Series(Tokenizer):
                 f"the series is {describe_tensor(values)}; the tokenizer has num_features={self.num_features}: "
                 f"give [n {self.num_features}], time first"
             )
-        return Tokens(values.float(), _counted(len(values)))
+        return Tokens(values.float(), counted(len(values)))
 
     def decode(self, tokens: Tokens) -> Tensor:
         """The vectors [n f]."""
@@ -112,6 +106,6 @@ def _as_tensor(raw: Any, advice: str) -> Tensor:
         raise DataError(f"these are not numbers ({' '.join(str(error).split())}); {advice}") from None
 
 
-def _counted(num_tokens: int) -> Tensor:
+def counted(num_tokens: int) -> Tensor:
     """Positions [n 1] from 0."""
     return rearrange(torch.arange(num_tokens, dtype=torch.float32), "n -> n 1")

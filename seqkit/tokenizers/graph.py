@@ -6,7 +6,6 @@ n nodes · f features · e edges
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import GraphData, describe_tensor
 from seqkit.tokenizers.adjacency import MAX_EDGES, build_adjacency, merge_edges, num_adjacency_types
 
+_UNFITTED = "Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features"
 _SIZES = ("num_features", "num_categories", "num_edge_types")
 
 
@@ -32,8 +32,7 @@ class Graph(Tokenizer):
     edges by type, then one for 2 hops, for 3, and so on.
     degree: True: log(1 + number of neighbours) is appended to the content, without which attention along edges cannot
     count; of a directed graph in- and out-degree. directed: True: a node attends to those that have an edge to it.
-    Edge weights and self-loops are ignored. When: networkx graphs, edge lists, PyG-like objects; large ones with
-    max_distance=1.
+    Edge weights and self-loops are ignored. When: networkx graphs, PyG-like objects; large ones with max_distance=1.
     Raises ValueError if the content would be empty or both features and categories are given.
     """
 
@@ -62,20 +61,11 @@ class Graph(Tokenizer):
         self.degree = degree
         num_adjacency_types(num_edge_types, max_distance, max_hops)  # raises on counts below 1
 
-    def __repr__(self) -> str:
-        return (
-            f"Graph({None if self._learns_sizes else self.num_features}, {self.num_categories}, "
-            f"num_edge_types={self.num_edge_types}, max_distance={self.max_distance}, max_hops={self.max_hops}, "
-            f"degree={self.degree}, directed={None if self._learns_direction else self.directed})"
-        )
-
     def fit(self, raws: Sequence[Any]) -> None:
-        """Learn what was left open from graphs of the training data; nothing where all was given.
+        """Learn what was left open from graphs of the training data.
 
         Raises DataError where one is no graph, or they differ in their features.
         """
-        if not (self._learns_sizes or self._learns_direction):
-            return
         graphs = [as_graph_data(raw, directed=self.directed) for raw in raws]
         if self._learns_direction:
             self.directed = any(graph.directed for graph in graphs)
@@ -111,14 +101,16 @@ class Graph(Tokenizer):
         self.directed = bool(state.get("directed", self.directed))
         self._is_fitted = True
 
-    def _check_fitted(self) -> None:
-        if not self._is_fitted:
-            raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
+    @property
+    def was_fitted(self) -> bool:
+        """True: sizes and direction are known, given or fitted."""
+        return self._is_fitted
 
     @property
     def spec(self) -> TokenSpec:
         """Vectors without axes, with an adjacency. Raises ValueError before `fit` where sizes were left open."""
-        self._check_fitted()
+        if not self._is_fitted:
+            raise ValueError(_UNFITTED)
         width = self.num_features + self.num_categories + self.degree * (2 if self.directed else 1)
         return TokenSpec(
             num_features=width,
@@ -130,18 +122,19 @@ class Graph(Tokenizer):
         """A graph as node vectors [n f] in the order of its nodes; positions [n 0]; an adjacency, maybe empty.
 
         raw: `GraphData`; a networkx graph (node attribute `x`, edge attribute `type`, both optional); an object with
-        `x`, `edge_index`, `edge_attr` as PyG's; a tuple (nodes, edges), nodes also as a number; a list of edges.
+        `x`, `edge_index`, `edge_attr` as PyG's.
         Raises DataError where it is none of these or does not fit the tokenizer's settings.
         """
-        self._check_fitted()
+        if not self._is_fitted:
+            raise ValueError(_UNFITTED)
         data = as_graph_data(raw, directed=self.directed)
         if data.directed and not self.directed:
             raise DataError("the graph is directed, the tokenizer is not; set --tokenizer.directed true")
-        if data.edge_types is not None and len(data.edge_types) and int(data.edge_types.max()) >= self.num_edge_types:
-            wrong = int(data.edge_types.max())
+        highest = -1 if data.edge_types is None or not len(data.edge_types) else int(data.edge_types.max())
+        if highest >= self.num_edge_types:
             raise DataError(
-                f"an edge has type {wrong}, but the tokenizer has num_edge_types={self.num_edge_types}; "
-                f"set --tokenizer.num_edge_types {wrong + 1}, or correct the edge"
+                f"an edge has type {highest}, but the tokenizer has num_edge_types={self.num_edge_types}; "
+                f"set --tokenizer.num_edge_types {highest + 1}, or correct the edge"
             )
         n = len(data.nodes)
         edges, types = merge_edges(data.edges, data.edge_types, n, directed=data.directed)
@@ -195,83 +188,56 @@ def as_graph_data(raw: Any, *, directed: bool) -> GraphData:
         return _from_pyg(raw, directed)
     if hasattr(raw, "adj") and hasattr(raw, "is_directed"):
         return _from_networkx(raw)
-    if isinstance(raw, tuple) and len(raw) == 2:
-        edges = raw[1] if isinstance(raw[1], Tensor) else _pairs(raw[1])
-        nodes = _featureless(raw[0]) if isinstance(raw[0], int) else _nodes(raw[0])
-        return GraphData(nodes, edges, directed=directed)
-    if isinstance(raw, list):
-        edges = _pairs(raw)
-        return GraphData(_featureless(int(edges.max()) + 1 if edges.numel() else 0), edges, directed=directed)
     raise DataError(
-        f"{type(raw).__name__} is not a graph; give GraphData, a networkx graph, an object with x and edge_index, "
-        "a tuple (nodes, edges) or a list of edges"
+        f"{type(raw).__name__} is not a graph; give GraphData, a networkx graph or an object with x and edge_index"
     )
 
 
 def _from_networkx(graph: Any) -> GraphData:
     index = {node: i for i, node in enumerate(graph)}
-    values = [data.get("x") for _, data in graph.nodes(data=True)]
-    missing = sum(value is None for value in values)
-    if missing and missing < len(values):
-        raise DataError(f"{missing} of {len(values)} nodes have no attribute 'x'; give it to all of them or to none")
-    nodes = _featureless(len(values)) if missing == len(values) else _nodes(values)
-    found = [(index[u], index[v], data.get("type")) for u, v, data in graph.edges(data=True)]
-    types = None
-    if any(edge_type is not None for _, _, edge_type in found):
-        if not all(isinstance(edge_type, int) and not isinstance(edge_type, bool) for _, _, edge_type in found):
-            raise DataError("edge attribute 'type' is missing or not an int on some edges; give all an int from 0 on")
-        types = torch.tensor([edge_type for _, _, edge_type in found])
-    return GraphData(nodes, _pairs([(u, v) for u, v, _ in found]), types, directed=graph.is_directed())
+    pairs = [(index[source], index[target]) for source, target in graph.edges()]
+    edges = rearrange(torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2), "e end -> end e")
+    given = {"x": [x for _, x in graph.nodes(data="x")], "type": [x for *_, x in graph.edges(data="type")]}
+    for name, values in given.items():
+        missing = sum(value is None for value in values)
+        if 0 < missing < len(values):
+            raise DataError(f"{missing} of {len(values)} have no attribute {name!r}; give it to all of them or to none")
+    nodes, types = (_numbers(values) if values and values[0] is not None else None for values in given.values())
+    return GraphData(_nodes(nodes, len(index)), edges, types, directed=graph.is_directed())
 
 
 def _from_pyg(graph: Any, directed: bool) -> GraphData:
-    x, attributes = getattr(graph, "x", None), getattr(graph, "edge_attr", None)
+    x, types = getattr(graph, "x", None), getattr(graph, "edge_attr", None)
     if x is None and getattr(graph, "num_nodes", None) is None:
         raise DataError("the graph has neither x nor num_nodes; set num_nodes, since edges do not show isolated nodes")
-    nodes = _featureless(int(graph.num_nodes)) if x is None else _nodes(x)
-    if attributes is not None:
-        if attributes.ndim == 2 and attributes.shape[1] == 1:
-            attributes = rearrange(attributes, "e 1 -> e")
-        if attributes.ndim != 1 or attributes.is_floating_point():
+    if types is not None:
+        types = rearrange(types, "e 1 -> e") if types.ndim == 2 and types.shape[1] == 1 else types
+        if types.ndim != 1 or types.is_floating_point():
             raise DataError(
-                f"edge_attr is {describe_tensor(attributes)}; the adjacency has edge types, so give [e] int64 types, "
-                "or set edge_attr=None"
+                f"edge_attr is {describe_tensor(types)}; the adjacency has edge types, so give [e] int64 types, or set "
+                "edge_attr=None"
             )
-        attributes = attributes.long()
-    return GraphData(nodes, graph.edge_index, attributes, directed=directed)
+        types = types.long()
+    nodes = _nodes(None, int(graph.num_nodes)) if x is None else _nodes(_numbers(x), len(x))
+    return GraphData(nodes, graph.edge_index, types, directed=directed)
 
 
-def _featureless(num_nodes: int) -> Tensor:
-    """Nodes without features [n 0]; a mistyped index must not allocate all memory."""
-    if not 0 <= num_nodes <= MAX_EDGES:
-        raise DataError(f"the graph would have {num_nodes} nodes; give 1 to {MAX_EDGES}, indices counting from 0")
-    return torch.zeros(num_nodes, 0)
-
-
-def _nodes(values: Any) -> Tensor:
-    """Node features [n f] float, or categories [n] int64 where values are one integer per node."""
-    if len(values) == 0:
-        return _featureless(0)
-    try:
-        if not isinstance(values, Tensor):
-            array = hasattr(values, "__array_interface__")
-            values = torch.as_tensor(values) if array else torch.stack([torch.as_tensor(value) for value in values])
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"node features are not numbers, as many for each node: {error}") from None
+def _nodes(values: Tensor | None, num_nodes: int) -> Tensor:
+    """Features [n f] float of nodes, or categories [n] int64 where each has one integer; None: [n 0]."""
+    if values is None:
+        if not 0 <= num_nodes <= MAX_EDGES:  # a mistyped number must not allocate all memory
+            raise DataError(f"the graph would have {num_nodes} nodes; give 1 to {MAX_EDGES}")
+        return torch.zeros(num_nodes, 0)
     if values.is_floating_point() or (values.ndim == 2 and values.shape[1] > 1):
         return (rearrange(values, "n -> n 1") if values.ndim == 1 else values).float()
     return (rearrange(values, "n 1 -> n") if values.ndim == 2 else values).long()
 
 
-def _pairs(edges: Any) -> Tensor:
-    """[2 e] int64 of pairs (source, target)."""
-    pairs = list(edges)
-    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 and all(map(_index, pair)) for pair in pairs):
-        raise DataError("edges are not all pairs of ints; give (source, target) by the index of the node")
-    if not pairs:
-        return torch.zeros(2, 0, dtype=torch.int64)
-    return rearrange(torch.tensor(pairs, dtype=torch.int64), "e end -> end e", end=2)
-
-
-def _index(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) <= MAX_EDGES
+def _numbers(values: Any) -> Tensor:
+    """A tensor, an array, or a list of numbers, tensors or arrays, as a tensor."""
+    try:
+        if isinstance(values, list):
+            return torch.stack([torch.as_tensor(value) for value in values])
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"node features or edge types are not numbers, as many for each: {error}") from None

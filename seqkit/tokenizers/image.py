@@ -17,6 +17,7 @@ from torch import Tensor
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import describe_tensor
+from seqkit.tokenizers.given import counted
 from seqkit.tokenizers.resize import Resize, middle_of
 
 MAX_PATCHES = 2**14
@@ -72,28 +73,13 @@ class Patches(Tokenizer):
         if crop and not isinstance(self.resize, tuple):
             raise ValueError("crop=True is the shape of what is resized; give resize, too, as (height, width)")
         self.mean, self.std = _per_channel("mean", mean, channels), _per_channel("std", std, channels)
-        if float(self.std.min()) <= 0:
+        if min(self.std) <= 0:
             raise ValueError(f"std={std}; give positive numbers, pixels are divided by them")
         self.num_prefix_tokens, self.positions = num_prefix_tokens, positions
         if positions not in ("grid", "index"):
             raise ValueError(f"positions={positions!r}; give grid or index")
         if positions == "index" and self.size is None:
             raise ValueError("positions=index numbers the patches of images of one size; give resize=(height, width)")
-
-    def __getstate__(self) -> dict[str, Any]:
-        """State with numbers in place of tensors, whose pickled bytes vary: equal tokenizers then pickle alike."""
-        return self.__dict__ | {"mean": self.mean.flatten().tolist(), "std": self.std.flatten().tolist()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restores the tensors."""
-        self.__dict__.update(state)
-        self.mean, self.std = (_per_channel(name, state[name], self.channels) for name in ("mean", "std"))
-
-    def __repr__(self) -> str:
-        return (
-            f"Patches({self.patch}, channels={self.channels}, resize={self.resize}, crop={self.crop}, "
-            f"num_prefix_tokens={self.num_prefix_tokens}, positions={self.positions!r})"
-        )
 
     @property
     def spec(self) -> TokenSpec:
@@ -146,10 +132,12 @@ class Patches(Tokenizer):
                 f"image is {height}x{width} pixels, which are {h * w:,} patches of {p}x{q}, and {MAX_PATCHES:,} "
                 "are the most; give --tokenizer.resize '[HEIGHT, WIDTH]' or larger patches"
             )
-        content = rearrange((image - self.mean) / self.std, "c (h p) (w q) -> (h w) (c p q)", p=p, q=q)
+        content = rearrange(
+            (image - _channels(self.mean)) / _channels(self.std), "c (h p) (w q) -> (h w) (c p q)", p=p, q=q
+        )
         content = torch.block_diag(torch.eye(k), content) if k else content
         if self.positions == "index":
-            return Tokens(content, rearrange(torch.arange(float(k + h * w)), "n -> n 1"))
+            return Tokens(content, counted(k + h * w))
         cells = torch.cartesian_prod(torch.arange(float(h)), torch.arange(float(w)))
         return Tokens(content, torch.cat([torch.full((k, 2), -1.0), cells]))
 
@@ -198,7 +186,7 @@ class Patches(Tokenizer):
         content = rearrange(
             tokens.content[order], "(h w) (c p q) -> c (h p) (w q)", h=h, w=w, c=self.channels, p=p, q=q
         )
-        return content * self.std.to(content) + self.mean.to(content)
+        return content * _channels(self.std).to(content) + _channels(self.mean).to(content)
 
     def decode(self, tokens: Tokens) -> Tensor:
         """An image [c H W] that is encoded as these tokens; zeros where `resize` cuts. Raises ValueError as `pixels`.
@@ -209,11 +197,15 @@ class Patches(Tokenizer):
         return pixels if self.resizing is None else self.resizing.undone(pixels)
 
 
-def _per_channel(name: str, value: float | Sequence[float], channels: int) -> Tensor:
-    values = torch.tensor([value] * channels if isinstance(value, (int, float)) else list(value), dtype=torch.float32)
+def _per_channel(name: str, value: float | Sequence[float], channels: int) -> tuple[float, ...]:
+    values = (value,) * channels if isinstance(value, (int, float)) else tuple(value)
     if len(values) != channels:
         raise ValueError(f"{name} has {len(values)} numbers for {channels} channels; give one, or one per channel")
-    return rearrange(values, "c -> c 1 1")
+    return values
+
+
+def _channels(values: tuple[float, ...]) -> Tensor:
+    return rearrange(torch.tensor(values, dtype=torch.float32), "c -> c 1 1")
 
 
 def _on_white(image: Tensor) -> Tensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor
 
 from seqkit.errors import DataError, suggest
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+from seqkit.tokenizers.text import Text
 
 
 class Join(Tokenizer):
@@ -46,6 +48,11 @@ class Join(Tokenizer):
                 raise ValueError(f"part {name}: {error}") from None
         return TokenSpec(parts=tuple(found.items()))
 
+    @property
+    def was_fitted(self) -> bool:
+        """True: all parts that can be fitted were."""
+        return all(one.was_fitted for one in self.parts.values() if hasattr(one, "fit"))
+
     def encode(self, raw: Any, /) -> Tokens:
         """Joined tokens of a mapping or of a list of pairs."""
         runs = []
@@ -82,6 +89,15 @@ class Join(Tokenizer):
             if not own:
                 raise DataError(f"no training example has the part {name}, so its tokenizer cannot be fitted")
             tokenizer.fit(own)
+
+    def share_unknown(self, raws: Iterable[Any]) -> list[str]:
+        """`Text.share_unknown` of each part that is text."""
+        texts: dict[str, list[Any]] = {name: [] for name, one in self.parts.items() if isinstance(one, Text)}
+        for raw in raws if texts else ():
+            with suppress(DataError):  # it is refused where it is encoded
+                for name, part in self.runs(raw):
+                    texts.get(name, []).append(part)
+        return [f"part {name}: {said}" for name in texts for said in self.parts[name].share_unknown(texts[name])]
 
     def without(self, tokens: Tokens, names: Collection[str]) -> Tokens:
         """The tokens as they are if these parts had not been given. Raises DataError where no part is left."""

@@ -10,10 +10,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from einops import rearrange
+from torch import Tensor
 
 from seqkit.errors import DataError
-from seqkit.interfaces import Adjacency, Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.adjacency import build_adjacency, merge_edges, num_adjacency_types
+
+MAX_ATOMS, MAX_CHARACTERS = 2_000, 20_000
+"""Most atoms of a molecule, whose pairs take some 3 s, and most characters of a SMILES."""
 
 ELEMENTS = ("H", "B", "C", "N", "O", "F", "Na", "Si", "P", "S", "Cl", "K", "Se", "Br", "I")
 BONDS = ("single", "double", "triple", "aromatic", "other")
@@ -24,8 +29,9 @@ _PLACES = np.cumsum([0, len(ELEMENTS) + 1, 6, 5, len(_HYBRIDS) + 1, len(_RINGS)]
 _ELEMENT_PLACES = {number: i for i, number in enumerate((1, 5, 6, 7, 8, 9, 11, 14, 15, 16, 17, 19, 34, 35, 53))}
 _HYBRID_PLACES = {2: 0, 3: 1, 4: 2}
 _BOND_TYPES = {1: 0, 2: 1, 3: 2, 12: 3}
-"""Atomic numbers, and numbers of rdkit's HybridizationType and BondType, to their place; a test compares the names."""
-_DENSE_ATOMS = 100  # up to here rdkit's table of distances, in O(n^3), is faster than the search from all atoms
+_STEREO_PLACES = {2: 2, 3: 3}
+"""Atomic numbers, and numbers of rdkit's HybridizationType, BondType and BondStereo (Z, E), to their place; a test
+compares the names."""
 
 
 class Molecule(Tokenizer):
@@ -33,9 +39,10 @@ class Molecule(Tokenizer):
 
     max_distance: most bonds between adjacent atoms; None: any. max_hops: from here on distances share one edge type.
     Edge types: 1 to 5 for a bond (single, double, triple, aromatic, other), then one for 2 bonds, for 3, and so on.
-    Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S) and what it adds to
-    properties of the whole: logP and molar refraction (Crippen), polar surface (TPSA), surface (Labute), partial charge
-    (Gasteiger; 0 where that has no parameters, as for metals), its hydrogens' share included; `feature_names`.
+    Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S, and at the ends of a
+    double bond Z or E) and what it adds to properties of the whole: logP and molar refraction (Crippen), polar surface
+    (TPSA), surface (Labute), partial charge (Gasteiger; 0 where that has no parameters, as for metals), its hydrogens'
+    share included; `feature_names`.
     When: SMILES and rdkit molecules. Raises ValueError if rdkit is missing. Wildman & Crippen 1999, Ertl et al. 2000,
     Labute 2000, Gasteiger & Marsili 1980, all as in rdkit.
     """
@@ -47,9 +54,6 @@ class Molecule(Tokenizer):
             raise ValueError('molecules need rdkit; pip install "seqkit[graph]"') from error
         self.max_distance, self.max_hops = max_distance, max_hops
         self._num_adjacency_types = num_adjacency_types(len(BONDS), max_distance, max_hops)
-
-    def __repr__(self) -> str:
-        return f"Molecule(max_distance={self.max_distance}, max_hops={self.max_hops})"
 
     @property
     def spec(self) -> TokenSpec:
@@ -65,7 +69,7 @@ class Molecule(Tokenizer):
             *(f"{i} hydrogens" for i in (*range(4), "4 or more")),
             *(f"hybrid {name.lower()}" for name in (*_HYBRIDS, "other")),
             *(f"in a ring of {size}" for size in _RINGS),
-            *("in a ring", "aromatic", "chiral R", "chiral S", "donates H bonds", "accepts H bonds"),
+            *("in a ring", "aromatic", "R or Z", "S or E", "donates H bonds", "accepts H bonds"),
             *("formal charge", "mass / 100", "logP", "refraction / 5", "polar surface / 20", "surface / 10"),
             *("partial charge", "partial charge of hydrogens"),
         )
@@ -82,53 +86,28 @@ class Molecule(Tokenizer):
             molecule = _molecule(Chem, raw)
             content = torch.from_numpy(_features(Chem, molecule))
         n = len(content)
-        adjacency = self._near(Chem, molecule) if n <= _DENSE_ATOMS else self._any(molecule)
+        edges, types = merge_edges(*_bonds(molecule), n, directed=False)
+        adjacency = build_adjacency(
+            edges, types, n, num_edge_types=len(BONDS), max_distance=self.max_distance, max_hops=self.max_hops
+        )
         return Tokens(content, torch.zeros(n, 0), adjacency)
 
-    def _near(self, chem: Any, molecule: Any) -> Adjacency:
-        """The adjacency from rdkit's distances [n n]: what `_any` gives, in its order, several times faster."""
-        source, target, types = _bonds(molecule)
-        n = molecule.GetNumAtoms()
-        if self.max_distance == 1:
-            order = np.lexsort((target, source))
-            return _adjacency(source[order], target[order], types[order] + 1)
-        order = np.lexsort((source, target))
-        hops = chem.GetDistanceMatrix(molecule)  # 1e8 between fragments
-        end, begin = np.nonzero((hops > 1) & (hops <= (n if self.max_distance is None else self.max_distance)))
-        far = hops[end, begin].astype(np.int64)
-        by_hops = np.argsort(far, kind="stable")
-        return _adjacency(
-            np.concatenate([source[order], begin[by_hops]]),
-            np.concatenate([target[order], end[by_hops]]),
-            np.concatenate([types[order] + 1, len(BONDS) - 1 + far[by_hops].clip(max=self.max_hops)]),
-        )
 
-    def _any(self, molecule: Any) -> Adjacency:
-        """The adjacency of a molecule of any size, without a table of all pairs."""
-        source, target, types = _bonds(molecule)
-        n = molecule.GetNumAtoms()
-        ends = torch.from_numpy(np.stack([source, target]))
-        edges, merged = merge_edges(ends, torch.from_numpy(types), n, directed=True)
-        return build_adjacency(
-            edges, merged, n, num_edge_types=len(BONDS), max_distance=self.max_distance, max_hops=self.max_hops
-        )
-
-
-def _bonds(molecule: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(source, target, type) of the bonds, each both ways; int64."""
-    found = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx(), _BOND_TYPES.get(int(b.GetBondType()), len(BONDS) - 1))
-             for b in molecule.GetBonds()]  # fmt: skip
-    begin, end, types = np.array(found, np.int64).reshape(-1, 3).T
-    return np.concatenate([begin, end]), np.concatenate([end, begin]), np.concatenate([types, types])
-
-
-def _adjacency(source: np.ndarray, target: np.ndarray, types: np.ndarray) -> Adjacency:
-    return Adjacency(torch.from_numpy(np.stack([source, target])), torch.from_numpy(types))
+def _bonds(molecule: Any) -> tuple[Tensor, Tensor]:
+    """Ends [2 e] and types [e] of the bonds."""
+    bonds = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx(), int(b.GetBondType())) for b in molecule.GetBonds()]
+    found = torch.tensor([(i, j, _BOND_TYPES.get(kind, len(BONDS) - 1)) for i, j, kind in bonds], dtype=torch.int64)
+    begin, end, types = rearrange(found.reshape(-1, 3), "e three -> three e")
+    return torch.stack([begin, end]), types
 
 
 def _molecule(chem: Any, raw: Any) -> Any:
     """A molecule of our own to compute on, checked and with its R and S assigned."""
     if isinstance(raw, str):
+        if len(raw) > MAX_CHARACTERS:
+            raise DataError(
+                f"a SMILES of {len(raw):,} characters is too long: {MAX_CHARACTERS:,} are the most; drop it"
+            )
         params = chem.SmilesParserParams()
         params.parseName = False  # text after the SMILES is an error, not a name
         try:
@@ -151,6 +130,8 @@ def _molecule(chem: Any, raw: Any) -> Any:
         )
     if molecule.GetNumAtoms() == 0:
         raise DataError(f"the molecule has no atoms ({raw!r}); drop it")
+    if molecule.GetNumAtoms() > MAX_ATOMS:
+        raise DataError(f"the molecule has {molecule.GetNumAtoms():,} atoms, and {MAX_ATOMS:,} are the most; drop it")
     return molecule
 
 
@@ -182,6 +163,9 @@ def _features(chem: Any, molecule: Any) -> np.ndarray:
             atom.GetIsAromatic(), chirality == "R", chirality == "S", 0, 0, atom.GetFormalCharge(),
             atom.GetMass() / 100, 0, 0, 0, 0, _charge(atom, "_GasteigerCharge"), _charge(atom, "_GasteigerHCharge"),
         )  # fmt: skip
+    for bond in molecule.GetBonds():
+        if place := _STEREO_PLACES.get(int(bond.GetStereo())):
+            features[[bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()], _PLACES[-1] + place] = 1
     features[np.arange(n)[:, None], np.array(places) + _PLACES[:4]] = 1
     for ring in molecule.GetRingInfo().AtomRings():
         features[list(ring), _PLACES[-1]] = 1

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import torch
+from graphs import graph_of
 from torch.testing import assert_close
 
 from seqkit.backbones import GIN, LSTM, Towers, Transformer
@@ -23,8 +24,8 @@ from seqkit.tokenizers import Graph, Ids, Join, Patches
 DIM, PARTS = 24, ["image", "text", "graph"]
 IMAGE = torch.rand(1, 4, 12, generator=torch.Generator().manual_seed(0))
 RAWS = [
-    {"image": IMAGE, "text": [1, 2, 3], "graph": (3, [(0, 1), (1, 2)])},
-    {"text": [4], "graph": (2, [(0, 1)])},
+    {"image": IMAGE, "text": [1, 2, 3], "graph": graph_of(3, [(0, 1), (1, 2)])},
+    {"text": [4], "graph": graph_of(2, [(0, 1)])},
     {"image": IMAGE[:, :, :8], "text": [0, 2]},
 ]
 
@@ -110,7 +111,7 @@ def test_each_part_has_the_positions_and_edges_that_its_backbone_needs():
     added = {name: type(model.embedder.parts[name].position) for name in PARTS}
     assert added == {"image": NoPosition, "text": NoPosition, "graph": NoPosition}
     assert type(model_of(towers()).embedder.parts["image"].position) is Sinusoidal
-    edges = [{**RAWS[1], "graph": graph} for graph in ((2, [(0, 1)]), (2, []))]
+    edges = [{**RAWS[1], "graph": graph} for graph in (graph_of(2, [(0, 1)]), graph_of(2))]
     with_edge, without = model(batch_of(edges))
     assert not torch.allclose(with_edge[2], without[2])
     assert_close(with_edge[1], without[1])

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
+from graphs import graph_of
 
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.data.drop_parts import DropParts
@@ -16,7 +17,7 @@ PARTS = ("text", "series", "cells", "graph")
 def raw(i):
     return {
         "text": "ab"[: 1 + i % 2], "series": [[0.5], [float(i)], [1.0]],
-        "cells": {"a": i / 3, "b": "xy"[i % 2]} if i % 3 else {"b": "x"}, "graph": (3, [(0, 1), (1, 2)]),
+        "cells": {"a": i / 3, "b": "xy"[i % 2]} if i % 3 else {"b": "x"}, "graph": graph_of(3, [(0, 1), (1, 2)]),
     }  # fmt: skip
 
 

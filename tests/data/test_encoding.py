@@ -2,8 +2,9 @@
 
 import importlib
 import os
+import sys
 from dataclasses import dataclass
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -167,6 +168,13 @@ def test_a_tokenizer_that_cannot_be_pickled_has_no_fingerprint_and_works(on_disk
     assert tokenizer_fingerprint(Unpicklable()) is None
     assert len(TokenizedDataset([Sample("a", 1)], Unpicklable(), "training").lengths) == 1
     assert not cache_folder().exists()
+
+
+def test_a_tokenizer_of_a_notebook_whose_code_is_in_no_file_has_no_fingerprint(monkeypatch):
+    notebook = ModuleType("a_notebook")
+    exec("from seqkit.tokenizers import Bytes\nclass Own(Bytes): pass\n", vars(notebook))
+    monkeypatch.setitem(sys.modules, "a_notebook", notebook)
+    assert tokenizer_fingerprint(notebook.Own()) is None
 
 
 def test_the_fingerprint_of_a_tokenizer_changes_with_its_code_and_that_of_its_bases(tmp_path, monkeypatch):

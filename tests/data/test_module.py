@@ -15,7 +15,7 @@ from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Adjacency, Objective, Tokenizer, Tokens, TokenSpec
 from seqkit.objectives import Classify, NextToken
 from seqkit.raw import GraphData
-from seqkit.tokenizers import Bytes, Characters, Graph
+from seqkit.tokenizers import Bytes, Characters, Graph, Ids, Join
 
 
 class Given(DataSource):
@@ -131,6 +131,17 @@ def test_what_is_fitted_already_is_not_fitted_again():
     assert len(tokenizer.alphabet) == 36
     set_up(Given(LABELLED, LABELLED), objective=objective)
     assert objective.fitted is None
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_characters_that_only_held_out_text_of_a_part_has_share_an_id(split, caplog):
+    train = [Sample({"text": "abc", "ids": [i % 5]}, i % 2) for i in range(20)]
+    tokenizer = Join({"text": Characters(), "ids": Ids(5)})
+    held_out = [Sample({"text": "abzz"}, 0), Sample([("ids", [1]), ("text", "zc")], 1)]
+    data = set_up(Given(train, held_out) if split == "test" else Given(train, train, held_out), tokenizer)
+    assert tokenizer.parts["text"].unknown_id == 3
+    assert f"{split} data: part text: 3 of 6 characters (1 kinds, such as 'z')" in caplog.text
+    assert rows(data.test_dataloader() if split == "test" else data.val_dataloader())
 
 
 def test_a_missing_label_is_an_error_only_where_one_is_needed():

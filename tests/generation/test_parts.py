@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from graphs import graph_of
 
 from seqkit.backbones.mamba import Mamba
 from seqkit.backbones.rnn import GRU, LSTM
@@ -21,7 +22,7 @@ g = torch.Generator().manual_seed(0)
 IMAGES = [torch.rand(1, 4, 4 * n, generator=g) for n in (3, 1, 2)]
 RAWS = [
     {"image": IMAGES[0]},
-    {"image": IMAGES[1], "graph": (3, [(0, 1)])},
+    {"image": IMAGES[1], "graph": graph_of(3, [(0, 1)])},
     [("image", IMAGES[2]), ("text", [1, 2]), ("image", IMAGES[1])],
     [("image", IMAGES[0])],
 ]

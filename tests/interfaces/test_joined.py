@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from graphs import graph_of
 from torch.testing import assert_close
 
 from seqkit.backbones.message_passing import GIN
@@ -32,12 +33,12 @@ def join() -> Join:
     return Join({"image": Patches(4), "text": Bytes(), "graph": Graph(0, num_edge_types=1)})
 
 
-IMAGE, TRIANGLE = torch.rand(1, 8, 12, generator=torch.Generator().manual_seed(0)), (3, [(0, 1), (1, 2)])
+IMAGE, TRIANGLE = torch.rand(1, 8, 12, generator=torch.Generator().manual_seed(0)), graph_of(3, [(0, 1), (1, 2)])
 RAWS = [
     {"image": IMAGE, "text": "hello", "graph": TRIANGLE},
     {"text": "ab", "image": None},
     {"graph": TRIANGLE, "image": IMAGE[:, :4]},
-    [("graph", TRIANGLE), ("text", "ab"), ("graph", (2, [(0, 1)])), ("image", IMAGE)],
+    [("graph", TRIANGLE), ("text", "ab"), ("graph", graph_of(2, [(0, 1)])), ("image", IMAGE)],
 ]
 
 
@@ -91,7 +92,7 @@ def test_edges_are_shifted_to_their_tokens_and_types_to_their_part():
         "two": TokenSpec(num_features=1, num_axes=0, num_edge_types=2),
     }
     spec = TokenSpec(parts=graphs)
-    run = Graph(1).encode(([[0.5], [1.0]], [(0, 1)]))
+    run = Graph(1).encode(graph_of([[0.5], [1.0]], [(0, 1)]))
     joined = spec.join([("two", run), ("one", run), ("two", run)])
     assert spec.num_edge_types == 5
     assert joined.adjacency is not None
@@ -188,7 +189,7 @@ def test_one_graph_joined_is_that_graph_alone():
     alone = classifier(graph.spec, Transformer(DIM, 2, num_heads=3))
     torch.manual_seed(1)
     joined = classifier(Join({"graph": graph}).spec, Transformer(DIM, 2, num_heads=3))
-    raws = [TRIANGLE, (4, [(0, 3)])]
+    raws = [TRIANGLE, graph_of(4, [(0, 3)])]
     expected = alone(TokenBatch.collate([graph.encode(raw) for raw in raws]).with_dtype(torch.float64))
     pairs = [Join({"graph": graph}).encode({"graph": raw}) for raw in raws]
     assert_close(joined(TokenBatch.collate(pairs).with_dtype(torch.float64)), expected)
@@ -304,7 +305,7 @@ def test_an_encoder_encodes_the_tokens_of_its_part_before_they_are_joined():
 
 def test_edges_reach_an_encoder_whatever_the_joined_sequence_does_with_them():
     model = classifier(join().spec, LSTM(DIM, 1), adjacency="ignore", encoders={"graph": GIN(DIM, 2)})
-    one, other = ({"graph": (3, edges), "text": "a"} for edges in ([(0, 1)], [(0, 1), (1, 2)]))
+    one, other = ({"graph": graph_of(3, edges), "text": "a"} for edges in ([(0, 1)], [(0, 1), (1, 2)]))
     got = [model(TokenBatch.collate([join().encode(raw)]).with_dtype(torch.float64)) for raw in (one, other)]
     assert not torch.allclose(*got)
 

@@ -29,9 +29,9 @@ def vectors(n, f=3, p=2, adjacency=None):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "vocab_size=0 and num_features=0"),
-        ({"vocab_size": 5, "num_features": 3}, "set exactly one"),
-        ({"vocab_size": -1}, "vocab_size is -1; it counts something"),
+        ({}, "and num_features=0"),
+        ({"vocab_size": 5, "num_features": 3}, "content is one id a token"),
+        ({"vocab_size": -1}, "vocab_size is -1; it counts"),
         ({"num_features": 2.0}, "num_features is 2.0"),
         ({"vocab_size": 5, "num_axes": -2}, "num_axes is -2"),
     ],
@@ -49,8 +49,8 @@ NODES = TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
 @pytest.mark.parametrize(
     ("spec", "tokens", "message"),
     [
-        (IDS, lambda: vectors(4, p=1), "the tokenizer's spec says ids below 5"),
-        (IDS, lambda: Tokens(torch.tensor([1, 5]), torch.zeros(2, 1)), "holds id 5, outside the vocabulary of 5"),
+        (IDS, lambda: vectors(4, p=1), r"the spec says \[n\] int64 ids"),
+        (IDS, lambda: Tokens(torch.tensor([1, 5]), torch.zeros(2, 1)), "holds id 5, outside its vocabulary of 5"),
         (IDS, lambda: Tokens(torch.tensor([-1, 2]), torch.zeros(2, 1)), "holds id -1"),
         (IDS, lambda: Tokens(torch.tensor([1]), torch.zeros(1, 2)), "positions have 2 axes; the spec says 1"),
         (VECTORS, lambda: vectors(4, f=7), r"content is \[4, 7\] float32; the spec says float vectors \[n 3\]"),
@@ -282,9 +282,9 @@ def fields(*rows, features=2):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"vocab_sizes": [5, 0]}, r"vocab_sizes\[1\] is 0; it counts ids"),
+        ({"vocab_sizes": [5, 0]}, r"vocab_sizes\[1\] is 0; it counts"),
         ({"vocab_sizes": [5, 2.0]}, r"vocab_sizes\[1\] is 2.0"),
-        ({"vocab_sizes": [5], "vocab_size": 3}, "one id a token .vocab_size. or several .vocab_sizes."),
+        ({"vocab_sizes": [5], "vocab_size": 3}, "vocab_size=3, vocab_sizes="),
     ],
 )
 def test_a_spec_of_fields_that_contradicts_itself_is_refused(settings, message):

@@ -626,7 +626,12 @@ DEAR = {
 def test_an_unusual_backbone_that_is_sound_passes(sound):
     """Positions in other steps than one are for those that read positions, and graphs for those that read edges."""
     kinds = ["text", "image"] + ["series"] * sound.uses_positions + ["graph"] * sound.supports_adjacency
-    check_backbone(sound, dim=DIM, kinds=kinds, causal=[sound.causal] if hasattr(sound, "causal") else [False, True])
+    check_backbone(
+        sound,
+        dim=DIM,
+        kinds=kinds,
+        causal=[sound.causal] if sound.causal is not None or sound.takes_causality else [False, True],
+    )
 
 
 def test_a_straight_through_estimate_breaks_one_law_and_may():

@@ -6,6 +6,7 @@ A process that is started for one step imports this file alone: what the tests i
 from datetime import timedelta
 
 import torch
+from graphs import graph_of
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenBatch
@@ -16,7 +17,7 @@ from seqkit.tokenizers import Graph, Ids, Join, Patches
 DIM, SIZE, PARTS = 24, 5, ["image", "text", "graph"]
 G = torch.Generator().manual_seed(0)
 IMAGES = [torch.rand(1, 4, 4 * n, generator=G) for n in (1, 3, 2, 2)]
-GRAPHS = [(3, [(0, 1), (1, 2)]), (2, [(0, 1)]), (3, [(0, 2), (1, 2)])]
+GRAPHS = [graph_of(3, [(0, 1), (1, 2)]), graph_of(2, [(0, 1)]), graph_of(3, [(0, 2), (1, 2)])]
 RAWS = [
     {"image": IMAGES[0], "text": [1, 2, 3], "graph": GRAPHS[0]},
     {"text": [4, 0], "graph": GRAPHS[1]},

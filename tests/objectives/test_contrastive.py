@@ -12,6 +12,7 @@ from itertools import permutations
 
 import pytest
 import torch
+from graphs import graph_of
 from objectives.contrastive_steps import (
     DIM,
     GRAPHS,
@@ -256,7 +257,7 @@ def test_nan_in_one_part_changes_nothing_in_another(name):
 
 
 def test_fingerprints_are_equal_for_equal_tokens_alone_whatever_the_padding():
-    graphs = [*GRAPHS, (3, [(0, 1), (1, 2)]), (3, [(0, 1)])]
+    graphs = [*GRAPHS, graph_of(3, [(0, 1), (1, 2)]), graph_of(3, [(0, 1)])]
     batch = TokenBatch.collate([join().encode({"graph": raw}) for raw in graphs]).part("graph")
     found = fingerprints(batch)
     assert (found[:, None] == found).sum() == len(graphs) + 2

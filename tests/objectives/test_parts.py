@@ -6,6 +6,7 @@ b batch · n columns · r runs · m tokens of a run
 import pytest
 import torch
 import torch.nn.functional as F
+from graphs import graph_of
 from torch.testing import assert_close
 
 from seqkit.backbones.mamba import Mamba
@@ -226,7 +227,7 @@ def test_pooling_by_part_is_for_joined_tokens():
 def test_a_graph_may_be_captioned():
     tokenizer = Join({"graph": Graph(0, num_edge_types=1), "text": Ids(SIZE)})
     model = Model(tokenizer.spec, Transformer(DIM, 2, num_heads=3, causal=None), NextToken(part="text")).double()
-    raws = [{"graph": (3, [(0, 1)]), "text": [1, 2]}, {"graph": (2, [(0, 1)]), "text": [3]}]
+    raws = [{"graph": graph_of(3, [(0, 1)]), "text": [1, 2]}, {"graph": graph_of(2, [(0, 1)]), "text": [3]}]
     batch = TokenBatch.collate([tokenizer.encode(raw) for raw in raws]).with_dtype(torch.float64)
     NextToken(part="text").step(model, (batch, None)).loss.backward()
     assert all(p.grad is not None for p in model.embedder.parameters())

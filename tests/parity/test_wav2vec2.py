@@ -18,9 +18,9 @@ from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 from seqkit.nn.position.convolutional import ConvolutionalPosition
 from seqkit.objectives import Classify
+from seqkit.pretrained.audio_stems import Convolutions
+from seqkit.pretrained.audio_tokenizers import SampleWindows
 from seqkit.raw import Waveform
-from seqkit.tokenizers import SampleWindows
-from seqkit.tokenizers.stems import Convolutions
 
 DIM, WIDTHS, KERNELS, STRIDES = 24, (5, 7, 11), (10, 3, 2), (5, 2, 2)
 WINDOW, HOP = 30, 20

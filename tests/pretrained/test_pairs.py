@@ -311,9 +311,9 @@ def test_ids_are_theirs_cut_and_filled(tmp_path, name):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"pad_id": 1}, "pad_id with max_tokens alone"),
-        ({"max_tokens": 0}, "max_tokens from 1 on"),
-        ({"end_id": -1}, "ids from 0 on"),
+        ({"pad_id": 1}, "pad_id=1 fills texts up to max_tokens"),
+        ({"max_tokens": 0}, "max_tokens=0; give 1 or more"),
+        ({"end_id": -1}, "end_id=-1; give 0 or more"),
         ({"max_tokens": 5, "token_types": 2}, "max_tokens are for single texts"),
     ],
 )

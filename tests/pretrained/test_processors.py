@@ -63,7 +63,8 @@ def tokenizer_of(folder, **more):
 
 def pixels(tokenizer, image):
     """What the model gets, [c H W]."""
-    return (tokenizer.pixels(tokenizer.encode(image)) - tokenizer.mean) / tokenizer.std
+    mean, std = (torch.tensor(each)[:, None, None] for each in (tokenizer.mean, tokenizer.std))
+    return (tokenizer.pixels(tokenizer.encode(image)) - mean) / std
 
 
 @pytest.mark.parametrize("name", PROCESSORS)

@@ -63,16 +63,13 @@ def fitted(size):
     return tokenizer
 
 
-def test_the_vocabulary_grows_with_the_text_and_a_large_one_is_sampled(monkeypatch, caplog):
+def test_the_vocabulary_grows_with_the_text_and_a_large_one_is_sampled(monkeypatch):
     tokenizer = BPE()
     tokenizer.fit([TEXT])
-    assert "BPE(" in repr(tokenizer)
     assert [_vocab_size_for(10**n) for n in (2, 6, 9, 12)] == [512, 1024, 32768, 32768]
     monkeypatch.setattr("seqkit.tokenizers.bpe.MAX_TRAINING_BYTES", 30)
-    monkeypatch.setattr("seqkit.tokenizers.bpe._TIMED", 2)
     small = BPE(257)
     small.fit(["ab ab ab"] * 50)
-    assert "training BPE of 257 ids" in caplog.text
     assert small.vocab_size == 257
 
 
@@ -80,7 +77,7 @@ def test_state_is_json_and_gives_the_same_tokenizer(bpe):
     loaded = BPE(283)
     loaded.load_state(json.loads(json.dumps(bpe.state())))
     for twin in (loaded, pickle.loads(pickle.dumps(bpe))):
-        assert twin.fitted
+        assert twin.was_fitted
         assert twin.spec == bpe.spec
         assert_close(twin.encode(TEXT).content, bpe.encode(TEXT).content)
 

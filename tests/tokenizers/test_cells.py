@@ -55,6 +55,17 @@ def test_the_embedding_of_a_row_is_that_of_ft_transformer():
     assert_close(hidden, torch.stack(expected))
 
 
+def test_the_size_of_a_row_is_linear_in_its_numbers():
+    row = {f"column {i}": i / 7 for i in range(1_000)}
+    cells = Cells()
+    cells.fit([row, {name: -value for name, value in row.items()}])
+    tokens = cells.encode(row)
+    assert sum(tensor.nbytes for tensor in tokens.tensors().values()) < 50_000
+    dense = torch.zeros(1_000, 1_000)
+    dense[torch.arange(1_000), torch.arange(1_000)] = tokens.features[:, 0]
+    assert cells.spec.numbers_of(tokens).equal(dense)
+
+
 def test_words_that_are_rare_or_new_share_an_id_and_words_of_two_columns_do_not():
     cells = fitted()
     unknown = cells.encode({"origin": "Peru"})

@@ -40,7 +40,7 @@ def test_ids_and_their_number_are_the_librarys(path, special_tokens):
     for text in (*TEXTS, *TEXT[:2], "  \u00c9t\u00e9 zzz 7 <unk> [SEP] <|endoftext|>", "x " * 999):
         expected = theirs.encode(text, add_special_tokens=special_tokens).ids
         assert ours.encode(text).content.tolist() == expected
-        assert ours.ids(text).tolist() == expected
+        assert ours.encode(text).content.tolist() == expected
 
 
 def test_padding_truncation_and_dropout_of_the_file_are_left_out(tmp_path):
@@ -52,7 +52,8 @@ def test_padding_truncation_and_dropout_of_the_file_are_left_out(tmp_path):
     made.model.dropout = 0.5
     dropped = of(made, tmp_path)
     assert len({tuple(Tokenizer.from_file(dropped.path).encode(TEXT[0]).ids) for _ in range(9)}) > 1
-    assert {tuple(dropped.ids(TEXT[0]).tolist()) for _ in range(9)} == {tuple(of(byte_level(), tmp_path).ids(TEXT[0]))}
+    expected = of(byte_level(), tmp_path).encode(TEXT[0])
+    assert all(dropped.encode(TEXT[0]).equals(expected) for _ in range(9))
 
 
 def test_every_law_of_tokenizers_is_kept(path):
@@ -71,7 +72,7 @@ def test_the_state_is_enough_when_the_file_is_gone(path):
         assert one.spec == tokenizer.spec
         assert one.state() == tokenizer.state()
         assert_close(one.encode(TEXT[0]).content, tokenizer.encode(TEXT[0]).content)
-    with pytest.raises(DataError, match=r"tokenizer\.json does not exist"):
+    with pytest.raises(DataError, match=r"tokenizer\.json cannot be read"):
         FromFile(path).state()
 
 
@@ -164,10 +165,6 @@ FAULTS = {
         "numbers [0-9]+ tokens up to 4,000,000,000",
     ),
     "an id outside": (with_id_outside, "puts id 4,000,000,000 around a text"),
-    "a prefix that merges lack": (
-        lambda: changed(byte_level(), model__continuing_subword_prefix="9" * 50),
-        "merges whose second part does not begin with '9999",
-    ),
 }
 NOTHING = '{"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": []}}'
 
@@ -196,7 +193,7 @@ def test_a_file_that_is_none_or_too_large_is_refused_in_a_line_with_its_path(tmp
         _ = FromFile("/dev/zero").spec
     with pytest.raises(DataError, match=r"gone\.json"):
         _ = FromFile(str(tmp_path / "gone.json")).spec
-    with pytest.raises(DataError, match=r"does not exist"):
+    with pytest.raises(DataError, match=r"cannot be read"):
         _ = FromFile(str(tmp_path)).spec
     with pytest.raises(DataError, match="cannot be read"):
         _ = FromFile("a\0b").spec

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from seqkit.errors import DataError
-from seqkit.tokenizers import Molecule
+from seqkit.tokenizers import Molecule, molecule
 from seqkit.tokenizers.molecule import ELEMENTS
 
 pytest.importorskip("rdkit")
@@ -96,7 +96,21 @@ def test_smiles_and_molecule_are_the_same_tokens_and_the_molecule_is_not_changed
 def test_enantiomers_differ_in_r_and_s_only():
     left, right = (Molecule().encode(s) for s in ("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O"))
     differ = [name for name in Molecule().feature_names if not torch.equal(column(left, name), column(right, name))]
-    assert differ == ["chiral R", "chiral S"]
+    assert differ == ["R or Z", "S or E"]
+
+
+def test_e_and_z_differ_at_the_atoms_of_the_double_bond_and_without_either_both_are_0():
+    for smiles, r_or_z, s_or_e in (("F/C=C/F", 0, 1), ("F/C=C\\F", 1, 0), ("FC=CF", 0, 0)):
+        tokens = Molecule().encode(smiles)
+        assert column(tokens, "R or Z").tolist() == [0, r_or_z, r_or_z, 0]
+        assert column(tokens, "S or E").tolist() == [0, s_or_e, s_or_e, 0]
+
+
+def test_a_molecule_of_too_many_atoms_is_refused_before_its_distances_are_computed(monkeypatch):
+    monkeypatch.setattr(molecule, "_features", None)
+    for smiles, said in (("C" * 2_001, "2,001 atoms"), ("C" * 20_001, "20,001 characters")):
+        with pytest.raises(DataError, match=said):
+            Molecule().encode(smiles)
 
 
 def test_features_are_what_their_names_say():

@@ -91,16 +91,12 @@ def test_an_id_for_the_unknown_is_not_reserved_against_what_was_asked_for():
         sharing.load_state({"alphabet": "ab", "unk": True})
 
 
-@pytest.mark.parametrize("size", [3, 254, 255, 256, 257, 300])
-def test_ids_are_the_same_in_the_smallest_integers(size):
+@pytest.mark.parametrize("size", [3, 255, 256, 300])
+def test_ids_are_places_in_the_alphabet_and_what_is_unknown_has_the_last(size):
     alphabet = "".join(map(chr, range(32, 32 + size)))
-    tokenizer = Characters(alphabet, unknown="unk")
     text = alphabet + "\U0001f600" + alphabet[:2]
-    for raw in (text, alphabet[:3]):  # not ASCII, and ASCII
-        ids = tokenizer.ids(raw)
-        assert ids.dtype.itemsize == (1 if size < 256 else 2)
-        assert ids.tolist() == tokenizer.encode(raw).content.tolist()
-        assert ids.tolist() == [alphabet.find(c) if c in alphabet else size for c in raw]
+    ids = Characters(alphabet, unknown="unk").encode(text).content.tolist()
+    assert ids == [alphabet.find(c) if c in alphabet else size for c in text]
 
 
 def test_an_unknown_character_is_named_with_its_index():
@@ -123,11 +119,11 @@ def test_a_given_alphabet_keeps_its_order_through_fit():
 @pytest.mark.parametrize("make", [Characters, lambda: Characters(unknown="unk"), Words, lambda: Words(lowercase=True)])
 def test_state_is_json_and_gives_the_same_tokenizer(make):
     fitted, loaded = make(), make()
-    assert not fitted.fitted
+    assert not fitted.was_fitted
     fitted.fit(["Thou art, é 😀 thou\nart!", "more \ud800"])
     loaded.load_state(json.loads(json.dumps(fitted.state())))
     for twin in (loaded, pickle.loads(pickle.dumps(fitted))):
-        assert twin.fitted
+        assert twin.was_fitted
         assert twin.spec == fitted.spec
         assert_close(twin.encode("art thou more").content, fitted.encode("art thou more").content)
 
@@ -164,7 +160,7 @@ def test_an_unfitted_tokenizer_is_refused_with_what_to_do(make):
 def test_what_is_not_text_is_refused(tokenizer, raw, reason):
     with pytest.raises(DataError, match=reason):
         tokenizer.encode(raw)
-    if hasattr(tokenizer, "fit") and not tokenizer.fitted:
+    if hasattr(tokenizer, "fit") and not tokenizer.was_fitted:
         with pytest.raises(DataError, match=reason):
             tokenizer.fit(["fine", raw])
 

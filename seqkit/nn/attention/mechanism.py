@@ -24,7 +24,7 @@ class AttentionMechanism(nn.Module, ABC):
     no [n m] mask is made for it. needs_adjacency: True: it attends along edges, so tokens without are refused.
     """
 
-    supports: ClassVar[AttentionFeature]
+    supports: ClassVar[AttentionFeature] = AttentionFeature(0)
     needs_mask: ClassVar[bool] = True
     needs_adjacency: ClassVar[bool] = False
 

@@ -13,7 +13,6 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.interfaces.declared import check_declared
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature, check_supported
 from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.mechanism import AttentionMechanism
@@ -28,7 +27,7 @@ class AttentionLayer(nn.Module, ABC):
     heads.
     """
 
-    supports: AttentionFeature
+    supports: AttentionFeature = AttentionFeature(0)
     num_heads: int
     head_dim: int
     needs_mask: bool = True
@@ -114,7 +113,6 @@ class MultiHeadAttention(AttentionLayer):
         queries_of_norm, keys_of_norm = (1, 1) if self.norms_heads else (num_heads, num_kv_heads)
         self.query_norm = qk_norm(queries_of_norm * head_dim) if qk_norm is not None else None
         self.key_norm = qk_norm(keys_of_norm * head_dim) if qk_norm is not None else None
-        check_declared(self.mechanism)
         self.supports = self.mechanism.supports
         if self.convolution is not None:
             self.supports &= ~CausalConvolution.UNSUPPORTED

@@ -14,7 +14,6 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.interfaces.declared import check_declared
 from seqkit.nn.attention.context import AttentionFeature
 
 
@@ -63,13 +62,12 @@ class RelativePosition(nn.Module):
     writes. takes_unlike_axes: True: joined parts may have positions of different numbers of axes.
     """
 
-    requires: ClassVar[AttentionFeature]
+    requires: ClassVar[AttentionFeature] = AttentionFeature(0)
     takes_unlike_axes: bool = False
 
     def check_complete(self) -> None:
-        """Raise ValueError without `requires`, or where it and the methods that the class writes contradict each other
-        (called when a backbone is built)."""
-        check_declared(self)
+        """Raise ValueError where `requires` and the methods that the class writes contradict each other (called when a
+        backbone is built)."""
         own = type(self)
         for name in ("rotary", "bias", "relative"):
             feature, method = AttentionFeature[name.upper()], getattr(own, name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from seqkit.errors import suggest
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.audio import AST, HUBERT, RESEMBLYZER, WAV2VEC2
+from seqkit.pretrained.families.audio import AST, HUBERT, WAV2VEC2
 from seqkit.pretrained.families.bart import BART, MARIAN, PEGASUS, WHOLE_BART, WHOLE_MARIAN, WHOLE_PEGASUS
 from seqkit.pretrained.families.encoders import BERT, DISTILBERT, ELECTRA, ROBERTA
 from seqkit.pretrained.families.gpt import BLOOM, GPT2, NEOX, OPT, PHI
@@ -26,7 +26,7 @@ FAMILIES: dict[str, Family] = {
     "opt": OPT, "bloom": BLOOM, "phi": PHI, "mamba": MAMBA, "vit": VIT, "deit": DEIT, "dinov2": DINOV2,
     "audio-spectrogram-transformer": AST, "wav2vec2": WAV2VEC2, "hubert": HUBERT, "whisper": WHISPER,
     "t5": T5, "mt5": T5, "bart": BART, "marian": MARIAN, "pegasus": PEGASUS,
-    "resemblyzer": RESEMBLYZER, **PAIRS, **dict.fromkeys(KINDS, LLAMA),
+    **PAIRS, **dict.fromkeys(KINDS, LLAMA),
 }  # fmt: skip
 
 

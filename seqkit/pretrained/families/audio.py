@@ -1,4 +1,4 @@
-"""AST, wav2vec 2.0, HuBERT (transformers 5.23), and the LSTM of Resemblyzer (0.1.4)."""
+"""AST, wav2vec 2.0, HuBERT (transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from seqkit.pretrained.audio_inputs import sounds
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoders import post_norm
 from seqkit.pretrained.families.vision import vit_settings, vit_table
-from seqkit.pretrained.family import Family, Head, Settings, depth_of
-from seqkit.pretrained.rows import Rows, Widened, below, layers, module, tensor
+from seqkit.pretrained.family import Family, Settings, depth_of
+from seqkit.pretrained.rows import Rows, below, layers, module, tensor
 
 YES_OR_NO = {True: True, False: False}
 
@@ -146,42 +146,3 @@ def _wav2vec2_inputs(folder: Path, config: ConfigFile) -> Settings:
 HEADS = ("lm_head.", "classifier.", "projector.", "layer_weights", "quantizer.", "project_q.", "project_hid.")
 WAV2VEC2 = Family(_wav2vec2, _wav2vec2_table, "wav2vec2.", {}, HEADS, _wav2vec2_inputs)
 HUBERT = Family(_wav2vec2, _wav2vec2_table, "hubert.", {}, HEADS, _wav2vec2_inputs)
-
-# ── Resemblyzer ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _sizes(config: ConfigFile) -> tuple[int, int, int]:
-    """Mel bands, width, and width of the vectors, under the names of its `hparams`."""
-    bands, dim = config.size("mel_n_channels", 40), config.size("model_hidden_size", 256)
-    if bands > dim:
-        raise config.refused("mel_n_channels", f"at most model_hidden_size, {dim}")
-    return bands, dim, config.size("model_embedding_size", 256)
-
-
-def _resemblyzer(config: ConfigFile) -> Settings:
-    _, dim, _ = _sizes(config)
-    depth = depth_of(config, "model_num_layers", 3)
-    return {"dropout": 0.0, "backbone": {"type": "LSTM", "dim": dim, "depth": depth, "causal": True, "dropout": 0.0}}
-
-
-def _resemblyzer_table(config: ConfigFile) -> Rows:
-    bands, dim, _ = _sizes(config)
-    rows = []
-    for i in range(depth_of(config, "model_num_layers", 3)):
-        for name in (f"{kind}_{side}_l{i}" for kind in ("weight", "bias") for side in ("ih", "hh")):
-            whole = Widened(dim - bands) if name == "weight_ih_l0" else None
-            rows += tensor(f"backbone.layers.{name}", f"lstm.{name}", whole=whole)
-    return rows
-
-
-def _speaker_vectors(config: ConfigFile) -> Settings:
-    projection = {"type": "LinearProjection", "pool": "last", "bias": True, "activation": "ReLU"}
-    return {"type": "Features", "projection": projection, "dim": _sizes(config)[2], "normalize": True}
-
-
-RESEMBLYZER = Family(
-    _resemblyzer, _resemblyzer_table, "",
-    {"Features": Head(("",), _speaker_vectors, lambda _: module("head.projection.linear", "linear"))},
-    ("similarity_", "linear."), lambda _, config: {"type": "MelEnergies", "num_mels": _sizes(config)[0]},
-)  # fmt: skip
-"""The vector of a whole sound; its `embed_utterance` takes the mean of those of clips of 1.6 s."""

@@ -4,6 +4,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
+from graphs import graph_of
 from matplotlib.collections import LineCollection
 
 from seqkit.interfaces import Adjacency, Tokens
@@ -28,7 +29,7 @@ def test_the_adjacency_matrix_has_queries_as_rows():
 @pytest.mark.parametrize("directed", [True, False])
 def test_the_target_of_an_edge_attends_to_its_source(directed):
     tokenizer = Graph(num_categories=3, directed=directed)
-    table = picture(tokenizer, ([0, 1, 2], [(0, 1)])).axes[1].images[0].get_array()
+    table = picture(tokenizer, graph_of([0, 1, 2], [(0, 1)], directed)).axes[1].images[0].get_array()
     assert table.tolist() == [[1, 0 if directed else 2, 0], [2, 1, 0], [0, 0, 1]]
 
 
@@ -43,7 +44,7 @@ def test_a_large_graph_is_drawn_around_its_first_node():
     """Node 0 attends to 60 and 61; a path of all others is further away."""
     path = [(i, i + 1) for i in range(1, 59)]
     tokenizer = Graph()
-    raw = (62, [(0, 60), (0, 61), (60, 1), *path])
+    raw = graph_of(62, [(0, 60), (0, 61), (60, 1), *path])
     nodes = GraphRenderer(tokenizer).layout(raw, tokenizer.encode(raw)).nodes
     assert nodes.tolist() == [*range(38), 60, 61]
 
@@ -60,7 +61,7 @@ def test_edge_types_are_named_in_their_order():
 @pytest.mark.parametrize("layers", [1, 6])
 def test_a_graph_has_every_layer_and_wider_lines_where_attention_is(layers, attention_to):
     graph = Graph(num_features=2)
-    raw = (torch.ones(4, 2), [(0, 1), (1, 2), (2, 3)])
+    raw = graph_of(torch.ones(4, 2), [(0, 1), (1, 2), (2, 3)])
     tokens = graph.encode(raw)
     figure = GraphRenderer(graph).overlay(raw, tokens, attention_to(4, hot=3, layers=layers))
     drawn = [ax for ax in figure.axes if ax.get_title()]

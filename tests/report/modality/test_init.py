@@ -3,6 +3,7 @@
 import networkx
 import pytest
 import torch
+from graphs import graph_of
 
 from seqkit.interfaces import Tokenizer, TokenSpec
 from seqkit.raw import Waveform
@@ -34,10 +35,10 @@ EXAMPLES = [
     (Patches(5, resize=(10, 15), num_prefix_tokens=2, positions="index"), torch.rand(1, 10, 9)),
     (LogMel(8000, num_mels=13), Waveform(torch.randn(1, 3011) / 10, 8000)),
     (LogMel(8000, num_mels=13, normalize=False), Waveform(torch.zeros(907), 11_025)),
-    (Graph(num_categories=5), ([0, 4, 2, 1], [(0, 1), (1, 2)])),
+    (Graph(num_categories=5), graph_of([0, 4, 2, 1], [(0, 1), (1, 2)])),
     (Graph(max_distance=None, max_hops=3), networkx.path_graph(7)),
-    (Graph(), (53, [(i, i + 1) for i in range(52)])),
-    (Graph(), (3, [])),
+    (Graph(), graph_of(53, [(i, i + 1) for i in range(52)])),
+    (Graph(), graph_of(3)),
     (Molecule(), "CC(=O)Oc1ccccc1C(=O)O"),
     (Molecule(max_distance=1), "[Na+].[Cl-]"),
 ]

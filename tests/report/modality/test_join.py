@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from graphs import graph_of
 
 from seqkit.interfaces import Tokens
 from seqkit.report.inspect import describe
@@ -77,8 +78,8 @@ def test_a_part_of_a_plug_in_is_drawn_by_the_generic_renderer():
         pass
 
     made = Join({"own": Own(5), "graph": Graph(0, num_edge_types=1)})
-    tokens = made.encode({"own": [1, 2], "graph": (2, [(0, 1)])})
-    assert len(find_renderer(made).picture({"own": [1, 2], "graph": (2, [(0, 1)])}, tokens).texts) == 2
+    tokens = made.encode({"own": [1, 2], "graph": graph_of(2, [(0, 1)])})
+    assert len(find_renderer(made).picture({"own": [1, 2], "graph": graph_of(2, [(0, 1)])}, tokens).texts) == 2
 
 
 def test_an_image_behind_others_is_drawn_as_it_is_alone():

@@ -7,9 +7,9 @@ from einops import rearrange
 from torch import nn
 from torch.testing import assert_close
 
+from seqkit.pretrained.audio_stems import ClipNorm, Convolutions, WaveStem, WhisperStem, clip_statistics
+from seqkit.pretrained.audio_tokenizers import SampleWindows, WhisperMel
 from seqkit.raw import Waveform
-from seqkit.tokenizers import SampleWindows, WhisperMel
-from seqkit.tokenizers.stems import ClipNorm, Convolutions, WaveStem, WhisperStem, clip_statistics
 
 DIM = 7
 

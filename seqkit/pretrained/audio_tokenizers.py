@@ -18,16 +18,16 @@ from torchaudio.compliance.kaldi import fbank
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens, TokenSpec
-from seqkit.tokenizers.audio import AudioTokenizer, Channels
-from seqkit.tokenizers.stems import (
+from seqkit.pretrained.audio_stems import (
     WHISPER_FRAMES,
     WHISPER_STRIDE,
-    AsChannels,
     Convolutions,
     WaveStem,
     WhisperStem,
     clip_statistics,
 )
+from seqkit.tokenizers.audio import AudioTokenizer, Channels
+from seqkit.tokenizers.given import counted
 
 RATE, WINDOW, HOP = 16_000, 400, 160
 """Samples a second, in a frame and in a hop of Whisper and AST: 25 and 10 ms."""
@@ -60,11 +60,6 @@ class WhisperMel(AudioTokenizer):
         _check_bands(num_mels)
         self.num_mels, self.seconds, self.truncate = num_mels, seconds, truncate
 
-    def __repr__(self) -> str:
-        return (
-            f"WhisperMel({self.num_mels}, seconds={self.seconds}, channels={self.channels!r}, truncate={self.truncate})"
-        )
-
     @property
     def spec(self) -> TokenSpec:
         """Vectors of five frames and a flag each, which a stem of two convolutions embeds."""
@@ -80,13 +75,13 @@ class WhisperMel(AudioTokenizer):
         """
         wave = self.wave(raw, self.seconds * RATE)
         wave = _at_most(wave, self.seconds * RATE, self.truncate, f"{self.seconds} s", "seconds")
-        frames = _mel_energies(wave, self.num_mels, "reflect")[:, :-1].clamp(min=1e-10).log10()
+        frames = _mel_energies(wave, self.num_mels)[:, :-1].clamp(min=1e-10).log10()
         frames = (frames.clamp(min=float(frames.max()) - 8) + 4) / 4
         frames = F.pad(F.pad(frames, [0, 0, 0, 1], value=1.0), [WHISPER_FRAMES // 2, WHISPER_FRAMES // 2])
         content = rearrange(
             frames.unfold(1, WHISPER_FRAMES, WHISPER_STRIDE)[:, : self.seconds * 50], "m n s -> n (s m)"
         )
-        return Tokens(content, _counted(content))
+        return Tokens(content, counted(len(content)))
 
 
 class MelPatches(AudioTokenizer):
@@ -131,13 +126,6 @@ class MelPatches(AudioTokenizer):
         self.normalize = None if normalize is None else (float(normalize[0]), float(normalize[1]))
         self.truncate = truncate
 
-    def __repr__(self) -> str:
-        return (
-            f"MelPatches({self.patch}, stride={self.stride}, num_mels={self.num_mels}, num_frames={self.num_frames}, "
-            f"normalize={self.normalize}, num_prefix_tokens={self.num_prefix_tokens}, channels={self.channels!r}, "
-            f"truncate={self.truncate})"
-        )
-
     @property
     def grid(self) -> tuple[int, int]:
         """Numbers of patches along bands and frames."""
@@ -170,7 +158,7 @@ class MelPatches(AudioTokenizer):
         content = rearrange(patches, "h w p q -> (h w) (p q)")
         if k := self.num_prefix_tokens:
             content = torch.block_diag(torch.eye(k), content)
-        return Tokens(content, _counted(content))
+        return Tokens(content, counted(len(content)))
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """The tokens themselves. Raises DataError where they are more than n: the first patches are no sound."""
@@ -202,12 +190,6 @@ class SampleWindows(AudioTokenizer):
         super().__init__(sample_rate, channels)
         self.convolutions, self.normalize = convolutions, normalize
 
-    def __repr__(self) -> str:
-        return (
-            f"SampleWindows({self.sample_rate}, convolutions={self.convolutions}, channels={self.channels!r}, "
-            f"normalize={self.normalize})"
-        )
-
     @property
     def spec(self) -> TokenSpec:
         """Vectors of samples, with numbers about the whole clip if it is normed as a whole."""
@@ -232,48 +214,12 @@ class SampleWindows(AudioTokenizer):
         if sizes.norm == "group":
             statistics = clip_statistics(wave, sizes.kernels[0], sizes.strides[0])
             content = torch.cat([content, repeat(statistics, "s -> n s", n=len(content))], dim=1)
-        return Tokens(content.contiguous(), _counted(content))
+        return Tokens(content.contiguous(), counted(len(content)))
 
 
-class MelEnergies(AudioTokenizer):
-    """Mel frames of 25 ms, one every 10 ms, without a logarithm; they are the first channels of the embeddings.
-
-    num_mels: number of mel bands. channels: "mono" refuses more than one channel, "mix" takes their mean, "first" takes
-    channel 0.
-    When: weights of Resemblyzer, whose LSTM reads the frames themselves. Raises ValueError for fewer bands than 1, or a
-    band that falls between two frequencies of the FFT.
-    Wan et al. 2018, section 3.1. Frames are those of `melspectrogram` (librosa 0.11): 16,000 Hz, an FFT of 400 samples,
-    zeros around the clip, Slaney's mel scale.
-    """
-
-    def __init__(self, num_mels: int = 40, *, channels: Channels = "mono") -> None:
-        super().__init__(RATE, channels)
-        if num_mels < 1:
-            raise ValueError(f"num_mels={num_mels}; give a number of at least 1")
-        _check_bands(num_mels)
-        self.num_mels = num_mels
-
-    def __repr__(self) -> str:
-        return f"MelEnergies({self.num_mels}, channels={self.channels!r})"
-
-    @property
-    def spec(self) -> TokenSpec:
-        """Vectors of m energies, which `AsChannels` embeds."""
-        return TokenSpec(num_features=self.num_mels, embedder=partial(AsChannels, self.num_mels))
-
-    def encode(self, raw: Any, /) -> Tokens:
-        """A `Waveform` as n = t // 160 + 1 frames, [n m]; positions [n 1] count them.
-
-        Raises DataError as `AudioTokenizer.wave`.
-        """
-        content = _mel_energies(self.wave(raw, 1), self.num_mels, "constant").T.contiguous()
-        return Tokens(content, _counted(content))
-
-
-def _mel_energies(wave: Tensor, num_mels: int, padding: str) -> Tensor:
-    """Energies [m n] of samples [t] in n = t // 160 + 1 frames. padding: of the clip's ends, as of `torch.stft`."""
-    window = torch.hann_window(WINDOW)
-    waves = torch.stft(wave, WINDOW, HOP, window=window, pad_mode=padding, return_complex=True)
+def _mel_energies(wave: Tensor, num_mels: int) -> Tensor:
+    """Energies [m n] of samples [t] in n = t // 160 + 1 frames."""
+    waves = torch.stft(wave, WINDOW, HOP, window=torch.hann_window(WINDOW), return_complex=True)
     return _slaney_bands(num_mels).T @ waves.abs().square()
 
 
@@ -308,8 +254,3 @@ def _slaney_bands(num_mels: int) -> Tensor:
     frequencies = np.linspace(0, RATE / 2, WINDOW // 2 + 1)[:, np.newaxis]
     sides = np.minimum((frequencies - low) / (middle - low), (high - frequencies) / (high - middle))
     return torch.from_numpy(np.maximum(sides, 0) * 2 / (high - low)).float()
-
-
-def _counted(content: Tensor) -> Tensor:
-    """Positions [n 1] of tokens [n f]: 0, 1, 2, …"""
-    return rearrange(torch.arange(float(len(content))), "n -> n 1")

@@ -21,28 +21,6 @@ WHISPER_FRAMES, WHISPER_STRIDE = 5, 2
 """Frames that an embedding of Whisper depends on, and frames from one embedding to the next."""
 
 
-class AsChannels(nn.Module):
-    """Embeddings whose first channels are the numbers of a token as they are, and the others zero; it learns nothing.
-
-    Raises ValueError for fewer channels than numbers.
-    """
-
-    _moved: Tensor
-
-    def __init__(self, num_features: int, dim: int):
-        super().__init__()
-        if dim < num_features:
-            raise ValueError(
-                f"tokens of {num_features} numbers are no {dim} channels; give --model.backbone.dim {num_features}"
-            )
-        self.num_zeros = dim - num_features
-        self.register_buffer("_moved", torch.zeros(()), persistent=False)  # it knows the model's dtype
-
-    def forward(self, content: Tensor) -> Tensor:
-        """Embeddings [b n d] of content [b n f]."""
-        return F.pad(content, [0, self.num_zeros]).to(self._moved.dtype)
-
-
 class WhisperStem(nn.Module):
     """Two convolutions over log-mel frames with GELU, the second with stride 2 (Radford et al. 2023, section 2.2).
 

@@ -8,9 +8,9 @@ from torch.testing import assert_close
 from transformers import ASTFeatureExtractor, Wav2Vec2FeatureExtractor, WhisperFeatureExtractor
 
 from seqkit.errors import DataError
+from seqkit.pretrained.audio_stems import Convolutions, clip_statistics
+from seqkit.pretrained.audio_tokenizers import MelPatches, SampleWindows, WhisperMel
 from seqkit.raw import Waveform
-from seqkit.tokenizers import MelPatches, SampleWindows, WhisperMel
-from seqkit.tokenizers.stems import Convolutions, clip_statistics
 
 RATE = 16_000
 
