@@ -1,15 +1,13 @@
 """Audio augmentation: random changes of a waveform that keep its class. For images, use `torchvision.transforms.v2`.
 
 Each is a callable from `Waveform` to `Waveform` that draws from torch's CPU generator, which the loader seeds for every
-example. A method `num_samples` gives the length of the result, from the same draws and without the work: batches are
-grouped by it.
+example.
 
 c channels · t samples
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,21 +38,14 @@ class SpeedPerturb:
         if not 0.5 <= self.low <= self.high <= 2:
             raise ValueError(f"speeds go from {self.low} to {self.high}; give 0.5 <= low <= high <= 2")
 
-    def num_samples(self, num_samples: int, sample_rate: int) -> int:
-        """Number of samples after the change, with the draws of `__call__`."""
-        return math.ceil(20 * num_samples / self._draw())
-
     def __call__(self, raw: Waveform) -> Waveform:
         samples = _samples(raw)
-        twentieths = self._draw()
+        twentieths = int(torch.randint(round(20 * self.low), round(20 * self.high) + 1, ()))
         if twentieths == 20:
             return raw
         if twentieths not in self._resample:
             self._resample[twentieths] = Resample(twentieths, 20)
         return Waveform(self._resample[twentieths](samples), raw.sample_rate)
-
-    def _draw(self) -> int:
-        return int(torch.randint(round(20 * self.low), round(20 * self.high) + 1, ()))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_resample": {}}
@@ -65,11 +56,6 @@ class Gain:
     """Louder or softer by up to `decibels` either way; what exceeds [-1, 1] is scaled back to it."""
 
     decibels: float = 6.0
-
-    def num_samples(self, num_samples: int, sample_rate: int) -> int:
-        """Number of samples after the change, with the draws of `__call__`."""
-        _uniform(-self.decibels, self.decibels)
-        return num_samples
 
     def __call__(self, raw: Waveform) -> Waveform:
         samples = _samples(raw) * 10 ** (_uniform(-self.decibels, self.decibels) / 20)
@@ -101,17 +87,10 @@ class Shift:
 
     milliseconds: float = 50.0
 
-    def num_samples(self, num_samples: int, sample_rate: int) -> int:
-        """Number of samples after the change, with the draws of `__call__`."""
-        return num_samples + self._draw(num_samples, sample_rate)
-
     def __call__(self, raw: Waveform) -> Waveform:
-        samples = _samples(raw)
-        return Waveform(F.pad(samples, (self._draw(samples.shape[-1], raw.sample_rate), 0)), raw.sample_rate)
-
-    def _draw(self, num_samples: int, sample_rate: int) -> int:
-        most = round(self.milliseconds * sample_rate / 1000)
-        return max(int(torch.randint(-most, most + 1, ())), -(num_samples // 4))
+        samples, most = _samples(raw), round(self.milliseconds * raw.sample_rate / 1000)
+        later = max(int(torch.randint(-most, most + 1, ())), -(samples.shape[-1] // 4))
+        return Waveform(F.pad(samples, (later, 0)), raw.sample_rate)
 
 
 @dataclass
@@ -123,11 +102,6 @@ class SpectralTilt:
     def __post_init__(self) -> None:
         if not 0 <= self.most < 1:
             raise ValueError(f"most is {self.most}; give at least 0 and below 1")
-
-    def num_samples(self, num_samples: int, sample_rate: int) -> int:
-        """Number of samples after the change, with the draws of `__call__`."""
-        _uniform(-self.most, self.most)
-        return num_samples
 
     def __call__(self, raw: Waveform) -> Waveform:
         samples = preemphasis(_samples(raw), _uniform(-self.most, self.most))

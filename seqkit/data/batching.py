@@ -79,8 +79,6 @@ class LengthGroupedBatchSampler:
     tokens_per_batch: most tokens of a batch, counted with padding; neighbours in length then share a batch in every
     epoch, and only the order among equal lengths changes.
     shuffle False: sorted by length, the same in every epoch (evaluation).
-    sort_keys: function from an epoch to a number for each example that rises with its length there, by which shuffled
-    batches are grouped in place of `lengths`, where augmentation changes these.
     Raises ValueError if batch_size is below 1, or an example has more than tokens_per_batch tokens.
     """
 
@@ -92,13 +90,11 @@ class LengthGroupedBatchSampler:
         shuffle: bool,
         seed: int = 0,
         tokens_per_batch: int | None = None,
-        sort_keys: Callable[[int], Sequence[float]] | None = None,
     ):
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1")
         self.lengths = lengths.values if isinstance(lengths, Lengths) else torch.as_tensor(lengths)
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
-        self.sort_keys = sort_keys
         self._sizes: list[int] | None = None
         if tokens_per_batch is not None:
             longest = max(lengths, default=0)
@@ -120,7 +116,7 @@ class LengthGroupedBatchSampler:
         # int32 holds the same permutation in half the memory
         dtype = torch.int32 if len(self.lengths) < 2**31 else torch.int64
         order = torch.randperm(len(self.lengths), generator=generator, dtype=dtype)
-        keys = self.lengths if self.sort_keys is None else torch.as_tensor(self.sort_keys(epoch))
+        keys = self.lengths
         if self._sizes is not None:
             order = order[torch.argsort(keys[order], stable=True)]
         elif bool((keys != keys[:1]).any()):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
 from seqkit.data.dataset import TokenizedDataset
-from seqkit.data.documents import TextDocuments
+from seqkit.data.documents import are_texts, cut, held_out, num_characters, pieces
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.noise import NoiseInputs
@@ -33,6 +33,9 @@ from seqkit.raw import GraphData
 from seqkit.tokenizers.text import Text
 
 log = logging.getLogger("seqkit")
+
+MIN_TEXT = 2**23
+"""Characters from which on texts are kept on disk however fast they are encoded: it saves memory."""
 
 DIGEST_VERSION = 2
 """Version of the digest of a split. 1 had no prefix, and left positions, features and edges out."""
@@ -257,17 +260,13 @@ class DataModule(LightningDataModule):
     def _fit_tokenizer(self, splits: Splits) -> None:
         """Fit it on the training split, and count what only held-out text has."""
         samples = splits.train
-        raws: Any
-        if isinstance(samples, TextDocuments):
-            raws = samples.raws
-        else:
-            raws = [samples.read(i) for i in track(range(len(samples)), "reading training data", len(samples))]
+        raws = [samples.read(i) for i in track(range(len(samples)), "reading training data", len(samples))]
         self.tokenizer.fit(raws)  # type: ignore[attr-defined]
         if not isinstance(self.tokenizer, Text):
             return
-        for split, held_out in (("validation", splits.valid), ("test", splits.test)):
-            if held_out:
-                self._count_unknown(split, held_out, self.tokenizer)
+        for split, samples in self._samples().items():
+            if split != "training":
+                self._count_unknown(split, samples, self.tokenizer)
 
     def _count_unknown(self, split: str, samples: Samples, tokenizer: Text) -> None:
         """Log what of held-out texts the training text lacks, and let it share an id."""
@@ -331,7 +330,6 @@ class DataModule(LightningDataModule):
             shuffle=shuffle,
             seed=self.seed,
             tokens_per_batch=self.tokens_per_batch,
-            sort_keys=getattr(examples, "sort_keys", None) if shuffle and self.augment else None,
         )
         return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers, self.noise)
 
@@ -339,7 +337,9 @@ class DataModule(LightningDataModule):
         self, split: str, samples: Samples, *, training: bool
     ) -> TokenizedDataset | TextWindows | PackedDataset:
         if self.window is not None:
-            documents = encode_split(Encoder(samples, self.tokenizer, split), [None] * len(samples))
+            is_long = are_texts(samples) and num_characters(samples) >= MIN_TEXT
+            encoder = Encoder(samples, self.tokenizer, split)
+            documents = encode_split(encoder, [None] * len(samples), is_long_text=is_long)
             return TextWindows(documents, self.window, split, shuffle=training, seed=self.seed, limit=self.limit)
         examples = TokenizedDataset(
             samples,
@@ -360,14 +360,13 @@ class DataModule(LightningDataModule):
         """Training split without the validation split that is taken from it, and that one."""
         if self.valid_fraction == 0:
             return train, None
-        if isinstance(train, TextDocuments) and self.window is not None:
-            left, held_out, rule = train.held_out(self.valid_fraction, seed=1)
-            if held_out is not None:
-                log.warning("%s", f"{held_out.num_characters:,} of the rest are held out for validation ({rule})")
-            return left, held_out
-        if self.window is not None and (texts := _texts(train)) is not None:
-            heads, tails = _cut(train, texts, 1 - self.valid_fraction)
-            return heads, tails or None
+        if self.window is not None and are_texts(train):
+            if train.groups is None:
+                head, tail = cut(train, lambda size: round(size * (1 - self.valid_fraction)))
+            else:
+                head, tail, rule = held_out(train, self.valid_fraction, seed=1)
+                log.warning("%s", f"{num_characters(tail):,} of the rest are held out for validation ({rule})")
+            return head, tail or None
         if len(train) == 1 and isinstance(train[0].raw, GraphData) and isinstance(train[0].label, Tensor):
             return self._without_validation_nodes(train[0], train[0].label)
         if train.groups is not None and len(set(train.groups)) > 1:
@@ -392,15 +391,15 @@ class DataModule(LightningDataModule):
         """Share of the training split that is used."""
         if self.train_share == 1:
             return train
-        if isinstance(train, TextDocuments) and self.window is not None:
-            return train.beginnings(self.train_share)
-        if self.window is not None and (texts := _texts(train)) is not None:
-            return _cut(train, texts, self.train_share)[0]
+        if self.window is not None and are_texts(train):
+            return cut(train, lambda size: max(1, round(size * self.train_share)))[0]
         return _some(train, max(1, round(len(train) * self.train_share)), seed=3)
 
     def _limited(self, samples: Samples) -> Samples:
-        if self.limit is None or self.window is not None or len(samples) <= self.limit:
-            return samples  # windows are counted where they are cut
+        if self.window is not None:  # windows are counted where they are cut
+            return pieces(samples) if are_texts(samples) else samples
+        if self.limit is None or len(samples) <= self.limit:
+            return samples
         return _some(samples, self.limit, seed=2)
 
 
@@ -417,23 +416,6 @@ def _check_packing(packing: int, objective: Objective, window: int | None, augme
         raise ValueError("packing keeps examples whole and window cuts documents; use one of the two")
     if augment:
         raise ValueError("augment may change the length of an example, by which packing fills rows; use one of the two")
-
-
-def _texts(samples: Samples) -> list[str] | None:
-    """The raw data of all samples if it is text; None: it is not."""
-    raws = [samples.read(i) for i in range(len(samples))]
-    return raws if all(isinstance(raw, str) for raw in raws) else None
-
-
-def _cut(samples: Samples, texts: Sequence[str], share: float) -> tuple[Samples, Samples]:
-    """The beginning of each text, of that share, and what is behind it, as far as there is any."""
-    front, back = list[Sample](), list[Sample]()
-    for i, text in enumerate(texts):
-        cut = round(len(text) * share)
-        for part, some in ((front, text[:cut]), (back, text[cut:])):
-            if some:
-                part.append(Sample(some, samples.labels[i], name=samples.name(i)))
-    return Samples.of(front), Samples.of(back)
 
 
 def _some(samples: Samples, number: int, seed: int) -> Samples:

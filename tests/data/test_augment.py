@@ -33,15 +33,6 @@ def test_each_leaves_its_input_and_its_rate_alone_and_refuses_other_things(augme
         augment("sound")
 
 
-@pytest.mark.parametrize("augment", [one for one in ALL if hasattr(one, "num_samples")])
-def test_the_number_of_samples_is_known_without_the_work_and_by_the_same_draws(augment):
-    for seed in range(23):
-        torch.manual_seed(seed)
-        expected = augment(TONE).samples.shape[-1], torch.rand(())
-        torch.manual_seed(seed)
-        assert (augment.num_samples(4001, RATE), torch.rand(())) == expected
-
-
 def peak_hz(samples):
     return float(torch.fft.rfft(samples[0]).abs().argmax()) * RATE / len(samples[0])
 
