@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
@@ -21,23 +22,6 @@ Key = tuple[int, list[int]]
 
 Batch = tuple[TokenBatch, Tensor | None]
 """Tokens and targets; None: there are none."""
-
-
-class Lengths(Sequence[int]):
-    """Numbers of tokens of many examples as one tensor [m], perhaps expanded from a single value."""
-
-    def __init__(self, values: Tensor):
-        self.values = values
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, index: Any) -> Any:
-        return Lengths(self.values[index]) if isinstance(index, slice) else int(self.values[index])
-
-    def __iter__(self) -> Iterator[int]:
-        for chunk in self.values.split(2**16):
-            yield from chunk.tolist()
 
 
 class Batches(Sequence[list[int]]):
@@ -93,7 +77,7 @@ class LengthGroupedBatchSampler:
     ):
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1")
-        self.lengths = lengths.values if isinstance(lengths, Lengths) else torch.as_tensor(lengths)
+        self.lengths = torch.from_numpy(np.array(lengths))
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self._sizes: list[int] | None = None
         if tokens_per_batch is not None:
@@ -116,12 +100,11 @@ class LengthGroupedBatchSampler:
         # int32 holds the same permutation in half the memory
         dtype = torch.int32 if len(self.lengths) < 2**31 else torch.int64
         order = torch.randperm(len(self.lengths), generator=generator, dtype=dtype)
-        keys = self.lengths
         if self._sizes is not None:
-            order = order[torch.argsort(keys[order], stable=True)]
-        elif bool((keys != keys[:1]).any()):
+            order = order[torch.argsort(self.lengths[order], stable=True)]
+        elif bool((self.lengths != self.lengths[:1]).any()):
             chunks = order.split(CHUNK * self.batch_size)
-            order = torch.cat([chunk[torch.argsort(keys[chunk], stable=True)] for chunk in chunks])
+            order = torch.cat([chunk[torch.argsort(self.lengths[chunk], stable=True)] for chunk in chunks])
         batches = self._cut(order)
         batches.picked = torch.randperm(len(batches), generator=generator)
         return batches

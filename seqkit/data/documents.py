@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from itertools import pairwise
+from typing import Any
 
 from seqkit.data.sample import Sample, Samples
 
@@ -88,9 +89,11 @@ def pieces(documents: Samples) -> Samples:
 
 
 def _pieces_of(text: str) -> Sequence[str]:
-    data = text.encode(errors="surrogatepass")
+    data: Any = text if text.isascii() else text.encode(errors="surrogatepass")
     number = max(1, -(-len(data) // PIECE_BYTES))
     bounds = [len(data) * k // number for k in range(number + 1)]
+    if isinstance(data, str):
+        return [data[start:end] for start, end in pairwise(bounds)]
     for k in range(1, number):
         while data[bounds[k]] & 0xC0 == 0x80:  # in the middle of a character
             bounds[k] += 1

@@ -90,24 +90,27 @@ class DataModule(LightningDataModule):
             raise ValueError(f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1")
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1")
-        if limit is not None and limit < 1:
-            raise ValueError(f"limit is {limit}; give at least 1, or null for all")
-        if tokens_per_batch is not None and tokens_per_batch < 1:
-            raise ValueError(f"tokens_per_batch is {tokens_per_batch}; give at least 1, or null")
-        if max_tokens is not None and max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; give at least 1, or null")
+        counts = {"limit": limit, "tokens_per_batch": tokens_per_batch, "max_tokens": max_tokens, "packing": packing}
+        for name, count in counts.items():
+            if isinstance(count, bool) or (count is not None and count < 1):
+                raise ValueError(f"{name} is {count}; give at least 1, or null")
         if max_tokens is not None and window is not None:
             raise ValueError("max_tokens cuts examples and window cuts documents; use one of the two")
         if num_workers < 0:
             raise ValueError(f"num_workers is {num_workers}; give 0 (encode in this process) or more")
         if window is not None and augment:
             raise ValueError("augment changes whole samples and window cuts documents; use one of the two")
-        if packing is not None:
-            _check_packing(packing, objective, window, augment)
-        if drop_parts is not None and (packing is not None or window is not None):
+        if packing is not None and not objective.supports_segments:
             raise ValueError(
-                "drop_parts changes the length of examples, by which rows are filled; leave one of both out"
+                f"packing puts several examples into a row, which {type(objective).__name__} cannot tell apart (no "
+                "segments); use NextToken or Masked, or tokens_per_batch in place of packing"
             )
+        if packing is not None and (window is not None or augment or drop_parts is not None):
+            raise ValueError(
+                "packing fills rows with examples by their length; leave out window, augment and drop_parts"
+            )
+        if drop_parts is not None and window is not None:
+            raise ValueError("drop_parts leaves out parts of examples and window cuts documents; use one of the two")
         kept = getattr(objective, "part", None)
         self.drop = None if drop_parts is None else DropParts(tokenizer, drop_parts, kept=kept, seed=seed)
         self.noise = None if noise in (None, False) else NoiseInputs(tokenizer, noise, kept=kept, seed=seed)
@@ -139,14 +142,9 @@ class DataModule(LightningDataModule):
             train = self._with_plain_labels("training", train)
             if valid is None:
                 train, valid = self._without_validation(train)
-            train = self._shared(train)
-            self._splits = Splits(
-                self._limited(train),
-                self._with_plain_labels("test", self._limited(given.test)),
-                self._with_plain_labels("validation", self._limited(valid)) if valid else None,
-                given.names,
-                given.rule,
-            )
+            test = self._with_plain_labels("test", self._limited(given.test))
+            valid = self._with_plain_labels("validation", self._limited(valid)) if valid else None
+            self._splits = Splits(self._limited(self._shared(train)), test, valid, given.names, given.rule)
         return self._splits
 
     def setup(self, stage: str | None = None) -> None:
@@ -401,21 +399,6 @@ class DataModule(LightningDataModule):
         if self.limit is None or len(samples) <= self.limit:
             return samples
         return _some(samples, self.limit, seed=2)
-
-
-def _check_packing(packing: int, objective: Objective, window: int | None, augment: Sequence[Any] | None) -> None:
-    """Raise ValueError for settings with which several examples cannot share a row."""
-    if isinstance(packing, bool) or packing < 1:
-        raise ValueError(f"packing is {packing}; give the most tokens of a row, such as 512, or null")
-    if not objective.supports_segments:
-        raise ValueError(
-            f"packing puts several examples into a row, which {type(objective).__name__} cannot tell apart (no "
-            "segments); use NextToken or Masked, or tokens_per_batch in place of packing"
-        )
-    if window is not None:
-        raise ValueError("packing keeps examples whole and window cuts documents; use one of the two")
-    if augment:
-        raise ValueError("augment may change the length of an example, by which packing fills rows; use one of the two")
 
 
 def _some(samples: Samples, number: int, seed: int) -> Samples:

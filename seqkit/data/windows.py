@@ -5,6 +5,7 @@ b windows of a batch · n tokens of a window · m documents
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import repeat
@@ -14,7 +15,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.data.batching import Batch, Key, Lengths, fold_seed
+from seqkit.data.batching import Batch, Key, fold_seed
 from seqkit.data.encoding import Encoded, held
 from seqkit.data.token_rows import Stored, is_counted
 from seqkit.errors import DataError
@@ -82,15 +83,14 @@ class TextWindows:
         self.sha256 = sha256(f"{found.sha256} {window} {self._num_windows}".encode()).hexdigest()
 
     @property
-    def lengths(self) -> Lengths:
+    def lengths(self) -> Sequence[int]:
         """Tokens of every window."""
-        full, known = self.window + 1, self._counts > 0
-        last = (self._sizes - (self._counts - 1) * self.window).clamp(max=full)[known]  # of the last of each document
-        if bool((last == full).all()):
-            return Lengths(torch.tensor(full).expand(self._num_windows))
-        lengths = torch.full((int(self._ends[-1]),), full, dtype=torch.int32)
-        lengths[self._ends[known] - 1] = last.int()
-        return Lengths(lengths[: self._num_windows])
+        known = self._counts > 0
+        last = (self._sizes - (self._counts - 1) * self.window).clamp(max=self.window + 1)[known]
+        found = array("i", [self.window + 1]) * int(self._ends[-1])
+        for end, size in zip(self._ends[known].tolist(), last.tolist()):
+            found[end - 1] = size
+        return found[: self._num_windows]
 
     def __len__(self) -> int:
         return self._num_windows

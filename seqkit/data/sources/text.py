@@ -75,7 +75,8 @@ class TextFiles(DataSource):
         samples = []
         for path in track(paths, "reading text", len(paths)):
             text = read_text(path)
-            samples.append(Sample(text, group=sha256(text.encode()).hexdigest(), name=path))
+            group = sha256(text.encode()).hexdigest() if len(paths) > 1 else path
+            samples.append(Sample(text, group=group, name=path))
         documents = Samples.of(samples)
         train, test, rule = held_out(documents, self.test_fraction, seed=0)
         kept = {sample.name for sample in train}
