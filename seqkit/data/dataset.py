@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from seqkit.data.batching import Batch, Key, fold_seed
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.sample import Sample, Samples
-from seqkit.data.token_rows import digest_of
+from seqkit.data.token_rows import row_of
 from seqkit.data.workers import one_thread
 from seqkit.errors import DataError, described
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
@@ -103,24 +102,20 @@ class TokenizedDataset:
 
     def digests(self) -> list[bytes]:
         """SHA-256 of the tokens of each example, without augmentation."""
-        each = range(len(self.samples))
-        return [digest_of(self._cached[i] if i in self._cached else self._encoder(i)) for i in each]
+        each = (self._cached[i] if i in self._cached else self._encoder(i) for i in range(len(self.samples)))
+        return [row_of(tokens)["digest"] for tokens in each]
 
     def name(self, index: int) -> str:
         """The example as the user knows it."""
         return self.samples.name(index)
 
     def _check_one_each(self, index: int, target: Tensor) -> None:
+        """Raise DataError for labels of the tokens that do not fit them."""
+        where = f"{self.split} data, {self.name(index)} has"
         if self.drop is not None:
-            raise DataError(
-                f"{self.split} data, {self.name(index)} has a label for each token, so no part can be left out; leave "
-                "out data.drop_parts"
-            )
+            raise DataError(f"{where} a label for each token, so no part can be left out; leave out data.drop_parts")
         if len(target) != self.lengths[index]:
-            raise DataError(
-                f"{self.split} data, {self.name(index)} has {len(target)} labels for "
-                f"{self.lengths[index]} tokens; give one for each"
-            )
+            raise DataError(f"{where} {len(target)} labels for {self.lengths[index]} tokens; give one for each")
 
     def _anew(self, index: int, epoch: int) -> Tokens:
         """Tokens of an example, augmented from draws of its own: workers, resuming and the batch change nothing."""
@@ -187,12 +182,11 @@ def _are_tensors(targets: Sequence[Any], *, floating: bool) -> bool:
 
 def _padded(targets: Sequence[Tensor], value: float) -> Tensor:
     """Targets of one number of axes in one tensor, padded behind with `value`."""
-    shape = [max(sizes) for sizes in zip(*(target.shape for target in targets))]
-
-    def padding(target: Tensor) -> list[int]:  # as torch wants it: last axis first, (before, behind) for each
-        return [x for size, most in zip(reversed(target.shape), reversed(shape)) for x in (0, most - size)]
-
-    return torch.stack([pad(target, padding(target), value=value) for target in targets])
+    sizes = [max(each) for each in zip(*(target.shape for target in targets))]
+    found = targets[0].new_full((len(targets), *sizes), value)
+    for row, target in zip(found, targets):
+        row[tuple(map(slice, target.shape))] = target
+    return found
 
 
 def _first(target: Any, n: int) -> Any:

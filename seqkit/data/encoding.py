@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 from seqkit.data import token_rows
 from seqkit.data.cache import cache_folder, cached, fingerprint, write
 from seqkit.data.sample import Samples
-from seqkit.data.token_rows import SCHEMA, Stored, batch_of, digest_of, ends_of
+from seqkit.data.token_rows import SCHEMA, Stored, batch_of, row_of
 from seqkit.data.workers import loader_options, num_workers
 from seqkit.errors import DataError, described, is_out_of_memory
 from seqkit.interfaces import Tokenizer, Tokens
@@ -116,34 +116,33 @@ def encode_split(
         if rows is None and (is_long_text or _seconds(encoder) >= MIN_SECONDS):
             rows = _encoded_in_workers(encoder, key, max_bytes, 1 if is_long_text else _CHUNK)
         if rows is not None:
-            lengths, ends, digests = (rows[name].to_pylist() for name in ("length", "ends", "digest"))
-            return _encoded(Stored(rows), lengths, ends, digests, targets)
+            known = zip(*(rows[name].to_pylist() for name in ("length", "ends", "digest")))
+            return _encoded(Stored(rows), list(known), targets)
     indices = track(range(len(encoder.samples)), f"encoding {encoder.split} data", len(encoder.samples))
     return held((encoder(i) for i in indices), targets, max_bytes)
 
 
-def held(examples: Iterable[Tokens], targets: Sequence[Any], max_bytes: float = math.inf) -> Encoded:
+def held(examples: Iterable[Tokens], targets: Iterable[Any], max_bytes: float = math.inf) -> Encoded:
     """Tokens of a split in memory, up to that size."""
     kept: dict[int, Tokens] = {}
-    used, lengths, ends, digests = 0, list[int](), list[list[float]](), list[bytes]()
+    used, rows = 0, list[tuple[Any, ...]]()
     for tokens in examples:
         used += sum(tensor.nbytes for tensor in tokens.tensors().values())
         if used <= max_bytes:
-            kept[len(lengths)] = tokens
-        lengths.append(len(tokens))
-        ends.append(ends_of(tokens))
-        digests.append(digest_of(tokens))
-    return _encoded(kept, lengths, ends, digests, targets)
+            kept[len(rows)] = tokens
+        row = row_of(tokens)
+        rows.append((row["length"], row["ends"], row["digest"]))
+    return _encoded(kept, rows, targets)
 
 
-def _encoded(tokens: Any, lengths: list[int], ends: list[Any], digests: list[bytes], targets: Sequence[Any]) -> Encoded:
-    """ends: last position of each sample on each axis. digests: of the tokens of each sample."""
+def _encoded(tokens: Any, rows: Sequence[tuple[int, list[float], bytes]], targets: Iterable[Any]) -> Encoded:
+    """rows: length, ends and digest of each sample, as in `SCHEMA`."""
     digest = sha256()
-    for one, target in zip(digests, targets):
+    for (_, _, one), target in zip(rows, targets):
         digest.update(one + _target_bytes(target))
-    last = np.array(ends)
-    extents = np.stack([last.min(axis=0), last.max(axis=0)], axis=1).tolist() if ends else []
-    return Encoded(tokens, lengths, extents, digest.hexdigest())
+    last = np.array([ends for _, ends, _ in rows])
+    extents = np.stack([last.min(axis=0), last.max(axis=0)], axis=1).tolist() if rows else []
+    return Encoded(tokens, [length for length, _, _ in rows], extents, digest.hexdigest())
 
 
 def _target_bytes(target: Any) -> bytes:

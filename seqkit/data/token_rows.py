@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
         "tensors": pa.list_(pa.struct(_TENSOR)),
     }
 )
-"""A sample. length: number of tokens. ends: last position on each axis. digest: `digest_of` its tokens."""
+"""A sample. length: number of tokens. ends: last position on each axis. digest: SHA-256 of all tensors."""
 
 _UNSIGNED = ("u1", "u2", "u4")
 """Types that are tried for whole numbers, the smallest first."""
@@ -41,56 +41,42 @@ _MIN_BYTES, _MAX_BYTES = 2**8, 2**20
 """Sizes that are compressed: smaller ones do not gain, of larger ones, long texts, windows are read from the disk."""
 
 
-def _fields(tokens: Tokens) -> Iterator[dict[str, Any]]:
-    """The tensors as they are stored; whole numbers have the smallest type that holds them."""
-    for name, tensor in tokens.tensors().items():
-        array: np.ndarray = tensor.numpy()
-        stored, values = array.dtype.str, np.ascontiguousarray(array)
-        if is_counted(array):
-            stored, values = COUNTED, values[:0]
-        elif array.size and array.dtype.kind == "i" and array.min() >= 0:
-            stored = next((x for x in _UNSIGNED if array.max() <= np.iinfo(x).max), stored)
-            values = values.astype(stored)
-        yield {
-            "name": name, "dtype": array.dtype.str, "stored": stored, "shape": array.shape, "packed": False,
-            "values": values.tobytes(),
-        }  # fmt: skip
-
-
 def is_counted(array: np.ndarray) -> bool:
     """Whether an array is [n] or [n 1] with the values 0, 1, 2, …"""
     return array.size == len(array) and bool((array.reshape(-1) == np.arange(array.size)).all())
 
 
-def _digest(fields: Sequence[dict[str, Any]]) -> bytes:
-    digest = sha256()
-    for field in fields:
-        digest.update("{name} {dtype} {stored} {shape} ".format(**field).encode())
-        digest.update(field["values"])
-    return digest.digest()
+def row_of(tokens: Tokens) -> dict[str, Any]:
+    """Tokens as a row of `SCHEMA`; whole numbers have the smallest type that holds them.
 
-
-def digest_of(tokens: Tokens) -> bytes:
-    """SHA-256 of a sample's tokens, of every field that they have."""
-    return _digest(list(_fields(tokens)))
-
-
-def ends_of(tokens: Tokens) -> list[float]:
-    """Last position of the tokens on each axis."""
-    found: list[float] = tokens.positions.amax(dim=0).tolist()
-    return found
+    The digest is the SHA-256 of every field that the tokens have.
+    """
+    digest, tensors = sha256(), []
+    for name, tensor in tokens.tensors().items():
+        array: np.ndarray = tensor.numpy()
+        dtype, values = array.dtype.str, np.ascontiguousarray(array)
+        stored = dtype
+        if is_counted(array):
+            stored, values = COUNTED, values[:0]
+        elif array.size and array.dtype.kind == "i" and array.min() >= 0:
+            stored = next((x for x in _UNSIGNED if array.max() <= np.iinfo(x).max), dtype)
+            values = values.astype(stored)
+        digest.update(f"{name} {dtype} {stored} {array.shape} ".encode())
+        digest.update(values)
+        tensors.append(
+            {"name": name, "dtype": dtype, "stored": stored, "shape": array.shape, "values": values.tobytes()}
+        )
+    ends = tokens.positions.amax(dim=0).tolist()
+    return {"length": len(tokens), "ends": ends, "digest": digest.digest(), "tensors": tensors}
 
 
 def batch_of(examples: Sequence[Tokens]) -> pa.RecordBatch:
     """Several samples as rows of `SCHEMA`."""
-    rows = []
-    for tokens in examples:
-        fields = list(_fields(tokens))
-        row = {"length": len(tokens), "ends": ends_of(tokens), "digest": _digest(fields), "tensors": fields}
-        for field in fields:
-            if _MIN_BYTES <= len(field["values"]) < _MAX_BYTES:
-                field["values"], field["packed"] = _CODEC.compress(field["values"], asbytes=True), True
-        rows.append(row)
+    rows = [row_of(tokens) for tokens in examples]
+    for tensor in (tensor for row in rows for tensor in row["tensors"]):
+        tensor["packed"] = _MIN_BYTES <= len(tensor["values"]) < _MAX_BYTES
+        if tensor["packed"]:
+            tensor["values"] = _CODEC.compress(tensor["values"], asbytes=True)
     return pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seqkit.data import token_rows
-from seqkit.data.token_rows import Stored, batch_of, digest_of
+from seqkit.data.token_rows import Stored, batch_of, row_of
 from seqkit.interfaces import Adjacency, Tokens
 
 
@@ -61,7 +61,7 @@ def test_a_field_that_tokens_get_later_is_kept_and_in_the_digest(monkeypatch):
     given = [Weighed(torch.tensor([5, 3]), torch.zeros(2, 1), weight=torch.tensor([0.1, i])) for i in range(2)]
     found = stored(given)
     assert all(same(tokens, found[i]) for i, tokens in enumerate(given))
-    assert digest_of(given[0]) != digest_of(given[1])
+    assert row_of(given[0])["digest"] != row_of(given[1])["digest"]
 
 
 def test_the_digest_covers_every_field():
@@ -80,14 +80,14 @@ def test_the_digest_covers_every_field():
         Tokens(content, positions, Adjacency(edges.flip(0), torch.tensor([1]))),
         Tokens(content.float(), positions),
     ]
-    assert len({digest_of(tokens) for tokens in given}) == len(given)
-    assert digest_of(given[0]) == digest_of(Tokens(content.clone(), positions.clone()))
+    assert len({row_of(tokens)["digest"] for tokens in given}) == len(given)
+    assert row_of(given[0])["digest"] == row_of(Tokens(content.clone(), positions.clone()))["digest"]
 
 
 def test_what_is_known_of_a_sample_without_its_tensors_is_in_its_row():
     tokens = Tokens(torch.tensor([5, 3]), torch.tensor([[0.5, 7.0], [2.5, 1.0]]))
     (row,) = batch_of([tokens]).to_pylist()
-    assert (row["length"], row["ends"], row["digest"]) == (2, [2.5, 7.0], digest_of(tokens))
+    assert (row["length"], row["ends"], row["digest"]) == (2, [2.5, 7.0], row_of(tokens)["digest"])
 
 
 def test_tensors_of_middle_size_are_compressed_and_long_ones_mapped_as_they_are():
