@@ -62,10 +62,9 @@ def row_of(tokens: Tokens) -> dict[str, Any]:
             stored = next((x for x in _UNSIGNED if array.max() <= np.iinfo(x).max), dtype)
             values = values.astype(stored)
         digest.update(f"{name} {dtype} {stored} {array.shape} ".encode())
-        digest.update(values)
-        tensors.append(
-            {"name": name, "dtype": dtype, "stored": stored, "shape": array.shape, "values": values.tobytes()}
-        )
+        data = values.tobytes()
+        digest.update(data)
+        tensors.append({"name": name, "dtype": dtype, "stored": stored, "shape": array.shape, "values": data})
     ends = tokens.positions.amax(dim=0).tolist()
     return {"length": len(tokens), "ends": ends, "digest": digest.digest(), "tensors": tensors}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,19 +44,30 @@ def loader_options(number: int) -> dict[str, Any]:
         "batch_size": None,
         "num_workers": number,
         "collate_fn": _unchanged,
-        "worker_init_fn": leave_signals_to_parent if number else None,
+        "worker_init_fn": heed_parent_alone if number else None,
         "generator": torch.Generator(),  # torch draws a seed for workers in each pass: not from dropout's numbers
     }
 
 
-def leave_signals_to_parent(_: int = 0) -> None:
-    """Let this worker process ignore the signals that stop a run, which terminals and batch systems send to all.
+def heed_parent_alone(_: int = 0) -> None:
+    """Let this worker process end at a SIGTERM of its parent (on Linux), and at no other signal that stops a run.
 
-    A worker that ended at one would make torch raise in the middle of the run's last step. torch ends workers when
-    their loader is dropped and, within 5 seconds, when their parent has ended, even by kill -9.
+    Terminals and batch systems signal every process of a run; a worker that ended then would make torch raise in the
+    middle of the last step. torch ends workers whose parent has ended, even by kill -9, within 5 seconds.
     """
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)
+    if sys.platform == "linux":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_end_at_parents_word, daemon=True).start()
+
+
+def _end_at_parents_word() -> None:
+    """Wait for a SIGTERM of the parent, which ends its workers so when it exits with an error."""
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass
+    os._exit(0)
 
 
 @contextmanager

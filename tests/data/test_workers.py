@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seqkit.data import workers
-from seqkit.data.workers import available_cores, leave_signals_to_parent
+from seqkit.data.workers import available_cores, heed_parent_alone
 from seqkit.errors import SIGNALS
 
 STUCK = """
@@ -28,7 +28,7 @@ class Stuck(Dataset):
     def __getitem__(self, key): return self(key)
     def __call__(self, index):
         (Path(sys.argv[1]) / str(os.getpid())).touch()
-        time.sleep(0.05)
+        time.sleep(4 if sys.argv[2] == "loader" else 4 / 64)
 
 stuck = Stuck()
 if sys.argv[2] == "encoder":
@@ -65,15 +65,21 @@ def test_a_containers_quota_bounds_the_cores(tmp_path, monkeypatch, quota, cores
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize("of", ["encoder", "loader"])
-def test_workers_of_a_killed_parent_end_within_seconds(tmp_path, of):
-    parent = subprocess.Popen([sys.executable, "-c", STUCK, str(tmp_path), of], start_new_session=True)
+def test_workers_of_a_killed_or_interrupted_parent_end_within_seconds(tmp_path, of, number):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", STUCK, str(tmp_path), of], start_new_session=True, stderr=subprocess.DEVNULL
+    )
     try:
         wait(lambda: len(list(tmp_path.iterdir())) == 2)
         pids = [int(path.name) for path in tmp_path.iterdir()]
         assert all(map(alive, pids))
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
+        if number == signal.SIGINT:  # as a terminal sends it
+            os.killpg(parent.pid, number)
+        else:
+            parent.send_signal(number)
+        parent.wait(60)
         wait(lambda: not any(map(alive, pids)))
     finally:
         with suppress(ProcessLookupError):
@@ -82,12 +88,13 @@ def test_workers_of_a_killed_parent_end_within_seconds(tmp_path, of):
 
 
 def busy(ready):
-    leave_signals_to_parent()
+    heed_parent_alone()
     ready.set()
     time.sleep(600)
 
 
-def test_a_worker_ignores_the_signals_that_stop_a_run():
+@pytest.mark.skipif(sys.platform != "linux", reason="the sender of a signal is known on Linux")
+def test_a_worker_ends_when_its_parent_asks_and_for_nobody_else():
     context = multiprocessing.get_context("fork")
     ready = context.Event()
     worker = context.Process(target=busy, args=(ready,), daemon=True)
@@ -95,8 +102,11 @@ def test_a_worker_ignores_the_signals_that_stop_a_run():
     try:
         assert ready.wait(60)
         for number in SIGNALS:
-            os.kill(worker.pid, number)
+            subprocess.run(["kill", f"-{int(number)}", str(worker.pid)], check=True)
         worker.join(0.5)
         assert worker.is_alive()
+        worker.terminate()
+        worker.join(10)
+        assert not worker.is_alive()
     finally:
         worker.kill()
