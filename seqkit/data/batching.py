@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
@@ -21,23 +22,6 @@ Key = tuple[int, list[int]]
 
 Batch = tuple[TokenBatch, Tensor | None]
 """Tokens and targets; None: there are none."""
-
-
-class Lengths(Sequence[int]):
-    """Numbers of tokens of many examples as one tensor [m], perhaps expanded from a single value."""
-
-    def __init__(self, values: Tensor):
-        self.values = values
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, index: Any) -> Any:
-        return Lengths(self.values[index]) if isinstance(index, slice) else int(self.values[index])
-
-    def __iter__(self) -> Iterator[int]:
-        for chunk in self.values.split(2**16):
-            yield from chunk.tolist()
 
 
 class Batches(Sequence[list[int]]):
@@ -96,9 +80,8 @@ class LengthGroupedBatchSampler:
     ):
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1")
-        self.lengths = lengths.values if isinstance(lengths, Lengths) else torch.as_tensor(lengths)
-        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
-        self.sort_keys = sort_keys
+        self.lengths = torch.from_numpy(np.array(lengths))
+        self.batch_size, self.shuffle, self.seed, self.sort_keys = batch_size, shuffle, seed, sort_keys
         self._sizes: list[int] | None = None
         if tokens_per_batch is not None:
             longest = max(lengths, default=0)

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from seqkit.data.batching import Batch, Key, fold_seed
 from seqkit.data.drop_parts import DropParts
-from seqkit.data.encoding import Encoder, encode_split, naming
+from seqkit.data.encoding import Encoder, encode_split, held, naming
 from seqkit.data.sample import Sample, Samples
-from seqkit.data.token_rows import digest_of, row_of
+from seqkit.data.token_rows import row_of
 from seqkit.data.workers import one_thread
 from seqkit.errors import DataError, described
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
+from seqkit.progress import track
 from seqkit.raw import Waveform
 
 CACHE_BYTES = 2 * 2**30
@@ -69,12 +69,11 @@ class TokenizedDataset:
         with one_thread():
             if max_tokens is not None:
                 self.targets = [_first(target, max_tokens) for target in self.targets]
-            encoded = encode_split(
-                self._encoder,
-                self.targets,
-                max_bytes=CACHE_BYTES if cache and not augment else 0,
-                watch=self._note_recording if augment else None,
-            )
+            if augment:
+                indices = track(range(len(samples)), f"encoding {split} data", len(samples))
+                encoded = held((self._encoder(i, [self._note_recording]) for i in indices), self.targets, 0)
+            else:
+                encoded = encode_split(self._encoder, self.targets, max_bytes=CACHE_BYTES if cache else 0)
             self._cached, self.lengths = encoded.tokens, encoded.lengths
             self.extents, self.sha256 = encoded.extents, encoded.sha256
             self._warn_of_lengths()
@@ -112,96 +111,76 @@ class TokenizedDataset:
         """
         if len(self._recordings) < len(self.samples):
             return self.lengths
-        with _own_draws():
-            return [self._seconds(i, epoch) for i in range(len(self._recordings))]
+        return [self._seconds(i, epoch) for i in range(len(self._recordings))]
 
     def digests(self) -> list[bytes]:
         """SHA-256 of the tokens of each example, without augmentation."""
-        each = range(len(self.samples))
-        return [digest_of(row_of(self._cached[i] if i in self._cached else self._encoder(i))) for i in each]
+        each = (self._cached[i] if i in self._cached else self._encoder(i) for i in range(len(self.samples)))
+        return [row_of(tokens)["digest"] for tokens in each]
 
     def name(self, index: int) -> str:
         """The example as the user knows it."""
         return self.samples.name(index)
+
+    def _check_one_each(self, index: int, target: Tensor) -> None:
+        """Raise DataError for labels of the tokens that do not fit them."""
+        where = f"{self.split} data, {self.name(index)} has"
+        if self.drop is not None:
+            raise DataError(f"{where} a label for each token, so no part can be left out; leave out data.drop_parts")
+        if len(target) != self.lengths[index]:
+            raise DataError(f"{where} {len(target)} labels for {self.lengths[index]} tokens; give one for each")
+
+    def _anew(self, index: int, epoch: int) -> Tokens:
+        """Tokens of an example, augmented from draws of its own: workers, resuming and the batch change nothing."""
+        if not self.augment:
+            return self._encoder(index)
+        with self._own_draws(index, epoch):
+            return self._encoder(index, self.augment)
+
+    @contextmanager
+    def _own_draws(self, index: int, epoch: int) -> Iterator[None]:
+        state = torch.get_rng_state()
+        try:
+            # of the CPU alone: torch.manual_seed would reset the accelerator's generator, that is dropout, too
+            torch.default_generator.manual_seed(fold_seed(self.seed, epoch, index))
+            yield
+        finally:
+            torch.set_rng_state(state)
 
     def _note_recording(self, raw: Any) -> Any:
         if isinstance(raw, Waveform):
             self._recordings.append((raw.samples.shape[-1], raw.sample_rate))
         return raw
 
-    def _check_one_each(self, index: int, target: Tensor) -> None:
-        if self.drop is not None:
-            raise DataError(
-                f"{self.split} data, {self.name(index)} has a label for each token, so no part can be left out; leave "
-                "out data.drop_parts"
-            )
-        if len(target) != self.lengths[index]:
-            raise DataError(
-                f"{self.split} data, {self.name(index)} has {len(target)} labels for "
-                f"{self.lengths[index]} tokens; give one for each"
-            )
-
-    def _anew(self, index: int, epoch: int) -> Tokens:
-        if not self.augment:
-            return self._encoder(index)
-        with _own_draws():
-            self._seed(index, epoch)
-            return self._encoder(index, self._change)
-
-    def _seed(self, index: int, epoch: int) -> None:
-        """Seed torch for one example: workers, resuming and the rest of the batch change nothing."""
-        torch.default_generator.manual_seed(fold_seed(self.seed, epoch, index))
-
     def _seconds(self, index: int, epoch: int) -> float:
         """Length of a recording after augmentation."""
-        self._seed(index, epoch)
         num_samples, sample_rate = self._recordings[index]
-        for change in self.augment:
-            foresee = getattr(change, "num_samples", None)
-            if foresee is None:  # what it draws is unknown, and so is what those after it draw
-                break
-            num_samples = foresee(num_samples, sample_rate)
+        with self._own_draws(index, epoch):
+            for change in self.augment:
+                foresee = getattr(change, "num_samples", None)
+                if foresee is None:  # what it draws is unknown, and so is what those after it draw
+                    break
+                num_samples = foresee(num_samples, sample_rate)
         return num_samples / sample_rate
-
-    def _change(self, raw: Any) -> Any:
-        for change in self.augment:
-            raw = change(raw)
-        return raw
 
     def _warn_of_lengths(self) -> None:
         """Log how many examples end at `max_tokens`, or name one that is much longer than the others."""
-        lengths, most = np.array(self.lengths), self.max_tokens
-        if len(lengths) == 0:
-            return
+        lengths, most = np.array(self.lengths or [0]), self.max_tokens
         longest, median = int(lengths.max()), float(np.median(lengths))
-        if most is not None and longest == most:
-            count = int((lengths == most).sum())
-            log.warning(
-                "%s",
-                f"{count:,} of {len(lengths):,} {self.split} examples have {most:,} tokens or more and end there "
-                "(data.max_tokens)",
+        said = ""
+        if longest == most:
+            said = (
+                f"{int((lengths == most).sum()):,} of {len(lengths):,} {self.split} examples have {most:,} tokens or "
+                "more and end there (data.max_tokens)"
             )
         elif most is None and longest >= MIN_OUTLIER and longest > OUTLIER * median:
-            spec = self._encoder.tokenizer.spec
-            advice = "; --data.max_tokens N cuts it" if spec.num_axes <= 1 and not spec.num_edge_types else ""
-            log.warning(
-                "%s",
+            said = (
                 f"the longest {self.split} example, {self.name(int(lengths.argmax()))}, has {longest:,} tokens and the "
-                f"median {median:,.0f}: its batch takes the memory of {longest:,} tokens{advice}",
+                f"median {median:,.0f}: its batch takes the memory of {longest:,} tokens; --data.max_tokens N cuts "
+                "examples, except graphs and images"
             )
-
-
-@contextmanager
-def _own_draws() -> Iterator[None]:
-    """Inside, draws from torch's CPU generator leave it as it was.
-
-    Inside, seed `torch.default_generator`: torch.manual_seed would reset the accelerator's, that is dropout, too.
-    """
-    state = torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
+        if said:
+            log.warning("%s", said)
 
 
 def collate_targets(targets: Sequence[Any]) -> Tensor | None:
@@ -237,12 +216,11 @@ def _are_tensors(targets: Sequence[Any], *, floating: bool) -> bool:
 
 def _padded(targets: Sequence[Tensor], value: float) -> Tensor:
     """Targets of one number of axes in one tensor, padded behind with `value`."""
-    shape = [max(sizes) for sizes in zip(*(target.shape for target in targets))]
-
-    def padding(target: Tensor) -> list[int]:  # as torch wants it: last axis first, (before, behind) for each
-        return [x for size, most in zip(reversed(target.shape), reversed(shape)) for x in (0, most - size)]
-
-    return torch.stack([pad(target, padding(target), value=value) for target in targets])
+    sizes = [max(each) for each in zip(*(target.shape for target in targets))]
+    found = targets[0].new_full((len(targets), *sizes), value)
+    for row, target in zip(found, targets):
+        row[tuple(map(slice, target.shape))] = target
+    return found
 
 
 def _first(target: Any, n: int) -> Any:

@@ -83,36 +83,34 @@ class TaskBatches:
         self.samplers, self.order, self.accumulate = dict(samplers), order, accumulate
         self.shuffle = order is not None
 
-    def _step_sizes(self) -> dict[str, tuple[int, int]]:
-        """By task, batches of a step on all devices, and steps of its epoch."""
+    def _steps(self) -> tuple[int, dict[str, int]]:
+        """Batches of a step on all devices, and the steps of an epoch of each task."""
         size = self.accumulate * rank_and_world_size()[1]
-        found: dict[str, tuple[int, int]] = {}
         for name, sampler in self.samplers.items():
-            found[name] = size, len(sampler) // size
             if len(sampler) < size:
                 raise UsageError(
                     f"the task {name} has {len(sampler)} batches, fewer than the {size} of an optimizer step; give a "
                     f"smaller --tasks.{name}.data.batch_size"
                 )
-        return found
+        return size, {name: len(sampler) // size for name, sampler in self.samplers.items()}
 
     def __len__(self) -> int:
         if self.order is None or len(self.samplers) == 1:
             return sum(map(len, self.samplers.values()))
-        return sum(size * steps for size, steps in self._step_sizes().values())
+        size, steps = self._steps()
+        return size * sum(steps.values())
 
     def batches(self, epoch: int) -> list[TaskKey]:
         """Keys of that epoch's batches, in order."""
         names = list(self.samplers)
         if self.order is None or len(names) == 1:
             return [(name, epoch, i) for name in names for i in range(len(self.samplers[name]))]
-        sizes = self._step_sizes()
-        number = sum(steps for _, steps in sizes.values())
+        size, steps = self._steps()
+        number = sum(steps.values())
         done, found = self.order.count(epoch * number), list[TaskKey]()
         for task in self.order.steps(epoch * number, (epoch + 1) * number):
             name, step = names[task], done[task]
-            size, steps = sizes[name]
-            found += [(name, step // steps, step % steps * size + i) for i in range(size)]
+            found += [(name, step // steps[name], step % steps[name] * size + i) for i in range(size)]
             done[task] += 1
         return found
 
@@ -196,13 +194,13 @@ class MixtureData:
 
     def changed_splits(self, recorded: Mapping[str, str]) -> list[str]:
         """Splits of all tasks, as `DataModule.changed_splits`."""
-        changed: list[str] = []
-        for name, data in self.tasks.items():
-            known = {
-                key.removeprefix(f"{name}/"): digest for key, digest in recorded.items() if key.startswith(f"{name}/")
-            }
-            changed += [f"{name}/{split}" for split in data.changed_splits(known)]
-        return changed
+        return [
+            f"{name}/{split}"
+            for name, data in self.tasks.items()
+            for split in data.changed_splits(
+                {split: recorded[f"{name}/{split}"] for split in data.sha256() if f"{name}/{split}" in recorded}
+            )
+        ]
 
     def _loader(self, loaders: Mapping[str, BatchLoader], order: TaskOrder | None) -> BatchLoader:
         samplers = {name: loader.epoch_batches.batch_sampler for name, loader in loaders.items()}

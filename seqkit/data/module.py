@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
 from seqkit.data.dataset import TokenizedDataset
-from seqkit.data.documents import TextDocuments
+from seqkit.data.documents import are_texts, cut, held_out, num_characters, pieces
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.noise import NoiseInputs
@@ -32,6 +32,9 @@ from seqkit.raw import GraphData
 from seqkit.tokenizers.text import Text
 
 log = logging.getLogger("seqkit")
+
+MIN_TEXT = 2**23
+"""Characters from which on texts are kept on disk however fast they are encoded: it saves memory."""
 
 DIGEST_VERSION = 2
 """Version of the digest of a split. 1 had no prefix, and left positions, features and edges out."""
@@ -86,24 +89,27 @@ class DataModule(LightningDataModule):
             raise ValueError(f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1")
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1")
-        if limit is not None and limit < 1:
-            raise ValueError(f"limit is {limit}; give at least 1, or null for all")
-        if tokens_per_batch is not None and tokens_per_batch < 1:
-            raise ValueError(f"tokens_per_batch is {tokens_per_batch}; give at least 1, or null")
-        if max_tokens is not None and max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; give at least 1, or null")
+        counts = {"limit": limit, "tokens_per_batch": tokens_per_batch, "max_tokens": max_tokens, "packing": packing}
+        for name, count in counts.items():
+            if isinstance(count, bool) or (count is not None and count < 1):
+                raise ValueError(f"{name} is {count}; give at least 1, or null")
         if max_tokens is not None and window is not None:
             raise ValueError("max_tokens cuts examples and window cuts documents; use one of the two")
         if num_workers < 0:
             raise ValueError(f"num_workers is {num_workers}; give 0 (encode in this process) or more")
         if window is not None and augment:
             raise ValueError("augment changes whole samples and window cuts documents; use one of the two")
-        if packing is not None:
-            _check_packing(packing, objective, window, augment)
-        if drop_parts is not None and (packing is not None or window is not None):
+        if packing is not None and not objective.supports_segments:
             raise ValueError(
-                "drop_parts changes the length of examples, by which rows are filled; leave one of both out"
+                f"packing puts several examples into a row, which {type(objective).__name__} cannot tell apart (no "
+                "segments); use NextToken or Masked, or tokens_per_batch in place of packing"
             )
+        if packing is not None and (window is not None or augment or drop_parts is not None):
+            raise ValueError(
+                "packing fills rows with examples by their length; leave out window, augment and drop_parts"
+            )
+        if drop_parts is not None and window is not None:
+            raise ValueError("drop_parts leaves out parts of examples and window cuts documents; use one of the two")
         kept = getattr(objective, "part", None)
         self.drop = None if drop_parts is None else DropParts(tokenizer, drop_parts, kept=kept, seed=seed)
         self.noise = None if noise in (None, False) else NoiseInputs(tokenizer, noise, kept=kept, seed=seed)
@@ -135,14 +141,9 @@ class DataModule(LightningDataModule):
             train = self._with_plain_labels("training", train)
             if valid is None:
                 train, valid = self._without_validation(train)
-            train = self._shared(train)
-            self._splits = Splits(
-                self._limited(train),
-                self._with_plain_labels("test", self._limited(given.test)),
-                self._with_plain_labels("validation", self._limited(valid)) if valid else None,
-                given.names,
-                given.rule,
-            )
+            test = self._with_plain_labels("test", self._limited(given.test))
+            valid = self._with_plain_labels("validation", self._limited(valid)) if valid else None
+            self._splits = Splits(self._limited(self._shared(train)), test, valid, given.names, given.rule)
         return self._splits
 
     def setup(self, stage: str | None = None) -> None:
@@ -256,16 +257,12 @@ class DataModule(LightningDataModule):
     def _fit_tokenizer(self, splits: Splits) -> None:
         """Fit it on the training split, and count what only held-out text has."""
         samples = splits.train
-        raws: Any
-        if isinstance(samples, TextDocuments):
-            raws = samples.raws
-        else:
-            raws = [samples.read(i) for i in track(range(len(samples)), "reading training data", len(samples))]
+        raws = [samples.read(i) for i in track(range(len(samples)), "reading training data", len(samples))]
         self.tokenizer.fit(raws)  # type: ignore[attr-defined]
         share = getattr(self.tokenizer, "share_unknown", None)
-        for split, held_out in (("validation", splits.valid), ("test", splits.test)):
-            if share and held_out:
-                for sentence in share(held_out.read(i) for i in range(len(held_out))):
+        for split, others in (("validation", splits.valid), ("test", splits.test)):
+            if share and others:
+                for sentence in share(others.read(i) for i in range(len(others))):
                     log.warning("%s", f"{split} data: {sentence}")
 
     def _samples(self) -> dict[str, Samples]:
@@ -317,7 +314,9 @@ class DataModule(LightningDataModule):
         self, split: str, samples: Samples, *, training: bool
     ) -> TokenizedDataset | TextWindows | PackedDataset:
         if self.window is not None:
-            documents = encode_split(Encoder(samples, self.tokenizer, split), [None] * len(samples))
+            is_long = are_texts(samples) and num_characters(samples) >= MIN_TEXT
+            encoder = Encoder(samples, self.tokenizer, split)
+            documents = encode_split(encoder, [None] * len(samples), is_long_text=is_long)
             return TextWindows(documents, self.window, split, shuffle=training, seed=self.seed, limit=self.limit)
         examples = TokenizedDataset(
             samples,
@@ -338,14 +337,13 @@ class DataModule(LightningDataModule):
         """Training split without the validation split that is taken from it, and that one."""
         if self.valid_fraction == 0:
             return train, None
-        if isinstance(train, TextDocuments) and self.window is not None:
-            left, held_out, rule = train.held_out(self.valid_fraction, seed=1)
-            if held_out is not None:
-                log.warning("%s", f"{held_out.num_characters:,} of the rest are held out for validation ({rule})")
-            return left, held_out
-        if self.window is not None and (texts := _texts(train)) is not None:
-            heads, tails = _cut(train, texts, 1 - self.valid_fraction)
-            return heads, tails or None
+        if self.window is not None and are_texts(train):
+            if train.groups is None:
+                head, tail = cut(train, lambda size: round(size * (1 - self.valid_fraction)))
+            else:
+                head, tail, rule = held_out(train, self.valid_fraction, seed=1)
+                log.warning("%s", f"{num_characters(tail):,} of the rest are held out for validation ({rule})")
+            return head, tail or None
         if len(train) == 1 and isinstance(train[0].raw, GraphData) and isinstance(train[0].label, Tensor):
             return self._without_validation_nodes(train[0], train[0].label)
         if train.groups is not None and len(set(train.groups)) > 1:
@@ -370,48 +368,16 @@ class DataModule(LightningDataModule):
         """Share of the training split that is used."""
         if self.train_share == 1:
             return train
-        if isinstance(train, TextDocuments) and self.window is not None:
-            return train.beginnings(self.train_share)
-        if self.window is not None and (texts := _texts(train)) is not None:
-            return _cut(train, texts, self.train_share)[0]
+        if self.window is not None and are_texts(train):
+            return cut(train, lambda size: max(1, round(size * self.train_share)))[0]
         return _some(train, max(1, round(len(train) * self.train_share)), seed=3)
 
     def _limited(self, samples: Samples) -> Samples:
-        if self.limit is None or self.window is not None or len(samples) <= self.limit:
-            return samples  # windows are counted where they are cut
+        if self.window is not None:  # windows are counted where they are cut
+            return pieces(samples) if are_texts(samples) else samples
+        if self.limit is None or len(samples) <= self.limit:
+            return samples
         return _some(samples, self.limit, seed=2)
-
-
-def _check_packing(packing: int, objective: Objective, window: int | None, augment: Sequence[Any] | None) -> None:
-    """Raise ValueError for settings with which several examples cannot share a row."""
-    if isinstance(packing, bool) or packing < 1:
-        raise ValueError(f"packing is {packing}; give the most tokens of a row, such as 512, or null")
-    if not objective.supports_segments:
-        raise ValueError(
-            f"packing puts several examples into a row, which {type(objective).__name__} cannot tell apart (no "
-            "segments); use NextToken or Masked, or tokens_per_batch in place of packing"
-        )
-    if window is not None:
-        raise ValueError("packing keeps examples whole and window cuts documents; use one of the two")
-    if augment:
-        raise ValueError("augment may change the length of an example, by which packing fills rows; use one of the two")
-
-
-def _texts(samples: Samples) -> list[str] | None:
-    """The raw data of all samples if it is text; None: it is not."""
-    raws = [samples.read(i) for i in range(len(samples))]
-    return raws if all(isinstance(raw, str) for raw in raws) else None
-
-
-def _cut(samples: Samples, texts: Sequence[str], share: float) -> tuple[Samples, Samples]:
-    """The beginning of each text, of that share, and what is behind it, as far as there is any."""
-    front, back = list[Sample](), list[Sample]()
-    for i, text in enumerate(texts):
-        cut = round(len(text) * share)
-        for part, some in ((front, text[:cut]), (back, text[cut:])):
-            if some:
-                part.append(Sample(some, samples.labels[i], name=samples.name(i)))
-    return Samples.of(front), Samples.of(back)
 
 
 def _some(samples: Samples, number: int, seed: int) -> Samples:

@@ -5,6 +5,7 @@ b windows of a batch · n tokens of a window · m documents
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import repeat
@@ -14,7 +15,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.data.batching import Batch, Key, Lengths, fold_seed
+from seqkit.data.batching import Batch, Key, fold_seed
 from seqkit.data.encoding import Encoded, held
 from seqkit.data.token_rows import Stored, is_counted
 from seqkit.errors import DataError
@@ -70,9 +71,8 @@ class TextWindows:
                 f"give a window of at most {longest - 1}, or a longer text"
             )
         self.window, self.shuffle, self.seed = window, shuffle, seed
-        self._blocks, self._block, self._first_tokens = _blocks_of(found, sizes)
-        firsts = zip(self._block.tolist(), self._first_tokens.tolist())
-        self._origins = torch.tensor([_position(self._blocks[block], first) for block, first in firsts])
+        self._documents = _arrays_of(found)
+        self._origins = torch.tensor([_first_position(arrays) for arrays in self._documents])
         # windows of a document: full ones at any shift in training, all there are in evaluation
         counts = (sizes // window - 1).clamp(min=1) if shuffle else -(-(sizes - 1) // window)
         counts = counts.masked_fill(sizes < 2, 0)
@@ -83,15 +83,14 @@ class TextWindows:
         self.sha256 = sha256(f"{found.sha256} {window} {self._num_windows}".encode()).hexdigest()
 
     @property
-    def lengths(self) -> Lengths:
+    def lengths(self) -> Sequence[int]:
         """Tokens of every window."""
-        full, known = self.window + 1, self._counts > 0
-        last = (self._sizes - (self._counts - 1) * self.window).clamp(max=full)[known]  # of the last of each document
-        if bool((last == full).all()):
-            return Lengths(torch.tensor(full).expand(self._num_windows))
-        lengths = torch.full((int(self._ends[-1]),), full, dtype=torch.int32)
-        lengths[self._ends[known] - 1] = last.int()
-        return Lengths(lengths[: self._num_windows])
+        known = self._counts > 0
+        last = (self._sizes - (self._counts - 1) * self.window).clamp(max=self.window + 1)[known]
+        found = array("i", [self.window + 1]) * int(self._ends[-1])
+        for end, size in zip(self._ends[known].tolist(), last.tolist()):
+            found[end - 1] = size
+        return found[: self._num_windows]
 
     def __len__(self) -> int:
         return self._num_windows
@@ -99,9 +98,8 @@ class TextWindows:
     def __getitem__(self, key: Key) -> Batch:
         epoch, indices = key
         document, inside, sizes = self._located(torch.tensor(indices))
-        starts = self._first_tokens[document] + inside + self._shift(epoch)[document]
-        blocks = [self._blocks[i] for i in self._block[document].tolist()]
-        return windows_of(blocks, starts, sizes, self._origins[document]), None
+        documents = [self._documents[i] for i in document.tolist()]
+        return windows_of(documents, inside + self._shift(epoch)[document], sizes, self._origins[document]), None
 
     @property
     def groups(self) -> list[int]:
@@ -124,11 +122,7 @@ class TextWindows:
 
     def count(self, token: int) -> tuple[int, int]:
         """Number of tokens of all documents that have that id, and number of all their tokens."""
-        found = sum(
-            int((block["content"][i : i + 2**24] == token).sum())
-            for block in self._blocks
-            for i in range(0, len(block["content"]), 2**24)
-        )
+        found = sum(int((arrays["content"] == token).sum()) for arrays in self._documents)
         return found, int(self._sizes.sum())
 
     def _located(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -147,9 +141,9 @@ class TextWindows:
         return self._shifts[1]
 
 
-def windows_of(blocks: Sequence[Arrays], starts: Tensor, sizes: Tensor, origins: Tensor) -> TokenBatch:
-    """A batch of windows, for each of which is given: its block of tokens, the token there at which it begins, its
-    number of tokens, and the position at which its document begins.
+def windows_of(documents: Sequence[Arrays], starts: Tensor, sizes: Tensor, origins: Tensor) -> TokenBatch:
+    """A batch of windows, for each of which is given: its document, the token there at which it begins, its number of
+    tokens, and the position at which the document begins.
 
     Positions are the tokenizer's own, moved along the first axis (time, row) so that the window begins where its
     document does: a model trained on beginnings alone knows no others. Distances and the other axes stay as measured.
@@ -158,10 +152,10 @@ def windows_of(blocks: Sequence[Arrays], starts: Tensor, sizes: Tensor, origins:
     valid = torch.arange(n) < sizes[:, None]
     spans = [slice(start, start + size) for start, size in zip(starts.tolist(), sizes.tolist())]
     fields: dict[str, Tensor] = {}
-    for name, first in blocks[0].items():
-        rows = np.zeros((len(blocks), n, *first.shape[1:]), _WIDE.get(first.dtype.kind, first.dtype))
-        for row, block, span in zip(rows, blocks, spans):
-            row[: span.stop - span.start] = block[name][span]
+    for name, first in documents[0].items():
+        rows = np.zeros((len(documents), n, *first.shape[1:]), _WIDE.get(first.dtype.kind, first.dtype))
+        for row, arrays, span in zip(rows, documents, spans):
+            row[: span.stop - span.start] = arrays[name][span]
         fields[name] = torch.from_numpy(rows)
     if "positions" not in fields:
         fields["positions"] = rearrange(torch.arange(n) * valid, "b n -> b n 1").float()
@@ -172,26 +166,22 @@ def windows_of(blocks: Sequence[Arrays], starts: Tensor, sizes: Tensor, origins:
     return TokenBatch(valid=valid, **fields)  # type: ignore[arg-type]
 
 
-def _blocks_of(documents: Encoded, sizes: Tensor) -> tuple[list[Arrays], Tensor, Tensor]:
-    """Blocks of tokens; of each document its block, and its first token there.
-
-    Documents in memory are one block, joined; those on disk are a block each.
-    """
-    number, stored = len(sizes), documents.tokens
+def _arrays_of(documents: Encoded) -> list[Arrays]:
+    """The arrays of each document; without positions where those of all count from 0."""
+    stored, each = documents.tokens, range(len(documents.lengths))
     if isinstance(stored, Stored):
-        blocks = [stored.arrays(i) for i in range(number)]
-        if any("positions" in block for block in blocks):
-            for block, size in zip(blocks, sizes.tolist()):
-                block.setdefault("positions", np.arange(size, dtype=np.float32)[:, None])
-        return list(blocks), torch.arange(number), torch.zeros(number, dtype=torch.int64)
-    tensors = [tokens.tensors() for tokens in stored.values()]
-    names = set(tensors[0])
-    if all(is_counted(each["positions"].numpy()) for each in tensors):
-        names.remove("positions")
-    block = {name: torch.cat([each[name] for each in tensors]).numpy() for name in names}
-    return [block], torch.zeros(number, dtype=torch.int64), sizes.cumsum(0) - sizes
+        found = [stored.arrays(i) for i in each]
+    else:
+        found = [{name: tensor.numpy() for name, tensor in stored[i].tensors().items()} for i in each]
+        for arrays in found:
+            if is_counted(arrays["positions"]):
+                del arrays["positions"]
+    if any("positions" in arrays for arrays in found):
+        for arrays, size in zip(found, documents.lengths):
+            arrays.setdefault("positions", np.arange(size, dtype=np.float32)[:, None])
+    return list(found)
 
 
-def _position(block: Arrays, token: int) -> float:
-    """Position of a token on the first axis."""
-    return float(block["positions"][token, 0]) if "positions" in block and block["positions"].shape[1] else 0.0
+def _first_position(arrays: Arrays) -> float:
+    """Position of the first token on the first axis."""
+    return float(arrays["positions"][0, 0]) if "positions" in arrays and arrays["positions"].size else 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -21,8 +20,6 @@ MAX_WORKERS = 16
 
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """Microseconds of processor time in a period, and the period."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 def available_cores() -> int:
@@ -47,32 +44,27 @@ def loader_options(number: int) -> dict[str, Any]:
         "batch_size": None,
         "num_workers": number,
         "collate_fn": _unchanged,
-        "worker_init_fn": die_with_parent if number else None,
+        "worker_init_fn": heed_parent_alone if number else None,
         "generator": torch.Generator(),  # torch draws a seed for workers in each pass: not from dropout's numbers
     }
 
 
-def die_with_parent(_: int = 0) -> None:
-    """Let this worker process end when its parent ends, even by kill -9 (on Linux), or ends it, and at no other signal.
+def heed_parent_alone(_: int = 0) -> None:
+    """Let this worker process end at a SIGTERM of its parent (on Linux), and at no other signal that stops a run.
 
-    A worker that outlives its run keeps the lock on the run's folder, which it has inherited. One that ends before it,
-    at a signal to the whole group, makes torch raise in the middle of the run's last step.
+    Terminals and batch systems signal every process of a run; a worker that ended then would make torch raise in the
+    middle of the last step. torch ends workers whose parent has ended, even by kill -9, within 5 seconds.
     """
     for number in SIGNALS:
         if number != signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)
-    if sys.platform != "linux":
-        return
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    threading.Thread(target=_end_at_parents_word, daemon=True).start()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    parent = multiprocessing.parent_process()
-    if parent is not None and parent.pid != os.getppid():  # it ended before it could be watched
-        os.kill(os.getpid(), signal.SIGKILL)
+    if sys.platform == "linux":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_end_at_parents_word, daemon=True).start()
 
 
 def _end_at_parents_word() -> None:
-    """Wait for a SIGTERM from the parent, as torch sends to a worker that does not end by itself."""
+    """Wait for a SIGTERM of the parent, which ends its workers so when it exits with an error."""
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
         pass
     os._exit(0)

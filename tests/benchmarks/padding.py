@@ -82,10 +82,8 @@ def row(case: Case, num_epochs: int) -> list[str]:
     examples: TokenizedDataset | TextWindows = loader.examples
     lengths, batch_size, epochs = examples.lengths, config["data"]["batch_size"], range(num_epochs)
     num_tokens = max(round(sum(lengths) / len(loader)), max(lengths))
-    keys = examples.sort_keys if isinstance(examples, TokenizedDataset) else None
     by_tokens = BatchLoader(
-        examples,
-        LengthGroupedBatchSampler(lengths, len(lengths), shuffle=True, tokens_per_batch=num_tokens, sort_keys=keys),
+        examples, LengthGroupedBatchSampler(lengths, len(lengths), shuffle=True, tokens_per_batch=num_tokens)
     )
     packed = "–"
     if case.packing is not None and isinstance(examples, TokenizedDataset):

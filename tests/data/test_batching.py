@@ -44,21 +44,6 @@ def test_an_example_has_other_batch_mates_in_other_epochs():
     assert CHUNK * 13 < 5003
 
 
-@pytest.mark.parametrize("how", [{"batch_size": 13}, {"batch_size": 999, "tokens_per_batch": 1024}])
-def test_batches_are_grouped_by_the_lengths_of_the_epoch(how):
-    def keys(epoch):
-        order = torch.randperm(5003, generator=torch.Generator().manual_seed(epoch))
-        return torch.tensor(LENGTHS)[order].tolist()
-
-    sampler = LengthGroupedBatchSampler(LENGTHS, shuffle=True, sort_keys=keys, **how)
-    for epoch in range(2):
-        batches, now = sampler.batches(epoch), keys(epoch)
-        assert sorted(i for batch in batches for i in batch) == list(range(5003))
-        assert len(batches) == len(sampler)
-        assert sum(now) / sum(len(batch) * max(now[i] for i in batch) for batch in batches) > 0.95
-        assert padding(batches) > 0.3  # by what the lengths were
-
-
 def test_evaluation_is_sorted_by_length():
     lengths = [LENGTHS[i] for batch in LengthGroupedBatchSampler(LENGTHS, 13, shuffle=False).batches(0) for i in batch]
     assert lengths == sorted(lengths)
@@ -76,3 +61,18 @@ def test_folded_seeds_differ_in_every_number():
     assert all(0 <= seed < 2**32 for seed in seeds)
     with pytest.raises(ValueError, match="batch_size is 0"):
         LengthGroupedBatchSampler([1], 0, shuffle=True)
+
+
+@pytest.mark.parametrize("how", [{"batch_size": 13}, {"batch_size": 999, "tokens_per_batch": 1024}])
+def test_batches_are_grouped_by_the_lengths_of_the_epoch(how):
+    def keys(epoch):
+        order = torch.randperm(5003, generator=torch.Generator().manual_seed(epoch))
+        return torch.tensor(LENGTHS)[order].tolist()
+
+    sampler = LengthGroupedBatchSampler(LENGTHS, shuffle=True, sort_keys=keys, **how)
+    for epoch in range(2):
+        batches, now = sampler.batches(epoch), keys(epoch)
+        assert sorted(i for batch in batches for i in batch) == list(range(5003))
+        assert len(batches) == len(sampler)
+        assert sum(now) / sum(len(batch) * max(now[i] for i in batch) for batch in batches) > 0.95
+        assert padding(batches) > 0.3  # by what the lengths were

@@ -96,38 +96,7 @@ def test_an_example_that_is_much_longer_than_the_others_is_named(caplog):
     assert "longest" not in caplog.text
     TokenizedDataset([*SAMPLES, Sample("y" * 1000, 1)], Letters(), "training")
     assert "the longest training example, sample 5, has 1,000 tokens and the median 6" in caplog.text
-    assert "--data.max_tokens N cuts it" in caplog.text
-
-
-class Hundreds(Tokenizer):
-    """A token for each 100 samples of sound, and for the rest."""
-
-    spec = TokenSpec(vocab_size=2)
-
-    def encode(self, raw, /):
-        n = -(-raw.samples.shape[-1] // 100)
-        return Tokens(torch.zeros(n, dtype=torch.int64), torch.arange(n, dtype=torch.float32)[:, None])
-
-
-SOUNDS = [Sample(Waveform(0.1 * torch.ones(1, 811 + 37 * i), 8000)) for i in range(31)]
-
-
-def test_augmented_sounds_are_sorted_by_how_long_they_become():
-    encoded = TokenizedDataset(SOUNDS, Hundreds(), "training", augment=[SpeedPerturb(), Shift(), Noise()], seed=3)
-    for epoch in range(3):
-        state = torch.get_rng_state()
-        keys = encoded.sort_keys(epoch)
-        assert torch.equal(torch.get_rng_state(), state)
-        lengths = encoded[epoch, list(range(31))][0].valid.sum(dim=1)
-        assert lengths.tolist() == [-(-round(8000 * seconds) // 100) for seconds in keys]
-    assert encoded.sort_keys(0) != encoded.sort_keys(1)
-
-
-def test_what_follows_an_augmentation_of_unknown_draws_is_not_foreseen():
-    encoded = TokenizedDataset(SOUNDS, Hundreds(), "training", augment=[Noise(), Shift()])
-    assert encoded.sort_keys(0) == [len(sample.raw.samples[0]) / 8000 for sample in SOUNDS]
-    texts = TokenizedDataset(SAMPLES, Letters(), "training", augment=[Repeat()])
-    assert texts.sort_keys(0) == texts.lengths == [3, 7, 2, 5, 11]
+    assert "--data.max_tokens N cuts examples" in caplog.text
 
 
 def test_without_a_cache_each_batch_is_encoded_anew():
@@ -238,3 +207,34 @@ def test_no_targets_are_none_and_mixed_ones_an_error():
     for targets in ([3, None], [[0.5], [0.5, 1.5]], ["cat", "dog"]):
         with pytest.raises(DataError, match="which are incompatible"):
             collate_targets(targets)
+
+
+class Hundreds(Tokenizer):
+    """A token for each 100 samples of sound, and for the rest."""
+
+    spec = TokenSpec(vocab_size=2)
+
+    def encode(self, raw, /):
+        n = -(-raw.samples.shape[-1] // 100)
+        return Tokens(torch.zeros(n, dtype=torch.int64), torch.arange(n, dtype=torch.float32)[:, None])
+
+
+SOUNDS = [Sample(Waveform(0.1 * torch.ones(1, 811 + 37 * i), 8000)) for i in range(31)]
+
+
+def test_augmented_sounds_are_sorted_by_how_long_they_become():
+    encoded = TokenizedDataset(SOUNDS, Hundreds(), "training", augment=[SpeedPerturb(), Shift(), Noise()], seed=3)
+    for epoch in range(3):
+        state = torch.get_rng_state()
+        keys = encoded.sort_keys(epoch)
+        assert torch.equal(torch.get_rng_state(), state)
+        lengths = encoded[epoch, list(range(31))][0].valid.sum(dim=1)
+        assert lengths.tolist() == [-(-round(8000 * seconds) // 100) for seconds in keys]
+    assert encoded.sort_keys(0) != encoded.sort_keys(1)
+
+
+def test_what_follows_an_augmentation_of_unknown_draws_is_not_foreseen():
+    encoded = TokenizedDataset(SOUNDS, Hundreds(), "training", augment=[Noise(), Shift()])
+    assert encoded.sort_keys(0) == [len(sample.raw.samples[0]) / 8000 for sample in SOUNDS]
+    texts = TokenizedDataset(SAMPLES, Letters(), "training", augment=[Repeat()])
+    assert texts.sort_keys(0) == texts.lengths == [3, 7, 2, 5, 11]

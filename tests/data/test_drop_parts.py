@@ -143,7 +143,7 @@ def test_the_part_that_is_predicted_stays():
         (1.5, {}, "drop_parts is 1.5 for text; give a probability"),
         ({"text": -1}, {}, "drop_parts is -1 for text"),
         (0.5, {"tokenizer": Bytes()}, "those of Bytes have none"),
-        (0.5, {"window": 7}, "drop_parts changes the length"),
+        (0.5, {"window": 7}, "drop_parts leaves out parts"),
     ],
 )
 def test_each_mistake_is_answered_in_one_line(rates, settings, said):

@@ -9,7 +9,6 @@ from torch.utils.data import DataLoader
 
 from seqkit.data import DataModule, DataSource, Sample, Splits, TextFolder
 from seqkit.data.batching import BatchLoader
-from seqkit.data.documents import TextDocuments, scanned
 from seqkit.data.sources.table import Table
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Adjacency, Objective, Tokenizer, Tokens, TokenSpec
@@ -460,12 +459,10 @@ def test_the_origin_of_a_test_example_is_where_it_is_read_after_splitting_shuffl
         assert len(set(seen)) == len(seen) == (limit or len(data.splits().test))
 
 
-def test_the_origin_of_a_window_is_its_document(tmp_path):
-    for name, letter in (("train", "a"), ("first", "b"), ("second", "c")):
-        (tmp_path / f"{name}.txt").write_text(letter * 23, encoding="utf-8")
-    test = TextDocuments([scanned(tmp_path / f"{name}.txt") for name in ("first", "second")])
+def test_the_origin_of_a_window_is_its_document():
+    test = [Sample("b" * 23, name="first.txt"), Sample("c" * 23, name="second.txt")]
     data = set_up(Given([Sample("a" * 23)], test), Bytes(), NextToken(), window=5, valid_fraction=0.0)
-    names = {"b": f"{tmp_path / 'first.txt'}, window", "c": f"{tmp_path / 'second.txt'}, window"}
+    names = {"b": "first.txt, window", "c": "second.txt, window"}
     examples = data.test_dataloader().examples
     for i in range(len(examples)):
         letter = Bytes().decode(examples[0, [i]][0].content[0][:1])

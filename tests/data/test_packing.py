@@ -218,12 +218,12 @@ def test_a_row_is_named_by_its_examples():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"packing": 0}, "packing is 0; give the most tokens of a row"),
-        ({"packing": True}, "packing is True; give the most tokens of a row"),
+        ({"packing": 0}, "packing is 0; give at least 1"),
+        ({"packing": True}, "packing is True; give at least 1"),
         ({"objective": Classify()}, "which Classify cannot tell apart"),
         ({"objective": Regress()}, "which Regress cannot tell apart"),
-        ({"window": 7}, "use one of the two"),
-        ({"augment": [lambda raw: raw]}, "use one of the two"),
+        ({"window": 7}, "leave out window"),
+        ({"augment": [lambda raw: raw]}, "leave out window, augment"),
     ],
 )
 def test_what_cannot_be_packed_is_refused(options, said):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from seqkit.data import DataModule, TextFiles, encoding, windows
+from seqkit.data import DataModule, TextFiles, encoding, module, windows
 from seqkit.data.batching import LengthGroupedBatchSampler
 from seqkit.data.windows import TextWindows
 from seqkit.errors import DataError
@@ -168,7 +168,7 @@ TEXT = "".join(f"A word, {i * i} of them; né à Zürich 😀.\n" for i in range
 def long_text(monkeypatch, tmp_path):
     """A text of many pieces that is kept on disk."""
     monkeypatch.setattr("seqkit.data.documents.PIECE_BYTES", 4093)
-    monkeypatch.setattr(encoding, "MIN_TEXT_BYTES", 1)
+    monkeypatch.setattr(module, "MIN_TEXT", 1)
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "cache"))
     (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
     return tmp_path / "a.txt"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seqkit.data import workers
-from seqkit.data.workers import available_cores, die_with_parent
+from seqkit.data.workers import available_cores, heed_parent_alone
 from seqkit.errors import SIGNALS
 
 STUCK = """
@@ -28,7 +28,7 @@ class Stuck(Dataset):
     def __getitem__(self, key): return self(key)
     def __call__(self, index):
         (Path(sys.argv[1]) / str(os.getpid())).touch()
-        time.sleep(600)
+        time.sleep(4 if sys.argv[2] == "loader" else 4 / 64)
 
 stuck = Stuck()
 if sys.argv[2] == "encoder":
@@ -63,34 +63,23 @@ def test_a_containers_quota_bounds_the_cores(tmp_path, monkeypatch, quota, cores
     assert available_cores() == cores
 
 
-def parent_of_busy(ready, number):
-    multiprocessing.get_context("fork").Process(target=busy, args=(ready, number)).start()
-    time.sleep(600)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
-def test_a_worker_ends_with_its_killed_parent():
-    context = multiprocessing.get_context("fork")
-    ready, number = context.Event(), context.Value("i")
-    parent = context.Process(target=parent_of_busy, args=(ready, number))
-    parent.start()
-    assert ready.wait(60)
-    parent.kill()
-    parent.join()
-    wait(lambda: not alive(number.value))
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize("of", ["encoder", "loader"])
-def test_workers_of_a_killed_parent_end_at_once(tmp_path, of):
-    parent = subprocess.Popen([sys.executable, "-c", STUCK, str(tmp_path), of], start_new_session=True)
+def test_workers_of_a_killed_or_interrupted_parent_end_within_seconds(tmp_path, of, number):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", STUCK, str(tmp_path), of], start_new_session=True, stderr=subprocess.DEVNULL
+    )
     try:
         wait(lambda: len(list(tmp_path.iterdir())) == 2)
         pids = [int(path.name) for path in tmp_path.iterdir()]
         assert all(map(alive, pids))
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
+        if number == signal.SIGINT:  # as a terminal sends it
+            os.killpg(parent.pid, number)
+        else:
+            parent.send_signal(number)
+        parent.wait(60)
         wait(lambda: not any(map(alive, pids)))
     finally:
         with suppress(ProcessLookupError):
@@ -98,9 +87,8 @@ def test_workers_of_a_killed_parent_end_at_once(tmp_path, of):
         parent.wait()
 
 
-def busy(ready, number):
-    die_with_parent()
-    number.value = os.getpid()
+def busy(ready):
+    heed_parent_alone()
     ready.set()
     time.sleep(600)
 
@@ -109,7 +97,7 @@ def busy(ready, number):
 def test_a_worker_ends_when_its_parent_asks_and_for_nobody_else():
     context = multiprocessing.get_context("fork")
     ready = context.Event()
-    worker = context.Process(target=busy, args=(ready, context.Value("i")), daemon=True)
+    worker = context.Process(target=busy, args=(ready,), daemon=True)
     worker.start()
     try:
         assert ready.wait(60)

@@ -36,7 +36,7 @@ import torch  # noqa: E402
 from seqkit.data.dataset import TokenizedDataset  # noqa: E402
 from seqkit.data.packing import PackedDataset  # noqa: E402
 from seqkit.data.sample import Sample  # noqa: E402
-from seqkit.data.token_rows import Stored, batch_of, digest_of, row_of  # noqa: E402
+from seqkit.data.token_rows import Stored, batch_of, row_of  # noqa: E402
 from seqkit.data.windows import TextWindows  # noqa: E402
 from seqkit.doctor.tokens import _key  # noqa: E402
 from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec  # noqa: E402
@@ -96,8 +96,8 @@ def in_examples():
 
 
 def in_digest_and_cache():
-    assert digest_of(row_of(tokens(3))) != digest_of(row_of(tokens(3, weight=2.0)))
-    rows = batch_of([row_of(tokens(4, edges=True))], [4])
+    assert row_of(tokens(3))["digest"] != row_of(tokens(3, weight=2.0))["digest"]
+    rows = batch_of([tokens(4, edges=True)])
     assert Stored(pa.Table.from_batches([rows]))[0].equals(tokens(4, edges=True))
 
 

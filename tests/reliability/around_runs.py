@@ -133,9 +133,9 @@ def _with_cache(data: Path, cache: Path, run: Path) -> Callable[[], int]:
 
     def work() -> int:
         os.environ["SEQKIT_CACHE"] = str(cache)
-        from seqkit.data import encoding
+        from seqkit.data import module
 
-        encoding.MIN_TEXT_BYTES = 0
+        module.MIN_TEXT = 0
         return command(*fit_words("text/char-lm", run, data, data__num_workers=0, trainer__max_steps=4))()
 
     return work

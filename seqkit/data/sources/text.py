@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import codecs
 import logging
+from hashlib import sha256
 from pathlib import Path
 
-from seqkit.data.documents import TextDocuments, scanned
-from seqkit.data.sample import Splits
+from seqkit.data.documents import held_out, num_characters
+from seqkit.data.io import read_text
+from seqkit.data.sample import Sample, Samples, Splits
 from seqkit.data.source import DataSource
 from seqkit.data.walk import matching
 from seqkit.errors import DataError
@@ -41,21 +43,24 @@ class TextFiles(DataSource):
                 empty = next(path for path in paths if path not in set(filled))
                 log.warning("%s", f"{len(paths) - len(filled):,} of {len(paths):,} files are empty (such as {empty})")
                 paths = filled
-        spans = [scanned(path) for path in track(paths, "reading text", len(paths))]
-        documents = TextDocuments(spans)
-        train, test, rule = documents.held_out(self.test_fraction, seed=0)
-        kept = {span.path for span in train.spans}
-        for span in spans if rule.startswith("the end") else []:
-            if span.path not in kept or test is None:
+        samples = []
+        for path in track(paths, "reading text", len(paths)):
+            text = read_text(path)
+            group = sha256(text.encode()).hexdigest() if len(paths) > 1 else path
+            samples.append(Sample(text, group=group, name=path))
+        documents = Samples.of(samples)
+        train, test, rule = held_out(documents, self.test_fraction, seed=0)
+        kept = {sample.name for sample in train}
+        for sample in samples if rule.startswith("the end") else []:
+            if sample.name not in kept or not test:
+                count = len(sample.raw)
                 raise DataError(
-                    f"{span.path} has {span.num_characters} character{'s' * (span.num_characters > 1)}, which leaves "
-                    f"none to train on beside its test split ({self.test_fraction:g} of it); give a longer text or "
-                    "take it out"
+                    f"{sample.name} has {count} character{'s' * (count > 1)}, which leaves none to train on beside its "
+                    f"test split ({self.test_fraction:g} of it); give a longer text or take it out"
                 )
-        assert test is not None
         log.warning(
             "%d document%s, %s characters: %s are held out for the test (%s)",
-            len(spans), "s" * (len(spans) > 1), f"{documents.num_characters:,}", f"{test.num_characters:,}", rule,
+            len(samples), "s" * (len(samples) > 1), f"{num_characters(documents):,}", f"{num_characters(test):,}", rule,
         )  # fmt: skip
         return Splits(train=train, test=test, rule=rule)
 
