@@ -1,23 +1,23 @@
-"""`seqkit fit FILE`: the recipe that fits a user's own file or folder."""
+"""`seqkit fit FILE`: the recipe that fits a user's own file or folder.
+
+A table with more than one usable column is learnt from all its columns; a lone text column takes the text recipe; the
+target is the named column, else one with a well-known name, else the last of numbers or classes.
+"""
 
 from __future__ import annotations
 
-import logging
 import shlex
 import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.errors import DataError, UsageError, one_line
 
 if TYPE_CHECKING:
-    from seqkit.data.sources.table import Table
-    from seqkit.data.tables.columns import Columns
+    from seqkit.data.tables.schema import Schema
 
 RECIPES = {
     "TextFiles": ("text/char-lm", "text"),
@@ -29,20 +29,31 @@ RECIPES = {
 """For a data source of files, its recipe and what the files hold; for tables, see `TABLES`."""
 
 TABLES = {
-    "text": {"text": "text/translate", "tags": "text/tag", "none": "text/char-lm", "": "text/classify"},
+    "text": {"text": "text/translate", "none": "text/char-lm", "": "text/classify"},
+    "words": {"": "text/tag"},
     "image": {"": "image/classify"},
     "audio": {"": "audio/classify"},
     "smiles": {"": "graph/molecules"},
     "series": {"": "own/classify"},
     "file": {"text": "text/translate", "": "own/classify"},
 }
-"""The recipe for a table by the kind of its input column, then by that of its target ("": any other)."""
-
+"""The recipe for a table with one input column, by its kind and the kind of its target ("": any other)."""
 
 MIXED = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
-"""The recipe for a table of several input columns, by the kind of its target."""
+"""The recipe for a table of several input columns, or of numbers and categories, by the kind of its target."""
 
-COLUMN_KEYS = ("input", "target", "kind", "target_kind", "split", "group", "separator", "decimal", "columns")
+WORDS = {
+    ("smiles", "classes"): ["--model.objective={type: Classify, pool: mean}"],
+    ("smiles", "labels"): ["--model.objective=MultiLabel"],
+    ("text", "numbers"): ["--model.objective=Regress"],
+    ("image", "numbers"): ["--model.objective=Regress"],
+    ("audio", "numbers"): ["--model.objective=Regress"],
+    ("series", "numbers"): ["--model.objective=Regress"],
+    ("file", "numbers"): ["--model.objective=Regress"],
+}
+"""Keys that a recipe needs to learn that kind of target from that kind of input."""
+
+COLUMN_KEYS = ("input", "target", "target_kind", "columns", "forms", "missing", "split", "group")
 """Arguments of tables that tell which columns are what."""
 
 
@@ -66,12 +77,14 @@ def take_data_as_recipe(args: Namespace) -> None:
         check_new(args.out)  # before the data is read
     pairs = list(dotted(args.overrides))
     reads = reads_files(named_tokenizer(pairs))
-    recipe, words, what = _recipe_for(path, _given_columns(pairs), reads_files=reads, command=args.command)
-    words = [word for word in words if word[2:].partition("=")[0] not in dict(pairs)]
-    args.recipe, args.overrides = recipe, [f"--data={path}", *words, *args.overrides]
-    given = [part for word in args.overrides for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    recipe, words, settled, what = _recipe_for(path, _given_columns(pairs), reads_files=reads)
+    given = dict(pairs)
+    words = [word for word in words if word[2:].partition("=")[0] not in given]
+    said = [f"--data={path}", *words, *args.overrides]
+    args.recipe, args.overrides = recipe, [*said, *(x for x in settled if x[2:].partition("=")[0] not in given)]
     preset = ["--preset", args.preset] if args.preset else []
-    command = shlex.join(["seqkit", args.command, recipe, *preset, *given])
+    parts = [part for word in said for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    command = shlex.join(["seqkit", args.command, recipe, *preset, *parts])
     print(one_line(f"{path} holds {what}; this runs: {command}"), file=sys.stderr)
 
 
@@ -86,104 +99,81 @@ def _given_columns(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     for key, word in pairs:
         name = key.removeprefix("data.").removeprefix("source.")
         if key.startswith("data.") and name in COLUMN_KEYS and (value := word.read()) is not None:
-            is_kinds = isinstance(value, dict) and name == "columns"  # a name such as "note: free" is a mapping in YAML
-            found[name] = value if isinstance(value, list) or is_kinds else str(word)
+            found[name] = value if isinstance(value, list | dict) else str(word)
     return found
 
 
-def _recipe_for(path: Path, given: Mapping[str, Any], *, reads_files: bool, command: str) -> tuple[str, list[str], str]:
-    """The recipe that reads a file or folder, keys that it needs beside `--data`, and what the file or folder holds.
+def _recipe_for(path: Path, given: Mapping[str, Any], *, reads_files: bool) -> tuple[str, list[str], list[str], str]:
+    """The recipe that reads a file or folder, keys that it needs beside `--data`, keys of what was inferred of a
+    table's columns, and what the file or folder holds.
 
-    given: what is said of the columns of a table. reads_files: True: the tokenizer reads files itself. command: the
-    subcommand, for the one that learns from a table's texts alone.
+    given: what is said of the columns of a table. reads_files: True: the tokenizer reads files itself.
     """
     from seqkit.data.formats import source_for
 
     source, arguments = source_for(path, reads_files=reads_files)
     if source == "TextFiles" and (classes := _classes(path, arguments["path"])):
-        return "text/classify", [], f"texts in folders of {len(classes)} classes ({', '.join(sorted(classes)[:3])}, …)"
+        what = f"texts in folders of {len(classes)} classes ({', '.join(sorted(classes)[:3])}, …)"
+        return "text/classify", [], [], what
     if source != "Table":
         recipe, what = RECIPES[source]
-        return recipe, [], what
-    from seqkit.data.sources.table import Table
+        return recipe, [], [], what
+    schema = _schema(arguments["path"], given, reads_files=reads_files)
+    recipe, words = _of_schema(schema)
+    used = [f"{column.name} ({column.kind})" for column in schema.inputs]
+    targets = ", ".join(column.name for column in schema.targets)
+    what = ", ".join(used[:8]) + ", …" * (len(used) > 8)
+    what += f" with {schema.target_kind} ({targets})" if targets else ""
+    settled = schema.settings()
+    if recipe not in MIXED.values() and not schema.steps:
+        settled["input"] = schema.inputs[0].name
+    if isinstance(given.get("columns"), list):
+        settled.pop("columns")  # names of a file without a header
+    keys = [f"--data.{name}={_yaml(value)}" for name, value in settled.items() if value is not None]
+    return recipe, words, keys, what
 
-    log = logging.getLogger("seqkit")
-    log.disabled = True  # the command says the same about the columns once more
+
+def _schema(path: Any, given: Mapping[str, Any], *, reads_files: bool) -> Schema:
+    """What the table's columns hold; each is said in a line."""
+    from seqkit.data.sources.table import Division, Table
+    from seqkit.data.tables.schema import Given
+
+    division = {name: value for name, value in given.items() if name in ("split", "group")}
+    columns = {name: value for name, value in given.items() if name not in division}
     try:
-        if "input" not in given and not reads_files and (mixed := _mixed_table(arguments, given, command)) is not None:
-            return mixed
-        given = {name: value for name, value in given.items() if not isinstance(value, dict)}  # kinds of a mixed table
-        columns = Table(**arguments, **given).settled(reads_files=reads_files)
-    finally:
-        log.disabled = False
-    by_target, target_kind, words = TABLES[columns.kind], columns.target_kind, []
-    if columns.kind in ("text", "file") and target_kind == "classes" and _are_texts(str(path), columns.targets[0]):
-        target_kind = "text"
-    if target_kind == "numbers" and columns.kind not in ("smiles", "file"):
-        words = ["--model.objective=Regress"]
-    if columns.kind == "series":
-        words.append("--tokenizer=Series")
-    kinds = {"image": "images", "audio": "recordings", "smiles": "molecules", "file": "files"}
-    what = f"{kinds.get(columns.kind, columns.kind)} ({columns.input})"
-    if columns.targets:
-        what += f" with {target_kind} ({', '.join(columns.targets)})"
-    return by_target.get(target_kind, by_target[""]), words, what
+        return Table(path, Given(**columns), Division(**division)).schema(reads_files=reads_files)
+    except DataError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"data.source: {error}") from error
 
 
-def _mixed_table(
-    arguments: Mapping[str, Any], given: Mapping[str, Any], command: str
-) -> tuple[str, list[str], str] | None:
-    """Recipe, keys and content, as of `_recipe_for`, of a table with several columns to learn a class or a number from,
-    or with one that no other recipe reads; None: it is none.
-
-    Raises DataError where the table has other columns beside its text and target, and they are not clear.
-    """
-    from seqkit.data.sources.mixed_table import MixedTable
-    from seqkit.data.sources.table import Table
-
-    is_mixed, text = isinstance(given.get("columns"), dict), None
-    with suppress(DataError):  # no single input
-        text = None if is_mixed else Table(**arguments, **given).settled()
-    kind = "" if text is None else text.kind
-    if kind not in ("", "text") or "kind" in given or isinstance(given.get("columns"), list):
-        return None
-    alone = "" if text is None else f"; for the text alone: {_text_alone(arguments, given, command, text)}"
-    try:
-        kinds, columns = MixedTable(**arguments, **given).settled()
-    except DataError as error:
-        if text is None:
-            raise
-        if text.target_kind in MIXED and _has_others(Table(**arguments, **given), text):
-            raise DataError(f"{error}{alone}") from error
-        return None
-    used = [f"{name} ({kind})" for name, kind in kinds.items() if kind != "unused"]
-    if columns.target_kind not in MIXED or (kind and len(used) < 2):
-        return None
-    if columns.target_kind == "classes" and _are_texts(arguments["path"], columns.targets[0]):
-        return None
-    what = f"columns of several kinds ({', '.join(used[:8])}{', …' if len(used) > 8 else ''})"
-    return MIXED[columns.target_kind], [], f"{what} with {columns.target_kind} ({', '.join(columns.targets)}){alone}"
+def _of_schema(schema: Schema) -> tuple[str, list[str]]:
+    """Recipe for a table, and keys that it needs. Raises DataError where none learns its target from its inputs."""
+    inputs, kind = schema.inputs, schema.target_kind
+    first = inputs[0].kind
+    is_single = len(inputs) == 1 and first in TABLES
+    if is_single or (kind == "tags" and any(column.kind in ("words", "text") for column in inputs)):
+        words = ["--tokenizer=Series"] if first == "series" else []
+        recipe = TABLES[first].get(kind, TABLES[first][""])
+        return ("text/tag" if kind == "tags" else recipe), words + WORDS.get((first, kind), [])
+    if kind not in MIXED:
+        names = ", ".join(column.name for column in inputs)
+        what = {"text": "texts", "none": "nothing", "labels": "several yes and no", "tags": "a tag each word"}
+        raise DataError(
+            f"{schema.name}: no recipe learns {what[kind]} from several columns ({names}); give one with --data.input "
+            "NAME, or another --data.target"
+        )
+    return MIXED[kind], []
 
 
-def _text_alone(arguments: Mapping[str, Any], given: Mapping[str, Any], command: str, columns: Columns) -> str:
-    """The command that learns the target of a table from its text alone."""
-    from seqkit.data.tables.columns import option
+def _yaml(value: Any) -> str:
+    """A value in YAML, on one line."""
+    import yaml
 
-    said = {**given, "input": columns.input, "target": columns.target}
-    words = [f"seqkit {command} {TABLES['text']['']} --data {shlex.quote(str(arguments['path']))}"]
-    words += [option(name, value) for name, value in said.items()]
-    words += ["--model.objective Regress"] if columns.target_kind == "numbers" else []
-    return " ".join(words)
-
-
-def _has_others(table: Table, columns: Columns) -> bool:
-    """Whether the table has filled columns beside its input, target, split and group that do not number its rows."""
-    from seqkit.data.tables.columns import is_numbering, profile_of
-
-    rows = table.first_rows()
-    known = {columns.input, *columns.targets, table.split, table.group}
-    others = [name for name in rows.names if name not in known and not is_numbering(name)]
-    return any(profile_of(rows, name).distinct > 1 for name in others)
+    if not isinstance(value, dict | list):
+        return str(value)
+    return yaml.safe_dump(value, default_flow_style=True, width=2**20, sort_keys=False, allow_unicode=True).strip()
 
 
 def _classes(path: Path, files: list[str]) -> Counter[str]:
@@ -191,17 +181,9 @@ def _classes(path: Path, files: list[str]) -> Counter[str]:
 
     Chapters in a folder for each book look the same; `--data` with a recipe of language models reads them as texts.
     """
-    from seqkit.data.sources.table import SPLIT_NAMES
+    from seqkit.data.splits import SPLIT_NAMES
 
     folders = Counter(Path(file).parent for file in files)
     classes = Counter(folder.name for folder in folders.elements())
     is_plain = path not in folders and not any(name.lower() in SPLIT_NAMES for name in classes)
     return classes if is_plain and len(classes) > 1 and min(classes.values()) > 1 else Counter()
-
-
-def _are_texts(path: str, column: str) -> bool:
-    """Whether a column of words holds a text in each row, since its values seldom come again, as classes do."""
-    from seqkit.data.tables.files import read_tables
-
-    values = list(islice(read_tables(path).column(column), 1000))
-    return len(set(values)) > len(values) / 2

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqkit.config.own_files import with_paths
 from seqkit.config.resolve import INIT, root
-from seqkit.config.schema import Field, check_value, is_torchs
+from seqkit.config.schema import Field, check_value, is_torchs, settings_groups
+from seqkit.config.table_columns import with_parts
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokenizer, TokenSpec
 from seqkit.interfaces.declared import check_declared
@@ -25,7 +26,8 @@ MAX_MODULES = 50_000
 class Built(NamedTuple):
     """Components of a run. model, data: keyword arguments of `Model` and `DataModule`, built after fitting.
 
-    init: folder of the run with whose weights training begins; None: they are random.
+    init: folder of the run with whose weights training begins; None: they are random. tokenizer_section: section of the
+    tokenizer in the configuration, with a part for each column of a table.
     """
 
     tokenizer: Tokenizer
@@ -35,6 +37,7 @@ class Built(NamedTuple):
     schedule: Any
     trainer: dict[str, Any]
     init: str | None = None
+    tokenizer_section: Mapping[str, Any] | None = None
 
 
 def build(config: Mapping[str, Any]) -> Built:
@@ -47,10 +50,14 @@ def build(config: Mapping[str, Any]) -> Built:
         source = with_paths(config["data"]["source"], "data.source.path")
         config = {**config, "data": {**config["data"], "source": source}}
     with within_memory():
-        made = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
+        data = {"data": _value(fields["data"], config["data"], "data")} if "data" in config else {}
+        tokenizer = with_parts(config["tokenizer"], data["data"].get("source")) if data else config.get("tokenizer")
+        config = {**config, "tokenizer": tokenizer} if tokenizer is not None else config
+        others = [name for name in fields if name in config and name != "data"]
+        made = data | {name: _value(fields[name], config[name], name) for name in others}
     init = made.get("model", {}).pop(INIT.name, None)
     arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields} | {"init": init}
-    return Built(**arguments)
+    return Built(**arguments)._replace(tokenizer_section=config.get("tokenizer"))
 
 
 def build_model(built: Built, spec: TokenSpec) -> Model:
@@ -138,6 +145,10 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     cls = component.load()
     fields = field.keys_below(value["type"], path)
     arguments = {name: _value(fields[name], item, f"{path}.{name}") for name, item in value.items() if name != "type"}
+    try:
+        arguments = settings_groups(cls, arguments)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
     if is_torchs(component):
         from seqkit.training.optim import TorchOptimizer, TorchSchedule
 

@@ -10,7 +10,7 @@ import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import yaml
@@ -22,7 +22,7 @@ from seqkit.config.own_files import data_source, tell_unread, with_own_files
 from seqkit.config.recipe import check_name, load_yaml
 from seqkit.config.schema import REQUIRED, Field, check_value, fits, in_words
 from seqkit.config.spellings import check_spelling
-from seqkit.config.table_columns import TARGET_KINDS, settle
+from seqkit.config.table_columns import settle
 from seqkit.errors import UsageError
 from seqkit.registry import components, suggest
 
@@ -69,25 +69,11 @@ def completed(
     config, pairs = with_commit(config, pairs)
     top = Node(root(only), "")
 
-    def merged(*names: str | None, pairs: Sequence[tuple[str, Any]] = pairs) -> dict[str, Any]:
-        """The recipe with presets and overrides, completed."""
-        written = reduce(top.merge, (presets[name] for name in names if name is not None), config)
-        return top.complete(overridden(top, with_foreign(written, pairs), pairs))
-
-    open_to = _open_to(presets, pairs)
-    # arguments of the objective wait until the table has chosen it
-    early = [pair for pair in pairs if not (open_to and pair[0].startswith("model.objective."))]
-    found = merged(preset, pairs=early)
-    if "data" not in found or only is not None:
-        return found if len(early) == len(pairs) else merged(preset)
-    check_name(found["recipe"])
-    kind = settle(found, open_to=open_to)
-    source, is_chosen = found["data"]["source"], kind in presets and kind != preset  # the recipe leaves it to the table
-    if is_chosen or len(early) < len(pairs):
-        found = merged(kind, preset) if is_chosen else merged(preset)
-        if kind is not None:
-            found["data"]["source"] = source
-            settle(found)
+    written = config if preset is None else top.merge(config, presets[preset])
+    found = top.complete(overridden(top, with_foreign(written, pairs), pairs))
+    if "data" in found and only is None:
+        check_name(found["recipe"])
+        settle(found)
     return found
 
 
@@ -136,13 +122,6 @@ def overridden(top: Node, config: Mapping[str, Any], pairs: Sequence[tuple[str, 
     for key, value in sorted(pairs, key=depth):
         config = top.merge(config, top.nested(config, key, value))
     return config
-
-
-def _open_to(presets: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> set[str]:
-    """The kinds of target for which a recipe has presets; none if the command names the objective."""
-    if any(key.removesuffix(".type") == "model.objective" for key, _ in pairs):
-        return set()
-    return set(presets) & set(TARGET_KINDS)
 
 
 class Node:

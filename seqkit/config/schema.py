@@ -169,7 +169,25 @@ def read_parameters(cls: Any, _registered_now: tuple[Component, ...]) -> Mapping
                 f"{cls.__name__} takes {stars}{parameter.name}, which no key of a recipe can reach; "
                 "write each argument out, under a name other than type"
             )
-    return {p.name: _field(p, hints.get(p.name, _hint_of(p.default))) for p in parameters}
+    found: dict[str, Field | None] = {}
+    for parameter in parameters:
+        hint = hints.get(parameter.name, _hint_of(parameter.default))
+        if getattr(hint, "is_settings", False):  # its fields are keys beside the others
+            found |= read_parameters(hint, _registered_now)
+        else:
+            found[parameter.name] = _field(parameter, hint)
+    return found
+
+
+def settings_groups(cls: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a class, in which those that are fields of a group of settings are one: the group."""
+    rest = dict(arguments)
+    if not inspect.isclass(cls):
+        return rest
+    for name, hint in typing.get_type_hints(cls.__init__).items():
+        if getattr(hint, "is_settings", False):
+            rest[name] = hint(**{one.name: rest.pop(one.name) for one in fields(hint) if one.name in rest})
+    return rest
 
 
 def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:

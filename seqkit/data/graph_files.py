@@ -6,6 +6,7 @@ n nodes · e edges
 from __future__ import annotations
 
 import csv
+import math
 import re
 import zipfile
 from collections import Counter
@@ -21,7 +22,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from seqkit.data.source import import_optional
-from seqkit.data.tables.columns import exact_number, is_missing
+from seqkit.data.tables.schema import is_missing, number
 from seqkit.errors import DataError, one_line
 from seqkit.files import decoded, read_small
 
@@ -399,3 +400,13 @@ def _is_symmetric(edges: np.ndarray, n: int) -> bool:
         return True  # an edge outside, which is said where the graph is made
     forward = np.unique(edges[0] * n + edges[1])
     return np.array_equal(forward, np.unique(edges[1] * n + edges[0]))
+
+
+def exact_number(text: str) -> int | float | None:
+    value = number(text)
+    if value is None or not math.isfinite(value):
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return value

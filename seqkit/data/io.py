@@ -5,7 +5,9 @@ c channels · h height · w width · t samples
 
 from __future__ import annotations
 
+import gzip
 import re
+import shlex
 import struct
 import warnings
 from collections.abc import Iterator
@@ -19,7 +21,6 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.data.tables.text_formats import not_utf8
 from seqkit.errors import DataError
 from seqkit.files import read_regular
 
@@ -232,3 +233,25 @@ def read_bytes(path: Path, size: int | None = None, *, if_empty: str = "copy it 
     if not data:
         raise DataError(f"{path} is empty (0 bytes); {if_empty}")
     return data
+
+
+def not_utf8(path: Path) -> DataError:
+    """An error with the place of the first byte that is not UTF-8."""
+    is_packed = path.suffix.lower() == ".gz"
+    place, head, before = "", b"", 0
+    with gzip.open(path) if is_packed else path.open("rb") as data:
+        for number, line in enumerate(data, start=1):
+            head = head or line[:2]
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                place = f"byte 0x{line[error.start]:02x} at offset {before + error.start}, line {number}"
+                break
+            before += len(line)
+    if head == b"\x1f\x8b":
+        return DataError(f"{path} is compressed; call it {path.name}.gz, or unpack it if it is that already")
+    is_utf16 = head in (b"\xff\xfe", b"\xfe\xff")
+    # cp1252 is Latin 1 with characters such as the euro sign in place of the control codes 0x80 to 0x9F
+    kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "cp1252")
+    command = f"iconv -f {encoding} -t utf-8 {shlex.quote(str(path))} > new{path.suffix}"
+    return DataError(f"{path} is not UTF-8: {place}; {kind}save it as UTF-8 (for instance: {command})")

