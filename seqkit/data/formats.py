@@ -70,8 +70,8 @@ GRAPH = FileFormat(
 )
 TABLE = FileFormat(
     (
-        ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz", ".ndjson.gz", ".parquet",
-        ".arrow", ".feather", ".conll", ".bio", ".iob",
+        ".parquet", ".arrow", ".feather", *(suffix + packed for packed in ("", ".gz", ".bz2", ".xz")
+        for suffix in (".csv", ".tsv", ".json", ".jsonl", ".ndjson")),
     ),
     file_source="Table",
     folder_source="Table",

@@ -25,6 +25,7 @@ from seqkit.data.tables.rows import Examples, UsableRows
 from seqkit.data.tables.schema import (
     FILES,
     LOOKED_AT,
+    Column,
     Given,
     Schema,
     check_column,
@@ -164,9 +165,17 @@ class Table(DataSource):
             names = _class_names(read["train"], say)
             for split, part in read.items():
                 part.number(names, split)
-        found, rule = self._split_up(read, say)
+        made = {split: self._samples(part, say) for split, part in read.items()}
+        chosen, rule = self._split_up(made, read["train"], say)
+        chosen = {split: chosen[split] for split in ("train", "valid", "test") if split in chosen}
+        found = {split: made[of].at(rows) for split, (of, rows) in chosen.items()}
+        if self.division.group is not None:
+            _tell_shared_groups(found, name, self.division.group, say)
         _check_learnable(found, schema, name, names)
-        self._tell_leaks(found, read, say)
+        inputs = {split: self._inputs(part) for split, part in read.items()}
+        self._tell_leaks(
+            found, {split: [inputs[of][i] for i in rows] for split, (of, rows) in chosen.items()}, schema, say
+        )
         words = {"train": "training", "valid": "validation", "test": "test"}
         sizes = ", ".join(f"{len(part):,} {words[split]}" for split, part in found.items())
         say(f"{name}: {sizes} rows; {rule}{_of_classes(schema, found, names)}")
@@ -208,36 +217,36 @@ class Table(DataSource):
 
     # ── splits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _split_up(self, read: dict[str, UsableRows], say: Callable[[str], None]) -> tuple[dict[str, Samples], str]:
-        """The samples of each split, and the rule in words."""
+    def _split_up(
+        self, made: dict[str, Samples], train: UsableRows, say: Callable[[str], None]
+    ) -> tuple[dict[str, tuple[str, Sequence[int]]], str]:
+        """For each split, where its rows were read and their indices there; and the rule in words."""
         group, fraction, seed = self.division.group, self.division.test_fraction, self.division.seed
-        made = {split: self._samples(part, say) for split, part in read.items()}
-        train = made["train"]
+        found: dict[str, tuple[str, Sequence[int]]] = {split: (split, range(len(made[split]))) for split in made}
         if self.division.split is not None:
-            found = {s: train.at(rows) for s, rows in _by_column(read["train"], self.division.split).items() if rows}
-            rule = f"by column {self.division.split!r}"
-        elif "test" in read:
-            found, rule = made, "as given"
-        elif group is not None:
-            try:
-                rest, aside = by_group(train.groups or [], fraction, seed)
-            except ValueError:
-                raise DataError(f"{read['train'].rows.name}: all rows have the same {group}; give another") from None
-            found = {**made, "train": train.at(rest), "test": train.at(aside)}
-            num_test, num_all = (len(set(samples.groups or ())) for samples in (found["test"], train))
-            rule = f"{num_test:,} of {num_all:,} groups by {group!r} are test, SHA-256 with seed {seed}"
-            if not 1 / MAX_OF_GROUP < len(aside) / (fraction * len(train)) < MAX_OF_GROUP:
-                largest = max(Counter(train.groups).values())
-                why = f"as groups by {group!r} stay whole and the largest has {largest:,} rows"
-                say(Caution(f"{read['train'].rows.name}: {len(aside):,} of {len(train):,} rows are test, {why}"))
-        else:
-            has_classes = read["train"].schema.target_kind == "classes"
+            chosen = _by_column(train, self.division.split)
+            return {
+                split: ("train", rows) for split, rows in chosen.items() if rows
+            }, f"by column {self.division.split!r}"
+        if "test" in made:
+            return found, "as given"
+        groups = made["train"].groups
+        if groups is None:
+            has_classes = train.schema.target_kind == "classes"
             rest, aside = stratified(train.labels if has_classes else [None] * len(train), fraction, seed)
-            found = {**made, "train": train.at(rest), "test": train.at(aside)}
             rule = f"{100 * fraction:.0f} % of the rows are test, {'by class, ' * has_classes}SHA-256 with seed {seed}"
-        if group is not None:
-            _tell_shared_groups(found, read["train"].rows.name, group, say)
-        return {split: found[split] for split in ("train", "valid", "test") if split in found}, rule
+            return found | {"train": ("train", rest), "test": ("train", aside)}, rule
+        try:
+            rest, aside = by_group(groups, fraction, seed)
+        except ValueError:
+            raise DataError(f"{train.rows.name}: all rows have the same {group}; give another") from None
+        num_test, num_all = len({groups[i] or i for i in aside}), len({one or i for i, one in enumerate(groups)})
+        rule = f"{num_test:,} of {num_all:,} groups by {group!r} are test, SHA-256 with seed {seed}"
+        if not 1 / MAX_OF_GROUP < len(aside) / (fraction * len(train)) < MAX_OF_GROUP:
+            largest = max(Counter(one for one in groups if one is not None).values())
+            why = f"as groups by {group!r} stay whole and the largest has {largest:,} rows"
+            say(Caution(f"{train.rows.name}: {len(aside):,} of {len(train):,} rows are test, {why}"))
+        return found | {"train": ("train", rest), "test": ("train", aside)}, rule
 
     def _samples(self, part: UsableRows, say: Callable[[str], None]) -> Samples:
         """The usable rows as samples, with their groups."""
@@ -253,8 +262,8 @@ class Table(DataSource):
         check_column(part.rows, name, "--data.group")
         column = next(column for column in part.schema.columns if column.name == name)
         cells = [part.rows.columns[name][row] for row in part.indices]
-        keys = self._compared(part, [column.name], [(cell,) for cell in cells])
-        found = [None if is_missing(cell, part.schema.missing) else repr(key) for cell, key in zip(cells, keys)]
+        compared = self._compared(column, [x.strip() if isinstance(x, str) else x for x in cells])
+        found = [None if is_missing(x, part.schema.missing) else repr(key) for x, key in zip(cells, compared)]
         if alone := [i for i, key in enumerate(found) if key is None]:
             if len(alone) == len(found):
                 raise DataError(f"{part.rows.name}: no row has a {name}; fill it in, or give another --data.group")
@@ -262,36 +271,32 @@ class Table(DataSource):
             say(f"{where}; each is a group of its own")
         return found
 
-    def _compared(self, part: UsableRows, names: Sequence[str], values: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Values of some columns in a form in which equal ones are equal."""
-        kinds = {column.name: column.kind for column in part.schema.columns}
-        known = Compared(self.folder)
-        return [
-            tuple(
-                known.content(x) if kinds.get(name) in FILES and x is not None
-                else canonical(x) if kinds.get(name) == "smiles" and isinstance(x, str)
-                else x.strip() if isinstance(x, str) else repr(x) if isinstance(x, list | dict) else x
-                for name, x in zip(names, row)
-            )
-            for row in values
-        ]  # fmt: skip
+    def _compared(self, column: Column, values: Sequence[Any]) -> Sequence[Any]:
+        """Values of a column in a form in which equal ones are equal, and which can be hashed."""
+        if column.kind in FILES:
+            known = Compared(self.folder)
+            return [None if x is None else known.content(x) for x in values]
+        if column.kind == "smiles":
+            return [canonical(x) if isinstance(x, str) else x for x in values]
+        return [x if x is None or isinstance(x, str | float) else repr(x) for x in values]
 
-    def _tell_leaks(self, found: dict[str, Samples], read: dict[str, UsableRows], say: Callable[[str], None]) -> None:
+    def _inputs(self, part: UsableRows) -> list[int]:
+        """A number for the input of each row, the same for equal inputs."""
+        columns = []
+        for name, values in part.examples.values.items():
+            column = next(column for column in part.schema.columns if column.name == name)
+            columns.append(self._compared(column, [values[row] for row in part.indices]))
+        return [hash(row) for row in zip(*columns)]
+
+    def _tell_leaks(
+        self, found: dict[str, Samples], keys: dict[str, list[int]], schema: Schema, say: Callable[[str], None]
+    ) -> None:
         """Say how many inputs of test are in training, and how many equal inputs have other targets."""
-        keys: dict[str, dict[str, Any]] = {}
-        for part in read.values():
-            names = list(part.examples.values)
-            inputs = self._compared(part, names, [part.examples.key(row) for row in part.indices])
-            keys.setdefault(part.rows.name, {}).update((part.name(i), hash(key)) for i, key in enumerate(inputs))
-        by_name = {name: key for known in keys.values() for name, key in known.items()}
-        of_split = {s: [by_name[samples.name(i)] for i in range(len(samples))] for s, samples in found.items()}
-        is_split_here = self.division.split is None and "test" not in read
-        schema = read["train"].schema
         keep = "take them out of one of them"
-        if is_split_here and self.division.group is None:
+        if self.division.split is None and self.division.test is None and self.division.group is None:
             column = schema.inputs[0].name if len(schema.inputs) == 1 and not schema.steps else "COLUMN"
             keep += f", or keep them together: --data.group {shlex.quote(column)}"
-        tell_leaks(read["train"].rows.name, found, of_split, keep, say)
+        tell_leaks(schema.name, found, keys, keep, say)
 
 
 def _key(rows: Rows, schema: str, indices: Sequence[int]) -> str | None:

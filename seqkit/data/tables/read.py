@@ -16,10 +16,12 @@ import lzma
 import os
 import re
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import TextIOWrapper
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -89,7 +91,7 @@ class Rows:
 
     def place(self, index: int) -> str:
         """File and line of a row, for messages; a file without lines has row numbers, from 1."""
-        number = next(i for i, (_, end) in enumerate(self.files) if index < end)
+        number = bisect_right(self.files, index, key=itemgetter(1))
         name, start = self.files[number][0], self.files[number - 1][1] if number else 0
         return f"{name}, line {self.lines[index]}" if self.lines is not None else f"{name}, row {index - start + 1}"
 
@@ -182,7 +184,7 @@ def _read(file: Path, header: Sequence[str] | None, max_rows: int | None) -> Row
     elif suffix == ".txt":
         names, rows = ["text"], ((number, [line]) for number, line in text.lines() if line.strip())
     else:
-        known = ", ".join((*TABLE.suffixes, ".txt"))
+        known = ", ".join(sorted({format_suffix(f"t{name}") for name in (*TABLE.suffixes, ".txt")}))
         raise DataError(f"{file} ends in {file.suffix.lower() or 'nothing'}; tables end in {known}")
     kept = [(number, row) for _, (number, row) in zip(range(max_rows or 2**62), rows)]
     columns = dict(zip(names, zip(*(row for _, row in kept)))) if kept else dict.fromkeys(names, ())
@@ -298,7 +300,7 @@ class _Text:
                 count = f"{len(row)} cell{'' if len(row) == 1 else 's'}"
                 what = "the header" if has_header else "--data.columns"
                 self.fault(f"line {line} has {count}, and {what} has {len(names)}; quote cells that hold {mark}")
-            elif any("\0" in cell for cell in row):
+            elif "\0" in "".join(row):
                 self.fault(f"line {line} holds NUL bytes, so it is no text; give CSV as UTF-8")
             elif has_header and len(row) > 1 and all(_bare(cell) == name for cell, name in zip(row, names)):
                 self.fault(f"line {line} is the header again, as where files were joined; take it out")

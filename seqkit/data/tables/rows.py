@@ -68,10 +68,6 @@ class Examples:
         """Whether a row has no input."""
         return all(values[row] is None for values in self.values.values())
 
-    def key(self, row: int) -> tuple[Any, ...]:
-        """The input of a row, by which rows are compared."""
-        return tuple(repr(x) if isinstance(x, list) else x for x in (values[row] for values in self.values.values()))
-
     def raw(self, row: int) -> Any:
         """The raw example of a row. Raises DataError where a file cannot be read."""
         if self._one is not None:
@@ -271,6 +267,8 @@ class Labels:
         self._examples, self._missing = examples, examples.schema.missing
         self._kind, self._targets = examples.schema.target_kind, examples.schema.targets
         self._cells = [examples.rows.columns[column.name] for column in self._targets]
+        if self._kind == "numbers":
+            self._targets = [replace(column, kind="number") for column in self._targets]
 
     def __call__(self, row: int) -> Any:
         if self._kind == "none":
@@ -301,13 +299,14 @@ class Labels:
         ((name, values),) = self._examples.values.items()
         if len(tags) != len(values[row]):
             raise ValueError(
-                f"{name} has {len(values[row])} words and {target.name} {len(tags)}; give a tag for each word"
+                f"{name} has {len(values[row])} words and {target.name} {len(tags)}; give a tag for each word, or for "
+                "several labels of a text a column each"
             )
         return tags
 
     def _number(self, column: Column, cell: Any) -> float:
         try:
-            found = replace(column, kind="number").read(cell, self._missing)
+            found = column.read(cell, self._missing)
         except ValueError as error:
             raise ValueError(f"{error}; correct it, or take the row out (words: --data.target_kind classes)") from None
         return math.nan if found is None else float(found)

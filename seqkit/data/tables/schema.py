@@ -94,6 +94,9 @@ SMILES_NAMES = re.compile(r"smiles|\b(smi|mol|molecule|drug|ligand|compound|stru
 NUMBERING = ("id", "idx", "index", "row", "uuid", "key")
 """Names of columns that number the rows; they are never guessed."""
 
+LIKE_NAMES = "as names of rows are"
+"""Why a column of different words is not used."""
+
 OF_TIME = ("year", "month", "day", "week", "hour", "minute", "time", "date", "t", "step")
 """Names of columns that count something else than rows."""
 
@@ -187,7 +190,7 @@ class Column:
 
     def _words(self, cell: Any) -> list[str]:
         found = words_of(cell)
-        if not all(isinstance(word, str) and len(word.split()) == 1 for word in found):
+        if not all(map(_is_word, found)):
             raise ValueError(self._wrong(cell, "is no list of words without spaces"))
         return found
 
@@ -234,6 +237,11 @@ class Given:
         for name, kind in self.kinds.items():
             if kind not in KINDS:
                 raise ValueError(f"columns says that {name!r} is {kind!r}; {suggest(str(kind), KINDS)}")
+        for name, form in (self.forms or {}).items():
+            if form not in ("", ",") and "%" not in form:
+                raise ValueError(
+                    f"forms says that {name!r} is written {form!r}; give ',' or a date's, such as %d/%m/%Y"
+                )
 
     @property
     def header(self) -> list[str] | None:
@@ -338,7 +346,12 @@ def infer(
         raise DataError(f"{rows.name} has a header ({', '.join(rows.names)}) and no rows; give it rows")
     steps = _steps(rows, given, split, group)
     named = [given.input] if isinstance(given.input, str) and not steps else list(steps)
-    for flag, names in (("input", named), ("target", given.targets), ("columns", given.kinds)):
+    for flag, names in (
+        ("input", named),
+        ("target", given.targets),
+        ("columns", given.kinds),
+        ("forms", given.forms or {}),
+    ):
         for name in names:
             check_column(rows, name, f"--data.{flag}")
     for flag, name in (("split", split), ("group", group)):
@@ -347,11 +360,13 @@ def infer(
     if both := [name for name in given.targets if name in named or given.kinds.get(name, "unused") != "unused"]:
         raise DataError(f"{rows.name}: {both[0]!r} is input and target; give another column with --data.target")
     looked_at = {name: list(islice(rows.columns[name], LOOKED_AT)) for name in rows.names}
-    missing = tuple(given.missing) if given.missing is not None else _missing(looked_at.values())
+    words = _missing(looked_at.values()) if given.missing is None else given.missing
+    missing = tuple(word.strip().lower() for word in words)
     columns = {name: _column(name, cells, given, missing, folder) for name, cells in looked_at.items()}
     for name in {split, group} - {None, *named, *given.kinds}:
-        role: Any = "split" if name == split else "group"
-        columns[name] = replace(columns[name], role=role)
+        if name == split or columns[name].kind in (*OF_CELLS, "unused"):
+            columns[name] = replace(columns[name], role="split" if name == split else "group")
+    columns = _with_texts(columns, given, reads)
     columns = _with_target(rows, columns, given)
     targets = [column for column in columns.values() if column.role == "target"]
     target_kind = given.target_kind or _target_kind(rows, targets, looked_at)
@@ -377,14 +392,16 @@ def _column(name: str, cells: Sequence[Any], given: Given, missing: Sequence[str
     form = (given.forms or {}).get(name)
     filled = [cell for cell in cells if not is_missing(cell, missing)]
     if kind is None:
-        guessed, written, why = _guessed(name, filled, form, folder)
+        guessed, written, why = _guessed(name, filled, form, folder, has_gaps=len(filled) < len(cells))
         return Column(name, guessed, "unused" if guessed == "unused" else "input", written, why)
     if form is None:
         form = (date_form(filled) or "") if kind == "date" else _number_form(filled) or "" if kind == "number" else ""
     return Column(name, kind, "unused" if kind == "unused" else "input", form, is_given=True)  # type: ignore[arg-type]
 
 
-def _guessed(name: str, cells: Sequence[Any], form: str | None, folder: Path | None) -> tuple[Kind, str, str]:
+def _guessed(
+    name: str, cells: Sequence[Any], form: str | None, folder: Path | None, *, has_gaps: bool
+) -> tuple[Kind, str, str]:
     """Kind and form of a column by its name and filled cells, and the reason where it is not used."""
     if not cells:
         return "unused", "", "all its cells are empty"
@@ -395,7 +412,7 @@ def _guessed(name: str, cells: Sequence[Any], form: str | None, folder: Path | N
     if any(isinstance(cell, list | dict) for cell in cells):
         if all(is_series(cell) for cell in cells):
             return "series", "", ""
-        is_words = all(isinstance(cell, list) and all(isinstance(word, str) for word in cell) for cell in cells)
+        is_words = all(isinstance(cell, list) and all(map(_is_word, cell)) for cell in cells)
         return ("words", "", "") if is_words else ("unused", "", "it holds lists or objects")
     if isinstance(cells[0], date):
         return "date", "", ""
@@ -405,8 +422,8 @@ def _guessed(name: str, cells: Sequence[Any], form: str | None, folder: Path | N
     if is_numbering(name):
         return "unused", "", "its name says that it numbers the rows"
     distinct = len(set(cells))
-    if distinct == 1:
-        return "unused", "", f"every filled cell is {short(cells[0])}"
+    if distinct == 1:  # beside gaps, it says which rows have it
+        return ("category", "", "") if has_gaps else ("unused", "", f"every cell is {short(cells[0])}")
     is_boolean = all(isinstance(cell, bool) for cell in cells)
     if form is not None and form.startswith("%"):
         return "date", form, ""
@@ -424,7 +441,7 @@ def _guessed(name: str, cells: Sequence[Any], form: str | None, folder: Path | N
     has_digits = all(any(map(str.isdigit, text)) for text in texts)
     is_word = all(len(text.split()) == 1 and len(text) <= MAX_WORD for text in texts)
     if is_word and distinct == len(cells) >= MIN_ROWS and not has_digits:
-        return "unused", "", f"each of its {len(cells):,} words is another, as names of rows are"
+        return "unused", "", f"each of its {len(cells):,} words is another, {LIKE_NAMES}"
     return "text", "", ""
 
 
@@ -443,6 +460,10 @@ def _of_files(name: str, texts: Sequence[str], cells: Sequence[Any], folder: Pat
     if SMILES_NAMES.search(name) and 2 * sum(map(is_molecule, texts[:20])) > len(texts[:20]):
         return "smiles"
     return None
+
+
+def _is_word(cell: Any) -> bool:
+    return isinstance(cell, str) and len(cell.split()) == 1
 
 
 def _exists(folder: Path, name: str) -> bool:
@@ -490,6 +511,19 @@ def _fitting(texts: Sequence[str]) -> list[str]:
     return list(found.values())
 
 
+def _with_texts(columns: dict[str, Column], given: Given, reads: str | None) -> dict[str, Column]:
+    """The columns, in which names of rows and groups are read, too, where too few columns are left without them."""
+    free = [name for name, column in columns.items() if column.role == "input" and name not in given.targets]
+    if reads != "text" and len(free) > (not given.targets and given.target_kind != "none"):
+        return columns
+    texts = {
+        column.name: replace(column, kind="text", role="input", why="")
+        for column in columns.values()
+        if column.name not in given.targets and (column.why.endswith(LIKE_NAMES) or column.role == "group")
+    }
+    return columns | texts
+
+
 def _with_target(rows: Rows, columns: dict[str, Column], given: Given) -> dict[str, Column]:
     """The columns with those of the target, which are the named ones, one with a well-known name, or the last."""
     targets = given.targets
@@ -527,13 +561,12 @@ def _target_kind(rows: Rows, targets: Sequence[Column], cells: Mapping[str, Sequ
     (target,) = targets
     if target.kind == "words":
         return "tags"
-    if (
-        target.kind in FILES
-        or target.kind == "series"
-        or (target.kind == "unused" and target.why.startswith("it holds"))
-    ):
-        raise DataError(f"{rows.name}: {target.name} holds {target.kind}, which is no target; give --data.target NAME")
     filled = [cell for cell in cells[target.name] if not is_blank(cell)]
+    if target.kind in FILES or any(isinstance(cell, list | dict) for cell in filled):
+        raise DataError(
+            f"{rows.name}: {target.name} is {short(filled[0])}, which is no target; give another with --data.target, "
+            "or say what it holds with --data.target_kind"
+        )
     numbers = [x for cell in filled if (x := number(cell, target.form)) is not None and not math.isnan(x)]
     if target.kind == "number" or (target.kind in ("unused", "date") and len(numbers) == len(filled)):
         few = set(numbers)
