@@ -124,7 +124,7 @@ def to_yaml(config: Any) -> str:
 def load_json(text: str) -> Any:
     """JSON as plain data. Raises ValueError for anything else: a key twice, deep nesting."""
     try:
-        value = json.loads(text, object_pairs_hook=_unique_keys)
+        value = json.loads(text, object_pairs_hook=unique_keys)
         is_deep = _depth(value) > MAX_DEPTH
     except RecursionError:
         is_deep = True
@@ -141,7 +141,7 @@ def _depth(value: Any) -> int:
     return 1 + max((_depth(one) for one in inner if isinstance(one, dict | list)), default=0)
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object. Raises ValueError if it has a key twice, of which Python would silently take the last."""
     found = dict(pairs)
     if len(found) < len(pairs):

@@ -5,16 +5,18 @@ c channels · h height · w width · t samples
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import re
 import shlex
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -235,11 +237,13 @@ def read_bytes(path: Path, size: int | None = None, *, if_empty: str = "copy it 
     return data
 
 
+COMPRESSED: dict[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # type: ignore[dict-item]
+
+
 def not_utf8(path: Path) -> DataError:
     """An error with the place of the first byte that is not UTF-8."""
-    is_packed = path.suffix.lower() == ".gz"
     place, head, before = "", b"", 0
-    with gzip.open(path) if is_packed else path.open("rb") as data:
+    with COMPRESSED.get(path.suffix.lower(), Path.open)(path, "rb") as data:
         for number, line in enumerate(data, start=1):
             head = head or line[:2]
             try:

@@ -8,16 +8,14 @@ not closed takes rows into its cell, and faults have the number of a row, not of
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import json
 import lzma
 import os
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import TextIOWrapper
@@ -26,13 +24,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from seqkit.data.formats import TABLE
-from seqkit.data.io import not_utf8, read_bytes
+from seqkit.data.io import COMPRESSED, not_utf8, read_bytes
 from seqkit.data.source import import_optional
 from seqkit.data.walk import matching, walk
 from seqkit.errors import DataError, one_line
-from seqkit.files import decoded, load_json, read_small
-
-COMPRESSED: dict[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # type: ignore[dict-item]
+from seqkit.files import load_json, unique_keys
 
 SEPARATORS = (",", ";", "\t", "|")
 
@@ -48,8 +44,8 @@ MAX_FIELDS = 10_000
 MAX_FAULTS = 1_000
 """Faulty rows that are collected; a file with more of them is read in a wrong way."""
 
-MAX_ARRAY_BYTES = 1 << 30
-"""Size of a JSON array, which is read as a whole; JSON Lines have no such limit."""
+MAX_ARRAY = 1 << 30
+"""Characters of a JSON array, which is read as a whole; JSON Lines have no such limit."""
 
 LOOKED_AT = 20
 """Lines by which separator and header are found."""
@@ -360,7 +356,7 @@ class _Text:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
+                value = json.loads(line, object_pairs_hook=unique_keys)
                 if "\\ud" in line.lower():  # the escape of half a surrogate pair is no character
                     json.dumps(value, ensure_ascii=False).encode()
             except (ValueError, RecursionError) as error:
@@ -372,11 +368,18 @@ class _Text:
 
     def _array(self) -> list[Any] | None:
         """Entries of a file that is an array, or an object with one array of objects; None: it holds something else."""
-        with self.file.open("rb") as data:
-            if not data.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"[", b"{")):
-                return None
+        begin = next((line for _, line in self.lines() if line.strip()), "")
+        if not begin.lstrip().startswith(("[", "{")):
+            return None
+        text, length = [], 0
+        with _opened(self.file) as lines:
+            for line in lines:
+                text.append(line)
+                length += len(line)
+                if length > MAX_ARRAY:
+                    raise DataError(f"{self.file} has more than {MAX_ARRAY:,} characters; write JSON Lines: .jsonl")
         try:
-            whole = load_json(decoded(read_small(self.file, MAX_ARRAY_BYTES)))
+            whole = load_json("".join(text))
         except (ValueError, RecursionError) as error:
             if "Extra data" in str(error):  # objects, one after the other
                 return None

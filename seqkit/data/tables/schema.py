@@ -527,17 +527,18 @@ def _with_texts(columns: dict[str, Column], given: Given, reads: str | None) -> 
 def _with_target(rows: Rows, columns: dict[str, Column], given: Given) -> dict[str, Column]:
     """The columns with those of the target, which are the named ones, one with a well-known name, or the last."""
     targets = given.targets
-    free = [
-        c.name for c in columns.values() if c.role == "input" and c.name != given.input and c.name not in given.kinds
-    ]
+    open_ones = {name: c for name, c in columns.items() if name != given.input and name not in given.kinds}
+    free = [name for name, column in open_ones.items() if column.role == "input"]
     if not targets and given.target_kind == "labels":
         targets = [name for name in free if _is_yes_no(rows.columns[name])]
-    if not targets and given.target_kind != "none" and len(columns) > 1:
-        known = [name for wanted in TARGET_NAMES for name in free if name.lower().strip() == wanted]
-        last = [name for name in free if columns[name].kind in ("number", "category")]
-        if given.target_kind in ("text", "tags"):
-            last = [name for name in free if columns[name].kind in ("text", "words", "category")]
-        targets = (known[:1] or last[-1:] or free[-1:]) if len(free) > 1 or given.input or given.kinds else []
+    if not targets and given.target_kind != "none":
+        known = [name for wanted in TARGET_NAMES for name in open_ones if name.lower().strip() == wanted]
+        known = [name for name in known if columns[name].role in ("input", "unused")]
+        kinds = ("text", "words", "category") if given.target_kind in ("text", "tags") else ("number", "category")
+        last = [name for name in free if columns[name].kind in kinds]
+        targets = known[:1] or last[-1:] or free[-1:]
+        if not (given.input or given.kinds or {*free} - {*targets}):
+            targets = []
     if not targets and given.target_kind not in (None, "none"):
         raise DataError(f"{rows.name} has no column for the target ({', '.join(rows.names)}); name one: --data.target")
     is_given = {name: replace(columns[name], role="target", why="", is_given=bool(given.targets)) for name in targets}
