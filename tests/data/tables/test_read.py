@@ -120,7 +120,7 @@ def test_a_text_file_has_a_row_a_line_and_a_header_may_be_given(tmp_path):
 
 def test_json_lines_are_parsed_once(tmp_path, monkeypatch):
     parsed, loads = [], json.loads
-    monkeypatch.setattr(read.json, "loads", lambda text: parsed.append(text) or loads(text))
+    monkeypatch.setattr(read.json, "loads", lambda text, **hook: parsed.append(text) or loads(text, **hook))
     read_tables(written(tmp_path, "t.jsonl", JSONL))
     assert len(parsed) == 37
 
