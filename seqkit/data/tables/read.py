@@ -248,9 +248,10 @@ class _Text:
         """The separator by which most of the first lines have as many cells as the first one, more than one."""
         found: dict[str, tuple[int, int]] = {}
         for mark in SEPARATORS:
-            widths = [len(row) for row in csv.reader(first, delimiter=mark) if row]
-            if widths and widths[0] > 1:
-                found[mark] = (sum(width == widths[0] for width in widths), widths[0])
+            with _large_cells(), suppress(csv.Error):
+                widths = [len(row) for row in csv.reader(first, delimiter=mark) if row]
+                if widths and widths[0] > 1:
+                    found[mark] = (sum(width == widths[0] for width in widths), widths[0])
         best = max(found, key=lambda mark: found[mark], default=",")
         if best != ",":
             names = {";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -305,11 +306,10 @@ class _Text:
 
     def _cells(self, separator: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
         """(line, cells) of each row that is not blank. Raises `_QuoteError` with the line where quotes are wrong."""
-        with _opened(self.file) as text:
+        with _opened(self.file) as text, _large_cells():
             reader = csv.reader(
                 text, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=quoted
             )
-            limit = csv.field_size_limit(MAX_CELL)
             begins = 1
             try:
                 for row in reader:
@@ -321,8 +321,6 @@ class _Text:
                 reason = "a quote that opens there is not closed" if is_open else str(error)
                 where = f"line {begins}" + ("" if begins == reader.line_num else f" to {reader.line_num}")
                 raise _QuoteError(f"{self.file}, {where}: {reason}; double the quotes inside a cell") from error
-            finally:
-                csv.field_size_limit(limit)
 
     # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -400,6 +398,15 @@ def _is_number(text: str) -> bool:
     with suppress(ValueError):
         return text == text.strip() and float(text) == float(text)
     return False
+
+
+@contextmanager
+def _large_cells() -> Iterator[None]:
+    limit = csv.field_size_limit(MAX_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 @contextmanager

@@ -238,7 +238,7 @@ def test_columns_of_numbers_may_be_one_series():
     table = rows(**{f"s{j}": (lambda i, j=j: f"{i * j},5") for j in range(3)}, site=lambda i: "x", kind=LABEL)
     for given in (["s0", "s1", "s2"], "s?"):
         schema = infer(table, Given(input=given))
-        assert schema.steps == ("s0", "s1", "s2")
+        assert [step.name for step in schema.steps] == ["s0", "s1", "s2"]
         assert kinds(schema) == {"s0 … s2": "series"}
     for given, fact in (("t*", r"'t\*'"), (["s0", "s0"], "once"), (["s0", "sitte"], "did you mean site")):
         with pytest.raises(DataError, match=fact):
@@ -263,8 +263,8 @@ def test_what_is_given_is_taken_and_not_said():
     assert list(schema.lines()) == []
     said = list(infer(table).lines())
     assert len(said) == 4
-    assert "number: 'size', input; to change: --data.columns '{size: KIND}'" in said[1]
-    assert "number: 'y', target (numbers); to change: --data.target NAME" in said[3]
+    assert "'size': number, input; to change: --data.columns '{size: KIND}'" in said[1]
+    assert "'y': number, target (numbers); to change: --data.target NAME" in said[3]
 
 
 def test_wide_tables_are_inferred_and_counted():
