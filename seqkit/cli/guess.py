@@ -11,6 +11,7 @@ import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,35 +27,22 @@ RECIPES = {
     "GraphFile": ("graph/nodes", "a graph"),
     "FileFolder": ("own/classify", "files of the tokenizer's own"),
 }
-"""For a data source of files, its recipe and what the files hold; for tables, see `TABLES`."""
+"""For a data source of files, its recipe and what the files hold."""
 
-TABLES = {
-    "text": {"text": "text/translate", "none": "text/char-lm", "": "text/classify"},
-    "words": {"": "text/tag"},
-    "image": {"": "image/classify"},
-    "audio": {"": "audio/classify"},
-    "smiles": {"": "graph/molecules"},
-    "series": {"": "own/classify"},
-    "file": {"text": "text/translate", "": "own/classify"},
-}
-"""The recipe for a table with one input column, by its kind and the kind of its target ("": any other)."""
+OF_COLUMN = {
+    "text": "text/classify", "image": "image/classify", "audio": "audio/classify", "smiles": "graph/molecules",
+    "series": "own/classify", "file": "own/classify", "words": "text/classify",
+}  # fmt: skip
+"""The recipe that learns classes, numbers or labels from one column, by its kind."""
 
-MIXED = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
-"""The recipe for a table of several input columns, or of numbers and categories, by the kind of its target."""
+OF_TEXTS = {"text": "text/translate", "none": "text/char-lm", "tags": "text/tag"}
+"""The recipe for a column of texts, by what is learned of it, where that is something else."""
 
-WORDS = {
-    ("smiles", "classes"): ["--model.objective={type: Classify, pool: mean}"],
-    ("smiles", "labels"): ["--model.objective=MultiLabel"],
-    ("text", "numbers"): ["--model.objective=Regress"],
-    ("image", "numbers"): ["--model.objective=Regress"],
-    ("audio", "numbers"): ["--model.objective=Regress"],
-    ("series", "numbers"): ["--model.objective=Regress"],
-    ("file", "numbers"): ["--model.objective=Regress"],
-}
-"""Keys that a recipe needs to learn that kind of target from that kind of input."""
+OF_ROWS = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
+"""The recipe that learns from all columns, by the kind of the target."""
 
-COLUMN_KEYS = ("input", "target", "target_kind", "columns", "forms", "missing", "split", "group")
-"""Arguments of tables that tell which columns are what."""
+OBJECTIVES = {"classes": "{type: Classify, pool: mean}", "labels": "MultiLabel", "numbers": "Regress"}
+"""The objective by the kind of the target, where a recipe of one column has another."""
 
 
 def take_data_as_recipe(args: Namespace) -> None:
@@ -81,7 +69,9 @@ def take_data_as_recipe(args: Namespace) -> None:
     given = dict(pairs)
     words = [word for word in words if word[2:].partition("=")[0] not in given]
     said = [f"--data={path}", *words, *args.overrides]
-    args.recipe, args.overrides = recipe, [*said, *(x for x in settled if x[2:].partition("=")[0] not in given)]
+    rest = [word for key, value in pairs if _setting(key) not in settled for word in _as_words(key, value)]
+    keys = [f"--{name}={_yaml(value)}" for name, value in settled.items()]
+    args.recipe, args.overrides = recipe, [f"--data={path}", *words, *rest, *keys]
     preset = ["--preset", args.preset] if args.preset else []
     parts = [part for word in said for part in (word.split("=", 1) if word.startswith("--") else [word])]
     command = shlex.join(["seqkit", args.command, recipe, *preset, *parts])
@@ -93,19 +83,34 @@ def _holds_recipes(path: Path) -> bool:
     return path.is_dir() and any(any(path.glob(pattern)) for pattern in ("*.yaml", "*/*.yaml"))
 
 
+def _setting(key: str) -> str:
+    return key.replace("data.source.", "data.", 1)
+
+
+def _as_words(key: str, value: Any) -> list[str]:
+    from seqkit.config.overrides import Switch
+
+    return [f"--{key}"] if isinstance(value, Switch) else [f"--{key}={value}"]
+
+
 def _given_columns(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Arguments of a table's data source that a command's (key, value) pairs give, as far as they are of columns."""
+    """Arguments of a table that a command's (key, value) pairs give, as far as they are of its columns."""
+    from seqkit.data.tables.schema import Given
+
+    names = {field.name for field in fields(Given)} | {"split", "group"}
     found = {}
     for key, word in pairs:
-        name = key.removeprefix("data.").removeprefix("source.")
-        if key.startswith("data.") and name in COLUMN_KEYS and (value := word.read()) is not None:
+        name = _setting(key).removeprefix("data.")
+        if key.startswith("data.") and name in names and (value := word.read()) is not None:
             found[name] = value if isinstance(value, list | dict) else str(word)
     return found
 
 
-def _recipe_for(path: Path, given: Mapping[str, Any], *, reads_files: bool) -> tuple[str, list[str], list[str], str]:
-    """The recipe that reads a file or folder, keys that it needs beside `--data`, keys of what was inferred of a
-    table's columns, and what the file or folder holds.
+def _recipe_for(
+    path: Path, given: Mapping[str, Any], *, reads_files: bool
+) -> tuple[str, list[str], dict[str, Any], str]:
+    """The recipe that reads a file or folder, keys that it needs beside `--data`, settings of a table's columns as
+    they were inferred, and what the file or folder holds.
 
     given: what is said of the columns of a table. reads_files: True: the tokenizer reads files itself.
     """
@@ -114,23 +119,17 @@ def _recipe_for(path: Path, given: Mapping[str, Any], *, reads_files: bool) -> t
     source, arguments = source_for(path, reads_files=reads_files)
     if source == "TextFiles" and (classes := _classes(path, arguments["path"])):
         what = f"texts in folders of {len(classes)} classes ({', '.join(sorted(classes)[:3])}, …)"
-        return "text/classify", [], [], what
+        return "text/classify", [], {}, what
     if source != "Table":
         recipe, what = RECIPES[source]
-        return recipe, [], [], what
+        return recipe, [], {}, what
     schema = _schema(arguments["path"], given, reads_files=reads_files)
     recipe, words = _of_schema(schema)
-    used = [f"{column.name} ({column.kind})" for column in schema.inputs]
+    settled = {f"data.{name}": value for name, value in schema.settings().items() if value is not None}
+    count = len(schema.inputs)
+    what = f"a table with {count} input columns" if count > 1 else f"a table with {schema.inputs[0].name} as input"
     targets = ", ".join(column.name for column in schema.targets)
-    what = ", ".join(used[:8]) + ", …" * (len(used) > 8)
-    what += f" with {schema.target_kind} ({targets})" if targets else ""
-    settled = schema.settings()
-    if recipe not in MIXED.values() and not schema.steps:
-        settled["input"] = schema.inputs[0].name
-    if isinstance(given.get("columns"), list):
-        settled.pop("columns")  # names of a file without a header
-    keys = [f"--data.{name}={_yaml(value)}" for name, value in settled.items() if value is not None]
-    return recipe, words, keys, what
+    return recipe, words, settled, what + (f" and {targets} as target" if targets else "")
 
 
 def _schema(path: Any, given: Mapping[str, Any], *, reads_files: bool) -> Schema:
@@ -150,21 +149,26 @@ def _schema(path: Any, given: Mapping[str, Any], *, reads_files: bool) -> Schema
 
 def _of_schema(schema: Schema) -> tuple[str, list[str]]:
     """Recipe for a table, and keys that it needs. Raises DataError where none learns its target from its inputs."""
-    inputs, kind = schema.inputs, schema.target_kind
-    first = inputs[0].kind
-    is_single = len(inputs) == 1 and first in TABLES
-    if is_single or (kind == "tags" and any(column.kind in ("words", "text") for column in inputs)):
-        words = ["--tokenizer=Series"] if first == "series" else []
-        recipe = TABLES[first].get(kind, TABLES[first][""])
-        return ("text/tag" if kind == "tags" else recipe), words + WORDS.get((first, kind), [])
-    if kind not in MIXED:
-        names = ", ".join(column.name for column in inputs)
-        what = {"text": "texts", "none": "nothing", "labels": "several yes and no", "tags": "a tag each word"}
-        raise DataError(
-            f"{schema.name}: no recipe learns {what[kind]} from several columns ({names}); give one with --data.input "
-            "NAME, or another --data.target"
-        )
-    return MIXED[kind], []
+    kinds, target = [column.kind for column in schema.inputs], schema.target_kind
+    has_text = bool({"text", "words"} & {*kinds})
+    if target == "tags" and has_text:
+        return OF_TEXTS[target], []
+    if len(kinds) == 1 and kinds[0] in OF_COLUMN:
+        (kind,) = kinds
+        recipe = OF_COLUMN[kind]
+        if target in OF_TEXTS and (has_text or (kind, target) == ("file", "text")):
+            return OF_TEXTS[target], []
+        if target in OBJECTIVES:
+            words = ["--tokenizer=Series"] if kind == "series" else []
+            own = "numbers" if recipe == "graph/molecules" else "classes"
+            return recipe, words if target == own else [*words, f"--model.objective={OBJECTIVES[target]}"]
+    elif target in OF_ROWS:
+        return OF_ROWS[target], []
+    names = ", ".join(column.name for column in schema.inputs)
+    what = {"text": "texts", "none": "nothing", "labels": "several yes and no", "tags": "a tag for each word"}[target]
+    raise DataError(
+        f"{schema.name}: no recipe learns {what} from {names}; name another --data.target, or one --data.input"
+    )
 
 
 def _yaml(value: Any) -> str:

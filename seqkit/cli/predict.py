@@ -152,6 +152,7 @@ class KeptColumns:
         for rows in self._tables:
             values = [rows.columns[column] for column in self.columns]
             yield from ({name: cells[i] for name, cells in zip(self.columns, values)} for i in range(len(rows)))
+            yield from ({} for _ in rows.faults)  # which `Inputs` tells after the rows
 
 
 class Rows:

@@ -22,7 +22,7 @@ from seqkit.config.own_files import data_source, tell_unread, with_own_files
 from seqkit.config.recipe import check_name, load_yaml
 from seqkit.config.schema import REQUIRED, Field, check_value, fits, in_words
 from seqkit.config.spellings import check_spelling
-from seqkit.config.table_columns import settle
+from seqkit.config.table_columns import check_new, settle
 from seqkit.errors import UsageError
 from seqkit.registry import components, suggest
 
@@ -64,6 +64,7 @@ def completed(
     only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """A complete configuration of a recipe as `read_recipe` gives it. pairs: overrides, as `dotted` gives them."""
+    check_new(config)
     config, pairs = with_own_files(config, presets.get(preset or ""), pairs)
     _check_early(config, pairs)
     config, pairs = with_commit(config, pairs)

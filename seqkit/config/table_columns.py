@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqkit.errors import UsageError, suggest
 from seqkit.registry import BUILT_IN, find
+
+if TYPE_CHECKING:
+    from seqkit.data.tables.schema import Schema
 
 log = logging.getLogger("seqkit")
 
@@ -34,6 +37,24 @@ def reads_files(tokenizer: Any) -> bool:
         return False  # it is refused where it is built, with its key
 
 
+OLD_KEYS = ("kind", "decimal", "separator")
+"""Keys of a table's section in runs of before 2026-11-26."""
+
+
+def check_new(config: Mapping[str, Any]) -> None:
+    """Raise UsageError for a configuration whose table an older version reads."""
+    data = config.get("data")
+    source = data.get("source") if isinstance(data, Mapping) else None
+    if not isinstance(source, Mapping):
+        return
+    is_gone = source.get("type") in ("MixedTable", "SmilesTable")
+    if is_gone or (source.get("type") == "Table" and any(key in source for key in OLD_KEYS)):
+        raise UsageError(
+            "data.source: versions before 2026-11-26 read tables as this configuration says; here its run does "
+            f"predict, embed and generate alone; to train it anew: seqkit fit RECIPE --data {source.get('path')}"
+        )
+
+
 def settle(config: Mapping[str, Any]) -> None:
     """Write into a complete configuration what its objective learns of a table. Opens no file."""
     source = config["data"]["source"]
@@ -53,15 +74,16 @@ def with_parts(tokenizer: Mapping[str, Any], source: Any) -> Mapping[str, Any]:
     """
     if tokenizer["type"] != "Join" or tokenizer["reads"] is not None or not hasattr(source, "schema"):
         return tokenizer
-    parts, reads = _parts_of(source.schema().parts, tokenizer["parts"])
+    parts, reads = _parts_of(source.schema(), tokenizer["parts"])
     return {**tokenizer, "parts": parts, "reads": reads}
 
 
-def _parts_of(columns: Mapping[str, str], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _parts_of(schema: Schema, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """The tokenizer of each part, and the key of the raw example that it reads."""
     from seqkit.data.sources.table import KIND_OF_TOKENIZER
-    from seqkit.data.tables.schema import CELLS, KINDS, option
+    from seqkit.data.tables.schema import CELLS, KINDS, OF_CELLS, option
 
+    columns = schema.parts
     for name in given:
         if name not in (*columns, *KINDS, CELLS):
             raise UsageError(
@@ -74,9 +96,13 @@ def _parts_of(columns: Mapping[str, str], given: Mapping[str, Any]) -> tuple[dic
         if own is None or KIND_OF_TOKENIZER.get(own["type"], kind) != kind:
             own = given.get(kind)
         if own is None:
+            names = [
+                one.name for one in schema.inputs if one.name == column or (kind == CELLS and one.kind in OF_CELLS)
+            ]
+            what, other = ("numbers, dates or categories", "text") if kind == CELLS else (kind, "unused")
             raise UsageError(
-                f"column {column!r} holds {kind}, and the recipe has no part for that; give one: "
-                f"--tokenizer.parts.{kind} NAME, or leave the column out: {option('columns', {column: 'unused'})}"
+                f"{', '.join(map(repr, names))}: the recipe has no part for {what}; give one: --tokenizer.parts.{kind} "
+                f"NAME, or say what to do: {option('columns', dict.fromkeys(names, other))}"
             )
         name = _part_name(column, parts)
         if name != column:

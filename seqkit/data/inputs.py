@@ -63,22 +63,27 @@ def schema_of(config: Mapping[str, Any]) -> Schema | None:
     before 2026-11-26 have `kind` and `decimal` in place of kinds and forms of columns.
     """
     source, tokenizer = config.get("data", {}).get("source"), config.get("tokenizer", {})
-    is_table = isinstance(source, Mapping) and ("target_kind" in source or "columns" in source)
-    if is_table and isinstance(columns := source.get("columns"), Mapping) and columns:
-        forms = dict(source.get("forms") or {})
-        if source.get("decimal") == ",":
-            forms |= {name: "," for name, kind in columns.items() if kind == "number"}
-        made = [Column(name, kind, form=forms.get(name, "")) for name, kind in columns.items() if kind != "unused"]
-        return Schema(tuple(made), "none", tuple(source.get("missing") or ()))
-    if is_table and isinstance(name := source.get("input"), str):
-        return Schema((Column(name, source.get("kind") or "text"),), "none")
-    if is_table and isinstance(steps := source.get("input"), list):
-        return Schema((Column(f"{steps[0]} … {steps[-1]}", "series"),), "none", steps=tuple(steps))
+    if isinstance(source, Mapping) and ("target_kind" in source or "columns" in source):
+        return _schema_of_table(source)
     if tokenizer.get("type") != "Join":
         return None
     reads = tokenizer.get("reads") or {}
     parts = {reads.get(name, name): KIND_OF_TOKENIZER.get(part["type"]) for name, part in tokenizer["parts"].items()}
     return Schema(tuple(Column(name, kind) for name, kind in parts.items() if kind is not None), "none")  # type: ignore[arg-type]
+
+
+def _schema_of_table(source: Mapping[str, Any]) -> Schema | None:
+    kinds, forms = source.get("columns") or {}, dict(source.get("forms") or {})
+    missing, header = tuple(source.get("missing") or ()), tuple(source.get("header") or ())
+    if isinstance(names := source.get("input"), list):
+        steps = tuple(Column(name, "number", form=forms.get(name, "")) for name in names)
+        return Schema((Column(f"{names[0]} … {names[-1]}", "series"),), "none", missing, steps=steps, header=header)
+    if source.get("decimal") == ",":
+        forms |= {name: "," for name, kind in kinds.items() if kind == "number"}
+    if not kinds and isinstance(names, str):
+        kinds = {names: source.get("kind") or "text"}
+    columns = [Column(name, kind, form=forms.get(name, "")) for name, kind in kinds.items() if kind != "unused"]
+    return Schema(tuple(columns), "none", missing, header=header) if columns else None
 
 
 def first_input(given: str, tokenizer: Tokenizer, schema: Schema | None = None) -> tuple[str, Any, int]:
@@ -174,7 +179,9 @@ class Inputs:
         """Number of examples; None: not known. A .smi file counts as one until it is read."""
         if STDIN in self._entries or self.graph is not None:
             return None
-        return sum(len(entry) if isinstance(entry, list | Examples) else 1 for entry in self._entries)
+        tables = [entry for entry in self._entries if isinstance(entry, Examples)]
+        rest = sum(len(entry) if isinstance(entry, list) else 1 for entry in self._entries) - len(tables)
+        return rest + sum(len(entry) + len(entry.rows.faults) for entry in tables)
 
     def __iter__(self) -> Iterator[Input]:
         for entry in self._entries:
@@ -182,6 +189,7 @@ class Inputs:
                 yield entry
             elif isinstance(entry, Examples):
                 yield from (_of_row(entry, row) for row in range(len(entry)))
+                yield from (Input(entry.rows.name, error=fault) for fault in entry.rows.faults)
             elif isinstance(entry, list):
                 for path in entry:
                     yield from self._named(str(path))
@@ -215,9 +223,10 @@ class Inputs:
 
     def _table(self, given: str, *, reads_files: bool) -> Examples:
         """The rows of a table, read as those of training were. Raises DataError where it lacks what is read."""
-        rows, folder, schema = read_tables(given), Path(given).expanduser().parent, self.schema
+        schema, folder = self.schema, Path(given).expanduser().parent
+        rows = read_tables(given, header=schema.header or None if schema is not None else None)
         if schema is not None and self.column is None:
-            needed = list(schema.steps) or [column.name for column in schema.inputs]
+            needed = [column.name for column in schema.steps or schema.inputs]
             absent = [name for name in needed if name not in rows.columns]
             if not absent or (self.has_parts and len(absent) < len(needed)):
                 if absent:

@@ -52,7 +52,7 @@ class Examples:
         is_one = parts is None and (tokenizer is not None or [c.kind in OF_CELLS for c in schema.inputs] == [False])
         self._one = schema.inputs[0] if is_one else None
         self._tokenizers = {reads.get(part, part): one for part, one in (parts or {}).items()}
-        if self._one is not None:
+        if self._one is not None and tokenizer is not None:
             self._tokenizers = {self._one.name: tokenizer}
         self._inside: dict[str, str] = {}
         self.values: dict[str, Sequence[Any]] = {}
@@ -93,7 +93,7 @@ class Examples:
     def _read(self, column: Column) -> Sequence[Any]:
         """Values of all rows of a column; faults are kept by row."""
         if self.schema.steps:
-            cells: Iterable[Any] = zip(*(self._numbers(name) for name in self.schema.steps))
+            cells: Iterable[Any] = zip(*(self._numbers(step) for step in self.schema.steps))
             return [None if None in steps else list(steps) for steps in cells]
         cells = self.rows.columns[column.name]
         if column.kind in FILES:  # cells may be whole files, which stay where they are
@@ -102,11 +102,8 @@ class Examples:
             return _OnAccess(column, cells, self.schema.missing, self.faults)
         return self._values(column, cells)
 
-    def _numbers(self, name: str) -> list[Any]:
-        return self._values(Column(name, "number", form=self._form(name)), self.rows.columns[name], is_needed=True)
-
-    def _form(self, name: str) -> str:
-        return next((column.form for column in self.schema.columns if column.name == name), "")
+    def _numbers(self, step: Column) -> list[Any]:
+        return self._values(replace(step, kind="number"), self.rows.columns[step.name], is_needed=True)
 
     def _values(self, column: Column, cells: Iterable[Any], *, is_needed: bool = False) -> list[Any]:
         """Values of cells. A text that comes again is read once."""
@@ -128,7 +125,7 @@ class Examples:
         try:
             return read()
         except (ValueError, OSError) as error:
-            self.faults.setdefault(row, str(error))
+            self.faults.setdefault(row, reason(error))
             return None
 
     def _check_file(self, column: Column, cell: Any) -> None:

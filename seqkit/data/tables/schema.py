@@ -217,9 +217,9 @@ class Given:
 
     input: the one column that is read, or several of numbers that are a series, or a pattern such as `s*`; None: all.
     target: the column that is learned; several for numbers and labels. target_kind: what it holds (`TargetKind`).
-    columns: kind of each column (`Kind`), or a list of the names of all columns, where the file has no header. forms:
-    form of dates, as `strptime` takes it, and "," for numbers with a decimal comma. missing: words that say that a cell
-    is empty, beside those that programs write.
+    columns: kind of each column (`Kind`), or a list of the names of all columns, which is taken as `header`. forms: form
+    of dates, as `strptime` takes it, and "," for numbers with a decimal comma. missing: words that say that a cell is
+    empty, beside those that programs write. header: names of all columns, where the file has none.
     """
 
     is_settings = True
@@ -230,8 +230,12 @@ class Given:
     columns: dict[str, str] | list[str] | None = None
     forms: dict[str, str] | None = None
     missing: list[str] | None = None
+    header: list[str] | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.columns, list):
+            object.__setattr__(self, "header", self.columns)
+            object.__setattr__(self, "columns", None)
         if isinstance(self.target, list) and (not self.target or len(set(self.target)) < len(self.target)):
             raise ValueError(f"target is {self.target}; give one column or several different ones, or leave it out")
         for name, kind in self.kinds.items():
@@ -242,11 +246,6 @@ class Given:
                 raise ValueError(
                     f"forms says that {name!r} is written {form!r}; give ',' or a date's, such as %d/%m/%Y"
                 )
-
-    @property
-    def header(self) -> list[str] | None:
-        """Names of all columns of a file without a header."""
-        return self.columns if isinstance(self.columns, list) else None
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -264,7 +263,8 @@ class Schema:
     """The columns of a table, what they hold and what they are used as.
 
     target_kind: what the targets hold. missing: words, in lower case, that say that a cell is empty. name: the table,
-    for messages. steps: columns of numbers that are one series; empty: the input is one column, or all.
+    for messages. steps: columns of numbers that are one series; empty: the input is one column, or all. header: names
+    of all columns, where the file has none.
 
     >>> rows = Rows({"size": ["1.5", "2", "NA"], "kind": ["a", "b", "a"]}, [("t.csv", 3)])
     >>> schema = infer(rows)
@@ -276,7 +276,8 @@ class Schema:
     target_kind: TargetKind
     missing: tuple[str, ...] = ()
     name: str = ""
-    steps: tuple[str, ...] = ()
+    steps: tuple[Column, ...] = ()
+    header: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> list[Column]:
@@ -296,26 +297,32 @@ class Schema:
 
     def settings(self) -> dict[str, Any]:
         """The schema as the settings of a data source (`Given`) that are saved with a run."""
-        used = [column for column in self.columns if column.role in ("input", "unused")]
+        used = [c for c in self.columns if c.role == "unused" or (c.role == "input" and not self.steps)]
         targets = [column.name for column in self.targets]
         return {
             "target": targets[0] if len(targets) == 1 else targets or None,
             "target_kind": self.target_kind,
             "columns": {column.name: column.kind if column.role == "input" else "unused" for column in used},
-            "forms": {column.name: column.form for column in self.columns if column.form} or None,
+            "forms": {column.name: column.form for column in (*self.columns, *self.steps) if column.form} or None,
             "missing": list(self.missing) or None,
-        } | ({"input": list(self.steps)} if self.steps else {})
+            "header": list(self.header) or None,
+        } | ({"input": [column.name for column in self.steps]} if self.steps else {})
 
     def lines(self) -> Iterator[str]:
         """What was inferred, a line for each column."""
         for column in self.columns[:SAID_COLUMNS]:
             if column.is_given and not column.why:
                 continue
-            what = f"target ({self.target_kind})" if column.role == "target" else column.role
-            flag = "--data.target NAME" if column.role == "target" else option("columns", {column.name: "KIND"})
-            form = f", written {column.form}" if column.form else ""
+            words = [] if column.kind == "unused" else [column.kind]
+            words += ["with decimal commas" if column.form == "," else f"written {column.form}"] if column.form else []
+            flag = option("columns", {column.name: "KIND"})
+            if column.role == "target":
+                words.append(f"target ({self.target_kind})")
+                flag = "--data.target NAME --data.target_kind KIND"
+            else:
+                words.append("not used" if column.role == "unused" else column.role)
             why = f" ({column.why})" if column.why else ""
-            yield f"{self.name}: {column.kind}: {column.name!r}{form}, {what}{why}; to change: {flag}"
+            yield f"{self.name}: {column.name!r}: {', '.join(words)}{why}; to change: {flag}"
         if (more := len(self.columns) - SAID_COLUMNS) > 0:
             yield f"{self.name}: and {more:,} columns more; --print_config shows all"
         for word in self.missing:
@@ -343,7 +350,8 @@ def infer(
     """
     given = given or Given()
     if len(rows) == 0:
-        raise DataError(f"{rows.name} has a header ({', '.join(rows.names)}) and no rows; give it rows")
+        no_rows = f"{rows.name} has a header ({', '.join(rows.names)}) and no rows; give it rows"
+        raise DataError(rows.faults[0] if rows.faults else no_rows)
     steps = _steps(rows, given, split, group)
     named = [given.input] if isinstance(given.input, str) and not steps else list(steps)
     for flag, names in (
@@ -370,7 +378,8 @@ def infer(
     columns = _with_target(rows, columns, given)
     targets = [column for column in columns.values() if column.role == "target"]
     target_kind = given.target_kind or _target_kind(rows, targets, looked_at)
-    schema = Schema(tuple(columns.values()), target_kind, missing, rows.name, tuple(steps))
+    series = tuple(columns[name] for name in steps)
+    schema = Schema(tuple(columns.values()), target_kind, missing, rows.name, series, tuple(given.header or ()))
     return _with_input(schema, rows, named, reads, looked_at)
 
 
@@ -422,8 +431,8 @@ def _guessed(
     if is_numbering(name):
         return "unused", "", "its name says that it numbers the rows"
     distinct = len(set(cells))
-    if distinct == 1:  # beside gaps, it says which rows have it
-        return ("category", "", "") if has_gaps else ("unused", "", f"every cell is {short(cells[0])}")
+    if distinct == 1 and not has_gaps:  # beside gaps, it says which rows have it
+        return "unused", "", f"every cell is {short(cells[0])}"
     is_boolean = all(isinstance(cell, bool) for cell in cells)
     if form is not None and form.startswith("%"):
         return "date", form, ""
@@ -583,8 +592,8 @@ def _with_input(
     """The schema in which only what is read is an input."""
     inputs = [column.name for column in schema.columns if column.role == "input"]
     if schema.steps:
-        series = Column(f"{schema.steps[0]} … {schema.steps[-1]}", "series", is_given=True)
-        others = [column for column in schema.columns if column.name not in schema.steps]
+        series = Column(f"{schema.steps[0].name} … {schema.steps[-1].name}", "series", is_given=True)
+        others = [column for column in schema.columns if column not in schema.steps]
         return replace(schema, columns=(series, *(_left_out(c) if c.role == "input" else c for c in others)))
     if named:
         chosen = list(named)
