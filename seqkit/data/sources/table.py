@@ -9,7 +9,6 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,8 +250,7 @@ class Table(DataSource):
     def _samples(self, part: UsableRows, say: Callable[[str], None]) -> Samples:
         """The usable rows as samples, with their groups."""
         groups = None if self.division.group is None else self._groups(part, self.division.group, say)
-        key = partial(_key, part.rows, repr(part.schema), tuple(part.indices))
-        return Samples(part.raw, part.labels, groups=groups, name=part.name, key=key)
+        return Samples(part.raw, part.labels, groups=groups, name=part.name, key=part.key)
 
     def _groups(self, part: UsableRows, name: str, say: Callable[[str], None]) -> list[str | None]:
         """The group of each row; None: it has none. Files are compared by content, molecules however they are written.
@@ -297,14 +295,6 @@ class Table(DataSource):
             column = schema.inputs[0].name if len(schema.inputs) == 1 and not schema.steps else "COLUMN"
             keep += f", or keep them together: --data.group {shlex.quote(column)}"
         tell_leaks(schema.name, found, keys, keep, say)
-
-
-def _key(rows: Rows, schema: str, indices: Sequence[int]) -> str | None:
-    """Fingerprint of the rows of files of this machine: name, size and time of change; None: they are elsewhere."""
-    if any(is_remote(name) for name, _ in rows.files):
-        return None
-    stats = [(Path(name).absolute(), Path(name).stat()) for name, _ in rows.files]
-    return f"{[(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats]} {schema} {indices}"
 
 
 def _by_column(train: UsableRows, name: str) -> dict[str, list[int]]:

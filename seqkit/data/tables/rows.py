@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,8 @@ class UsableRows:
 
     def __init__(self, examples: Examples, *, say: Callable[[str], None], skip_bad: int = 0):
         self.examples, self.rows, self.schema = examples, examples.rows, examples.schema
+        files = [Path(name) for name, _ in self.rows.files]
+        self._files = [*map(_state, files)] if all(file.is_file() for file in files) else None
         self.indices: list[int] = []
         self.labels: list[Any] = []
         self._read(Labels(examples), say, skip_bad)
@@ -198,6 +201,18 @@ class UsableRows:
     def raw(self, index: int) -> Any:
         """The raw example of a row."""
         return self.examples.raw(self.indices[index])
+
+    def key(self) -> str | None:
+        """Fingerprint of rows, schema, and files by path, size and time of change; None: the table is elsewhere."""
+        if self._files is None:
+            return None
+        digest = sha256(f"{self._files} {self.schema} {self.indices}".encode(errors="surrogatepass"))
+        for column in self.schema.inputs:
+            values = self.examples.values[column.name] if column.kind in FILES else {}
+            for name in (values[row] for row in self.indices if values):
+                if isinstance(name, str):
+                    digest.update(_state(self.examples.folder / name).encode(errors="surrogatepass"))
+        return digest.hexdigest()
 
     def number(self, names: Sequence[str], split: str) -> None:
         """Number classes and tags by their place in `names`. Raises DataError for one that training lacks."""
@@ -252,6 +267,11 @@ class UsableRows:
             )
         if why:
             say(Caution(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({'; '.join(why)})"))
+
+
+def _state(file: Path) -> str:
+    state = file.stat()
+    return f"{file.absolute()} {state.st_size} {state.st_mtime_ns}\n"
 
 
 class Labels:

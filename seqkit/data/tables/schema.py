@@ -217,9 +217,9 @@ class Given:
 
     input: the one column that is read, or several of numbers that are a series, or a pattern such as `s*`; None: all.
     target: the column that is learned; several for numbers and labels. target_kind: what it holds (`TargetKind`).
-    columns: kind of each column (`Kind`), or a list of the names of all columns, which is taken as `header`. forms: form
-    of dates, as `strptime` takes it, and "," for numbers with a decimal comma. missing: words that say that a cell is
-    empty, beside those that programs write. header: names of all columns, where the file has none.
+    columns: kind of each column (`Kind`), or a list of the names of all columns, which is taken as `header`. forms:
+    form of dates, as `strptime` takes it, and "," for numbers with a decimal comma. missing: words that say that a cell
+    is empty, beside those that programs write. header: names of all columns, where the file has none.
     """
 
     is_settings = True

@@ -86,7 +86,9 @@ REFUSED = {
     "all inputs empty": (csv(*(f",{'ab'[i % 2]}" for i in range(9))), {"input": "text"}, "none of the 9 rows"),
     # ── targets ──
     "one class": (csv(*(row.replace("even", "odd") for row in ROWS)), {}, "'odd' in all 12 rows"),
-    "all different": (csv(*(f"{row}{i}" for i, row in enumerate(ROWS))), {"target_kind": "classes"}, "12 .*target_kind text"),
+    "all different": (
+        csv(*(f"{row}{i}" for i, row in enumerate(ROWS))), {"target_kind": "classes"}, "12 .*target_kind text",
+    ),
     "measurements as classes": (csv(*NUMBERS), {"target_kind": "classes"}, r"--data\.target_kind numbers"),
     "a word among numbers": (
         csv(*NUMBERS, "the text,high"), {"target_kind": "numbers"}, "line 14: label is 'high', .*classes",
