@@ -17,7 +17,9 @@ from seqkit.data.formats import (
     FORMATS,
     IMAGE,
     MAX_FILES,
+    SMILES,
     TABLE,
+    TEXT,
     format_of,
     own_reader,
     readable_suffixes,
@@ -30,6 +32,9 @@ from seqkit.data.walk import walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
 from seqkit.files import load_json
 from seqkit.interfaces import Tokenizer
+
+OF_KIND = {"image": IMAGE, "audio": AUDIO, "text": TEXT, "smiles": SMILES}
+"""Format of the files of a folder, by the kind of data that the tokenizer reads."""
 
 STDIN = "-"
 
@@ -273,7 +278,7 @@ class Inputs:
         if own_reader(self.tokenizer) is not None:
             chosen = files
         else:
-            known = {"image": IMAGE, "audio": AUDIO}.get(KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, ""))
+            known = OF_KIND.get(KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, ""))
             kinds = [known] if known is not None else [kind for kind in FORMATS if kind.reader is not None]
             of_kind = ([path for path in files if path.suffix.lower() in kind.suffixes] for kind in kinds)
             chosen = next((paths for paths in of_kind if paths), [])

@@ -445,7 +445,8 @@ def _guessed(
         flag = option("forms", {name: "%d/%m/%Y"})
         return "unused", "", f"{short(texts[0])} may be day/month or month/day; to say which: {flag}"
     length = sum(map(len, texts)) / max(len(texts), 1)
-    if is_boolean or (distinct <= max(2, len(cells) // 2) and length <= MAX_WORD):
+    comes_again = distinct <= max(2, len(cells) // 2) and distinct < len(cells)
+    if is_boolean or (comes_again and length <= MAX_WORD):
         return "category", "", ""
     has_digits = all(any(map(str.isdigit, text)) for text in texts)
     is_word = all(len(text.split()) == 1 and len(text) <= MAX_WORD for text in texts)
