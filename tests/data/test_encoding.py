@@ -185,8 +185,9 @@ def test_the_fingerprint_of_a_tokenizer_changes_with_its_code_and_that_of_its_ba
 
 
 def test_the_most_tokens_of_an_example_are_part_of_a_splits_fingerprint():
-    samples = [Sample("abc", 1)]
-    assert len({split_fingerprint(Encoder(Samples.of(samples), Bytes(), "training", most), [1]) for most in (None, 1, 2, 3)}) == 4
+    samples = Samples.of([Sample("abc", 1)])
+    encoders = [Encoder(samples, Bytes(), "training", most) for most in (None, 1, 2, 3)]
+    assert len({split_fingerprint(encoder, [1]) for encoder in encoders}) == 4
 
 
 PLAIN = [3, -0.1, True, None, "a'b", b"x", (), (1,), [1, 2.5, "a", None], {"a": [1]}, list(range(3000)), np.int64(3)]
