@@ -47,9 +47,7 @@ AT_HAND = {
     "ImageFolder",
     "AudioFolder",
     "FileFolder",
-    "SmilesTable",
     "Table",
-    "MixedTable",
     "Digits",
     "Karate",
     "Solubility",
@@ -379,7 +377,7 @@ def _own_bert(folder: Path) -> None:
 
 
 def _own_tables(folder: Path) -> None:
-    """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.conll, photos.csv, products.csv, new.csv, sales.csv,
+    """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.jsonl, photos.csv, products.csv, new.csv, sales.csv,
     tox.csv, letters/, comments.csv, chat.jsonl, heartbeats.jsonl, steps.csv, dated.csv."""
     texts = [f"{('a fine', 'an awful')[i % 2]} film, seen on day {i}" for i in range(40)]
     rows = [f'{i},"{text}",{("good", "bad")[i % 2]}' for i, text in enumerate(texts)]
@@ -389,8 +387,8 @@ def _own_tables(folder: Path) -> None:
     (folder / "test.jsonl").write_text("".join(lines[30:]), encoding="utf-8")
     pairs = [f"day {i}\tTag {i}" for i in range(40)]
     (folder / "pairs.tsv").write_text("\n".join(["english\tgerman", *pairs]) + "\n", encoding="utf-8")
-    sentences = [f"Anna PER\nsaw O\n{('Bob PER', 'Paris LOC')[i % 2]}\n\n" for i in range(40)]
-    (folder / "tagged.conll").write_text("".join(sentences), encoding="utf-8")
+    tagged = [{"words": ["Anna", ("Bob", "Paris")[i % 2]], "tags": ["PER", ("PER", "LOC")[i % 2]]} for i in range(40)]
+    (folder / "tagged.jsonl").write_text("\n".join(map(json.dumps, tagged)), encoding="utf-8")
     photos = [f"photos/{('cat', 'dog')[i % 2]}/{i}.png,{('cat', 'dog')[i % 2]}" for i in range(12)]
     (folder / "photos.csv").write_text("\n".join(["file,animal", *photos]) + "\n", encoding="utf-8")
     products = [

@@ -1,8 +1,4 @@
-"""`seqkit fit FILE`: the recipe that fits a user's own file or folder.
-
-A table with more than one usable column is learnt from all its columns; a lone text column takes the text recipe; the
-target is the named column, else one with a well-known name, else the last of numbers or classes.
-"""
+"""`seqkit fit FILE`: the recipe that fits a user's own file or folder, by the rule of `OWN_TABLES`."""
 
 from __future__ import annotations
 
@@ -16,6 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.errors import DataError, UsageError, one_line
+
+OWN_TABLES = (
+    "A table with more than one usable column is learnt from all its columns; a lone text column takes the text "
+    "recipe; the target is the named column, else one with a well-known name, else the last of numbers or classes."
+)
+"""What `seqkit fit TABLE` does, as its help says it."""
 
 if TYPE_CHECKING:
     from seqkit.data.tables.schema import Schema

@@ -218,6 +218,8 @@ class Inputs:
             try:
                 return self._table(given, reads_files=reads_files)
             except DataError as error:
+                if reads_files and self.column is None:  # a file of the tokenizer's own, called as tables are
+                    return given
                 return Input(given, error=str(error))
         if any(mark in given for mark in PATTERN_MARKS) and not exists_as(path, Path.exists):
             # glob, as the pattern may be absolute, which Path.glob refuses; a SMILES string matches no file

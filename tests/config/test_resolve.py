@@ -282,7 +282,7 @@ def test_what_python_passes_becomes_plain_data(tmp_path):
 
 
 def test_a_type_may_be_named_after_its_arguments():
-    words = ["--data.source.path", "x.csv", "--data.source.target", "y", "--data", "SmilesTable"]
+    words = ["--data.source.path", "x.csv", "--data.source.target", "y", "--data", "Table"]
     assert completed(*words)["data"]["source"]["path"] == "x.csv"
 
 

@@ -276,8 +276,8 @@ _places = [
     *((f"{kind} at {place}", recipe(data=f"{{source: {{type: {kind}, path: '{place}'}}}}", tokenizer=tokenizer))
       for kind, place, tokenizer in (
         ("TextFiles", "/dev/zero", "Bytes"), ("TextFiles", "/dev/stdin", "Bytes"), ("TextFiles", "/proc", "Bytes"),
-        ("TextFiles", "nothing*.txt", "Bytes"), ("SmilesTable", "/dev/zero", "Molecule"),
-        ("SmilesTable", "/etc/passwd", "Molecule"), ("ImageFolder", "/dev", "{type: Patches, patch: 4}"),
+        ("TextFiles", "nothing*.txt", "Bytes"), ("Table", "/dev/zero", "Molecule"),
+        ("Table", "/etc/passwd", "Molecule"), ("ImageFolder", "/dev", "{type: Patches, patch: 4}"),
         ("ImageFolder", "/etc/passwd", "{type: Patches, patch: 4}"), ("AudioFolder", "/dev/zero", "LogMel"))),
 ]  # fmt: skip
 

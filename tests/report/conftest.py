@@ -16,7 +16,7 @@ def config(folder, kind):
     (folder / "molecules.csv").write_text(f"smiles,target\n{rows}\n", encoding="utf-8")
     digits, patches = {"source": "digits", "limit": 37}, {"type": "Patches", "patch": 4}
     text = {"source": {"type": "TextFiles", "path": str(folder / "text.txt")}, "window": 17}
-    table = {"source": {"type": "SmilesTable", "path": str(folder / "molecules.csv")}}
+    table = {"source": {"type": "Table", "path": str(folder / "molecules.csv")}}
     sounds = {"source": {"type": "AudioFolder", "path": str(_sounds(folder / "sounds"))}, "valid_fraction": 0.0}
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     pairs = {"source": {"type": "Pairs", "parts": {"image": "digits"}, "words": {"word": words}}, "limit": 37}

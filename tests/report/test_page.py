@@ -20,7 +20,7 @@ from browser_checks import VIEWS, faults
 from pages import Page
 
 import seqkit
-from seqkit.data.sources.graph import SmilesTable
+from seqkit.data.sources.table import Table
 from seqkit.errors import DataError, UsageError
 from seqkit.objectives import MultiLabel
 from seqkit.raw import Waveform
@@ -274,7 +274,7 @@ def test_the_rule_of_the_split_is_on_the_page_of_a_table(copy):
 
 
 def test_what_training_said_of_the_data_is_not_said_again(trained, monkeypatch, caplog):
-    read, log = SmilesTable.splits, logging.getLogger("seqkit")
+    read, log = Table.splits, logging.getLogger("seqkit")
 
     def read_aloud(self):
         log.warning("a fifth of the rows is test")
@@ -282,7 +282,7 @@ def test_what_training_said_of_the_data_is_not_said_again(trained, monkeypatch, 
 
     folder = trained("regress")  # it may be trained here, and then says other things
     caplog.clear()
-    monkeypatch.setattr(SmilesTable, "splits", read_aloud)
+    monkeypatch.setattr(Table, "splits", read_aloud)
     write_report(folder)
     assert not caplog.messages
     log.warning("heard again")

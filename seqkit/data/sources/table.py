@@ -126,7 +126,8 @@ class Table(DataSource):
                 rows, self.columns, reads=reads, split=self.division.split, group=self.division.group,
                 folder=self.folder if reads_files else None,
             )  # fmt: skip
-            for line in (*rows.notes, *self._schema.lines()):
+            lines = list(self._schema.lines())
+            for line in [*rows.notes, *lines] if lines else []:  # what a run knows is not said again
                 log.warning("%s", line)
         return self._schema
 

@@ -55,6 +55,11 @@ class Examples:
         self._tokenizers = {reads.get(part, part): one for part, one in (parts or {}).items()}
         if self._one is not None and tokenizer is not None:
             self._tokenizers = {self._one.name: tokenizer}
+        for column in schema.inputs if tokenizer is not None else ():
+            reader = self._tokenizers.get(column.name)
+            if column.kind == "file" and reader is not None and own_reader(reader) is None:
+                what = f"names files for a tokenizer with read(path), which {type(reader).__name__} does not have"
+                raise DataError(f"{rows.name}: {column.name} {what}")
         self._inside: dict[str, str] = {}
         self.values: dict[str, Sequence[Any]] = {}
         self.faults: dict[int, str] = {}

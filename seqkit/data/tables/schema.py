@@ -310,9 +310,8 @@ class Schema:
 
     def lines(self) -> Iterator[str]:
         """What was inferred, a line for each column."""
-        for column in self.columns[:SAID_COLUMNS]:
-            if column.is_given and not column.why:
-                continue
+        inferred = [column for column in self.columns if column.why or not column.is_given]
+        for column in inferred[:SAID_COLUMNS]:
             words = [] if column.kind == "unused" else [column.kind]
             words += ["with decimal commas" if column.form == "," else f"written {column.form}"] if column.form else []
             flag = option("columns", {column.name: "KIND"})
@@ -323,9 +322,9 @@ class Schema:
                 words.append("not used" if column.role == "unused" else column.role)
             why = f" ({column.why})" if column.why else ""
             yield f"{self.name}: {column.name!r}: {', '.join(words)}{why}; to change: {flag}"
-        if (more := len(self.columns) - SAID_COLUMNS) > 0:
+        if (more := len(inferred) - SAID_COLUMNS) > 0:
             yield f"{self.name}: and {more:,} columns more; --print_config shows all"
-        for word in self.missing:
+        for word in self.missing if inferred else ():
             yield f"{self.name}: {word.upper()} counts as an empty cell; to change: --data.missing '[]'"
 
 
