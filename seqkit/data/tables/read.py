@@ -413,8 +413,8 @@ def _large_cells() -> Iterator[None]:
 def _opened(file: Path) -> Iterator[Iterator[str]]:
     """The lines of a file, without a byte-order mark. Raises DataError for what is no text, or is damaged."""
     opener = COMPRESSED.get(file.suffix.lower())
-    with file.open("rb") as data:
-        is_utf16 = opener is None and data.read(2) in (b"\xff\xfe", b"\xfe\xff")
+    with file.open("rb") as beginning:
+        is_utf16 = opener is None and beginning.read(2) in (b"\xff\xfe", b"\xfe\xff")
     try:
         encoding = "utf-16" if is_utf16 else "utf-8-sig"
         with (opener or Path.open)(file, "rb") as data, TextIOWrapper(data, encoding=encoding, newline="") as text:

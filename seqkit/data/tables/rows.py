@@ -212,9 +212,8 @@ class UsableRows:
         if self._files is None:
             return None
         digest = sha256(f"{self._files} {self.schema} {self.indices}".encode(errors="surrogatepass"))
-        for column in self.schema.inputs:
-            values = self.examples.values[column.name] if column.kind in FILES else {}
-            for name in (values[row] for row in self.indices if values):
+        for values in (self.examples.values[c.name] for c in self.schema.inputs if c.kind in FILES):
+            for name in (values[row] for row in self.indices):
                 if isinstance(name, str):
                     digest.update(_state(self.examples.folder / name).encode(errors="surrogatepass"))
         return digest.hexdigest()

@@ -23,6 +23,7 @@ import yaml
 from seqkit.data.formats import AUDIO, IMAGE
 from seqkit.data.tables.cells import content_of, conversation, is_molecule, is_series, kind_of_content, name_of
 from seqkit.data.tables.read import Rows
+from seqkit.data.walk import suffix_of
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.files import load_yaml
 from seqkit.raw import Years
@@ -111,15 +112,21 @@ AMBIGUOUS = ("na", "none", "-", "?", ".", "missing")
 TRUTHS = {"yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0, "true": 1.0, "false": 0.0, "t": 1.0, "f": 0.0, "1": 1.0, "0": 0.0}
 """Words, in lower case, for yes and no."""
 
-DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%b %d %Y", "%d %b %Y", "%B %d, %Y")
+DAYS = (
+    "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y",
+    "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y",
+)  # fmt: skip
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 DATE_FORMS = ("%Y-%m", *(day + clock for day, clock in product(DAYS, CLOCKS)))
 """How dates may be written beside ISO 8601."""
 
 _NUMBER = re.compile(
-    r"([-+]?)\s*[$€£¥₹]?\s*([-+]?)((?:\d{1,3}(?:[,\s'\u00a0\u202f]\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*[$€£¥₹%]?"
+    r"([-+]?)\s*[$€£¥₹]?\s*([-+]?)((?:[1-9]\d{0,2}(?:[,\s'\u00a0\u202f]\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*[$€£¥₹%]?"
 )
 """A number as people write it: sign, currency, groups of three digits, per cent."""
+
+_DATE = re.compile(r"(?=.{6,40}$)[^\d]{0,10}\d+[^\d].*\d.*")
+"""What may be a date: two groups of digits or more, which saves trying all forms on a text."""
 
 _CODE = re.compile(r"0\d+")
 """A whole number that begins with a zero, as postcodes do."""
@@ -312,7 +319,7 @@ class Schema:
         """What was inferred, a line for each column."""
         inferred = [column for column in self.columns if column.why or not column.is_given]
         for column in inferred[:SAID_COLUMNS]:
-            words = [] if column.kind == "unused" else [column.kind]
+            words: list[str] = [] if column.kind == "unused" else [column.kind]
             words += ["with decimal commas" if column.form == "," else f"written {column.form}"] if column.form else []
             flag = option("columns", {column.name: "KIND"})
             if column.role == "target":
@@ -353,16 +360,10 @@ def infer(
         raise DataError(rows.faults[0] if rows.faults else no_rows)
     steps = _steps(rows, given, split, group)
     named = [given.input] if isinstance(given.input, str) and not steps else list(steps)
-    for flag, names in (
-        ("input", named),
-        ("target", given.targets),
-        ("columns", given.kinds),
-        ("forms", given.forms or {}),
-    ):
+    said = {"input": named, "target": given.targets, "columns": given.kinds, "forms": given.forms or ()}
+    own = {"split": [split] if split is not None else [], "group": [group] if group is not None else []}
+    for flag, names in (said | own).items():
         for name in names:
-            check_column(rows, name, f"--data.{flag}")
-    for flag, name in (("split", split), ("group", group)):
-        if name is not None:
             check_column(rows, name, f"--data.{flag}")
     if both := [name for name in given.targets if name in named or given.kinds.get(name, "unused") != "unused"]:
         raise DataError(f"{rows.name}: {both[0]!r} is input and target; give another column with --data.target")
@@ -370,7 +371,7 @@ def infer(
     words = _missing(looked_at.values()) if given.missing is None else given.missing
     missing = tuple(word.strip().lower() for word in words)
     columns = {name: _column(name, cells, given, missing, folder) for name, cells in looked_at.items()}
-    for name in {split, group} - {None, *named, *given.kinds}:
+    for name in {*own["split"], *own["group"]} - {*named, *given.kinds}:
         if name == split or columns[name].kind in (*OF_CELLS, "unused"):
             columns[name] = replace(columns[name], role="split" if name == split else "group")
     columns = _with_texts(columns, given, reads)
@@ -458,7 +459,7 @@ def _of_files(name: str, texts: Sequence[str], cells: Sequence[Any], folder: Pat
     """The kind of a column of molecules, or of names of files; None: it is none of these."""
     if len(texts) < len(cells):
         return None
-    suffixes = {Path(text).suffix.lower() for text in texts[:100]}
+    suffixes = {suffix_of(text) for text in texts[:100]}
     for kind, known in (("image", IMAGE), ("audio", AUDIO)):
         if suffixes <= set(known.suffixes):
             return kind  # type: ignore[return-value]
@@ -511,7 +512,7 @@ def date_form(cells: Sequence[Any]) -> str | None:
 
 def _fitting(texts: Sequence[str]) -> list[str]:
     """The forms that fit all texts; of forms that read all of them alike, the first."""
-    if not texts or not any(map(str.isdigit, texts[0])):
+    if not texts or _DATE.fullmatch(texts[0].strip()) is None:
         return []
     found: dict[tuple[float | None, ...], str] = {}
     for form in ("", *DATE_FORMS):

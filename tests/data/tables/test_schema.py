@@ -97,6 +97,8 @@ DATES = {
     "two digits": ("{:02}.01.12", "%d.%m.%y"), "month first": ("01/{:02}/2012", "%m/%d/%Y"),
     "day first": ("{:02}/01/2012", "%d/%m/%Y"), "a month's name": ("Jan {} 2012", "%b %d %Y"),
     "day and name": ("{} Jan 2012", "%d %b %Y"), "a name in full": ("January {}, 2012", "%B %d, %Y"),
+    "dashes": ("{:02}-01-2012", "%d-%m-%Y"), "a name between dashes": ("{:02}-Jan-2012", "%d-%b-%Y"),
+    "a comma": ("Jan {}, 2012", "%b %d, %Y"), "two digits and slashes": ("1/{}/12", "%m/%d/%y"),
     "afternoon": ("01/{:02}/2012 1:45 PM", "%m/%d/%Y %I:%M %p"),
 }  # fmt: skip
 
@@ -342,7 +344,8 @@ def test_cells_that_are_no_value_of_their_column_are_errors(subtests):
 
 def test_numbers_and_truths_are_what_they_say():
     for cell, form, value in (
-        ("1,234", "", 1234), ("1,234", ",", 1.234), ("1,23", "", None), ("12,34.5", "", None), ("1.5e3", "", 1500),
+        ("1,234", "", 1234), ("1,234", ",", 1.234), ("0,125", "", None),
+        ("0,125", ",", 0.125), ("1,23", "", None), ("12,34.5", "", None), ("1.5e3", "", 1500),
         ("--1", "", None), ("$", "", None), ("5 $", "", 5), ("1 234", "", 1234), ("1 23", "", None), ("٣", "", 3),
         (Column, "", None), (None, "", None), ("1.234.567", ",", 1234567), ("0x1f", "", None),
     ):  # fmt: skip
