@@ -448,6 +448,9 @@ def _guessed(
     comes_again = distinct <= max(2, len(cells) // 2) and distinct < len(cells)
     if is_boolean or (comes_again and length <= MAX_WORD):
         return "category", "", ""
+    if len(texts) < len(cells):
+        other = next(cell for cell in cells if not isinstance(cell, str))
+        return "unused", "", f"it holds {short(other)}, which is no text"
     has_digits = all(any(map(str.isdigit, text)) for text in texts)
     is_word = all(len(text.split()) == 1 and len(text) <= MAX_WORD for text in texts)
     if is_word and distinct == len(cells) >= MIN_ROWS and not has_digits:
@@ -750,7 +753,7 @@ def word_of(cell: Any) -> str:
     """A category or class as a word."""
     if isinstance(cell, bool):
         return "true" if cell else "false"
-    if isinstance(cell, int | float):
+    if isinstance(cell, float):
         return f"{cell:.15g}"
     word = str(cell).strip()
     return word[1:-1].strip() if len(word) > 2 and word[0] == word[-1] == '"' else word

@@ -53,6 +53,9 @@ COLUMNS = {
     "a code that begins with zero": ("0{}".format, "text"),
     "identifiers of 19 digits": (lambda i: str(10**18 + i % 9), "category"),
     "the same as numbers": (lambda i: 10**18 + i % 9, "category"),
+    "numbers among texts": (lambda i: i if i % 2 else f"{i}x", "unused"),
+    "times of a day": (lambda i: datetime.time(3, i), "unused"),
+    "few times of a day": (lambda i: datetime.time(3, i % 5), "category"),
     "texts": (TEXT, "text"),
     "true and false": (lambda i: i % 2 == 0, "category"),
     "nothing": (lambda i: "", "unused"),
@@ -81,6 +84,9 @@ def test_a_column_is_what_its_cells_are(subtests):
             schema = infer(rows(x=column, size=SIZE, y=PRICE), Given(target="y"))
             assert kinds(schema).get("x", "unused") == kind
             assert all(c.why for c in schema.columns if c.role == "unused"), "a reason"
+            read = [c.read(column(i), schema.missing) for c in schema.inputs[:1] for i in range(N) if c.name == "x"]
+            values = {str(column(i)) for i in range(N) if not is_missing(column(i))}
+            assert kind != "category" or len({*read} - {None}) == len(values), "each its own"
 
 
 NUMBERS = {
