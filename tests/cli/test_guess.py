@@ -116,7 +116,7 @@ def test_what_is_said_of_columns_decides_and_is_given_once(tmp_path, monkeypatch
     assert args.recipe == "text/classify"
     assert shlex.join(given).replace("=", " ") in capsys.readouterr().err
     assert [record.getMessage() for record in caplog.records] == [
-        "notes.csv: 'note': text, input; to change: --data.columns '{note: KIND}'"
+        "notes.csv: text: 'note', input; to change: --data.columns '{note: KIND}'"
     ]
     source = complete(args.recipe, "debug", args.overrides)["data"]["source"]
     assert (source["columns"], source["target"]) == ({"note": "text", "crp": "unused"}, "verdict")

@@ -139,7 +139,7 @@ def test_parts_follow_from_the_columns_and_get_names_that_are_said_once(table, t
     assert tokenizer["reads"] == {"a_title": "a title", "type_1": "type", "cells": "cells"}
     assert [part["type"] for part in tokenizer["parts"].values()] == ["Bytes", "Bytes", "Cells"]
     assert "the part of column 'a title' is called a_title, as no part can have that name" in caplog.text
-    assert "own.csv: 'price': number, input; to change: --data.columns '{price: KIND}'" in caplog.text
+    assert "own.csv: number: 'price', input; to change: --data.columns '{price: KIND}'" in caplog.text
     assert complete(done) == done
     caplog.clear()
     assert prepare(complete(done)).config == done

@@ -18,7 +18,7 @@ def test_what_setup_says_of_the_data_is_kept_with_the_data(tmp_path, caplog):
     data.setup()
     data.setup()
     assert data.notes.lines == caplog.messages[-len(data.notes.lines) :]
-    assert [line for line in data.notes.lines if "'place': not used (every cell is 'x')" in line]
+    assert [line for line in data.notes.lines if "not used: 'place' (every cell is 'x')" in line]
     (repeated,) = data.notes.cautions
     assert "8 of 8 test inputs are in training, too" in repeated
     assert pickle.loads(pickle.dumps(data)).notes == data.notes

@@ -317,18 +317,20 @@ class Schema:
 
     def lines(self) -> Iterator[str]:
         """What was inferred, a line for each column."""
-        inferred = [column for column in self.columns if column.why or not column.is_given]
+        inferred = [c for c in self.columns if c.role not in ("group", "split") and (c.why or not c.is_given)]
         for column in inferred[:SAID_COLUMNS]:
-            words: list[str] = [] if column.kind == "unused" else [column.kind]
-            words += ["with decimal commas" if column.form == "," else f"written {column.form}"] if column.form else []
+            words = [repr(column.name)]
+            if column.form:
+                words.append("with decimal commas" if column.form == "," else f"written {column.form}")
             flag = option("columns", {column.name: "KIND"})
             if column.role == "target":
                 words.append(f"target ({self.target_kind})")
                 flag = "--data.target NAME --data.target_kind KIND"
-            else:
-                words.append("not used" if column.role == "unused" else column.role)
+            elif column.role != "unused":
+                words.append(column.role)
+            kind = {"unused": "column"}.get(column.kind, column.kind) if column.role != "unused" else "not used"
             why = f" ({column.why})" if column.why else ""
-            yield f"{self.name}: {column.name!r}: {', '.join(words)}{why}; to change: {flag}"
+            yield f"{self.name}: {kind}: {', '.join(words)}{why}; to change: {flag}"
         if (more := len(inferred) - SAID_COLUMNS) > 0:
             yield f"{self.name}: and {more:,} columns more; --print_config shows all"
         for word in self.missing if inferred else ():

@@ -191,7 +191,7 @@ def test_an_ordinary_oddity_changes_nothing(place, caplog, subtests):
             assert splits.names == ["even", "odd"]
             assert {type(label) for label in splits.train.labels} == {int}
             assert not [
-                line for line in caplog.messages if not re.search("target|: text,|column 1|20 % of the rows", line)
+                line for line in caplog.messages if not re.search("target|text: '|column 1|20 % of the rows", line)
             ]
 
 
