@@ -20,6 +20,9 @@ from seqkit.serve.limits import Limits
 QUICK = ["--preset", "debug", "--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu", "--no-baseline"]
 
 
+STEPS = ["--data.columns", "[s1, s2, s3, kind]", "--data.input", "s*", "--trainer.checkpoint_every_n_steps", "1"]
+
+
 def fitted(path, *words, steps=2):
     """The folder of a short run on a file."""
     out = path.parent / f"run-{path.stem}"
@@ -236,7 +239,7 @@ def test_vectors_of_rows_are_written(run, tmp_path, capsys):
 def test_steps_in_columns_without_a_header_and_chats_are_read_again(tmp_path, capsys):
     rows = [f"{i},5;{i % 7};{i % 3};{'ab'[i % 2]}" for i in range(40)]
     (tmp_path / "steps.csv").write_text("\n".join(rows), encoding="utf-8")
-    run = fitted(tmp_path / "steps.csv", "--data.columns", "[s1, s2, s3, kind]", "--data.input", "s*")
+    run = fitted(tmp_path / "steps.csv", *STEPS)
     trained = load_one(run)
     capsys.readouterr()
     code, lines, _ = asked(capsys, run, tmp_path / "steps.csv")
@@ -244,6 +247,9 @@ def test_steps_in_columns_without_a_header_and_chats_are_read_again(tmp_path, ca
     first = next(iter(Inputs([str(tmp_path / "steps.csv")], trained.tokenizer, schema_of(trained.config))))
     assert first.raw == [0.5, 0, 0]
     assert main(["test", str(run)]) == 0
+    for lost in ("summary.json", "checkpoints/model.safetensors"):  # so the run is unfinished
+        (run / lost).unlink()
+    assert main(["fit", "--resume", str(run)]) == 0
     said = [{"role": role, "content": f"words of {role} " * 9} for role in ("user", "assistant")]
     (tmp_path / "chat.jsonl").write_text("\n".join([json.dumps({"messages": said})] * 40), encoding="utf-8")
     run = fitted(tmp_path / "chat.jsonl")
