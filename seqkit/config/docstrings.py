@@ -80,6 +80,9 @@ def _explanations(cls: Any) -> dict[str, str]:
     if (other := DOCUMENTED_BY.get(getattr(cls, "__name__", ""))) is not None:
         module, _, name = other.partition(":")
         found = _explanations(getattr(import_module(module), name)) | found
+    for parameter in inspect.signature(cls).parameters.values():
+        if getattr(parameter.default, "is_settings", False):  # its fields are keys beside the others
+            found = _explanations(type(parameter.default)) | found
     return found
 
 
