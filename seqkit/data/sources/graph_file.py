@@ -380,7 +380,10 @@ def _numbers(values: Sequence[Any]) -> np.ndarray | None:
     if all(value is None or isinstance(value, str) for value in values):
         return None
     try:
-        found = [float(value) if isinstance(value, bool) else number(value) for value in values]
+        found = [
+            math.nan if is_missing(value, AMBIGUOUS) else float(value) if isinstance(value, bool) else number(value)
+            for value in values
+        ]
     except OverflowError:
         return np.array([math.inf])
     return None if None in found else np.array(found, float)

