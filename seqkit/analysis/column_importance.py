@@ -1,4 +1,4 @@
-"""How much a trained model needs each column of a table of mixed columns: permutation importance.
+"""How much a trained model needs each column of a table of several columns: permutation importance.
 
 n examples · r permutations · b bootstrap samples
 """
@@ -56,7 +56,7 @@ def column_importance(
     The cells of one column, gaps among them, are permuted among the test examples, and the model predicts again. A row
     that would lose its last cell keeps it. The same seed draws the permutations each time. The interval is that of the
     bootstrap, over rows (over groups where rows have some) and permutations.
-    None: the run is on no table of mixed columns, learns neither classes nor one number, or a part is noise.
+    None: the run is on no table of several columns, learns neither classes nor one number, or a part is noise.
     """
     tokenizer, objective, source = trained.tokenizer, trained.objective, trained.config["data"].get("source")
     schema = schema_of(trained.config)

@@ -431,7 +431,7 @@ def _guessed(
     if (found := _of_files(name, texts, cells, folder)) is not None:
         return found, "", ""
     if is_numbering(name):
-        return "unused", "", "its name says that it numbers the rows"
+        return "unused", "", "it has no name" if is_nameless(name) else "its name says that it numbers the rows"
     distinct = len(set(cells))
     if distinct == 1 and not has_gaps:  # beside gaps, it says which rows have it
         return "unused", "", f"every cell is {short(cells[0])}"
@@ -775,7 +775,12 @@ def short(value: Any) -> str:
 def is_numbering(column: str) -> bool:
     """Whether the name of a column says that it numbers the rows, or it has none."""
     name = column.lower().strip()
-    return name in NUMBERING or name.endswith("_id") or name.startswith("column ")
+    return name in NUMBERING or name.endswith("_id") or is_nameless(name)
+
+
+def is_nameless(column: str) -> bool:
+    """Whether a column was named by its place, as it has no name of its own; an index often has none."""
+    return column.startswith("column ")
 
 
 def check_column(rows: Rows, column: str, flag: str) -> None:
