@@ -66,6 +66,7 @@ class Examples:
         for column in schema.inputs:
             if column.name in rows.columns or schema.steps:
                 self.values[column.name] = self._read(column)
+        self._columns = [(c, self.values[c.name]) for c in schema.inputs if c.name in self.values]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -80,8 +81,8 @@ class Examples:
             return self._part(self._one, self.values[self._one.name][row])
         example: dict[str, Any] = {}
         cells: dict[str, Any] = {}
-        for column in self.schema.inputs:
-            if column.name in self.values and (value := self.values[column.name][row]) is not None:
+        for column, values in self._columns:
+            if (value := values[row]) is not None:
                 if column.kind in OF_CELLS:
                     cells[column.name] = value
                 else:
