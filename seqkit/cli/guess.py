@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from argparse import Namespace
@@ -56,7 +57,7 @@ def take_data_as_recipe(args: Namespace) -> None:
     from seqkit.config.overrides import dotted
     from seqkit.config.own_files import named_tokenizer
     from seqkit.config.table_columns import reads_files
-    from seqkit.runs.folder import check_new
+    from seqkit.runs.folder import check_new, rank
 
     path = Path(args.recipe)
     if is_recipe(args.recipe) or not path.exists() or _holds_recipes(path):
@@ -65,6 +66,8 @@ def take_data_as_recipe(args: Namespace) -> None:
         raise UsageError(f"{path} is data, and --data names other data; give a recipe (seqkit list recipes)")
     if args.command == "fit" and getattr(args, "out", None) is not None and args.resume is None:
         check_new(args.out)  # before the data is read
+    if rank() > 0:
+        logging.getLogger("seqkit").setLevel(logging.ERROR)  # the first process says what all of them find
     pairs = list(dotted(args.overrides))
     reads = reads_files(named_tokenizer(pairs))
     recipe, words, settled, what = _recipe_for(path, _given_columns(pairs), reads_files=reads)
@@ -77,7 +80,8 @@ def take_data_as_recipe(args: Namespace) -> None:
     preset = ["--preset", args.preset] if args.preset else []
     parts = [part for word in said for part in (word.split("=", 1) if word.startswith("--") else [word])]
     command = shlex.join(["seqkit", args.command, recipe, *preset, *parts])
-    print(one_line(f"{path} holds {what}; this runs: {command}"), file=sys.stderr)
+    if rank() == 0:
+        print(one_line(f"{path} holds {what}; this runs: {command}"), file=sys.stderr)
 
 
 def _holds_recipes(path: Path) -> bool:

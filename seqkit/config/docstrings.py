@@ -82,7 +82,8 @@ def _explanations(cls: Any) -> dict[str, str]:
         found = _explanations(getattr(import_module(module), name)) | found
     for parameter in inspect.signature(cls).parameters.values():
         if getattr(parameter.default, "is_settings", False):  # its fields are keys beside the others
-            found = _explanations(type(parameter.default)) | found
+            group: Any = type(parameter.default)
+            found = _explanations(group) | found
     return found
 
 
