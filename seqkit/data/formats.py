@@ -81,6 +81,24 @@ FORMATS = (AUDIO, IMAGE, TEXT, SMILES, GRAPH, TABLE)
 """All formats. In a folder with files of several, the first format that has a data source counts."""
 
 
+TO_CSV = "to_csv('table.csv', index=False)"
+TO_GRAPHML = "'graph.graphml')"
+CONVERTED = {
+    ".xlsx": f"pandas.read_excel(file).{TO_CSV}", ".xls": f"pandas.read_excel(file).{TO_CSV}",
+    ".arff": "pandas.DataFrame(scipy.io.arff.loadarff(file)[0])"
+             f".map(lambda x: x.decode() if isinstance(x, bytes) else x).{TO_CSV}",
+    ".sdf": f"rdkit.Chem.PandasTools.LoadSDF(file, smilesName='smiles', molColName=None).{TO_CSV}",
+    ".gml": f"networkx.write_graphml(networkx.read_gml(file), {TO_GRAPHML}",
+    ".net": f"networkx.write_graphml(networkx.read_pajek(file), {TO_GRAPHML}",
+    **dict.fromkeys(
+        (".svm", ".libsvm"), "sklearn.datasets.load_svmlight_file(file) gives numbers and targets; write them as a CSV"
+    ),
+    **dict.fromkeys(
+        (".conll", ".conllu", ".bio", ".iob"), 'write JSON Lines such as {"tokens": ["A", "cat"], "tags": ["X", "Y"]}'
+    ),
+}  # fmt: skip
+"""Suffixes of formats that are not read though some look like text, and how to convert them in Python."""
+
 _OF_ONE = re.compile(
     r"(part|shard|train|test|valid|val|dev)(ing|idation)?[-_.\d]|.*-of-\d|.*\.(parquet|arrow|feather)$"
 )
@@ -145,6 +163,8 @@ def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str,
     in_folder = path.is_dir()
     if _is_edge_list(path):
         return "GraphFile", {"path": str(path)}
+    if not in_folder and not reads_files and (how := CONVERTED.get(path.suffix.lower())) is not None:
+        raise UsageError(f"{path}: {path.suffix} files are not read; convert it: {how}")
     below = walk(path, limit=MAX_FILES + 1, hidden=True).files if in_folder else []
     files = [path / name for name in below] if in_folder else [path]
     if not files:

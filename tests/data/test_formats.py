@@ -1,10 +1,11 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from seqkit.data.formats import FORMATS, format_of, readable_suffixes, source_for
+from seqkit.data.formats import CONVERTED, FORMATS, format_of, readable_suffixes, source_for
 from seqkit.errors import UsageError
 from seqkit.registry import components
 
@@ -75,6 +76,13 @@ def test_what_no_source_reads_is_refused_with_what_one_does(tmp_path):
             source_for(tmp_path / name)
     with pytest.raises(UsageError, match=r"reads .*own"):
         source_for(tmp_path / "own")
+
+
+@pytest.mark.parametrize("suffix", CONVERTED)
+def test_known_formats_that_are_not_read_are_refused_with_how_to_convert_them(suffix, tmp_path):
+    (tmp_path / f"a{suffix}").write_text("what looks like text\n")
+    with pytest.raises(UsageError, match=re.escape(f"{suffix} files are not read; convert it: {CONVERTED[suffix]}")):
+        source_for(tmp_path / f"a{suffix}")
 
 
 def test_files_without_a_known_suffix_are_text_where_they_begin_so(tmp_path):
