@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shlex
 import sys
@@ -75,8 +76,11 @@ def take_data_as_recipe(args: Namespace) -> None:
     words = [word for word in words if word[2:].partition("=")[0] not in given]
     said = [f"--data={path}", *words, *args.overrides]
     rest = [word for key, value in pairs if _setting(key) not in settled for word in _as_words(key, value)]
-    keys = [f"--{name}={_yaml(value)}" for name, value in settled.items()]
-    args.recipe, args.overrides = recipe, [f"--data={path}", *words, *rest, *keys]
+    in_yaml = {name: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for name, v in settled.items()}
+    args.recipe, args.overrides = (
+        recipe,
+        [f"--data={path}", *words, *rest, *(f"--{name}={v}" for name, v in in_yaml.items())],
+    )
     preset = ["--preset", args.preset] if args.preset else []
     parts = [part for word in said for part in (word.split("=", 1) if word.startswith("--") else [word])]
     command = shlex.join(["seqkit", args.command, recipe, *preset, *parts])
@@ -140,13 +144,11 @@ def _recipe_for(
 
 def _schema(path: Any, given: Mapping[str, Any], *, reads_files: bool) -> Schema:
     """What the table's columns hold; each is said in a line."""
-    from seqkit.data.sources.table import Division, Table
-    from seqkit.data.tables.schema import Given
+    from seqkit.config.schema import settings_groups
+    from seqkit.data.sources.table import Table
 
-    division = {name: value for name, value in given.items() if name in ("split", "group")}
-    columns = {name: value for name, value in given.items() if name not in division}
     try:
-        return Table(path, Given(**columns), Division(**division)).schema(reads_files=reads_files)
+        return Table(path, **settings_groups(Table, given)).schema(reads_files=reads_files)
     except DataError:
         raise
     except (ValueError, TypeError) as error:
@@ -175,15 +177,6 @@ def _of_schema(schema: Schema) -> tuple[str, list[str]]:
     raise DataError(
         f"{schema.name}: no recipe learns {what} from {names}; name another --data.target, or one --data.input"
     )
-
-
-def _yaml(value: Any) -> str:
-    """A value in YAML, on one line."""
-    import yaml
-
-    if not isinstance(value, dict | list):
-        return str(value)
-    return yaml.safe_dump(value, default_flow_style=True, width=2**20, sort_keys=False, allow_unicode=True).strip()
 
 
 def _classes(path: Path, files: list[str]) -> Counter[str]:
