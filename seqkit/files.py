@@ -124,7 +124,7 @@ def to_yaml(config: Any) -> str:
 def load_json(text: str) -> Any:
     """JSON as plain data. Raises ValueError for anything else: a key twice, deep nesting."""
     try:
-        value = json.loads(text, object_pairs_hook=_unique_keys)
+        value = json.loads(text, object_pairs_hook=unique_keys)
         _check_depth(value, MAX_DEPTH)
     except RecursionError:
         raise ValueError(f"it is nested too deeply; {MAX_DEPTH} levels are the most") from None
@@ -140,7 +140,7 @@ def _check_depth(value: Any, most: int) -> None:
             _check_depth(inner, most - 1)
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object. Raises ValueError if it has a key twice, of which Python would silently take the last."""
     found: dict[str, Any] = {}
     for key, value in pairs:

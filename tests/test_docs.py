@@ -48,7 +48,6 @@ AT_HAND = {
     "AudioFolder",
     "FileFolder",
     "Table",
-    "MixedTable",
     "Digits",
     "Karate",
     "Solubility",

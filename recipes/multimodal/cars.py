@@ -4,9 +4,9 @@ import json
 import logging
 from typing import Any
 
-from seqkit.data import DataSource, MixedTable, Splits
+from seqkit.data import DataSource, Division, Given, Schema, Splits, Table
 from seqkit.data.download import writable
-from seqkit.data.tables.columns import Columns, TargetKind
+from seqkit.data.tables.schema import TargetKind
 from seqkit.files import write_atomic
 from seqkit.recipes.wheels import Wheel
 
@@ -22,7 +22,7 @@ class Cars(DataSource):
     """`cars`: 406 cars of 1970 to 1982 from vega_datasets' wheel (0.2 MB): name, weight, power and more, with gaps.
 
     target: the column to learn; None: miles per gallon, which 398 of them have, or for classes the origin, USA, Europe
-    or Japan. target_kind: as of `Table`. columns: kinds of columns that are other than `KINDS`, as of `MixedTable`.
+    or Japan. target_kind: as of `Table`. columns: kinds of columns that are other than `KINDS`, as of `Table`.
     Split: a fifth is test, by class for classes. seed: of its choice.
     """
 
@@ -39,21 +39,27 @@ class Cars(DataSource):
         self._tokenizer: Any = None
 
     def read_for(self, tokenizer: Any) -> None:
-        """Keeps the tokenizer, as `MixedTable.read_for`."""
+        """Keeps the tokenizer, as `Table.read_for`."""
         self._tokenizer = tokenizer
 
-    def settled(self, *, has_cells: bool = True, has_text: bool = True) -> tuple[dict[str, str], Columns]:
-        """Kind of each input column, and the target, as `MixedTable.settled`."""
-        return self._table().settled(has_cells=has_cells, has_text=has_text)
+    def schema(self) -> Schema:
+        """What the columns hold."""
+        return self._table().schema()
+
+    def decided(self) -> dict[str, Any]:
+        """What is learned from which columns; a run keeps it."""
+        settings = self.schema().settings()
+        return {name: settings[name] for name in ("target", "target_kind", "columns")}
 
     def splits(self) -> Splits:
         return self._table().divided(logging.getLogger("seqkit").debug)
 
-    def _table(self) -> MixedTable:
+    def _table(self) -> Table:
         file = writable("vega_datasets/cars.jsonl")
         write_atomic(file, "".join(f"{json.dumps(row)}\n" for row in cars()).encode())
         columns = {name: kind for name, kind in KINDS.items() if name != self.target} | (self.columns or {})
-        table = MixedTable(str(file), target=self.target, target_kind=self.target_kind, columns=columns, seed=self.seed)
+        given = Given(target=self.target, target_kind=self.target_kind, columns=columns)
+        table = Table(str(file), given, Division(seed=self.seed))
         table.read_for(self._tokenizer)
         return table
 

@@ -2,7 +2,7 @@
 
 import logging
 
-from seqkit.data import DataSource, Splits, Table
+from seqkit.data import DataSource, Given, Splits, Table
 from seqkit.data.download import find, missing
 
 
@@ -17,7 +17,5 @@ class SmsSpam(DataSource):
         name = "sms-spam/messages.tsv"
         if (path := find(name)) is None:
             raise missing(name, "put the UCI SMS Spam Collection there, a line a message: ham or spam, a tab, the text")
-        columns = {"columns": ["label", "text"], "input": "text", "target": "label"}
-        return Table(str(path), **columns, kind="text", target_kind="classes").divided(
-            logging.getLogger("seqkit").debug
-        )
+        given = Given(input="text", target="label", target_kind="classes", columns=["label", "text"])
+        return Table(str(path), given).divided(logging.getLogger("seqkit").debug)

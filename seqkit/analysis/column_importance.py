@@ -1,4 +1,4 @@
-"""How much a trained model needs each column of a table of mixed columns: permutation importance.
+"""How much a trained model needs each column of a table of several columns: permutation importance.
 
 n examples · r permutations · b bootstrap samples
 """
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from torch.nn.functional import cross_entropy
 
-from seqkit.config.table_columns import MIXED_TABLES, part_columns
 from seqkit.data.dataset import TokenizedDataset, collate_targets
+from seqkit.data.inputs import schema_of
 from seqkit.data.module import DataModule
-from seqkit.data.tables.mixed_columns import CELLS, OF_CELLS
+from seqkit.data.tables.schema import CELLS, OF_CELLS
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens
 from seqkit.objectives import Classify, Regress
 from seqkit.runs.trained_model import TrainedModel
@@ -56,12 +56,12 @@ def column_importance(
     The cells of one column, gaps among them, are permuted among the test examples, and the model predicts again. A row
     that would lose its last cell keeps it. The same seed draws the permutations each time. The interval is that of the
     bootstrap, over rows (over groups where rows have some) and permutations.
-    None: the run is on no table of mixed columns, learns neither classes nor one number, or a part is noise.
+    None: the run is on no table of several columns, learns neither classes nor one number, or a part is noise.
     """
     tokenizer, objective, source = trained.tokenizer, trained.objective, trained.config["data"].get("source")
-    kinds = part_columns(trained.config) or {}
-    columns = [name for name, kind in kinds.items() if kind != "unused"]
-    is_table = isinstance(source, Mapping) and source.get("type") in MIXED_TABLES
+    schema = schema_of(trained.config)
+    kinds = {} if schema is None else {column.name: column.kind for column in schema.inputs}
+    columns, is_table = list(kinds), isinstance(source, Mapping) and "columns" in source
     is_known = isinstance(objective, Classify) or (isinstance(objective, Regress) and len(objective.mean) == 1)
     if not (isinstance(tokenizer, Join) and is_table and is_known) or data.noise is not None:
         return None

@@ -133,7 +133,7 @@ def _check_tokenizer(cls: Any, settings: dict[str, Any], inputs: Sequence[str], 
     from seqkit.testing import check_tokenizer
 
     tokenizer = cls(**settings)
-    raws = [raw for given in inputs for _, raw in read_inputs(given, tokenizer, kind="text")] or list(cls.examples)
+    raws = [raw for given in inputs for _, raw in read_inputs(given, tokenizer, "text")] or list(cls.examples)
     if len(raws) < 2:
         raise UsageError(
             f"{cls.__name__} is checked on two raw examples or more, and there are {len(raws)}; give --input for each "

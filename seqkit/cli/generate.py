@@ -74,15 +74,16 @@ def beginnings(trained: TrainedModel, given: str) -> Iterator[tuple[str, Any]]:
     Raises as `read_inputs`.
     """
     from seqkit.data.formats import TEXT, format_of, own_reader
-    from seqkit.data.inputs import exists_as, read_inputs, table_kind
+    from seqkit.data.inputs import exists_as, read_inputs, schema_of
 
     path, continues_text = Path(given), trained.model.source_embedder is None and not needs_any_tokens(trained)
     is_text_file = format_of(path) is TEXT and exists_as(path, Path.is_file)
     if continues_text and own_reader(trained.tokenizer) is None and not is_text_file:
         yield given, given
     else:
-        kind = "text" if continues_text else table_kind(trained.config)
-        yield from read_inputs(given, trained.tokenizer, kind=kind)
+        schema = schema_of(trained.config)
+        kind = "text" if continues_text or schema is None else schema.inputs[0].kind
+        yield from read_inputs(given, trained.tokenizer, kind)
 
 
 def continued(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: dict[str, Any]) -> Iterator[str]:

@@ -1,23 +1,28 @@
-"""`seqkit fit FILE`: the recipe that fits a user's own file or folder."""
+"""`seqkit fit FILE`: the recipe that fits a user's own file or folder, by the rule of `OWN_TABLES`."""
 
 from __future__ import annotations
 
+import json
 import logging
 import shlex
 import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from itertools import islice
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.errors import DataError, UsageError, one_line
 
+OWN_TABLES = (
+    "A table with more than one usable column is learnt from all its columns; a lone text column takes the text "
+    "recipe; the target is the named column, else one with a well-known name, else the last of numbers or classes."
+)
+"""What `seqkit fit TABLE` does, as its help says it."""
+
 if TYPE_CHECKING:
-    from seqkit.data.sources.table import Table
-    from seqkit.data.tables.columns import Columns
+    from seqkit.data.tables.schema import Schema
 
 RECIPES = {
     "TextFiles": ("text/char-lm", "text"),
@@ -26,24 +31,22 @@ RECIPES = {
     "GraphFile": ("graph/nodes", "a graph"),
     "FileFolder": ("own/classify", "files of the tokenizer's own"),
 }
-"""For a data source of files, its recipe and what the files hold; for tables, see `TABLES`."""
+"""For a data source of files, its recipe and what the files hold."""
 
-TABLES = {
-    "text": {"text": "text/translate", "tags": "text/tag", "none": "text/char-lm", "": "text/classify"},
-    "image": {"": "image/classify"},
-    "audio": {"": "audio/classify"},
-    "smiles": {"": "graph/molecules"},
-    "series": {"": "own/classify"},
-    "file": {"text": "text/translate", "": "own/classify"},
-}
-"""The recipe for a table by the kind of its input column, then by that of its target ("": any other)."""
+OF_COLUMN = {
+    "text": "text/classify", "image": "image/classify", "audio": "audio/classify", "smiles": "graph/molecules",
+    "series": "own/classify", "file": "own/classify", "words": "text/classify",
+}  # fmt: skip
+"""The recipe that learns classes, numbers or labels from one column, by its kind."""
 
+OF_TEXTS = {"text": "text/translate", "none": "text/char-lm", "tags": "text/tag"}
+"""The recipe for a column of texts, by what is learned of it, where that is something else."""
 
-MIXED = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
-"""The recipe for a table of several input columns, by the kind of its target."""
+OF_ROWS = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
+"""The recipe that learns from all columns, by the kind of the target."""
 
-COLUMN_KEYS = ("input", "target", "kind", "target_kind", "split", "group", "separator", "decimal", "columns")
-"""Arguments of tables that tell which columns are what."""
+OBJECTIVES = {"classes": "{type: Classify, pool: mean}", "labels": "MultiLabel", "numbers": "Regress"}
+"""The objective by the kind of the target, where a recipe of one column has another."""
 
 
 def take_data_as_recipe(args: Namespace) -> None:
@@ -55,7 +58,7 @@ def take_data_as_recipe(args: Namespace) -> None:
     from seqkit.config.overrides import dotted
     from seqkit.config.own_files import named_tokenizer
     from seqkit.config.table_columns import reads_files
-    from seqkit.runs.folder import check_new
+    from seqkit.runs.folder import check_new, rank
 
     path = Path(args.recipe)
     if is_recipe(args.recipe) or not path.exists() or _holds_recipes(path):
@@ -64,15 +67,25 @@ def take_data_as_recipe(args: Namespace) -> None:
         raise UsageError(f"{path} is data, and --data names other data; give a recipe (seqkit list recipes)")
     if args.command == "fit" and getattr(args, "out", None) is not None and args.resume is None:
         check_new(args.out)  # before the data is read
+    if rank() > 0:
+        logging.getLogger("seqkit").setLevel(logging.ERROR)  # the first process says what all of them find
     pairs = list(dotted(args.overrides))
     reads = reads_files(named_tokenizer(pairs))
-    recipe, words, what = _recipe_for(path, _given_columns(pairs), reads_files=reads, command=args.command)
-    words = [word for word in words if word[2:].partition("=")[0] not in dict(pairs)]
-    args.recipe, args.overrides = recipe, [f"--data={path}", *words, *args.overrides]
-    given = [part for word in args.overrides for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    recipe, words, settled, what = _recipe_for(path, _given_columns(pairs), reads_files=reads)
+    given = dict(pairs)
+    words = [word for word in words if word[2:].partition("=")[0] not in given]
+    said = [f"--data={path}", *words, *args.overrides]
+    rest = [word for key, value in pairs if _setting(key) not in settled for word in _as_words(key, value)]
+    in_yaml = {name: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for name, v in settled.items()}
+    args.recipe, args.overrides = (
+        recipe,
+        [f"--data={path}", *words, *rest, *(f"--{name}={v}" for name, v in in_yaml.items())],
+    )
     preset = ["--preset", args.preset] if args.preset else []
-    command = shlex.join(["seqkit", args.command, recipe, *preset, *given])
-    print(one_line(f"{path} holds {what}; this runs: {command}"), file=sys.stderr)
+    parts = [part for word in said for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    command = shlex.join(["seqkit", args.command, recipe, *preset, *parts])
+    if rank() == 0:
+        print(one_line(f"{path} holds {what}; this runs: {command}"), file=sys.stderr)
 
 
 def _holds_recipes(path: Path) -> bool:
@@ -80,110 +93,92 @@ def _holds_recipes(path: Path) -> bool:
     return path.is_dir() and any(any(path.glob(pattern)) for pattern in ("*.yaml", "*/*.yaml"))
 
 
+def _setting(key: str) -> str:
+    return key.replace("data.source.", "data.", 1)
+
+
+def _as_words(key: str, value: Any) -> list[str]:
+    from seqkit.config.overrides import Switch
+
+    return [f"--{key}"] if isinstance(value, Switch) else [f"--{key}={value}"]
+
+
 def _given_columns(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Arguments of a table's data source that a command's (key, value) pairs give, as far as they are of columns."""
+    """Arguments of a table that a command's (key, value) pairs give, as far as they are of its columns."""
+    from seqkit.data.tables.schema import Given
+
+    names = {field.name for field in fields(Given)} | {"split", "group"}
     found = {}
     for key, word in pairs:
-        name = key.removeprefix("data.").removeprefix("source.")
-        if key.startswith("data.") and name in COLUMN_KEYS and (value := word.read()) is not None:
-            is_kinds = isinstance(value, dict) and name == "columns"  # a name such as "note: free" is a mapping in YAML
-            found[name] = value if isinstance(value, list) or is_kinds else str(word)
+        name = _setting(key).removeprefix("data.")
+        if key.startswith("data.") and name in names and (value := word.read()) is not None:
+            found[name] = value if isinstance(value, list | dict) else str(word)
     return found
 
 
-def _recipe_for(path: Path, given: Mapping[str, Any], *, reads_files: bool, command: str) -> tuple[str, list[str], str]:
-    """The recipe that reads a file or folder, keys that it needs beside `--data`, and what the file or folder holds.
+def _recipe_for(
+    path: Path, given: Mapping[str, Any], *, reads_files: bool
+) -> tuple[str, list[str], dict[str, Any], str]:
+    """The recipe that reads a file or folder, keys that it needs beside `--data`, settings of a table's columns as
+    they were inferred, and what the file or folder holds.
 
-    given: what is said of the columns of a table. reads_files: True: the tokenizer reads files itself. command: the
-    subcommand, for the one that learns from a table's texts alone.
+    given: what is said of the columns of a table. reads_files: True: the tokenizer reads files itself.
     """
     from seqkit.data.formats import source_for
 
     source, arguments = source_for(path, reads_files=reads_files)
     if source == "TextFiles" and (classes := _classes(path, arguments["path"])):
-        return "text/classify", [], f"texts in folders of {len(classes)} classes ({', '.join(sorted(classes)[:3])}, …)"
+        what = f"texts in folders of {len(classes)} classes ({', '.join(sorted(classes)[:3])}, …)"
+        return "text/classify", [], {}, what
     if source != "Table":
         recipe, what = RECIPES[source]
-        return recipe, [], what
-    from seqkit.data.sources.table import Table
+        return recipe, [], {}, what
+    schema = _schema(arguments["path"], given, reads_files=reads_files)
+    recipe, words = _of_schema(schema)
+    settled = {f"data.{name}": value for name, value in schema.settings().items() if value is not None}
+    count = len(schema.inputs)
+    what = f"a table with {count} input columns" if count > 1 else f"a table with {schema.inputs[0].name} as input"
+    targets = ", ".join(column.name for column in schema.targets)
+    return recipe, words, settled, what + (f" and {targets} as target" if targets else "")
 
-    log = logging.getLogger("seqkit")
-    log.disabled = True  # the command says the same about the columns once more
+
+def _schema(path: Any, given: Mapping[str, Any], *, reads_files: bool) -> Schema:
+    """What the table's columns hold; each is said in a line."""
+    from seqkit.data.sources.table import Division, Table
+    from seqkit.data.tables.schema import Given
+
+    division = {name: value for name, value in given.items() if name in ("split", "group")}
+    columns = {name: value for name, value in given.items() if name not in division}
     try:
-        if "input" not in given and not reads_files and (mixed := _mixed_table(arguments, given, command)) is not None:
-            return mixed
-        given = {name: value for name, value in given.items() if not isinstance(value, dict)}  # kinds of a mixed table
-        columns = Table(**arguments, **given).settled(reads_files=reads_files)
-    finally:
-        log.disabled = False
-    by_target, target_kind, words = TABLES[columns.kind], columns.target_kind, []
-    if columns.kind in ("text", "file") and target_kind == "classes" and _are_texts(str(path), columns.targets[0]):
-        target_kind = "text"
-    if target_kind == "numbers" and columns.kind not in ("smiles", "file"):
-        words = ["--model.objective=Regress"]
-    if columns.kind == "series":
-        words.append("--tokenizer=Series")
-    kinds = {"image": "images", "audio": "recordings", "smiles": "molecules", "file": "files"}
-    what = f"{kinds.get(columns.kind, columns.kind)} ({columns.input})"
-    if columns.targets:
-        what += f" with {target_kind} ({', '.join(columns.targets)})"
-    return by_target.get(target_kind, by_target[""]), words, what
+        return Table(path, Given(**columns), Division(**division)).schema(reads_files=reads_files)
+    except DataError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"data.source: {error}") from error
 
 
-def _mixed_table(
-    arguments: Mapping[str, Any], given: Mapping[str, Any], command: str
-) -> tuple[str, list[str], str] | None:
-    """Recipe, keys and content, as of `_recipe_for`, of a table with several columns to learn a class or a number from,
-    or with one that no other recipe reads; None: it is none.
-
-    Raises DataError where the table has other columns beside its text and target, and they are not clear.
-    """
-    from seqkit.data.sources.mixed_table import MixedTable
-    from seqkit.data.sources.table import Table
-
-    is_mixed, text = isinstance(given.get("columns"), dict), None
-    with suppress(DataError):  # no single input
-        text = None if is_mixed else Table(**arguments, **given).settled()
-    kind = "" if text is None else text.kind
-    if kind not in ("", "text") or "kind" in given or isinstance(given.get("columns"), list):
-        return None
-    alone = "" if text is None else f"; for the text alone: {_text_alone(arguments, given, command, text)}"
-    try:
-        kinds, columns = MixedTable(**arguments, **given).settled()
-    except DataError as error:
-        if text is None:
-            raise
-        if text.target_kind in MIXED and _has_others(Table(**arguments, **given), text):
-            raise DataError(f"{error}{alone}") from error
-        return None
-    used = [f"{name} ({kind})" for name, kind in kinds.items() if kind != "unused"]
-    if columns.target_kind not in MIXED or (kind and len(used) < 2):
-        return None
-    if columns.target_kind == "classes" and _are_texts(arguments["path"], columns.targets[0]):
-        return None
-    what = f"columns of several kinds ({', '.join(used[:8])}{', …' if len(used) > 8 else ''})"
-    return MIXED[columns.target_kind], [], f"{what} with {columns.target_kind} ({', '.join(columns.targets)}){alone}"
-
-
-def _text_alone(arguments: Mapping[str, Any], given: Mapping[str, Any], command: str, columns: Columns) -> str:
-    """The command that learns the target of a table from its text alone."""
-    from seqkit.data.tables.columns import option
-
-    said = {**given, "input": columns.input, "target": columns.target}
-    words = [f"seqkit {command} {TABLES['text']['']} --data {shlex.quote(str(arguments['path']))}"]
-    words += [option(name, value) for name, value in said.items()]
-    words += ["--model.objective Regress"] if columns.target_kind == "numbers" else []
-    return " ".join(words)
-
-
-def _has_others(table: Table, columns: Columns) -> bool:
-    """Whether the table has filled columns beside its input, target, split and group that do not number its rows."""
-    from seqkit.data.tables.columns import is_numbering, profile_of
-
-    rows = table.first_rows()
-    known = {columns.input, *columns.targets, table.split, table.group}
-    others = [name for name in rows.names if name not in known and not is_numbering(name)]
-    return any(profile_of(rows, name).distinct > 1 for name in others)
+def _of_schema(schema: Schema) -> tuple[str, list[str]]:
+    """Recipe for a table, and keys that it needs. Raises DataError where none learns its target from its inputs."""
+    kinds, target = [column.kind for column in schema.inputs], schema.target_kind
+    has_text = bool({"text", "words"} & {*kinds})
+    if target == "tags" and has_text:
+        return OF_TEXTS[target], []
+    if len(kinds) == 1 and kinds[0] in OF_COLUMN:
+        (kind,) = kinds
+        recipe = OF_COLUMN[kind]
+        if target in OF_TEXTS and (has_text or (kind, target) == ("file", "text")):
+            return OF_TEXTS[target], []
+        if target in OBJECTIVES:
+            words = ["--tokenizer=Series"] if kind == "series" else []
+            own = "numbers" if recipe == "graph/molecules" else "classes"
+            return recipe, words if target == own else [*words, f"--model.objective={OBJECTIVES[target]}"]
+    elif target in OF_ROWS:
+        return OF_ROWS[target], []
+    names = ", ".join(column.name for column in schema.inputs)
+    what = {"text": "texts", "none": "nothing", "labels": "several yes and no", "tags": "a tag for each word"}[target]
+    raise DataError(
+        f"{schema.name}: no recipe learns {what} from {names}; name another --data.target, or one --data.input"
+    )
 
 
 def _classes(path: Path, files: list[str]) -> Counter[str]:
@@ -191,17 +186,9 @@ def _classes(path: Path, files: list[str]) -> Counter[str]:
 
     Chapters in a folder for each book look the same; `--data` with a recipe of language models reads them as texts.
     """
-    from seqkit.data.sources.table import SPLIT_NAMES
+    from seqkit.data.splits import SPLIT_NAMES
 
     folders = Counter(Path(file).parent for file in files)
     classes = Counter(folder.name for folder in folders.elements())
     is_plain = path not in folders and not any(name.lower() in SPLIT_NAMES for name in classes)
     return classes if is_plain and len(classes) > 1 and min(classes.values()) > 1 else Counter()
-
-
-def _are_texts(path: str, column: str) -> bool:
-    """Whether a column of words holds a text in each row, since its values seldom come again, as classes do."""
-    from seqkit.data.tables.files import read_tables
-
-    values = list(islice(read_tables(path).column(column), 1000))
-    return len(set(values)) > len(values) / 2

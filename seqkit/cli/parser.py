@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from seqkit import __version__
+from seqkit.cli.guess import OWN_TABLES
 from seqkit.registry import suggest
 
 USAGE = 2
@@ -253,6 +254,7 @@ def parser() -> argparse.ArgumentParser:
         return command
 
     fit = add("fit", "train a recipe, test the model, and write a run folder")
+    fit.epilog = f"Your own file or folder may stand in place of the recipe. {OWN_TABLES} {fit.epilog}"
     add_recipe(fit, nargs="?")
     fit.add_argument("--resume", metavar="RUN", help="continue an unfinished run; auto: the newest of the recipe")
     fit.add_argument("--end-here", action="store_true", help="end the unfinished run with the weights that it has")

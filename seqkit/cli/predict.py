@@ -87,27 +87,23 @@ def run(args: Namespace) -> int:
 
 def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
     """The inputs of a command; what is skipped is said. A table's usual column is that of the run's own data."""
-    from seqkit.config.table_columns import part_columns
-    from seqkit.data.inputs import Inputs, table_decimal, table_kind
+    from seqkit.data.inputs import Inputs, schema_of
 
     source = trained.config["data"].get("source")
-    own = source if isinstance(source, dict) and source.get("type") == "Table" else {}
     graph = None
     if isinstance(source, dict) and source.get("type") == "GraphFile":
         from seqkit.runs.graph_inputs import graph_reader  # brings Lightning, which others do without
 
         graph = graph_reader(trained, args.run)
-    columns = part_columns(trained.config)
+    schema = schema_of(trained.config)
     given, column = list(args.inputs), args.input
-    if columns is not None and column is not None:  # one example: image=a.png,text=…
+    has_parts = schema is not None and hasattr(trained.tokenizer, "parts")
+    if has_parts and column is not None:  # one example: image=a.png,text=…
         given, column = [*given, column], None
     if not given:
-        raise UsageError(f"give inputs: {'a table, or --input part=value,…' if columns else 'files, tables or texts'}")
-    inputs = Inputs(
-        given, trained.tokenizer, column=column, usual_column=own.get("input"), graph=graph, columns=columns,
-        kind=table_kind(trained.config), are_words=getattr(trained.objective, "level", "") == "token",
-        skip_bad=columns is not None and (source or {}).get("skip_bad") is True, decimal=table_decimal(trained.config),
-    )  # fmt: skip
+        forms = "a table, or --input part=value,…" if has_parts else "files, tables or texts"
+        raise UsageError(f"give inputs: {forms}")
+    inputs = Inputs(given, trained.tokenizer, schema, column=column, graph=graph)
     for note in inputs.notes:
         print(one_line(note), file=sys.stderr)
     return inputs
@@ -137,8 +133,8 @@ class KeptColumns:
 
     def __init__(self, given: Sequence[str], words: Sequence[str]):
         from seqkit.data.formats import TABLE, format_of
-        from seqkit.data.tables.columns import check_column
-        from seqkit.data.tables.files import read_tables
+        from seqkit.data.tables.read import read_tables
+        from seqkit.data.tables.schema import check_column
 
         if others := [one for one in given if format_of(Path(one)) is not TABLE] or ([] if given else ["no input"]):
             raise UsageError(f"--keep copies columns of tables, and {one_line(others[0])[:100]} is none; leave it out")
@@ -154,8 +150,9 @@ class KeptColumns:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for rows in self._tables:
-            values = [rows.column(column) for column in self.columns]
+            values = [rows.columns[column] for column in self.columns]
             yield from ({name: cells[i] for name, cells in zip(self.columns, values)} for i in range(len(rows)))
+            yield from ({} for _ in rows.faults)  # which `Inputs` tells after the rows
 
 
 class Rows:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seqkit.config.merge import INIT, root
 from seqkit.config.own_files import with_paths
 from seqkit.config.schema import Field, check_value, is_torchs
+from seqkit.config.table_columns import with_parts
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokenizer, TokenSpec
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 class Built(NamedTuple):
     """Components of a run. model, data: keyword arguments of `Model` and `DataModule`, built after fitting.
 
-    init: folder of the run with whose weights training begins; None: they are random.
+    init: folder of the run with whose weights training begins; None: they are random. tokenizer_section: section of the
+    tokenizer in the configuration, with a part for each column of a table.
     """
 
     tokenizer: Tokenizer
@@ -29,6 +31,7 @@ class Built(NamedTuple):
     schedule: Any
     trainer: dict[str, Any]
     init: str | None = None
+    tokenizer_section: Mapping[str, Any] | None = None
 
 
 def build(config: Mapping[str, Any]) -> Built:
@@ -40,10 +43,14 @@ def build(config: Mapping[str, Any]) -> Built:
     if "data" in config and isinstance(config["data"].get("source"), Mapping):
         source = with_paths(config["data"]["source"], "data.source.path")
         config = {**config, "data": {**config["data"], "source": source}}
-    made = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
+    data = {"data": _value(fields["data"], config["data"], "data")} if "data" in config else {}
+    if data and "tokenizer" in config:
+        config = {**config, "tokenizer": with_parts(config["tokenizer"], data["data"].get("source"))}
+    others = [name for name in fields if name in config and name != "data"]
+    made = data | {name: _value(fields[name], config[name], name) for name in others}
     init = made.get("model", {}).pop(INIT.name, None)
     arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields} | {"init": init}
-    return Built(**arguments)
+    return Built(**arguments)._replace(tokenizer_section=config.get("tokenizer"))
 
 
 def build_model(built: Built, spec: TokenSpec) -> Model:

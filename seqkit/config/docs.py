@@ -121,6 +121,10 @@ def _explanations(cls: Any) -> dict[str, str]:
     if (other := DOCUMENTED_BY.get(getattr(cls, "__name__", ""))) is not None:
         module, _, name = other.partition(":")
         found = _explanations(getattr(import_module(module), name)) | found
+    for parameter in inspect.signature(cls).parameters.values():
+        if getattr(parameter.default, "is_settings", False):  # its fields are keys beside the others
+            group: Any = type(parameter.default)
+            found = _explanations(group) | found
     return found
 
 

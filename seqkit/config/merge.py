@@ -10,7 +10,6 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import reduce
 from typing import Any
 
 import yaml
@@ -20,7 +19,7 @@ from seqkit.config.overrides import Switch, Word, shown
 from seqkit.config.own_files import data_source, tell_unread, with_own_files
 from seqkit.config.recipe import check_name, load_yaml
 from seqkit.config.schema import REQUIRED, Field, check_value, fits
-from seqkit.config.table_columns import TARGET_KINDS, settle
+from seqkit.config.table_columns import check_new, settle
 from seqkit.errors import UsageError
 from seqkit.registry import components, suggest
 
@@ -73,11 +72,8 @@ def completed(
     *,
     only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """A complete configuration of a recipe as `read_recipe` gives it. pairs: overrides, as `dotted` gives them.
-
-    A recipe with presets for kinds of target leaves the objective to the table, unless an override names it: the table
-    is read with what is known before, and the preset of its kind comes below the one that was named.
-    """
+    """A complete configuration of a recipe as `read_recipe` gives it. pairs: overrides, as `dotted` gives them."""
+    check_new(config)
     top = Node(root(only))
     for key, value in pairs:  # wrong names are answered before torch is imported
         top.field(key.partition(".")[0])
@@ -86,26 +82,11 @@ def completed(
             Field(key, kind=kind).component(value, key)
     config, pairs = with_own_files(config, presets.get(preset or ""), pairs)
 
-    def merged(*names: str | None, pairs: Pairs = pairs) -> dict[str, Any]:
-        """The recipe with presets and overrides, completed."""
-        written = reduce(top.merge, (presets[name] for name in names if name is not None), config)
-        return top.complete(overridden(top, *with_foreign(written, pairs)))
-
-    if only is not None:
-        return merged(preset)
-    names_objective = any(key.removesuffix(".type") == "model.objective" for key, _ in pairs)
-    open_to = set() if names_objective else set(presets) & set(TARGET_KINDS)
-    late = [key for key, _ in pairs if open_to and key.startswith("model.objective.")]
-    found = merged(preset, pairs=[pair for pair in pairs if pair[0] not in late])
-    check_name(found["recipe"])
-    kind = settle(found, open_to=open_to)
-    by_table = kind if kind in presets and kind != preset else None
-    if by_table is not None or late:
-        source = found["data"]["source"]
-        found = merged(by_table, preset)
-        if kind is not None:
-            found["data"]["source"] = source
-            settle(found)
+    written = config if preset is None else top.merge(config, presets[preset])
+    found = top.complete(overridden(top, *with_foreign(written, pairs)))
+    if only is None:
+        check_name(found["recipe"])
+        settle(found)
     return found
 
 

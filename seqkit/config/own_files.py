@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.config.overrides import Word
-from seqkit.config.table_columns import TABLE, reads_files
+from seqkit.config.table_columns import reads_files
 from seqkit.errors import UsageError, one_line
 from seqkit.registry import components
 
@@ -91,29 +91,24 @@ def tell_unread(value: str, source: Mapping[str, Any]) -> None:
 def with_own_files(
     config: Mapping[str, Any], preset: Mapping[str, Any] | None, pairs: Sequence[tuple[str, Any]]
 ) -> tuple[Mapping[str, Any], Sequence[tuple[str, Any]]]:
-    """Recipe and overrides, in which the user's own files are written out as a source that suits the tokenizer.
+    """Recipe and overrides, in which a folder of the user's own is written out as a source that suits what reads it.
 
-    That of a folder whose files the tokenizer reads itself, that of a folder of texts by class, and that of a table
-    whose columns `Join` joins.
+    That is one of files, where the tokenizer reads them itself, and of texts by class, where a class is learned.
     """
     given = [*config.items(), *(preset or {}).items(), *pairs]
-    tokenizer, has_classes = named_tokenizer(given), _named_objective(given) == "Classify"
-    is_joined, reads = tokenizer == "Join", reads_files(tokenizer)
-    if not is_joined and not reads and not has_classes:
+    reads, has_classes = reads_files(named_tokenizer(given)), _named_objective(given) == "Classify"
+    if not reads and not has_classes:
         return config, pairs
 
     def written(key: str, value: Any) -> Any:
         if key == "data" and isinstance(value, Mapping):
             return {**value, **{name: written("data.source", one) for name, one in value.items() if name == "source"}}
         own = value.read() if isinstance(value, Word) else value
-        if key not in ("data", "data.source") or not isinstance(own, str):
+        if key not in ("data", "data.source") or not isinstance(own, str) or not _own_path(own).is_dir():
             return value
-        if not is_joined and not _own_path(own).is_dir():
+        source = data_source(own, "data.source", reads_files=reads, has_classes=has_classes)
+        if not reads and source["type"] != "TextFolder":
             return value
-        source = data_source(own, "data.source", reads_files=reads and not is_joined, has_classes=has_classes)
-        if (is_joined and source["type"] != TABLE) or (not is_joined and not reads and source["type"] != "TextFolder"):
-            return value
-        source = source | ({"type": "MixedTable"} if is_joined else {})
         return source if key == "data.source" else {"source": source}
 
     return {key: written(key, value) for key, value in config.items()}, [(key, written(key, v)) for key, v in pairs]

@@ -14,9 +14,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "splits": ["by_group", "stratified"],
         "sources.folder": ["AudioFolder", "FileFolder", "ImageFolder", "TextFolder"],
         "sources.graph_file": ["GraphFile"],
-        "sources.mixed_table": ["MixedTable"],
         "sources.pairs": ["Pairs"],
-        "sources.table": ["Table"],
+        "sources.table": ["Division", "Table"],
         "sources.text": ["TextFiles"],
+        "tables.schema": ["Given", "Schema"],
     },
 )

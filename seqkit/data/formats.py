@@ -66,8 +66,8 @@ SMILES = FileFormat((".smi",), "seqkit.data.io:read_smiles", many=True)
 GRAPH = FileFormat((".graphml", ".npz", ".safetensors"), file_source="GraphFile")
 TABLE = FileFormat(
     (
-        ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz", ".ndjson.gz", ".parquet",
-        ".arrow", ".feather",
+        ".parquet", ".arrow", ".feather", *(suffix + packed for packed in ("", ".gz", ".bz2", ".xz")
+        for suffix in (".csv", ".tsv", ".json", ".jsonl", ".ndjson")),
     ),
     file_source="Table",
     folder_source="Table",

@@ -6,6 +6,7 @@ n nodes · e edges
 from __future__ import annotations
 
 import logging
+import math
 import re
 import zipfile
 from collections import Counter
@@ -20,11 +21,11 @@ import numpy as np
 
 from seqkit.data.formats import GRAPH, TABLE, advice_on
 from seqkit.data.io import read_text
-from seqkit.data.tables.columns import exact_number, is_missing
+from seqkit.data.tables.schema import is_missing, number
 from seqkit.errors import DataError, one_line
 
 if TYPE_CHECKING:
-    from seqkit.data.tables.files import Rows
+    from seqkit.data.tables.read import Rows
 
 log = logging.getLogger("seqkit")
 
@@ -183,7 +184,7 @@ def _read_tables(folder: Path) -> RawGraph:
     """The graph of edges.csv and nodes.csv, or of tables of other formats with these names."""
     edges, nodes = (_table(folder, stem) for stem in ("edges", "nodes"))
     identity = next((name for name in ID_NAMES if name in nodes.names), nodes.names[0])
-    ids = [str(cell) for cell in nodes.column(identity)]
+    ids = [str(cell) for cell in nodes.columns[identity]]
     index = {name: i for i, name in reversed([*enumerate(ids)])}
     if len(index) < len(ids):
         row = next(i for i, name in enumerate(ids) if index[name] != i)
@@ -191,7 +192,7 @@ def _read_tables(folder: Path) -> RawGraph:
     ends = [next((name for name in edges.names if name.lower() in names), "") for names in (SOURCE_NAMES, TARGET_NAMES)]
     if not all(ends):
         raise DataError(f"{edges.name} has no columns source and target; name the two ends of its edges so")
-    pairs = list(zip(*([str(cell) for cell in edges.column(end)] for end in ends)))
+    pairs = list(zip(*([str(cell) for cell in edges.columns[end]] for end in ends)))
     for row, pair in enumerate(pairs):
         if unknown := [name for name in pair if name not in index]:
             named = f"node {one_line(unknown[0])!r}, which {nodes.name} lacks"
@@ -200,13 +201,13 @@ def _read_tables(folder: Path) -> RawGraph:
         ids,
         _edges([(index[source], index[target]) for source, target in pairs]),
         False,
-        {name: [_value(cell) for cell in nodes.column(name)] for name in nodes.names if name != identity},
-        {name: [_value(cell) for cell in edges.column(name)] for name in edges.names if name not in ends},
+        {name: [_value(cell) for cell in nodes.columns[name]] for name in nodes.names if name != identity},
+        {name: [_value(cell) for cell in edges.columns[name]] for name in edges.names if name not in ends},
     )
 
 
 def _table(folder: Path, stem: str) -> Rows:
-    from seqkit.data.tables.files import read_tables  # brings pyarrow
+    from seqkit.data.tables.read import read_tables  # brings pyarrow
 
     found = [file for file in folder.iterdir() if file.stem.lower() == stem and TABLE.fits(file.name)]
     if len(found) != 1:
@@ -215,6 +216,17 @@ def _table(folder: Path, stem: str) -> Rows:
     if not len(rows):
         raise DataError(f"{found[0]} has no rows; give each of the {stem} a line")
     return rows
+
+
+def exact_number(text: str) -> int | float | None:
+    """A finite number, an integer with all its digits; None: the text is something else, or missing."""
+    value = number(text)
+    if value is None or not math.isfinite(value):
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return value
 
 
 def _value(cell: Any) -> Any:

@@ -7,11 +7,8 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from glob import glob
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +17,31 @@ from seqkit.data.formats import (
     FORMATS,
     IMAGE,
     MAX_FILES,
+    SMILES,
     TABLE,
-    FileFormat,
+    TEXT,
     format_of,
     own_reader,
     readable_suffixes,
 )
-from seqkit.data.mixed_inputs import MixedRows, parse_example
-from seqkit.data.tables.columns import OF_FILES, check_column, is_blank, is_missing, settle
-from seqkit.data.tables.file_cells import content_of, kind_of_content, name_of, read_content
-from seqkit.data.tables.files import Rows, read_tables
-from seqkit.data.tables.usable_rows import check_cell, input_of, words_of
+from seqkit.data.sources.table import KIND_OF_TOKENIZER
+from seqkit.data.tables.read import Rows, read_tables
+from seqkit.data.tables.rows import Examples
+from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column, infer
 from seqkit.data.walk import walk
-from seqkit.errors import DataError, UsageError, one_line, reason
+from seqkit.errors import DataError, UsageError, one_line, reason, suggest
+from seqkit.files import load_json
 from seqkit.interfaces import Tokenizer
+
+OF_KIND = {"image": IMAGE, "audio": AUDIO, "text": TEXT, "smiles": SMILES}
+"""Format of the files of a folder, by the kind of data that the tokenizer reads."""
 
 STDIN = "-"
 
 PATTERN_MARKS = "*?["
 
-OF_TEXTS = ("text", "smiles")
-"""Kinds of a column whose cells are raw examples themselves."""
-
 _SUFFIX = re.compile(r"\.\w{1,10}$")
+_NAME = re.compile(r"(?:^|,)\s*([^,=]+?)\s*=")
 
 MAX_LINE_BYTES = 2**24
 """Longest line of standard input: one that never ends would fill the memory."""
@@ -62,42 +61,59 @@ class Input:
     parts: Sequence[str] | None = None
 
 
-def first_input(
-    given: str,
-    tokenizer: Tokenizer,
-    *,
-    kind: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    decimal: str = ".",
-) -> tuple[str, Any, int]:
-    """Name and raw example of the first example in `given`, and the number of examples.
+def schema_of(config: Mapping[str, Any]) -> Schema | None:
+    """Schema of the examples that a run reads, as its configuration has it; None: they are no rows.
 
-    given, kind: as of `read_inputs`. columns, decimal: as of `Inputs`, which then reads `given`. Raises DataError as
-    both.
+    A part of another source than a table is as its tokenizer reads it; one that no table can hold is left out. Runs of
+    before 2026-11-26 have `kind` and `decimal` in place of kinds and forms of columns.
     """
-    if columns is None:
-        found = list(read_inputs(given, tokenizer, kind=kind))
-        return (*found[0], len(found))
-    inputs = Inputs([given], tokenizer, columns=columns, decimal=decimal)
-    first = next(iter(inputs))
+    source, tokenizer = config.get("data", {}).get("source"), config.get("tokenizer", {})
+    if isinstance(source, Mapping) and ("target_kind" in source or "columns" in source):
+        return _schema_of_table(source)
+    if tokenizer.get("type") != "Join":
+        return None
+    reads = tokenizer.get("reads") or {}
+    parts = {reads.get(name, name): KIND_OF_TOKENIZER.get(part["type"]) for name, part in tokenizer["parts"].items()}
+    return Schema(tuple(Column(name, kind) for name, kind in parts.items() if kind is not None), "none")  # type: ignore[arg-type]
+
+
+def _schema_of_table(source: Mapping[str, Any]) -> Schema | None:
+    kinds, forms = source.get("columns") or {}, dict(source.get("forms") or {})
+    missing, header = tuple(source.get("missing") or ()), tuple(source.get("header") or ())
+    if isinstance(names := source.get("input"), list):
+        steps = tuple(Column(name, "number", form=forms.get(name, "")) for name in names)
+        return Schema((Column(f"{names[0]} … {names[-1]}", "series"),), "none", missing, steps=steps, header=header)
+    if source.get("decimal") == ",":
+        forms |= {name: "," for name, kind in kinds.items() if kind == "number"}
+    if not kinds and isinstance(names, str):
+        kinds = {names: source.get("kind") or "text"}
+    columns = [Column(name, kind, form=forms.get(name, "")) for name, kind in kinds.items() if kind != "unused"]
+    return Schema(tuple(columns), "none", missing, header=header) if columns else None
+
+
+def first_input(given: str, tokenizer: Tokenizer, schema: Schema | None = None) -> tuple[str, Any, int]:
+    """Name and raw example of the first example in `given`, and the number of examples. Raises as `Inputs`."""
+    inputs = Inputs([given], tokenizer, schema)
+    first, *others = inputs
     if first.error is not None:
         raise DataError(first.error)
-    return first.name, first.raw, inputs.total or 1
+    return first.name, first.raw, 1 + len(others)
 
 
-def read_inputs(given: str, tokenizer: Tokenizer, *, kind: str | None = None) -> Iterator[tuple[str, Any]]:
+def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> Iterator[tuple[str, Any]]:
     """(name, raw example) for each example in `given`: a file (`FORMATS`), or a text or SMILES string itself.
 
     Images are read with as many channels as the tokenizer has. A .smi file holds one SMILES (and maybe a name) a line.
     A tokenizer that has `read` reads every file itself, and what looks like a path is then no text (`names_file`).
-    kind: what the column of a run's own table holds (`table_kind`); None: there is none.
+    kind: what a run's own column holds; None: there is none.
     Raises DataError where a file is missing, or has another format.
     """
     path, read = Path(given), own_reader(tokenizer)
     known = format_of(path)
     if not exists_as(path, Path.is_file):
-        if not given or (known is not None and known.reader is not None) or exists_as(path, Path.is_dir):
-            what = "nothing" if not given else "a folder here" if exists_as(path, Path.is_dir) else "no file"
+        is_folder = exists_as(path, Path.is_dir)
+        if not given or (known is not None and known.reader is not None) or is_folder:
+            what = "nothing" if not given else "a folder here" if is_folder else "no file"
             raise DataError(f"{given!r} is {what}; give a file, or the text or SMILES itself")
         if read is not None and names_file(given, kind):
             raise DataError(
@@ -119,45 +135,28 @@ def read_inputs(given: str, tokenizer: Tokenizer, *, kind: str | None = None) ->
 def names_file(given: str, kind: str | None) -> bool:
     """Whether what names no file looks like the path of one, to a run whose tokenizer reads files.
 
-    kind: as in `read_inputs`. Of a run on a column of texts, where `C/C=C` may be a SMILES string: a path that leads
-    into a folder which exists. Of all others: any with a separator, a mark of a pattern or a suffix.
+    Of a run on a column of texts or molecules, where `C/C=C` may be one: a path that leads into a folder which exists.
+    Of all others: any with a separator, a mark of a pattern or a suffix.
     """
     if "\n" in given:
         return False
     folder, separator, _ = given.replace(os.altsep or os.sep, os.sep).rpartition(os.sep)
-    if kind in OF_TEXTS:
+    if kind in ("text", "smiles"):
         return bool(separator) and exists_as(Path(folder or separator), Path.is_dir)
     return bool(separator) or any(mark in given for mark in PATTERN_MARKS) or _SUFFIX.search(given) is not None
-
-
-def table_kind(config: Mapping[str, Any]) -> str | None:
-    """Kind of the input column of the table that a run was trained on, by its configuration; None: no table."""
-    source = config.get("data", {}).get("source")
-    return source.get("kind") if isinstance(source, dict) and source.get("type") == "Table" else None
-
-
-def table_decimal(config: Mapping[str, Any]) -> str:
-    """Decimal point or comma of the table that a run was trained on, by its configuration."""
-    source = config.get("data", {}).get("source")
-    is_table = isinstance(source, dict) and source.get("type") in ("Table", "MixedTable")
-    return str(source.get("decimal", ".")) if is_table else "."
 
 
 class Inputs:
     """Raw examples, each read when it is asked for. If one cannot be read, its entry holds the error instead.
 
     given: files, folders (all files in them of the first format of `FORMATS` that has some), patterns such as
-    `clips/*.wav`, tables (a row is an example), `-` for the lines of standard input, or texts and SMILES themselves.
-    A line of standard input that ends as an image or a recording does names a file; every other line is an example.
-    column: column of tables to read; None: `usual_column` if the table has it, else a guess by names and values. That
-    may be the columns of a series, too.
-    kind: what the column holds; None: as guessed. are_words: True: a run on words with a tag each, so a cell may be a
-    list of words; False: a cell is a text. graph: reads a file as a graph, into the raw example and the names of its
-    nodes; None: graphs are not read. columns: kind of each input column of a run whose examples have several parts:
-    a row of a table is an example, and so is `image=a.png,text=…` (`parse_example`); None: they have one part.
-    skip_bad: True: cells of its tables that cannot be used count as empty. decimal: "." or ",", before the decimals of
-    numbers in tables. stdin: lines in place of those of standard input.
-    notes: a sentence for each folder of which files were skipped.
+    `clips/*.wav`, tables (a row is an example), `-` for the lines of standard input, or texts and SMILES themselves. To
+    a run on several parts, examples are rows of tables, and `image=a.png,text=…`. A line of standard input that ends as
+    an image or a recording does names a file; every other line is an example.
+    schema: of the run's own rows; None: it was trained on no table. column: column of tables to read; None: the run's
+    own if the table has it, else by names and values. graph: reads a file as a graph, into the raw example and the
+    names of its nodes; None: graphs are not read. stdin: lines in place of those of standard input.
+    notes: a sentence for each folder of which files were skipped, and each table that lacks columns.
     Raises UsageError where a column is named and no table is given; DataError where a folder has nothing to read.
     """
 
@@ -165,25 +164,18 @@ class Inputs:
         self,
         given: Sequence[str],
         tokenizer: Tokenizer,
+        schema: Schema | None = None,
         *,
         column: str | None = None,
-        usual_column: str | Sequence[str] | None = None,
-        kind: str | None = None,
-        are_words: bool = False,
         graph: Callable[[str], tuple[Any, list[str]]] | None = None,
-        columns: Mapping[str, str] | None = None,
-        skip_bad: bool = False,
-        decimal: str = ".",
         stdin: Iterable[bytes] | None = None,
     ):
-        self.tokenizer, self.column, self.usual_column, self.kind = tokenizer, column, usual_column, kind
-        self.are_words, self.decimal = are_words, decimal
-        self.graph, self.stdin, self.columns, self.skip_bad = graph, stdin, columns, skip_bad
+        self.tokenizer, self.schema, self.column, self.graph, self.stdin = tokenizer, schema, column, graph, stdin
+        self.has_parts = schema is not None and hasattr(tokenizer, "parts")
+        self.kind = schema.inputs[0].kind if schema is not None and not self.has_parts else None
         self.notes: list[str] = []
-        self._entries: list[str | list[Path] | _TableRows | MixedRows | Input] = []
-        for one in given:
-            self._entries.append(self._entry(one))
-        if column is not None and not any(isinstance(entry, _TableRows) for entry in self._entries):
+        self._entries = [self._entry(one) for one in given]
+        if column is not None and not any(isinstance(entry, Examples) for entry in self._entries):
             faults = [entry.error for entry in self._entries if isinstance(entry, Input) and entry.error]
             raise UsageError(faults[0] if faults else f"--input {column} names a column of a table, and none is given")
 
@@ -192,17 +184,17 @@ class Inputs:
         """Number of examples; None: not known. A .smi file counts as one until it is read."""
         if STDIN in self._entries or self.graph is not None:
             return None
-        many = (list, _TableRows, MixedRows)
-        return sum(len(entry) if isinstance(entry, many) else 1 for entry in self._entries)
+        tables = [entry for entry in self._entries if isinstance(entry, Examples)]
+        rest = sum(len(entry) if isinstance(entry, list) else 1 for entry in self._entries) - len(tables)
+        return rest + sum(len(entry) + len(entry.rows.faults) for entry in tables)
 
     def __iter__(self) -> Iterator[Input]:
         for entry in self._entries:
             if isinstance(entry, Input):
                 yield entry
-            elif isinstance(entry, _TableRows):
-                yield from (entry.input(row, self._file) for row in range(len(entry)))
-            elif isinstance(entry, MixedRows):
-                yield from (Input(name, raw, error) for name, raw, error in entry)
+            elif isinstance(entry, Examples):
+                yield from (_of_row(entry, row) for row in range(len(entry)))
+                yield from (Input(entry.rows.name, error=fault) for fault in entry.rows.faults)
             elif isinstance(entry, list):
                 for path in entry:
                     yield from self._named(str(path))
@@ -211,27 +203,24 @@ class Inputs:
             else:
                 yield from self._named(entry)
 
-    def _entry(self, given: str) -> str | list[Path] | _TableRows | MixedRows | Input:
+    def _entry(self, given: str) -> str | list[Path] | Examples | Input:
         """A name, files of a folder or a pattern, or rows of a table, to be read later; or the error of the table."""
         path = Path(given)
         if given == STDIN or self.graph is not None:
             return given
-        if self.columns is not None:
-            return self._mixed(given, self.columns)
+        is_table = format_of(path) is TABLE
+        if self.has_parts and (not is_table or "=" in given):
+            return self._written(given)
         if given and exists_as(path, Path.is_dir):
             return self._folder(path)
         reads_files = own_reader(self.tokenizer) is not None
-        is_table = not reads_files or self.column is not None
-        if format_of(path) is TABLE and (is_table or self.kind == "file"):  # trained on files that a table named
+        if is_table and (not reads_files or self.column is not None or self.kind == "file"):
             try:
-                rows, usual = _with_usual(read_tables(given, decimal=self.decimal), self.usual_column)
-                if is_table or usual is not None:
-                    column = self.column or usual
-                    options = {"are_words": self.are_words, "reads_files": reads_files}
-                    return _TableRows(given, rows, column, self.kind, **options)
+                return self._table(given, reads_files=reads_files)
             except DataError as error:
-                if is_table:
-                    return Input(given, error=str(error))
+                if reads_files and self.column is None:  # a file of the tokenizer's own, called as tables are
+                    return given
+                return Input(given, error=str(error))
         if any(mark in given for mark in PATTERN_MARKS) and not exists_as(path, Path.exists):
             # glob, as the pattern may be absolute, which Path.glob refuses; a SMILES string matches no file
             found = sorted(Path(file) for file in glob(given, recursive=True) if Path(file).is_file())  # noqa: PTH207
@@ -239,19 +228,51 @@ class Inputs:
                 return found
         return given
 
-    def _mixed(self, given: str, columns: Mapping[str, str]) -> MixedRows | Input:
-        """Rows of a table, or the one example that is written out."""
+    def _table(self, given: str, *, reads_files: bool) -> Examples:
+        """The rows of a table, read as those of training were. Raises DataError where it lacks what is read."""
+        schema, folder = self.schema, Path(given).expanduser().parent
+        rows = read_tables(given, header=schema.header or None if schema is not None else None)
+        if schema is not None and self.column is None:
+            needed = [column.name for column in schema.steps or schema.inputs]
+            absent = [name for name in needed if name not in rows.columns]
+            if not absent or (self.has_parts and len(absent) < len(needed)):
+                if absent:
+                    unused = [_with_nearest(name, absent) for name in rows.names if name not in needed]
+                    instead = f"; it has columns that are not used: {_list(unused)}" if unused else ""
+                    self.notes.append(f"{given} has no column {_list(absent)}, so these are absent{instead}")
+                return Examples(rows, schema, folder, self.tokenizer)
+            if self.has_parts or schema.steps:
+                raise DataError(
+                    f"{given} has none of the columns of the run ({_list(needed)}); it has {_list(rows.names)}"
+                )
+        if self.column is not None:
+            check_column(rows, self.column, "--input")
+        kinds: dict[str, str] = {}
+        if self.column is not None and self.kind is not None:
+            kinds[self.column] = self.kind
+        missing = None if schema is None else list(schema.missing)
+        what = Given(input=self.column, target_kind="none", columns=kinds or None, missing=missing)
+        reads = self.kind or KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, "")
         try:
-            if format_of(Path(given)) is TABLE and "=" not in given:
-                rows = MixedRows(given, columns, self.tokenizer, skip_bad=self.skip_bad, decimal=self.decimal)
-                self.notes += rows.notes
-                return rows
-            return Input(given, parse_example(given, columns, self.tokenizer, self.decimal))
+            found = infer(rows, what, reads=reads, folder=folder if reads_files else None)
+        except DataError as error:  # its flag is that of training
+            raise DataError(str(error).replace("--data.input", "--input")) from None
+        return Examples(rows, found, folder, self.tokenizer)
+
+    def _written(self, given: str) -> Input:
+        """The one example that is written out as `name=value,name=value`, or as a JSON object."""
+        assert self.schema is not None, "a run on parts has a schema"
+        try:
+            values = load_json(given) if given.startswith("{") else _pairs(given)
+            if not isinstance(values, dict) or not values:
+                names = _list([f"{column.name}=…" for column in self.schema.inputs])
+                raise DataError(f"{one_line(given)[:100]!r} names no part of an example; give a table, or {names}")
+            return Input(given, example_of(values, self.schema, self.tokenizer))
         except (ValueError, OSError) as error:
             return Input(given, error=reason(error))
 
     def _folder(self, folder: Path) -> list[Path]:
-        """Files of a folder that are read; adds a note of those that are skipped, by suffix."""
+        """Files of a folder that are read, of the run's kind. Adds a note of those that are skipped, by suffix."""
         below = walk(folder, limit=MAX_FILES + 1)
         files = [folder / name for name in below.files]
         if len(files) > MAX_FILES:
@@ -259,47 +280,35 @@ class Inputs:
         if own_reader(self.tokenizer) is not None:
             chosen = files
         else:
-            kinds = [kind for kind in FORMATS if kind.reader is not None]
+            known = OF_KIND.get(KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, ""))
+            kinds = [known] if known is not None else [kind for kind in FORMATS if kind.reader is not None]
             of_kind = ([path for path in files if path.suffix.lower() in kind.suffixes] for kind in kinds)
-            found = [paths for paths in of_kind if paths]
-            chosen = min(found, key=self._is_foreign) if len(found) > 1 else found[0] if found else []
+            chosen = next((paths for paths in of_kind if paths), [])
         if not chosen:
             raise DataError(f"{folder} holds no file to read; raw files end in {', '.join(readable_suffixes())}")
-        known = set(chosen)
         skipped = below.skipped + Counter({"hidden": below.num_hidden})
-        skipped.update(path.suffix.lower() or "no suffix" for path in files if path not in known)
+        skipped.update(path.suffix.lower() or "no suffix" for path in files if path not in set(chosen))
         if skipped:
             counts = ", ".join(f"{one_line(suffix)}: {count:,}" for suffix, count in sorted(skipped.items()))
-            num_skipped = sum(skipped.values())
-            total = len(chosen) + num_skipped
-            self.notes.append(f"{folder}: {num_skipped:,} of {total:,} files are skipped ({counts})")
+            total = len(chosen) + skipped.total()
+            self.notes.append(f"{folder}: {skipped.total():,} of {total:,} files are skipped ({counts})")
         return chosen
-
-    def _is_foreign(self, files: Sequence[Path]) -> bool:
-        """Whether the tokenizer cannot encode such files, as a tokenizer of sound cannot encode images."""
-        for path in files[:3]:  # one of them may be damaged
-            with suppress(ValueError, OSError):
-                for _, raw in islice(read_inputs(str(path), self.tokenizer), 1):
-                    self.tokenizer.encode(raw)
-                return False
-        return True
 
     def _lines(self) -> Iterator[Input]:
         number = 0
-        lines = sys.stdin.buffer if self.stdin is None else self.stdin
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(sys.stdin.buffer if self.stdin is None else self.stdin, start=1):
+            where = f"standard input, line {number}"
             try:
                 text = line[:MAX_LINE_BYTES].decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
-                yield Input(f"line {number}", error=f"standard input, line {number} is not UTF-8 ({error.reason})")
+                yield Input(f"line {number}", error=f"{where} is not UTF-8 ({error.reason})")
                 continue
             if len(line) > MAX_LINE_BYTES:
-                yield Input(f"line {number}", error=f"standard input, line {number} has more than 16 MB")
+                yield Input(f"line {number}", error=f"{where} has more than 16 MB")
             elif not text.strip():
-                yield Input(f"line {number}", error=f"standard input, line {number} is blank")
-            elif self.columns is not None:
-                found = self._mixed(text, self.columns)
-                yield from [found] if isinstance(found, Input) else (Input(*one) for one in found)
+                yield Input(f"line {number}", error=f"{where} is blank")
+            elif self.has_parts:
+                yield self._written(text)
             elif format_of(Path(text)) in (IMAGE, AUDIO) or own_reader(self.tokenizer) is not None:
                 yield from self._named(text)
             else:
@@ -313,74 +322,63 @@ class Inputs:
                 raw, parts = self.graph(given)
                 yield Input(given, raw, parts=parts)
                 return
-            yield from (Input(name, raw) for name, raw in read_inputs(given, self.tokenizer, kind=self.kind))
+            yield from (Input(name, raw) for name, raw in read_inputs(given, self.tokenizer, self.kind))
         except (ValueError, OSError) as error:
             yield Input(given, error=reason(error))
 
-    def _file(self, path: Path, kind: FileFormat | None = None) -> Any:
-        """The raw example of a file that a table names, or holds. kind: its format; None: by its suffix."""
-        if (read := own_reader(self.tokenizer)) is not None:
-            return read(path)
-        kind = format_of(path) if kind is None else kind
-        if kind is None or kind.reader is None or kind.many:
-            raise DataError(f"{path} is no image or recording")
-        return kind.read_for(path, self.tokenizer)
 
+def example_of(values: Mapping[str, Any], schema: Schema, tokenizer: Any) -> Any:
+    """The raw example of values by column or part; bytes are the content of a file, which a text names.
 
-def _with_usual(rows: Rows, usual: str | Sequence[str] | None) -> tuple[Rows, str | None]:
-    """The rows, and the column that the run was trained on; None: they lack it.
-
-    Columns of a series are one column of the returned rows. Raises DataError where one of them is missing.
+    Files are named relative to the working folder. Raises DataError for a wrong name or value.
     """
-    if usual is None or isinstance(usual, str):
-        return rows, usual if usual in rows.names else None
-    return rows.with_series(usual)
+    parts: Mapping[str, str] = getattr(tokenizer, "reads", {})
+    known = {column.name: column for column in schema.inputs}
+    row: dict[str, list[Any]] = {}
+    for name, value in values.items():
+        column = known.get(parts.get(name, name)) or known.get(name)
+        if column is None:
+            raise DataError(f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}")
+        is_path = column.kind in FILES and isinstance(value, str)
+        row[column.name] = [str(Path(value).absolute()) if is_path else value]
+    if all(value is None for (value,) in row.values()):
+        raise DataError(f"none of {_list(list(known))} is filled; give one or more")
+    one = replace(schema, columns=tuple(column for column in schema.inputs if column.name in row))
+    made = _of_row(Examples(Rows(row, [("the example", 1)]), one, Path("/"), tokenizer), 0)
+    if made.error is not None:
+        raise DataError(made.error.removeprefix(f"{made.name}: "))
+    return made.raw
 
 
-class _TableRows:
-    """The rows of a table, each an example. Raises DataError where the column does not exist, or several fit."""
+def _of_row(examples: Examples, row: int) -> Input:
+    """The example of a row; its name is file and line."""
+    name = examples.rows.place(row)
+    if row in examples.faults:
+        return Input(name, error=f"{name}: {examples.faults[row]}")
+    if examples.is_absent(row):
+        return Input(name, error=f"{name}: {_list([*examples.values])} is empty")
+    try:
+        return Input(name, examples.raw(row))
+    except (ValueError, OSError) as error:
+        return Input(name, error=f"{name}: {reason(error)}")
 
-    def __init__(
-        self, path: str, rows: Rows, column: str | None, kind: str | None, *, are_words: bool, reads_files: bool
-    ):
-        if column is not None:
-            check_column(rows, column, "--input")
-        if column is None or kind is None:
-            try:
-                folder = Path(path).expanduser().parent if reads_files else None
-                found, _ = settle(rows, input=column, target_kind="none", files_in=folder)
-            except DataError as error:  # its flag is that of training
-                raise DataError(str(error).replace("--data.input", "--input")) from None
-            column, kind = found.input, kind or found.kind
-        self.rows, self.column, self.kind, self.are_words = rows, column, kind, are_words
-        self.folder = Path(path).expanduser().parent
-        self.values = rows.column(column)
 
-    def __len__(self) -> int:
-        return len(self.rows)
+def _pairs(given: str) -> dict[str, str]:
+    found = list(_NAME.finditer(given))
+    if not found or found[0].start() > 0:
+        return {}
+    ends = [*(match.start() for match in found[1:]), len(given)]
+    return {match[1]: given[match.end() : end] for match, end in zip(found, ends)}
 
-    def input(self, row: int, read: Callable[..., Any]) -> Input:
-        """The example of a row; its name is file and line."""
-        name, value = self.rows.place(row), self.values[row]
-        if (is_blank if self.kind == "text" else is_missing)(value):
-            return Input(name, error=f"{name}: {self.column} is empty")
-        try:
-            steps = self.rows.steps.get(self.column, ())
-            check_cell(self.column, value, self.kind or "text", are_words=self.are_words, steps=steps)
-        except ValueError as error:
-            return Input(name, error=f"{name}: {error}")
-        if self.kind in OF_FILES:
-            content = content_of(value)
-            try:
-                if content is not None:
-                    kind = AUDIO if kind_of_content(content) == "audio" else IMAGE
-                    return Input(name, read_content(content, partial(read, kind=kind), self.column))
-                return Input(name, read(self.folder / str(name_of(value))))
-            except (ValueError, OSError) as error:
-                return Input(name, error=f"{name}: {reason(error)}")
-        if self.are_words:
-            return Input(name, " ".join(words_of(value)))
-        return Input(name, input_of(value, self.kind or "text"))
+
+def _with_nearest(name: str, missing: list[str]) -> str:
+    """A column that is not used, with the missing one that it may be."""
+    nearest = suggest(name, missing) if missing else ""
+    return f"{name} ({nearest})" if nearest.startswith("did you mean") else name
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(one_line(name) for name in names[:8]) + (", …" if len(names) > 8 else "")
 
 
 def exists_as(path: Path, test: Callable[[Path], bool]) -> bool:

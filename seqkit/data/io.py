@@ -5,15 +5,17 @@ c channels · h height · w width · t samples
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import re
 import shlex
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -55,24 +57,6 @@ def read_text(path: str | Path) -> str:
     except UnicodeDecodeError:
         raise not_utf8(path) from None
     return text.removeprefix("\ufeff")
-
-
-def not_utf8(path: Path) -> DataError:
-    """An error with the place of the first byte that is not UTF-8 in a file, which may be gzipped."""
-    place, start, before = "", b"", 0
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            start = start or line[:2]
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                place = f"byte 0x{line[error.start]:02x} at offset {before + error.start}, line {number}"
-                break
-            before += len(line)
-    # cp1252 is Latin 1 with characters such as the euro sign in place of the control codes 0x80 to 0x9F
-    encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
-    command = f"iconv -f {encoding} -t utf-8 {shlex.quote(str(path))} > new{path.suffix}"
-    return DataError(f"{path} is not UTF-8: {place}; save it as UTF-8 (for instance: {command})")
 
 
 def read_image(path: str | Path, channels: int = 3) -> Tensor:
@@ -240,3 +224,27 @@ def read_bytes(path: Path, size: int | None = None, *, if_empty: str = "copy it 
     if not data:
         raise DataError(f"{path} is empty (0 bytes); {if_empty}")
     return data
+
+
+COMPRESSED: dict[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # type: ignore[dict-item]
+
+
+def not_utf8(path: Path) -> DataError:
+    """An error with the place of the first byte that is not UTF-8."""
+    place, head, before = "", b"", 0
+    with COMPRESSED.get(path.suffix.lower(), Path.open)(path, "rb") as data:
+        for number, line in enumerate(data, start=1):
+            head = head or line[:2]
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                place = f"byte 0x{line[error.start]:02x} at offset {before + error.start}, line {number}"
+                break
+            before += len(line)
+    if head == b"\x1f\x8b":
+        return DataError(f"{path} is compressed; call it {path.name}.gz, or unpack it if it is that already")
+    is_utf16 = head in (b"\xff\xfe", b"\xfe\xff")
+    # cp1252 is Latin 1 with characters such as the euro sign in place of the control codes 0x80 to 0x9F
+    kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "cp1252")
+    command = f"iconv -f {encoding} -t utf-8 {shlex.quote(str(path))} > new{path.suffix}"
+    return DataError(f"{path} is not UTF-8: {place}; {kind}save it as UTF-8 (for instance: {command})")

@@ -7,6 +7,12 @@ from hashlib import sha256
 from numbers import Integral
 from typing import Any
 
+SPLIT_NAMES = {
+    "train": "train", "training": "train", "test": "test", "testing": "test",
+    "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid",
+}  # fmt: skip
+"""Names of splits, in lower case, in columns and as names of files and folders."""
+
 
 def shuffled(n: int, seed: int) -> list[int]:
     """0 … n - 1 in an order that depends on `seed` alone.

@@ -22,6 +22,9 @@ from seqkit.objectives.labels import plain
 NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_numbers`."""
 
+LARGE_OFFSET = 2**12
+"""Mean of a target, in standard deviations, from which on float32 loses more than three of its seven digits to it."""
+
 
 class Regress(PredictionObjective):
     """Regression: squared or Huber error of standardised targets; metrics are in the target's own unit.
@@ -72,9 +75,25 @@ class Regress(PredictionObjective):
         self.mean = [float(column.mean()) for column in known]
         self.std = [float(column.std(correction=0)) or 1.0 for column in known]
 
+    @property
+    def center(self) -> list[float]:
+        """Number that is taken off each target before it becomes float32: its mean, where its spread is far smaller.
+
+        Beside 1.7e12, as milliseconds since 1970 are, float32 knows steps of 131,072 alone.
+        """
+        return [mean if abs(mean) > LARGE_OFFSET * std else 0.0 for mean, std in zip(self.mean, self.std)]
+
+    @property
+    def centred_mean(self) -> list[float]:
+        """Mean of each target as `encode_target` gives it."""
+        return [mean - center for mean, center in zip(self.mean, self.center)]
+
     def encode_target(self, label: Any) -> Tensor:
-        """Targets [k], or per token [n k]. Raises DataError if k is not that of the training data."""
-        rows = self._rows(label).float()
+        """Targets [k], or per token [n k], less `center`. Raises DataError if k is not that of the training data."""
+        rows = self._rows(label)
+        if rows.shape[1] == len(self.mean) and any(self.center):
+            rows = rows - torch.tensor(self.center, dtype=rows.dtype)
+        rows = rows.float()
         if rows.shape[1] != len(self.mean):
             raise DataError(f"label has {rows.shape[1]} targets; give {len(self.mean)}, as in the training data")
         return rows[0] if self.level == "sequence" else rows
@@ -121,7 +140,7 @@ class Regress(PredictionObjective):
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Error of standardised predictions [b k] or [b n k], summed over the targets that are not NaN."""
-        mean, std = (prediction.new_tensor(x, dtype=torch.float32) for x in (self.mean, self.std))
+        mean, std = (prediction.new_tensor(x, dtype=torch.float32) for x in (self.centred_mean, self.std))
         known = ~target.isnan()
         prediction = prediction.float()
         # unknown targets differ by zero: no selection, which an accelerator would wait for
@@ -129,7 +148,11 @@ class Regress(PredictionObjective):
         loss = self._error(prediction, standardised, reduction="sum")
         if training:
             return LossOutput(loss, known.sum())
-        return LossOutput(loss, known.sum(), (prediction.detach() * std + mean)[known], target[known])
+        found = prediction.detach() * std + mean
+        if any(self.center):  # metrics are of targets as they are, which float32 cannot hold
+            center = torch.tensor(self.center, dtype=torch.float64, device=prediction.device)
+            found, target = found + center, target + center
+        return LossOutput(loss, known.sum(), found[known], target[known])
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
         """Constant prediction: the mean of the training targets, which is zero when standardised."""
@@ -147,13 +170,14 @@ class Regress(PredictionObjective):
 
         NaN where the target is unknown, infinite where the prediction is not finite.
         """
-        distance = (self._in_unit(prediction.float()) - target).abs()
+        mean, std = (prediction.new_tensor(x, dtype=torch.float32) for x in (self.centred_mean, self.std))
+        distance = (prediction.float() * std + mean - target).abs()
         return torch.where(target.isnan(), target, distance.nan_to_num(torch.inf, torch.inf))
-
-    def _in_unit(self, prediction: Tensor) -> Tensor:
-        return prediction * prediction.new_tensor(self.std) + prediction.new_tensor(self.mean)
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """Predictions in the target's unit: a list for each example, or a number if it has a single target."""
-        numbers = self._in_unit(prediction).tolist()
+        found = prediction * prediction.new_tensor(self.std) + prediction.new_tensor(self.centred_mean)
+        if any(self.center):
+            found = found.cpu().double() + torch.tensor(self.center, dtype=torch.float64)
+        numbers = found.tolist()
         return [x[0] for x in numbers] if self.level == "sequence" and len(self.mean) == 1 else numbers

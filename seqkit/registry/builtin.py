@@ -220,10 +220,8 @@ from seqkit.nn.mlp
 == data_source
 from seqkit.data.sources.text
   TextFiles | your own text file or files | bring your own text
-from seqkit.data.sources.mixed_table
-  MixedTable | your own table of texts, images, sounds, molecules, numbers, categories | CSV, Parquet, …, with gaps
 from seqkit.data.sources.table
-  Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, a hub name | bring your own inputs and targets
+  Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, a hub name | bring your own columns and targets
 from seqkit.data.sources.folder
   ImageFolder | a folder of images by class | bring your own images
   AudioFolder | a folder of recordings by class | bring your own recordings

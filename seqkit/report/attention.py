@@ -15,8 +15,7 @@ import torch
 from matplotlib.figure import Figure
 
 from seqkit.analysis.attention_maps import AttentionMap, attention_maps, entropy, rollout
-from seqkit.config.table_columns import part_columns
-from seqkit.data.inputs import Input, first_input, table_decimal, table_kind
+from seqkit.data.inputs import Input, first_input, schema_of
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
 from seqkit.model import first_call
@@ -106,9 +105,7 @@ def view_input(folder: Path, given: str, out: Path, *, say: Callable[[str], None
     """View of an input of the command line: a file or table, of which the first example is shown, a text or SMILES
     itself, or `image=a.png,text=…`. say: gets the sentence on what the model predicts for it."""
     trained = load_one(folder)
-    config = trained.config
-    kind, columns, decimal = table_kind(config), part_columns(config), table_decimal(config)
-    name, raw, number = first_input(given, trained.tokenizer, kind=kind, columns=columns, decimal=decimal)
+    name, raw, number = first_input(given, trained.tokenizer, schema_of(trained.config))
     notes = [f"The first of {number:,} examples in it is shown."] if number > 1 else []
     return _view(folder, trained, name, raw, [*notes, *_predicted(trained, name, raw, None, say)], out)
 

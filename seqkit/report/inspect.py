@@ -9,8 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from seqkit.config import build
-from seqkit.config.table_columns import part_columns
-from seqkit.data.inputs import first_input, table_decimal, table_kind
+from seqkit.data.inputs import first_input, schema_of
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.report.figures import png
@@ -86,8 +85,7 @@ def _example(config: Mapping[str, Any], given: str | None) -> tuple[Any, Tokeniz
     tokenizer = built.tokenizer
     data = data_module(config, tokenizer, built.model["objective"])
     if given is not None:
-        columns, decimal = part_columns(config), table_decimal(config)
-        _, raw, _ = first_input(given, tokenizer, kind=table_kind(config), columns=columns, decimal=decimal)
+        _, raw, _ = first_input(given, tokenizer, schema_of({**config, "tokenizer": built.tokenizer_section}))
         return raw, tokenizer, tokenizer.encode(raw)
     samples = data.splits().train
     for index in [*range(0, len(samples), max(1, len(samples) // 20)), 0]:  # a molecule of two atoms shows little

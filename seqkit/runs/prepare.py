@@ -132,6 +132,7 @@ def _begun(
 def _with_decided(config: Mapping[str, Any], built: Built) -> Mapping[str, Any]:
     """The configuration with what its data source decided, which config.yaml repeats, so it is not decided again."""
     decided, section = built.data["source"].decided(), config["data"]
+    config = {**config, "tokenizer": built.tokenizer_section}
     return {**config, "data": {**section, "source": {**section["source"], **decided}}} if decided else config
 
 

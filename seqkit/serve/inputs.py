@@ -11,12 +11,11 @@ from typing import Any
 
 import torch
 
-from seqkit.config.table_columns import KIND_OF_TOKENIZER, part_columns
 from seqkit.data.formats import AUDIO, IMAGE, own_reader
-from seqkit.data.inputs import table_decimal
+from seqkit.data.inputs import example_of, schema_of
 from seqkit.data.io import audio_header, image_header
-from seqkit.data.mixed_inputs import example_of, written
-from seqkit.data.tables.mixed_columns import FILES
+from seqkit.data.sources.table import KIND_OF_TOKENIZER
+from seqkit.data.tables.schema import FILES
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import Tokens
 from seqkit.raw import GraphData
@@ -51,7 +50,8 @@ class InputReader:
         if isinstance(source, dict) and source.get("type") == "GraphFile":
             raise UsageError(f"{trained.folder} is a run on one graph, which no request holds; use `seqkit predict`")
         self.trained, self.limits = trained, limits
-        self.columns, self.decimal = part_columns(trained.config), table_decimal(trained.config)
+        self.schema = schema_of(trained.config) if hasattr(trained.tokenizer, "parts") else None
+        self.columns = None if self.schema is None else {column.name: column.kind for column in self.schema.inputs}
         known = KIND_OF_TOKENIZER.get(trained.config["tokenizer"]["type"], "values")
         if self.columns is not None:
             self.kind = "parts"
@@ -66,8 +66,7 @@ class InputReader:
         if self.columns is None:
             return EXAMPLES[self.kind]
         of_cells = {"number": 1.5, "category": "word", "date": "2026-01-31"}
-        used = {name: kind for name, kind in self.columns.items() if kind != "unused"}
-        return {name: of_cells.get(kind, EXAMPLES.get(kind)) for name, kind in used.items()}
+        return {name: of_cells.get(kind, EXAMPLES.get(kind)) for name, kind in self.columns.items()}
 
     def tokens(self, value: Any) -> Tokens:
         """Tokens of an input, as many as the run's data had and the server takes. Raises DataError, or as the
@@ -105,13 +104,14 @@ class InputReader:
         return value.strip() if self.kind == "smiles" else value
 
     def _parts(self, value: Any) -> Any:
-        assert self.columns is not None, "a run of parts has columns"
+        assert self.schema is not None, "a run of parts has a schema"
+        assert self.columns is not None
         if not isinstance(value, Mapping):
             raise DataError(f"the input is {_named(value)}; give an object with some of {', '.join(self.columns)}")
         tokenizer: Any = self.trained.tokenizer
         names = {part: column for part, column in tokenizer.reads.items() if column in self.columns}
         tokenizers = {column: tokenizer.parts[part] for part, column in names.items()} | tokenizer.parts
-        cells: dict[str, str | bytes | None] = {}
+        cells: dict[str, Any] = {}
         for name, cell in value.items():
             column = str(name if name in self.columns else names.get(name, name))
             kind = self.columns.get(column, "")
@@ -124,10 +124,9 @@ class InputReader:
                 self._check_size(content, kind, tokenizers.get(column))
                 cells[column] = content
             else:
-                text = written(cell, self.decimal)
-                self._check_length(one_line(name)[:60], text, kind)
-                cells[column] = text
-        return example_of(cells, self.columns, tokenizer, self.decimal)
+                self._check_length(one_line(name)[:60], str(cell), kind)
+                cells[column] = cell if kind in ("number", "category") else str(cell)
+        return example_of(cells, self.schema, tokenizer)
 
     def _check_length(self, name: str, text: str, kind: str | None) -> None:
         most = self.limits.smiles_characters if kind == "smiles" else self.limits.characters

@@ -169,7 +169,7 @@ def _filled(raw: Any) -> dict[str, Any]:
         raise DataError(f"the row is of type {type(raw).__name__}; give a mapping from columns to numbers or words")
     found = {str(name): value for name, value in raw.items() if value is not None and value == value}  # NaN is a gap
     for name, value in found.items():
-        if not isinstance(value, str | Real):
+        if not isinstance(value, str | float | Real):  # a float is known without asking each abstract class
             raise DataError(f"column {name!r} holds a {type(value).__name__}; give a number, a word or None")
     return found
 

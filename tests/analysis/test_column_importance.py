@@ -9,7 +9,9 @@ import torch
 from torch.nn.functional import softplus
 
 from seqkit.analysis.column_importance import column_importance
-from seqkit.data import DataModule, MixedTable
+from seqkit.data import DataModule, Table
+from seqkit.data.sources.table import Division
+from seqkit.data.tables.schema import Given
 from seqkit.interfaces import LossOutput
 from seqkit.objectives import Classify, MultiLabel, Regress
 from seqkit.tokenizers import Bytes, Cells, Join
@@ -50,10 +52,11 @@ def looked_at(kind, num_rows, tmp_path):
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     tokenizer = Join({"note": Bytes(), "cells": Cells()})
     objective = Classify() if kind == "classes" else Regress()
-    source = MixedTable(str(tmp_path / "rows.jsonl"), target="y", target_kind=kind, columns=KINDS, test_fraction=0.4)
+    columns = Given(target="y", target_kind=kind, columns=KINDS)
+    source = Table(str(tmp_path / "rows.jsonl"), columns, Division(test_fraction=0.4))
     data = DataModule(source, tokenizer, objective)
     data.setup()
-    config = {"data": {"source": {"type": "MixedTable", "columns": KINDS}}, "tokenizer": {"type": "Join"}}
+    config = {"data": {"source": {"type": "Table", "columns": KINDS}}, "tokenizer": {"type": "Join"}}
     predictor = Reads(tokenizer.parts["cells"].columns.index("tells"))
     trained = SimpleNamespace(tokenizer=tokenizer, objective=objective, config=config, predictor=predictor)
     return trained, data

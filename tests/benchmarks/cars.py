@@ -64,10 +64,11 @@ def errors(seed, rows, folder, keys):
     """Squared error of each car by the name of what predicted it, [m]."""
     found = {}
     for table, aside in folds(rows, folder, seed):
-        source = {"type": "MixedTable", "path": str(table), "target": TARGET, "split": "split", "columns": KINDS}
+        source = {"type": "Table", "path": str(table), "target": TARGET, "split": "split", "columns": KINDS}
         words = {"data.source": source, "seed": seed, "trainer.enable_progress_bar": False, **keys}
         run = seqkit.fit("multimodal/cars", words, out=folder / table.stem, strong_baseline=False)
-        splits = seqkit.data.MixedTable(**{key: value for key, value in source.items() if key != "type"}).splits()
+        columns, division = seqkit.data.Given(target=TARGET, columns=KINDS), seqkit.data.Division(split="split")
+        splits = seqkit.data.Table(str(table), columns, division).splits()
         train, test = ([(one.raw, one.label) for one in split] for split in (splits.train, splits.test))
         raws, target = [raw for raw, *_ in test], np.array([label for _, label, *_ in test])
         own = {"multimodal/cars": np.array(run.predict(raws))}

@@ -55,13 +55,13 @@ def step(path: str) -> None:
     import torch
 
     from seqkit.backbones import GIN
-    from seqkit.data import DataModule, Table
+    from seqkit.data import DataModule, Given, Table
     from seqkit.model import Model
     from seqkit.objectives import Regress
     from seqkit.tokenizers import Molecule
 
     torch.set_num_threads(1)
-    table = Table(path, input="smiles", target="atoms", kind="smiles", target_kind="numbers")
+    table = Table(path, Given(input="smiles", target="atoms", target_kind="numbers", columns={"smiles": "smiles"}))
     data = DataModule(table, Molecule(), Regress(pool="sum"))
     data.setup()
     print(f"  {time.perf_counter() - started:6.1f} s until the table is read")

@@ -37,10 +37,10 @@ def test_of_several_processes_the_first_alone_speaks_of_the_data(tmp_path, monke
     monkeypatch.setenv("RANK", rank)
     log, before = logging.getLogger("seqkit"), logging.getLogger("seqkit").level
     try:
-        assert main(["fit", "text/classify", "--data", str(tmp_path / "own.csv"), "--print_config"]) == 0
+        assert main(["fit", str(tmp_path / "own.csv"), "--print_config"]) == 0
     finally:
         log.setLevel(before)
-    assert ("the input is column 'text'" in caplog.text) == says
+    assert ("'label', target (classes); to change" in caplog.text) == says
 
 
 def test_a_size_of_the_data_that_is_refused_has_its_whole_key(tmp_path, capsys):

@@ -125,9 +125,9 @@ def test_a_tokenizer_without_read_is_told_what_is_missing(place, capsys):
     assert "or a tokenizer that has read(path)" in error(capsys)
     assert main([*without, "--data.source", "FileFolder", "--data.path", "odd"]) == 2
     assert "read(path), which Plain does not have" in error(capsys)
-    (place / "table.csv").write_text("file,label\n" + "data/low/0.pls,a\n" * 4)
-    assert main([*without, "--data", "table.csv", "--data.kind", "file"]) == 3
-    assert "read(path) reads, which Plain does not have" in error(capsys)
+    (place / "table.csv").write_text("file,label\n" + "data/low/0.pls,a\ndata/low/0.pls,b\n" * 4)
+    assert main([*without, "--data", "table.csv", "--data.columns", "{file: file}"]) == 3
+    assert "file names files for a tokenizer with read(path), which Plain does not have" in error(capsys)
 
 
 def rows(place, head, cell):
@@ -140,7 +140,8 @@ def rows(place, head, cell):
 def test_a_table_names_files_and_classes(place, capsys, caplog):
     rows(place, "id,measured,label", lambda high, i: ("low", "high")[high])
     assert main([*FIT, "--data", "data/table.csv", "--out", "run"]) == 0
-    assert "the input is column 'measured' (file), the target 'label' (classes)" in caplog.text
+    assert "table.csv: file: 'measured', input; to change: " in caplog.text
+    assert "table.csv: category: 'label', target (classes); to change: " in caplog.text
     assert "16 training, 4 test rows" in caplog.text
     capsys.readouterr()
     assert main(["predict", "run", "data/table.csv", "--plugin", "pulses.py"]) == 0
@@ -151,7 +152,7 @@ def test_a_table_names_files_and_classes(place, capsys, caplog):
 
 def test_a_table_of_files_and_numbers_is_a_regression(place, capsys):
     rows(place, "id,measured,height", lambda high, i: 50 * high + i % 3 + 0.5)
-    assert main([*FIT, "--data", "data/table.csv", "--out", "run"]) == 0
+    assert main([*FIT, "--data", "data/table.csv", "--model.objective", "Regress", "--out", "run"]) == 0
     assert "rmse" in json.loads((place / "run" / "summary.json").read_text())["metrics"]
     assert main(["fit", "data/table.csv", *FIT[2:], "--print_config"]) == 0
     said = capsys.readouterr()

@@ -318,7 +318,7 @@ def molecules(tmp_path_factory):
     labels = fit("labels", model__objective="MultiLabel", data__target=["toxic", "irritant", "herg"])
     return (
         table,
-        fit("classes", data__target="verdict"),
+        fit("classes", data__target="verdict", model__objective={"type": "Classify", "pool": "mean"}),
         labels,
         fit("numbers", data__target=["name", "toxic"], data__target_kind="numbers"),
     )

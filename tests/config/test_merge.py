@@ -288,8 +288,8 @@ def test_what_python_passes_becomes_plain_data(tmp_path):
 
 
 def test_a_type_may_be_named_after_its_arguments():
-    words = ["--data.source.num_symbols", "5", "--data.source.length", "9", "--data", "selective-copy"]
-    assert completed(*words)["data"]["source"]["num_symbols"] == 5
+    words = ["--data.source.path", "x.csv", "--data.source.target", "y", "--data", "Table"]
+    assert completed(*words)["data"]["source"]["path"] == "x.csv"
 
 
 def test_an_unknown_preset_shows_the_nearest():

@@ -1,11 +1,11 @@
-"""A user's own table from the command line: one key names it, others reach it, and what it holds is written out."""
-
-import logging
+"""A user's own table in a configuration: one key names it, others reach it, and what was inferred is written out."""
 
 import pytest
+import yaml
 
 from seqkit.config import build, complete
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import UsageError
+from seqkit.runs.prepare import prepare
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010800000000"
@@ -13,54 +13,208 @@ PNG = bytes.fromhex(
 )
 """An image of one pixel."""
 
+MINE = {
+    "recipe": "mine",
+    "tokenizer": {"type": "Join", "parts": {"text": "Bytes", "smiles": {"type": "Words"}, "cells": "Cells"}},
+    "model": {
+        "objective": {"type": "Regress", "pool": "parts"},
+        "backbone": {"type": "Transformer", "dim": 8, "depth": 1, "num_heads": 2},
+    },
+}
+
 
 @pytest.fixture
 def table(tmp_path):
-    def write(rows, head, name="own.csv"):
-        path = tmp_path / name
-        path.write_text(f"{head}\n" + "".join(f"{row}\n" for row in rows))
-        return str(path)
+    def write(head, row, num=20, name="own.csv"):
+        rows = [row.format(i=i, n=i % 4, ab="AB"[i % 2], c="C" * (i % 9 + 1)) for i in range(num)]
+        (tmp_path / name).write_text("\n".join([head, *rows]), encoding="utf-8")
+        return str(tmp_path / name)
 
     return write
 
 
-def reviews(table):
-    return table(
-        [f"a rather long review {i},{'good' if i % 2 else 'bad'},{i % 4}" for i in range(12)], "body,tone,stars"
-    )
+def mine(tmp_path, path, **parts):
+    file = tmp_path / "mine.yaml"
+    tokenizer = MINE["tokenizer"] | ({"parts": parts} if parts else {})
+    file.write_text(yaml.safe_dump({**MINE, "data": path, "tokenizer": tokenizer}), encoding="utf-8")
+    return file
 
 
-def test_a_table_is_named_by_its_path_and_its_columns_are_written_out(table):
-    path = reviews(table)
-    config = complete("text/classify", None, ["--data", path, "--data.target", "tone"])
-    source = config["data"]["source"]
-    assert source["type"] == "Table"
-    assert source["path"] == path
-    assert (source["input"], source["target"], source["kind"], source["target_kind"]) == (
-        "body",
-        "tone",
-        "text",
-        "classes",
-    )
-    assert config["data"]["valid_fraction"] == 0.1
+# ── completing a configuration opens no table ────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("head", "row", "keys", "columns"),
+    ("recipe", "kind"),
     [
-        ("source,target", "{i},number {i}", [], ("source", "target")),
-        ("one,other", "{i},number {i}", [], ("one", "other")),
-        ("one,other", "number {i},{i}", [], ("one", "other")),
-        ("target,source", "number {i},{i}", [], ("source", "target")),
-        ("one,other,third", "{i},number {i},{i}", ["--data.input", "one", "--data.target", "third"], ("one", "third")),
-        ("one,other", "{i},number {i}", ["--data.target", "other"], ("one", "other")),
+        ("text/classify", "classes"),
+        ("text/tag", "tags"),
+        ("text/translate", "text"),
+        ("text/char-lm", "none"),
+        ("graph/solubility", "numbers"),
+        ("image/digits", "classes"),
+        ("multimodal/clip", "none"),
+        ("multimodal/regress", "numbers"),
+    ],
+)
+def test_the_objective_says_what_the_target_holds_and_no_table_is_opened(tmp_path, recipe, kind):
+    (tmp_path / "own.csv").write_bytes(b"\0")
+    source = complete(recipe, None, ["--data", f"{tmp_path}/own.csv"])["data"]["source"]
+    assert (source["type"], source["path"], source["target_kind"]) == ("Table", f"{tmp_path}/own.csv", kind)
+    named = ["--data.source", "Table", "--data.path", f"{tmp_path}/gone.csv", "--data.target_kind", "labels"]
+    assert complete(recipe, None, named)["data"]["source"]["target_kind"] == "labels"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_key_that_the_data_module_lacks_is_one_of_the_source(table, order):
+    path = table("body,stars", "a text {i},{n}")
+    pairs = [("--data", path), ("--data.target", "stars"), ("--data.group", "body"), ("--data.batch_size", "5")]
+    config = complete("text/classify", None, [word for pair in pairs[::order] for word in pair])
+    keys = {"data.source": path, "data.source.target": "stars", "data.source.group": "body", "data.batch_size": 5}
+    assert config == complete("text/classify", None, keys)
+    assert (config["data"]["source"]["group"], config["data"]["batch_size"]) == ("body", 5)
+    assert complete("mechanism/copy", None, {"data.limit": 7})["data"]["limit"] == 7, "a key of both is the module's"
+
+
+def test_a_pattern_and_a_hub_name_are_tables_too(table, tmp_path):
+    table("body,tone", "a text,{n}")
+    for path in (f"{tmp_path}/*.csv", "hf://owner/name"):
+        source = complete("text/classify", None, ["--data", path])["data"]["source"]
+        assert (source["type"], source["path"]) == ("Table", path)
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["--data.targte", "x"], r"there is no key 'data\.targte'; did you mean data\.target or data\.target_kind\?"),
+        (["--data.batchsize", "3"], r"did you mean data\.batch_size\?"),
+        (["--data.target.x", "3"], r"data\.source\.target is a plain value"),
+        (["--data.test_fraction", "many"], r"data\.source\.test_fraction is 'many'; give a number"),
+        (["--data.test_fraction", "1.5"], r"test_fraction is 1\.5; give a number between 0 and 1"),
+        (["--data.columns", "{body: video}"], r"columns says that 'body' is 'video'; "),
+        (["--data.split", "x", "--data.test", "y.csv"], "leave test and valid out"),
+    ],
+)
+def test_a_mistyped_key_of_the_source_is_answered_with_the_nearest(table, words, advice):
+    with pytest.raises(UsageError, match=advice):
+        build(complete("text/classify", None, ["--data", table("body,stars", "a text {i},{n}"), *words]))
+
+
+@pytest.mark.parametrize("source", [{"type": "MixedTable"}, {"type": "SmilesTable"}, {"type": "Table", "kind": "text"}])
+def test_a_configuration_of_an_older_version_is_refused_in_a_line(source):
+    with pytest.raises(UsageError, match=r"versions before 2026-11-26 .* --data x\.csv") as error:
+        complete({**MINE, "data": {"source": {**source, "path": "x.csv"}}})
+    assert "\n" not in str(error.value)
+
+
+def test_a_metric_of_another_objective_is_refused_with_the_objectives_that_have_it():
+    with pytest.raises(UsageError, match=r"for the objective Regress, or another .*--model\.objective Classify"):
+        complete("graph/molecules", None, ["--model.objective.metrics", "[BalancedAccuracy]"])
+
+
+# ── what is inferred where the data is read ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "keys", "read"),
+    [
+        ("source,target", "{i} a,number {i}", {}, ("source", "target")),
+        ("target,source", "number {i},{i} a", {}, ("source", "target")),
+        ("one,other,third", "{i},number {i},{c}", {"data.input": "one", "data.target": "third"}, ("one", "third")),
     ],
 )  # fmt: skip
-def test_of_two_columns_the_first_is_read_also_where_its_texts_are_digits(table, head, row, keys, columns):
-    path = table([row.format(i=i) for i in range(12)], head)
-    source = complete("text/translate", None, ["--data", path, *keys])["data"]["source"]
-    assert (source["input"], source["target"]) == columns
-    assert (source["kind"], source["target_kind"]) == ("text", "text")
+def test_a_recipe_of_texts_reads_one_column_also_where_its_texts_are_digits(table, head, row, keys, read):
+    built = build(complete("text/translate", None, {"data": table(head, row), **keys}))
+    samples = built.data["source"].splits().train
+    schema = built.data["source"].schema()
+    assert (schema.inputs[0].name, schema.targets[0].name) == read
+    assert all(isinstance(text, str) for text in (samples[0].raw, samples[0].label))
+
+
+def test_parts_follow_from_the_columns_and_get_names_that_are_said_once(table, tmp_path, caplog):
+    path = table("a title,type,price,y", "the title {i},note of {i},{i}.25,{i}.5")
+    done = prepare(complete(mine(tmp_path, path), None, {"data.target": "y", "data.batch_size": 4})).config
+    source, tokenizer = done["data"]["source"], done["tokenizer"]
+    assert source["columns"] == {"a title": "text", "type": "text", "price": "number"}
+    assert (source["target"], source["target_kind"]) == ("y", "numbers")
+    assert tokenizer["reads"] == {"a_title": "a title", "type_1": "type", "cells": "cells"}
+    assert [part["type"] for part in tokenizer["parts"].values()] == ["Bytes", "Bytes", "Cells"]
+    assert "the part of column 'a title' is called a_title, as no part can have that name" in caplog.text
+    assert "own.csv: number: 'price', input; to change: --data.columns '{price: KIND}'" in caplog.text
+    assert complete(done) == done
+    caplog.clear()
+    assert prepare(complete(done)).config == done
+    assert "to change" not in caplog.text, "what was decided is not said again"
+    assert "is called" not in caplog.text
+
+
+def test_columns_and_parts_that_are_given_decide(table, tmp_path):
+    path = table("a title,type,price,y", "the title {i},note of {i},{i}.25,{i}.5")
+    own = {"text": "Bytes", "a title": {"type": "Words", "max_words": 7}, "cells": "Cells"}
+    parts = build(complete(mine(tmp_path, path, **own), None, {"data.target": "y"})).tokenizer_section["parts"]
+    assert parts["a_title"]["max_words"] == 7
+    assert parts["type_1"]["type"] == "Bytes"
+    given = ["--data.target", "y", "--data.columns", "{type: unused, price: category, a title: smiles}"]
+    built = build(complete(mine(tmp_path, path), None, given))
+    assert built.tokenizer_section["reads"] == {"a_title": "a title", "cells": "cells"}
+    assert built.tokenizer_section["parts"]["a_title"]["type"] == "Words"
+
+
+@pytest.mark.parametrize(
+    ("parts", "keys", "said"),
+    [
+        (
+            {},
+            {"data.columns": {"type": "image"}},
+            "'type': the recipe has no part for image; give one: ",
+        ),
+        ({"texts": "Bytes", "cells": "Cells"}, {}, "tokenizer.parts.texts is no column and no kind"),
+        ({}, {"data.columns": {"type": "texts"}}, "columns says that 'type' is 'texts'; did you mean text"),
+    ],
+)
+def test_each_mistake_is_answered_in_one_line(table, tmp_path, parts, keys, said):
+    path = table("a title,type,y", "the title {i},note of {i},{i}.5")
+    with pytest.raises(UsageError) as error:
+        build(complete(mine(tmp_path, path, **parts), None, {"data.target": "y", **keys}))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("recipe", ["multimodal/caption", "multimodal/clip"])
+def test_pairs_without_labels_need_no_target(table, tmp_path, recipe):
+    """Captions that come again look like categories, which such a recipe has no part for: the flag is said."""
+    for i in range(20):
+        (tmp_path / f"{i}.png").write_bytes(PNG)
+    with pytest.raises(UsageError, match=r"'caption': .* no part for .*categories; .*columns '{caption: text}'"):
+        build(complete(recipe, "debug", ["--data", table("picture,caption", "{i}.png,{ab} thing")]))
+    words = ["--data.columns", "{caption: text}"]
+    built = build(complete(recipe, "debug", ["--data", table("picture,caption", "{i}.png,{ab} thing"), *words]))
+    assert list(built.tokenizer_section["reads"].values()) == ["picture", "caption"]
+    built = build(complete(recipe, "debug", ["--data", table("picture,caption", "{i}.png,a caption of {i} words")]))
+    assert list(built.tokenizer_section["reads"].values()) == ["picture", "caption"]
+    assert set(built.data["source"].splits().train[0].raw) == {"picture", "caption"}
+
+
+@pytest.mark.parametrize("given", ["s*", "[s00,s01,s02]"])
+def test_the_columns_of_a_series_are_written_out_and_read_again(table, given):
+    """A pattern is resolved once: another table may have more columns that it fits, as the target here."""
+    path = table("s00;s01;s02;sort", "{i};{i},5;{n};{ab}")
+    words = ["--data", path, "--data.input", given, "--data.target", "sort", "--tokenizer", "Series"]
+    done = prepare(complete("own/classify", "debug", words)).config
+    source = done["data"]["source"]
+    assert (source["input"], source["forms"]) == (["s00", "s01", "s02"], {"s01": ","})
+    for config in (done, complete(done)):
+        raws = [sample.raw for sample in build(config).data["source"].splits().train]
+        assert all(raw == [raw[0], raw[0] + 0.5, raw[0] % 4] for raw in raws)
+
+
+def test_a_file_without_a_header_keeps_the_names_that_it_was_given(table):
+    path = table("0.5,A", "{i}.25,{ab}", num=19)
+    words = ["--data", path, "--data.columns", "[size, sort]", "--data.batch_size", "4"]
+    done = prepare(complete("multimodal/classify", "debug", words)).config
+    source = done["data"]["source"]
+    assert (source["header"], source["columns"], source["target"]) == (["size", "sort"], {"size": "number"}, "sort")
+    splits = build(done).data["source"].splits()
+    assert sum(len(part) for part in (splits.train, splits.test)) == 20
 
 
 def test_a_graph_of_ones_own_goes_with_the_preset_debug(tmp_path):
@@ -71,216 +225,3 @@ def test_a_graph_of_ones_own_goes_with_the_preset_debug(tmp_path):
     built = build(complete("graph/nodes", "debug", ["--data", str(tmp_path), "--data.index", "false"]))
     built.tokenizer.fit([sample.raw for sample in built.data["source"].splits().train])
     assert built.tokenizer.num_features == 1
-
-
-def test_what_is_written_out_is_not_read_again(table, tmp_path):
-    config = complete("text/classify", None, ["--data", reviews(table), "--data.target", "tone"])
-    (tmp_path / "own.csv").unlink()
-    assert complete(config) == config
-
-
-def test_columns_that_follow_from_the_command_and_the_recipe_open_no_file(tmp_path):
-    words = ["--data.source", "Table", "--data.source.path", str(tmp_path / "gone.csv")]
-    words += ["--data.source.input", "body", "--data.source.target", "tone"]
-    source = complete("text/classify", None, words)["data"]["source"]
-    assert (source["kind"], source["target_kind"]) == ("text", "classes")
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_key_that_the_data_module_lacks_is_one_of_the_source(table, order):
-    path = reviews(table)
-    pairs = [("--data", path), ("--data.target", "stars"), ("--data.input", "body"), ("--data.batch_size", "5")]
-    words = [word for pair in pairs[::order] for word in pair]
-    config = complete("text/classify", None, words)
-    written = complete("text/classify", None, {
-        "data.source": path, "data.source.target": "stars", "data.source.input": "body", "data.batch_size": 5,
-    })  # fmt: skip
-    assert config == written
-    assert config["data"]["source"]["target"] == "stars"
-    assert config["data"]["batch_size"] == 5
-
-
-def test_the_module_comes_before_the_source(table):
-    """`limit` is a key of the data module: it goes there whatever the source has."""
-    config = complete("mechanism/copy", None, {"data.limit": 7, "data.source.seed": 3})
-    assert config["data"]["limit"] == 7
-    assert complete("mechanism/copy", None, {"data.limit": 7, "data.seed": 3}) == config
-
-
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
-        (
-            ["--data.targte", "tone"],
-            r"there is no key 'data\.targte'; did you mean data\.target or data\.target_kind\?",
-        ),
-        (["--data.batchsize", "3"], r"did you mean data\.batch_size\?"),
-        (["--data.target.x", "3"], r"data\.source\.target is a plain value"),
-        (["--data.test_fraction", "many"], r"data\.source\.test_fraction is 'many'; give a number"),
-        (["--data.test_fraction", "1.5"], r"test_fraction is 1\.5; give a number between 0 and 1"),
-        (
-            ["--data.kind", "video"],
-            r"kind is 'video'; give text, image, audio, smiles, series, file or null",
-        ),
-    ],
-)
-def test_a_mistyped_key_of_the_source_is_answered_with_the_nearest(table, words, advice):
-    with pytest.raises(UsageError, match=advice):
-        complete("text/classify", None, ["--data", reviews(table), *words])
-
-
-@pytest.mark.parametrize(
-    ("recipe", "head", "row", "kinds"),
-    [
-        ("text/classify", "body,stars", "a text {i},{n}", ("text", "classes")),
-        ("text/tag", "words,tags", "a b,X {ab}", ("text", "tags")),
-        ("text/translate", "de,en", "ein {i},an {i}", ("text", "text")),
-        ("text/char-lm", "body,stars", "a text {i},{n}", ("text", "none")),
-        ("graph/solubility", "smiles,logS", "{c},{n}.5", ("smiles", "numbers")),
-        ("image/digits", "file,label", "{i}.png,{ab}", ("image", "classes")),
-    ],
-)
-def test_tokenizer_and_objective_say_what_the_columns_hold(table, recipe, head, row, kinds):
-    rows = [row.format(i=i, n=i % 4, ab="AB"[i % 2], c="C" * (i + 1)) for i in range(12)]
-    source = complete(recipe, None, ["--data", table(rows, head)])["data"]["source"]
-    assert (source["kind"], source["target_kind"]) == kinds
-    assert source["input"] == head.split(",")[0]
-
-
-OPEN = """
-data: {source: solubility}
-tokenizer: Molecule
-model:
-  objective: {type: Regress, pool: sum}
-  backbone: {type: Transformer, dim: 8, depth: 1, num_heads: 2}
-presets:
-  classes: {model: {objective: {type: Classify}}}
-  numbers: {}
-  debug: {trainer: {max_epochs: 1}}
-"""
-
-
-@pytest.mark.parametrize("preset", [None, "debug"])
-@pytest.mark.parametrize(
-    ("column", "objective", "words"),
-    [
-        ("toxic", "Classify", "holds classes, so the recipe's preset classes applies"),
-        ("logS", "Regress", "numbers applies"),
-    ],
-)
-def test_the_table_decides_what_a_recipe_leaves_open(table, tmp_path, caplog, preset, column, objective, words):
-    (tmp_path / "open.yaml").write_text(OPEN)
-    path = table([f"{'C' * (i + 1)},{'yes' if i % 2 else 'no'},{i}.5" for i in range(12)], "smiles,toxic,logS")
-    with caplog.at_level(logging.WARNING, "seqkit"):
-        config = complete(tmp_path / "open.yaml", preset, ["--data", path, "--data.target", column])
-    assert config["model"]["objective"]["type"] == objective
-    assert config["model"]["objective"]["pool"] == "sum", "what both have is kept"
-    assert [record for record in caplog.records if words in record.getMessage()]
-    assert (config["trainer"]["max_epochs"] == 1) == (preset == "debug")
-    assert complete(config) == config
-
-
-def test_the_command_has_the_last_word(table, tmp_path):
-    (tmp_path / "open.yaml").write_text(OPEN)
-    path = table([f"{'C' * (i + 1)},{i % 2}" for i in range(12)], "smiles,toxic")
-    words = ["--data", path, "--model.objective", "Regress"]
-    config = complete(tmp_path / "open.yaml", None, words)
-    assert config["model"]["objective"]["type"] == "Regress"
-    assert config["data"]["source"]["target_kind"] == "numbers"
-    assert complete(tmp_path / "open.yaml", None, ["--data", path])["data"]["source"]["target_kind"] == "classes"
-
-
-def test_a_pattern_and_a_hub_name_are_tables_too(table, tmp_path):
-    reviews(table)
-    config = complete("text/classify", None, ["--data", f"{tmp_path}/*.csv", "--data.target", "tone"])
-    assert config["data"]["source"]["path"] == f"{tmp_path}/*.csv"
-    told = {f"data.source.{key}": value for key, value in
-            {"input": "text", "target": "label", "kind": "text", "target_kind": "classes"}.items()}  # fmt: skip
-    config = complete("text/classify", None, {"data": "hf://owner/name", **told})
-    assert config["data"]["source"]["path"] == "hf://owner/name"
-
-
-def test_a_table_that_cannot_be_read_is_an_error_of_the_data(table):
-    with pytest.raises(DataError, match="fit equally as target"):
-        complete(
-            "text/classify",
-            None,
-            ["--data", table([f"a long text {i},x{i % 2},y{i % 3}" for i in range(9)], "body,b,c")],
-        )
-
-
-@pytest.mark.parametrize("recipe", ["multimodal/caption", "multimodal/clip"])
-def test_pairs_without_labels_need_no_target(table, tmp_path, recipe):
-    """Each row is a pair of its own; a text that no other row has is no class."""
-    for i in range(12):
-        (tmp_path / f"{i}.png").write_bytes(PNG)
-    path = table([f"{i}.png,a caption of {i} words" for i in range(12)], "picture,caption")
-    config = complete(recipe, "debug", ["--data", path])
-    source = config["data"]["source"]
-    assert (source["type"], source["target_kind"], source["target"]) == ("MixedTable", "none", None)
-    assert source["columns"] == {"picture": "image", "caption": "text"}
-    assert list(config["tokenizer"]["parts"]) == ["picture", "caption"]
-
-
-@pytest.mark.parametrize("recipe", ["multimodal/caption", "multimodal/clip"])
-def test_captions_that_are_repeated_are_texts_where_nothing_reads_categories(table, tmp_path, recipe, caplog):
-    for i in range(12):
-        (tmp_path / f"{i}.png").write_bytes(PNG)
-    path = table([f"{i}.png,{('dark', 'bright')[i % 2]} thing" for i in range(12)], "picture,caption")
-    config = complete(recipe, "debug", ["--data", path])
-    assert config["data"]["source"]["columns"] == {"picture": "image", "caption": "text"}
-    assert "text: 'caption' (the recipe reads no categories)" in caplog.text
-    other = complete("multimodal/classify", "debug", ["--data", path, "--data.target", "caption"])
-    assert other["data"]["source"]["columns"] == {"picture": "image"}
-
-
-def toxic(table):
-    return table([f"{'C' * (i + 1)}O,{i % 2},{i % 3}.5" for i in range(12)], "smiles,toxic,logp")
-
-
-def test_metrics_are_those_of_the_objective_that_the_table_chooses(table):
-    given = ["--data", toxic(table), "--data.target", "toxic", "--model.objective.metrics", "[BalancedAccuracy]"]
-    objective = complete("graph/molecules", None, given)["model"]["objective"]
-    assert (objective["type"], objective["metrics"], objective["pool"]) == ("Classify", ["BalancedAccuracy"], "mean")
-
-
-@pytest.mark.parametrize("data", [True, False])
-def test_a_metric_of_another_objective_is_refused_with_the_objectives_that_have_it(table, data):
-    own = ["--data", toxic(table), "--data.target", "logp"] if data else []
-    with pytest.raises(UsageError) as error:
-        complete("graph/molecules", None, [*own, "--model.objective.metrics", "[BalancedAccuracy]"])
-    assert "RMSE" in str(error.value)
-    assert "for the objective Regress, or another objective, which takes it: --model.objective Classify" in str(
-        error.value
-    )
-
-
-def test_a_wrong_key_of_the_objective_is_refused_also_where_the_table_chooses_the_objective(table):
-    with pytest.raises(UsageError, match="'metricks'; did you mean metrics"):
-        complete(
-            "graph/molecules",
-            None,
-            ["--data", toxic(table), "--data.target", "toxic", "--model.objective.metricks", "[]"],
-        )
-
-
-@pytest.mark.parametrize("given", ["s*", "[s00,s01,s02]"])
-def test_the_columns_of_a_series_are_written_out_and_read_again(table, given):
-    """A pattern is resolved once: another table may have more columns that it fits, as the target here."""
-    path = table([f"{i},{i / 2},{2 * i},{'ab'[i % 2]}" for i in range(12)], "s00,s01,s02,sort")
-    words = ["--data", path, "--data.input", given, "--data.target", "sort", "--tokenizer", "Series"]
-    config = complete("own/classify", None, words)
-    source = config["data"]["source"]
-    assert (source["input"], source["kind"]) == (["s00", "s01", "s02"], "series")
-    assert complete(config) == config
-    written = complete("own/classify", None, [*words, "--data.kind=series", "--data.target_kind=classes"])
-    assert written == config
-    raws = [sample.raw for sample in build(config).data["source"].splits().train]
-    assert all(raw == [raw[0], raw[0] / 2, 2 * raw[0]] for raw in raws)
-
-
-def test_the_group_that_a_warning_proposes_is_taken(table):
-    rows = [f"{'C' * (i % 5 + 1)},a note {i},2024-01-{i % 28 + 1:02},site {i % 3},{i / 4}" for i in range(40)]
-    path = table(rows, "smiles,note,date,site,logS")
-    words = ["--data", path, "--data.target", "logS", "--data.group", "smiles"]
-    assert complete("graph/molecules", None, words)["data"]["source"]["input"] == "smiles"

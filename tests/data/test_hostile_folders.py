@@ -187,10 +187,6 @@ ODD_FOLDERS = {
     "a name that is no UTF-8": (lambda folder: image(folder / "ant" / os.fsdecode(b"x\xff.png")), 7, "of 2 classes"),
     "one pixel": (lambda folder: image(folder / "ant" / "x.png", PIXELS[:1, :1]), 7, "from 1 × 1 to 8 × 8 pixels"),
     "a class of one file": (lambda folder: image(folder / "cat" / "x.png"), 7, "1 of 3 classes have one file alone"),
-    "classes that differ by case": (
-        several(*(lambda folder, i=i: image(folder / "Ant" / f"{i}.png") for i in range(2))), 8,
-        r"classes look alike: 'Ant' \(2\) and 'ant' \(3\); they",
-    ),
     "classes at two depths": (
         several(*(lambda folder, i=i: image(folder / "more" / "cow" / f"{i}.png") for i in range(2))), 8,
         "of 3 classes.*the class is the folder that a file is in",

@@ -1,5 +1,6 @@
 """Raw examples that are named on the command line."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 import soundfile
 from PIL import Image
 
-from seqkit.data.inputs import Inputs, read_inputs
+from seqkit.data.inputs import Inputs, first_input, read_inputs, schema_of
+from seqkit.data.tables.schema import Column, Schema
 from seqkit.errors import DataError, UsageError
-from seqkit.tokenizers import Bytes, LogMel, Molecule, Patches, Series
+from seqkit.tokenizers import Bytes, Cells, Join, LogMel, Molecule, Patches, Series
 
 
 def test_an_image_has_the_channels_of_the_tokenizer(tmp_path):
@@ -49,34 +51,119 @@ def test_a_name_without_a_file_is_refused(given, what):
         list(read_inputs(given, Patches(5)))
 
 
+def run_of(*columns, **settings):
+    return Schema(tuple(columns), "none", **settings)
+
+
 def test_a_row_of_a_table_is_an_example_by_the_column_that_is_named_known_or_guessed(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("id,body,other\n1,one text that is long,a\n2,,b\n3,another text that is,c\n", encoding="utf-8")
-    for options, values in (
-        ({}, ["one text that is long", None, "another text that is"]),
-        ({"column": "other"}, ["a", "b", "c"]),
-        ({"usual_column": "other"}, ["a", "b", "c"]),
-        ({"usual_column": "gone"}, ["one text that is long", None, "another text that is"]),
-    ):
-        inputs = Inputs([str(path)], Bytes(), **options)
+    body = ["one text that is long", None, "another text that is"]
+    for schema, column, values in (
+        (None, None, body), (None, "other", ["a", "b", "c"]), (run_of(Column("other", "text")), None, ["a", "b", "c"]),
+        (run_of(Column("gone", "text")), None, body), (run_of(Column("other", "text")), "body", body),
+    ):  # fmt: skip
+        inputs = Inputs([str(path)], Bytes(), schema, column=column)
         assert inputs.total == 3
         assert [one.raw for one in inputs] == values
-    *_, (_, second, _) = [list(Inputs([str(path)], Bytes()))]
+    _, second, _ = Inputs([str(path)], Bytes())
     assert (second.name, second.error) == (f"{path}, line 3", f"{path}, line 3: body is empty")
+    assert first_input(str(path), Bytes()) == (f"{path}, line 2", body[0], 3)
     (missing,) = Inputs([str(tmp_path / "no.csv")], Bytes())
     assert "does not exist" in missing.error
-    with pytest.raises(UsageError, match=r"no column 'bdy'"):
+    with pytest.raises(UsageError, match=r"no column 'bdy'.*--input"):
         Inputs([str(path)], Bytes(), column="bdy")
+    with pytest.raises(UsageError, match="none is given"):
+        Inputs(["a text"], Bytes(), column="body")
+
+
+SETTINGS = {
+    "columns": {"day": "date", "price": "number", "sex": "category", "note": "text", "id": "unused"},
+    "forms": {"day": "%d/%m/%Y", "price": ","}, "missing": ["na"], "target": "y", "target_kind": "numbers",
+}  # fmt: skip
+
+
+def test_rows_are_read_as_those_of_training_were(tmp_path):
+    """Dates keep their order, numbers their commas, and NA is missing where training had it among numbers."""
+    path = tmp_path / "t.csv"
+    path.write_text('price,day,sex,note\n"1,5",02/05/2022,NA,NA\n"1,234",03/25/2022,f,null\n')
+    schema = schema_of({"data": {"source": {"type": "Table", **SETTINGS}}})
+    first, second = Inputs([str(path)], Join({"note": Bytes(), "cells": Cells()}), schema)
+    assert {name: str(value) for name, value in first.raw["cells"].items()} == {"day": "2022-05-02", "price": "1.5"}
+    assert "note" not in first.raw
+    assert second.error == f"{path}, line 3: day is '03/25/2022', which is no date as the others are (%d/%m/%Y)"
+
+
+def test_faulty_rows_of_a_table_are_answered_with_their_line(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("text,other\none text,a\nbroken\nanother text,b\n")
+    inputs = Inputs([str(path)], Bytes())
+    assert inputs.total == 3
+    assert [one.raw for one in inputs] == ["one text", "another text", None]
+    assert [*inputs][2].error.startswith(f"{path}, line 3 has 1 cell")
+
+
+def test_older_configurations_and_tables_without_a_header_have_a_schema():
+    def of(**source):
+        return schema_of({"data": {"source": {"type": "Table", **source}}})
+
+    assert of(target_kind="classes", input="body", kind="text").inputs == [Column("body", "text")]
+    assert of(target_kind="numbers", columns={"a": "number"}, decimal=",").inputs[0].read("1,5") == 1.5
+    assert of(target_kind="classes", input=["s0", "s1"]).steps == (Column("s0", "number"), Column("s1", "number"))
+    assert of(columns={"a": "text"}, header=["a", "b"]).header == ("a", "b")
+    assert schema_of({"data": {"source": {"type": "TextFiles"}}}) is None
+    join = {
+        "type": "Join",
+        "parts": {"view": {"type": "Patches"}, "cells": {"type": "Cells"}},
+        "reads": {"view": "image"},
+    }
+    assert schema_of({"tokenizer": join}).inputs == [Column("image", "image")]
 
 
 def test_a_series_is_read_from_the_columns_of_the_run(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text("s1,s0,s2\n1,2.5,3\n4,,6\n", encoding="utf-8")
-    first, second = Inputs([str(path)], Series(), usual_column=["s0", "s1"], kind="series")
+    path.write_text('s1,s0,s2\n1,"2,5",3\n4,,6\n', encoding="utf-8")
+
+    def of(*names):
+        return run_of(Column("x", "series"), steps=tuple(Column(name, "number", form=",") for name in names))
+
+    first, second = Inputs([str(path)], Series(), of("s0", "s1"))
     assert first.raw == [2.5, 1]
-    assert second.error == f"{path}, line 3: s0 is empty, and each column of a series holds a number; fill it in"
-    (missing,) = Inputs([str(path)], Series(), usual_column=["s0", "s3"], kind="series")
-    assert "no column 's3'" in missing.error
+    assert second.error == f"{path}, line 3: s0 is empty, and each column of a series holds a number"
+    (missing,) = Inputs([str(path)], Series(), of("s0", "s3"))
+    assert "s0, s3" in missing.error
+
+
+# ── several parts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PARTS = run_of(Column("note", "text"), Column("photo", "image"), Column("size", "number"))
+JOINED = Join({"note": Bytes(), "view": Patches(5), "cells": Cells()}, reads={"view": "photo"})
+
+
+def test_parts_may_be_absent_and_columns_that_are_not_used_are_said(tmp_path):
+    (tmp_path / "t.csv").write_text("note,sise\na b,3\n,4\n")
+    inputs = Inputs([str(tmp_path / "t.csv")], JOINED, PARTS)
+    good, bad = inputs
+    assert (good.raw, bad.error) == ({"note": "a b"}, f"{tmp_path / 't.csv'}, line 3: note is empty")
+    assert "has no column photo, size, so these are absent; it has columns that are not used: sise" in inputs.notes[0]
+    assert "did you mean size" in inputs.notes[0]
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    (none,) = Inputs([str(tmp_path / "t.csv")], JOINED, PARTS)
+    assert "none of the columns of the run (note, photo, size)" in none.error
+
+
+def test_an_example_may_be_written_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Image.fromarray(np.full((5, 5), 255, np.uint8)).save("a.png")
+    for given in ("view=a.png, size=$3,note=to be, or not", '{"photo": "a.png", "size": 3, "note": "to be, or not"}'):
+        (one,) = Inputs([given], JOINED, PARTS)
+        assert (one.error, one.raw["note"], one.raw["cells"]) == (None, "to be, or not", {"size": 3.0})
+        assert float(one.raw["photo"].min()) == 1
+    for given, fact in (("sise=3", "did you mean size"), ("size=many", "size is 'many', which is no number"),
+                        ("hello", "names no part of an example; give a table, or note=…"), ("note=", "is filled|empty"),
+                        ("photo=b.png", r"b\.png does not exist"), ("{", "JSON|Expecting")):  # fmt: skip
+        (one,) = Inputs([given], JOINED, PARTS)
+        assert re.search(fact, one.error), one.error
 
 
 def test_images_that_a_table_names_are_read_beside_it(tmp_path):
@@ -189,10 +276,10 @@ def test_a_text_that_looks_like_a_path_stands_in_a_table(tmp_path):
 def test_a_cell_is_refused_that_training_refuses(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text('{"body": "a b"}\n{"body": ["a", "b"]}\n{"body": 3}\n{"body": {"a": 1}}\n', encoding="utf-8")
-    text, *rest = Inputs([str(path)], Bytes(), column="body", kind="text")
+    text, *rest = Inputs([str(path)], Bytes(), run_of(Column("body", "text")))
     assert text.raw == "a b"
     for one, cell in zip(rest, ("['a', 'b']", "3", "{'a': 1}")):
         assert one.error == f"{one.name}: body is {cell}, which is no text; write it in quotes"
-    words = list(Inputs([str(path)], Bytes(), column="body", kind="text", are_words=True))
+    words = list(Inputs([str(path)], Bytes(), run_of(Column("body", "words"))))
     assert [one.raw for one in words] == ["a b", "a b", None, None]
     assert words[2].error == f"{path}, line 3: body is 3, which is no list of words without spaces"

@@ -445,7 +445,7 @@ def test_the_origin_of_a_test_example_is_where_it_is_read_after_splitting_shuffl
     rows = [f'"number {i}{chr(10) * (i % 3 == 0)}",{"odd" if i % 2 else "even"}' for i in range(61)]
     table.write_text("\n".join(["text,label", *rows[:5], ",odd", *rows[5:]]), encoding="utf-8")
     lines = table.read_text(encoding="utf-8").split("\n")
-    for source in (TextFolder(str(tmp_path / "texts")), Table(str(table), input="text", target="label")):
+    for source in (TextFolder(str(tmp_path / "texts")), Table(str(table))):
         data = set_up(source, Bytes(), Classify(), limit=limit, batch_size=5)
         loader, seen = data.test_dataloader(), []
         for indices, (batch, _) in zip(loader.batch_indices(), loader):

@@ -196,3 +196,38 @@ def test_metrics_are_in_the_targets_unit():
     for metric, expected in ((rmse, math.sqrt((9 + 16) / 2)), (mae, 3.5)):
         metric.update(torch.tensor([3.0, 10.0]), torch.tensor([0.0, 14.0]))
         assert float(metric.compute()) == pytest.approx(expected)
+
+
+OFFSETS = {
+    "milliseconds since 1970": [1.7e12 + 20_000 * i for i in range(41)],
+    "years": [2000 + i / 365 for i in range(41)],
+}
+
+
+@pytest.mark.parametrize("targets", OFFSETS.values(), ids=OFFSETS)
+def test_a_large_offset_of_the_target_takes_no_precision(targets):
+    """float32 knows steps of 131,072 beside 1.7e12, a tenth of these targets' spread."""
+    objective = Regress()
+    objective.fit(targets, None)
+    (mean,), (std,) = objective.mean, objective.std
+    encoded = torch.stack([objective.encode_target(target) for target in targets])
+    exact = torch.tensor([[(target - mean) / std] for target in targets], dtype=torch.float64)
+    assert objective.decode(exact.float()) == pytest.approx(targets, abs=1e-5 * std)
+    off = exact + 0.25  # each prediction is a quarter of the spread too high
+    output = objective.loss(off.float(), encoded)
+    assert float(output.loss) / len(targets) == pytest.approx(0.0625, rel=1e-4)
+    assert float(objective.absolute_errors(off.float(), encoded).max()) == pytest.approx(std / 4, rel=1e-3)
+    for name, expected in (("rmse", std / 4), ("mae", std / 4), ("r2", 1 - 0.0625)):
+        metric = objective.metrics(TokenSpec(num_features=5))[name]
+        metric.update(output.preds, output.target)
+        assert float(metric.compute()) == pytest.approx(expected, rel=1e-3), name
+
+
+def test_ordinary_targets_are_encoded_as_they_are():
+    for targets in ([1.5, -2.0, 7.25], [1900.0, 1950.0, 2000.0], [0.0, 0.0, 1e-3]):
+        objective = Regress()
+        objective.fit(targets, None)
+        assert objective.center == [0.0]
+        assert [float(objective.encode_target(target)) for target in targets] == [
+            float(torch.tensor(t)) for t in targets
+        ]

@@ -108,13 +108,14 @@ def test_a_run_trains_on_the_vectors_and_reads_raw_texts_again(tmp_path):
 def test_vectors_are_kept_on_disk_where_they_take_long(tmp_path, monkeypatch):
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(encoding, "MIN_SECONDS", 0.0)
-    data = DataModule(Table(labelled(tmp_path)), FrozenEncoder(kept_run()), Classify(), batch_size=7)
+    path = labelled(tmp_path)
+    data = DataModule(Table(path), FrozenEncoder(kept_run()), Classify(), batch_size=7)
     data.setup()
     first, _ = next(iter(data.val_dataloader()))
     kept = sorted((tmp_path / "cache").iterdir())
     assert kept
     monkeypatch.setattr(FrozenEncoder, "encode", lambda *_: pytest.fail("it was encoded again"))
-    again = DataModule(Table(labelled(tmp_path)), FrozenEncoder(kept_run()), Classify(), batch_size=7)
+    again = DataModule(Table(path), FrozenEncoder(kept_run()), Classify(), batch_size=7)
     again.setup()
     second, _ = next(iter(again.val_dataloader()))
     assert first.content.equal(second.content)

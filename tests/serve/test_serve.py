@@ -22,7 +22,8 @@ from PIL import Image
 
 import seqkit
 from seqkit.cli.main import main
-from seqkit.data.mixed_inputs import example_of
+from seqkit.data.inputs import example_of
+from seqkit.data.tables.schema import Column, Schema
 from seqkit.errors import DataError, UsageError
 from seqkit.runs.trained_model import load_one
 from seqkit.serve.limits import Limits
@@ -336,7 +337,7 @@ def test_a_wrong_field_gets_the_nearest_one_and_cells_without_a_value_the_column
             parse(request, body, Inputs, Limits())
     for cells in ({}, {"age": None}):
         with pytest.raises(DataError, match="age, note"):
-            example_of(cells, {"age": "number", "note": "text"}, None)
+            example_of(cells, Schema((Column("age", "number"), Column("note", "text")), "none"), None)
 
 
 def test_several_labels_are_named_as_by_the_command(tmp_path, capsys):

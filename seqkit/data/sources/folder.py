@@ -30,9 +30,7 @@ from seqkit.data.io import (
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.sources.table import SPLIT_NAMES, alike_classes, few
-from seqkit.data.splits import stratified
-from seqkit.data.tables.columns import lookalike
+from seqkit.data.splits import SPLIT_NAMES, stratified
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.progress import track
@@ -185,7 +183,7 @@ class ClassFolder(DataSource):
         counts = Counter(files.values())
         if single := [label for label in labels if label and counts[label] == 1]:
             many = f"{len(single)} of {len(labels)} classes have one file alone"
-            log.warning("%s: %s, which stays in training (%s)", root, many, few(single))
+            log.warning("%s: %s, which stays in training (%s)", root, many, one_line(", ".join(sorted(single)[:5])))
         of_each = "of each class " if labels else ""
         rule = f"{100 * self.test_fraction:.0f} % {of_each}are test, SHA-256 with seed {self.seed}"
         return {"train": dict(each[i] for i in train), "test": dict(each[i] for i in test)}, rule
@@ -406,11 +404,8 @@ def _class_names(root: Path, parts: _Parts) -> list[str]:
             if label not in counts:
                 known = f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
                 raise DataError(
-                    f"{root} has class {one_line(label)!r}, which the training split does not have"
-                    f"{lookalike(str(label), names)}; it has: {known}"
+                    f"{root} has class {one_line(label)!r}, which the training split does not have; it has: {known}"
                 )
-    if alike := alike_classes({name: counts[name] for name in names}):
-        log.warning("%s: %s", root, alike)
     return names
 
 

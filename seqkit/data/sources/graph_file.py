@@ -15,12 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqkit.data.graph_files import RawGraph, read_graph
+from seqkit.data.graph_files import RawGraph, exact_number, read_graph
 from seqkit.data.sample import Sample, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.sources.table import SPLIT_NAMES, alike_classes, unclear_classes
-from seqkit.data.splits import stratified
-from seqkit.data.tables.columns import AMBIGUOUS, exact_number, is_missing, number
+from seqkit.data.splits import SPLIT_NAMES, stratified
+from seqkit.data.tables.schema import AMBIGUOUS, is_missing, number
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
@@ -86,8 +85,6 @@ class GraphFile(DataSource):
         counts = {name: int((part != IGNORE).sum()) for name, part in parts.items()}
         for line in (
             _described(raw, label, names),
-            unclear_classes(names, one_line(target)),
-            alike_classes(Counter(names[i] for i in label[label != IGNORE].tolist())),
             "" if self.target else f"the label is {one_line(target)!r} by its name; to choose: --data.target",
             *said,
             f"labelled nodes: {', '.join(f'{count:,} {name}' for name, count in counts.items())}, {rule}",

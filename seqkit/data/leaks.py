@@ -1,0 +1,69 @@
+"""Leaks between splits: inputs of test that are in training, and equal inputs with different targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from hashlib import file_digest
+from pathlib import Path
+
+from seqkit.data.notes import Caution
+from seqkit.data.sample import Samples
+
+
+class Compared:
+    """Contents of files in a form in which equal ones are equal, each read once. folder: folder of the names."""
+
+    def __init__(self, folder: Path):
+        self._folder, self._known = folder, dict[str, Hashable]()
+
+    def content(self, file: str | bytes) -> Hashable:
+        """The content of a file, as it is or below the folder; a file that cannot be read is compared by its name."""
+        if isinstance(file, bytes):
+            return file
+        if file not in self._known:
+            try:
+                with (self._folder / file).open("rb") as data:
+                    self._known[file] = file_digest(data, "sha256").digest()
+            except OSError:
+                self._known[file] = file
+        return self._known[file]
+
+
+def tell_leaks(
+    name: str,
+    splits: Mapping[str, Samples],
+    keys: Mapping[str, Sequence[Hashable]],
+    keep: str,
+    say: Callable[[str], None],
+    *,
+    what: str = "inputs",
+) -> None:
+    """Say how many inputs of test are in training, and how many of a split have another target there.
+
+    name: the data, for messages. keys: of the samples of each split, equal where the inputs are. keep: what to do about
+    it. what: what the inputs are.
+    """
+    known = set(keys["train"])
+    shared = [i for i, key in enumerate(keys["test"]) if key in known]
+    if shared:
+        test = splits["test"]
+        say(
+            Caution(
+                f"{name}: {len(shared):,} of {len(test):,} test {what} are in training, too (first: "
+                f"{test.name(shared[0])}), which flatters the result; {keep}"
+            )
+        )
+    first: dict[Hashable, str] = {}
+    for split in sorted(splits, key=lambda one: one != "train"):
+        samples, conflicts = splits[split], []
+        for i, key in enumerate(keys[split]):
+            label = repr(samples.labels[i])
+            if first.setdefault(key, label) != label:
+                conflicts.append(i)
+        if conflicts:
+            say(
+                Caution(
+                    f"{name}: {len(conflicts):,} {what} of the {split} split are those of another example, with "
+                    f"another target (first: {samples.name(conflicts[0])})"
+                )
+            )
