@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from inspect import signature
 from typing import Any, ClassVar
 
@@ -69,10 +70,19 @@ class Tokenizer(Stateful, ABC):
     examples: ClassVar[Sequence[Any]] = ()
     is_slow: bool = False
 
+    _was_fitted: bool = False
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Note on the object that its `fit` or `load_state` has run: neither a spec nor a state tells."""
+        super().__init_subclass__(**settings)
+        for name in ("fit", "load_state"):
+            if callable(own := vars(cls).get(name)):
+                setattr(cls, name, _noting(own))
+
     @property
     def was_fitted(self) -> bool:
-        """True: it has a `state()`: from `fit`, from `load_state`, or from its constructor."""
-        return bool(self.state())
+        """True: `fit` has run, or `load_state` with a state."""
+        return self._was_fitted
 
     def __repr__(self) -> str:
         """Its constructor with the arguments that are other than their defaults, as its attributes have them."""
@@ -112,6 +122,19 @@ class Tokenizer(Stateful, ABC):
                 "token are not known; give it the method continues(tokens, content)"
             )
         return tokens.append(content, positions[-1] + 1)
+
+
+def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, which notes after it ran with something that the tokenizer was fitted."""
+
+    @wraps(method)
+    def noting(self: Tokenizer, given: Any, *args: Any, **kwargs: Any) -> Any:
+        result = method(self, given, *args, **kwargs)
+        if not isinstance(given, dict) or given:  # an empty state is that of one that was not fitted
+            object.__setattr__(self, "_was_fitted", True)
+        return result
+
+    return noting
 
 
 @dataclass(frozen=True, slots=True)

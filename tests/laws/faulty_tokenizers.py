@@ -248,7 +248,7 @@ class GrowsItsVocabulary(Learned):
         return super().encode(raw)
 
     def state(self):
-        return {"letters": self.letters[:1]} if self.letters else {}
+        return {"letters": self.letters[:1]}
 
 
 class RingOfBuffers(Scaled):
@@ -503,14 +503,7 @@ class RoundsToNothing(Sound):
 
 class StateOfNan(Scaled):
     def state(self):
-        return super().state() and super().state() | {"spread": float("nan")}
-
-
-class StateFromTheStart(Scaled):
-    spec = TokenSpec(num_features=1)
-
-    def __init__(self):
-        self.margin, self.largest = 1.0, 1.0
+        return super().state() | {"spread": float("nan")}
 
 
 class LearnsInTheOrderOfReading(Learned):
@@ -696,7 +689,6 @@ INVENTED = [
     (PlaceOfSettingsIsForgotten, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
     (ReadsTheClock, "is_deterministic: example 1 encoded again has other content"),
     (RoundsToNothing, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
-    (StateFromTheStart, r"fit_learns_what_state_saves: state\(\) is not empty before fit"),
     (StateOfNan, r"state_is_json_and_enough: state\(\) is not plain JSON"),
     (LearnsInTheOrderOfReading, "state_is_json_and_enough: example 1 encoded by a fresh one in reverse order"),
     (ChangesItsInputOnce, "leaves_raw_examples_alone: example 0: encode changes the raw example"),
