@@ -1,4 +1,4 @@
-"""`seqkit fit FILE`: the recipe that fits a user's own file or folder, by the rule of `OWN_TABLES`."""
+"""`seqkit fit FILE`: the recipe that fits a user's own file or folder, by the rule of `seqkit.cli.parser.OWN_TABLES`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.errors import DataError, UsageError, one_line
-
-OWN_TABLES = (
-    "A table with more than one usable column is learnt from all its columns; a lone text column takes the text "
-    "recipe; the target is the named column, else one with a well-known name, else the last of numbers or classes."
-)
-"""What `seqkit fit TABLE` does, as its help says it."""
 
 if TYPE_CHECKING:
     from seqkit.data.tables.schema import Schema
@@ -143,7 +137,7 @@ def _recipe_for(
 
 
 def _schema(path: Any, given: Mapping[str, Any], *, reads_files: bool) -> Schema:
-    """What the table's columns hold; each is said in a line."""
+    """The columns of a table, as they are inferred; each is said in a line."""
     from seqkit.data.sources.table import Division, Table
     from seqkit.data.tables.schema import Given
 

@@ -115,7 +115,7 @@ class Table(DataSource):
         return file if file.is_dir() else file.parent
 
     def schema(self, *, reads: str | None = None, reads_files: bool = False) -> Schema:
-        """What the columns hold; inferred once, from the first rows. reads: as of `infer`.
+        """The columns of the table; inferred once, from the first rows. reads: as of `infer`.
 
         reads_files: True: the tokenizer reads files itself, and a column may name them.
         Raises DataError where a column does not exist, or what to learn is not clear.
@@ -132,7 +132,7 @@ class Table(DataSource):
         return self._schema
 
     def decided(self) -> dict[str, Any]:
-        """What was inferred, as arguments; a run keeps them."""
+        """The inferred columns as arguments; a run keeps them."""
         return {} if self._schema is None else self._schema.settings()
 
     def splits(self) -> Splits:

@@ -1,4 +1,4 @@
-"""What a single cell of a table may hold beside texts and numbers: files, molecules, conversations, series."""
+"""The content of a single cell of a table beside texts and numbers: files, molecules, conversations, series."""
 
 from __future__ import annotations
 

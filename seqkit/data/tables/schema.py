@@ -1,4 +1,4 @@
-"""What the columns of a table hold: inferred once from the first rows, saved with the run, used wherever rows are read.
+"""The columns of a table: inferred once from the first rows, saved with the run, used wherever rows are read.
 
 A table with more than one usable column is learnt from all its columns; a lone text column takes the text recipe; the
 target is the named column, else one with a well-known name, else the last of numbers or classes.
@@ -29,13 +29,13 @@ from seqkit.files import load_yaml
 from seqkit.raw import Years
 
 Kind = Literal["number", "category", "date", "text", "image", "audio", "smiles", "series", "words", "file", "unused"]
-"""What the cells of a column hold. Images, sounds and files are names relative to the table, or the bytes of files. A
+"""The content of the cells of a column. Images, sounds and files are names relative to the table, or the bytes of files. A
 series is a list of numbers, or of lists of numbers; words are a list of words, or a text with spaces between them."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 TargetKind = Literal["classes", "numbers", "labels", "text", "tags", "none"]
-"""What is learned: a class, measurements, yes or no of each column, another text, a class for each word, or nothing."""
+"""The content of the target: a class, measurements, yes or no of each column, another text, a class for each word, or nothing."""
 
 OF_CELLS = ("number", "category", "date")
 """Kinds of columns that are one part together, whose tokenizer is Cells; every other column is a part."""
@@ -126,7 +126,7 @@ _NUMBER = re.compile(
 """A number as people write it: sign, currency, groups of three digits, per cent."""
 
 _DATE = re.compile(r"(?=.{6,40}$)[^\d]{0,10}\d+[^\d].*\d.*")
-"""What may be a date: two groups of digits or more, which saves trying all forms on a text."""
+"""A text that may be a date: two groups of digits or more, which saves trying all forms on a text."""
 
 _CODE = re.compile(r"0\d+")
 """A whole number that begins with a zero, as postcodes do."""
@@ -220,7 +220,7 @@ _READERS: dict[str, Callable[[Column, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Given:
-    """What is said of a table's columns; what is left open is inferred from its first rows.
+    """The user's word on a table's columns; what is left open is inferred from its first rows.
 
     input: the one column that is read, or several of numbers that are a series, or a pattern such as `s*`; None: all.
     target: the column that is learned; several for numbers and labels. target_kind: what it holds (`TargetKind`).
@@ -316,7 +316,7 @@ class Schema:
         } | ({"input": [column.name for column in self.steps]} if self.steps else {})
 
     def lines(self) -> Iterator[str]:
-        """What was inferred, a line for each column."""
+        """The inferred columns, a line for each."""
         inferred = [c for c in self.columns if c.role not in ("group", "split") and (c.why or not c.is_given)]
         for column in inferred[:SAID_COLUMNS]:
             words = [repr(column.name)]
@@ -349,7 +349,7 @@ def infer(
     group: str | None = None,
     folder: Path | None = None,
 ) -> Schema:
-    """What the columns of a table hold, from its first rows and what is given.
+    """The schema of a table, from its first rows and what is given.
 
     reads: the kind of the one column that a recipe reads; "": one column of any kind; None: the recipe reads all
     columns. split, group: columns that say the split and the group of a row. folder: folder of files that the tokenizer
@@ -398,7 +398,7 @@ def _missing(columns: Iterable[Sequence[Any]]) -> tuple[str, ...]:
 
 
 def _column(name: str, cells: Sequence[Any], given: Given, missing: Sequence[str], folder: Path | None) -> Column:
-    """What a column holds, by what is given, else by its name and values."""
+    """A column, by what is given, else by its name and cells."""
     kind = given.kinds.get(name)
     form = (given.forms or {}).get(name)
     filled = [cell for cell in cells if not is_missing(cell, missing)]
@@ -561,7 +561,7 @@ def _with_target(rows: Rows, columns: dict[str, Column], given: Given) -> dict[s
 
 
 def _target_kind(rows: Rows, targets: Sequence[Column], cells: Mapping[str, Sequence[Any]]) -> TargetKind:
-    """What the targets hold: words and few whole numbers under a name of classes are classes, numbers measurements."""
+    """The content of the targets: words and few whole numbers under a name of classes are classes, numbers measurements."""
     if not targets:
         return "none"
     if len(targets) > 1:
