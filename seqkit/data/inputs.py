@@ -25,9 +25,10 @@ from seqkit.data.formats import (
     readable_suffixes,
 )
 from seqkit.data.sources.table import KIND_OF_TOKENIZER
+from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import Rows, read_tables
 from seqkit.data.tables.rows import Examples
-from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column, infer
+from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
 from seqkit.data.walk import walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
 from seqkit.files import load_json

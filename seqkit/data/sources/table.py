@@ -18,21 +18,11 @@ from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
 from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, by_group, stratified
-from seqkit.data.tables.cells import canonical
+from seqkit.data.tables.cells import canonical, is_missing, number, short
+from seqkit.data.tables.infer import LOOKED_AT, infer
 from seqkit.data.tables.read import Rows, files_of, is_remote, read_tables
 from seqkit.data.tables.rows import Examples, UsableRows
-from seqkit.data.tables.schema import (
-    FILES,
-    LOOKED_AT,
-    Column,
-    Given,
-    Schema,
-    check_column,
-    infer,
-    is_missing,
-    number,
-    short,
-)
+from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
 from seqkit.errors import DataError, one_line
 
 log = logging.getLogger("seqkit")

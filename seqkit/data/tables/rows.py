@@ -12,21 +12,9 @@ from typing import Any
 
 from seqkit.data.formats import AUDIO, IMAGE, own_reader
 from seqkit.data.notes import Caution
-from seqkit.data.tables.cells import read_content
+from seqkit.data.tables.cells import is_blank, is_missing, read_content, short, truth, word_of, words_of
 from seqkit.data.tables.read import Rows
-from seqkit.data.tables.schema import (
-    CELLS,
-    FILES,
-    OF_CELLS,
-    Column,
-    Schema,
-    is_blank,
-    is_missing,
-    short,
-    truth,
-    word_of,
-    words_of,
-)
+from seqkit.data.tables.schema import CELLS, FILES, OF_CELLS, Column, Schema
 from seqkit.errors import DataError, attempt, one_line, reason
 
 FORMATS = {"image": IMAGE, "audio": AUDIO}
