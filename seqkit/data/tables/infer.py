@@ -153,7 +153,7 @@ def infer(
         columns[name] = replace(columns[name], role="target", why="", is_given=bool(given.targets))
     targets = [column for column in columns.values() if column.role == "target"]
     target_kind = given.target_kind or _target_kind(rows, targets, cells)
-    series = tuple(columns[name] for name in steps)
+    series = tuple(replace(columns[name], kind="number") for name in steps)
     schema = Schema(tuple(columns.values()), target_kind, missing, rows.name, series, tuple(given.header or ()))
     return _with_input(schema, rows, named, reads, cells)
 

@@ -48,7 +48,6 @@ class Examples:
             if column.kind == "file" and reader is not None and own_reader(reader) is None:
                 what = f"names files for a tokenizer with read(path), which {type(reader).__name__} does not have"
                 raise DataError(f"{rows.name}: {column.name} {what}")
-        self._inside: dict[str, str] = {}
         self.values: dict[str, Sequence[Any]] = {}
         self.faults: dict[int, str] = {}
         for column in schema.inputs:
@@ -88,17 +87,14 @@ class Examples:
     def _read(self, column: Column) -> Sequence[Any]:
         """Values of all rows of a column; faults are kept by row."""
         if self.schema.steps:
-            cells: Iterable[Any] = zip(*(self._numbers(step) for step in self.schema.steps))
-            return [None if None in steps else list(steps) for steps in cells]
+            steps = [self._values(step, self.rows.columns[step.name], is_needed=True) for step in self.schema.steps]
+            return [None if None in numbers else list(numbers) for numbers in zip(*steps)]
         cells = self.rows.columns[column.name]
         if column.kind in FILES:  # cells may be whole files, which stay where they are
             for row, cell in enumerate(cells):
                 self._note(row, lambda cell=cell: self._check_file(column, cell))  # type: ignore[misc]
             return _OnAccess(column, cells, self.schema.missing, self.faults)
         return self._values(column, cells)
-
-    def _numbers(self, step: Column) -> list[Any]:
-        return self._values(replace(step, kind="number"), self.rows.columns[step.name], is_needed=True)
 
     def _values(self, column: Column, cells: Iterable[Any], *, is_needed: bool = False) -> list[Any]:
         """Values of cells. A text that comes again is read once."""
@@ -129,13 +125,9 @@ class Examples:
         if not isinstance(name, str):
             return
         path = self.folder / name
-        parent = str(path.parent)
-        if parent not in self._inside:
-            self._inside[parent] = os.path.realpath(parent)
-        root = os.path.realpath(self.folder)
-        real = os.path.realpath(path) if path.is_symlink() else os.path.join(self._inside[parent], path.name)  # noqa: PTH118
         where = "name files relative to the table, or their folder: --data.folder FOLDER"
-        if os.path.commonpath([root, real]) != root:
+        root = os.path.realpath(self.folder)
+        if os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise ValueError(f"{one_line(name)[:200]} is not below {self.folder}; {where}")
         if not path.is_file():
             near = next(iter(sorted(path.parent.glob(f"{path.name}.*"))), None) if path.parent.is_dir() else None
