@@ -49,7 +49,7 @@ def take_data_as_recipe(args: Namespace) -> None:
     Raises UsageError where no recipe reads it, or where the command names other data, too.
     """
     from seqkit.cli.parser import is_recipe
-    from seqkit.config.overrides import dotted
+    from seqkit.config.overrides import Switch, dotted
     from seqkit.config.own_files import named_tokenizer
     from seqkit.config.table_columns import reads_files
     from seqkit.runs.folder import check_new, rank
@@ -69,12 +69,14 @@ def take_data_as_recipe(args: Namespace) -> None:
     given = dict(pairs)
     words = [word for word in words if word[2:].partition("=")[0] not in given]
     said = [f"--data={path}", *words, *args.overrides]
-    rest = [word for key, value in pairs if _setting(key) not in settled for word in _as_words(key, value)]
+    rest = [
+        f"--{key}" if isinstance(value, Switch) else f"--{key}={value}"
+        for key, value in pairs
+        if _setting(key) not in settled
+    ]
     in_yaml = {name: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for name, v in settled.items()}
-    args.recipe, args.overrides = (
-        recipe,
-        [f"--data={path}", *words, *rest, *(f"--{name}={v}" for name, v in in_yaml.items())],
-    )
+    found = [f"--{name}={value}" for name, value in in_yaml.items()]
+    args.recipe, args.overrides = recipe, [f"--data={path}", *words, *rest, *found]
     preset = ["--preset", args.preset] if args.preset else []
     parts = [part for word in said for part in (word.split("=", 1) if word.startswith("--") else [word])]
     command = shlex.join(["seqkit", args.command, recipe, *preset, *parts])
@@ -89,12 +91,6 @@ def _holds_recipes(path: Path) -> bool:
 
 def _setting(key: str) -> str:
     return key.replace("data.source.", "data.", 1)
-
-
-def _as_words(key: str, value: Any) -> list[str]:
-    from seqkit.config.overrides import Switch
-
-    return [f"--{key}"] if isinstance(value, Switch) else [f"--{key}={value}"]
 
 
 def _given_columns(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -168,11 +164,8 @@ def _of_schema(schema: Schema) -> tuple[str, list[str]]:
             return recipe, words if target == own else [*words, f"--model.objective={OBJECTIVES[target]}"]
     elif target in OF_ROWS:
         return OF_ROWS[target], []
-    names = ", ".join(column.name for column in schema.inputs)
-    what = {"text": "texts", "none": "nothing", "labels": "several yes and no", "tags": "a tag for each word"}[target]
-    raise DataError(
-        f"{schema.name}: no recipe learns {what} from {names}; name another --data.target, or one --data.input"
-    )
+    what = f"target_kind {target} from {', '.join(column.name for column in schema.inputs)}"
+    raise DataError(f"{schema.name}: no recipe learns {what}; name another --data.target, or one --data.input")
 
 
 def _classes(path: Path, files: list[str]) -> Counter[str]:

@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,10 @@ class Table(DataSource):
         Logs, one line each: rows without input or target, equal inputs with other targets or in both splits, classes of
         one row, and the rule of the split.
         """
+        return self.divided(log.warning)
+
+    def divided(self, say: Callable[[str], None]) -> Splits:
+        """The splits, as `splits` returns them; `say` gets the lines in place of the log, as of a data set."""
         schema = self.schema(reads=self._reads(), reads_files=own_reader(self._tokenizer) is not None)
         train, others = self._files()
         read: dict[str, UsableRows] = {}
@@ -140,34 +144,34 @@ class Table(DataSource):
                 check_column(rows, column.name, "--data.columns")
             unknown = [name for name in rows.names if name not in {column.name for column in schema.columns}]
             if unknown and not schema.steps:
-                log.warning(
-                    f"{rows.name}: {', '.join(map(repr, unknown[:8]))} is in no row of training, and is not used"
-                )
+                say(f"{rows.name}: {', '.join(map(repr, unknown[:8]))} is in no row of training, and is not used")
             examples = Examples(rows, schema, self.folder, self._tokenizer)
-            read[split] = UsableRows(examples, say=log.warning, skip_bad=self.skip_bad)
+            read[split] = UsableRows(examples, say=say, skip_bad=self.skip_bad)
         name = read["train"].rows.name
         if len(read["train"]) < 2 and "test" not in read:
             raise DataError(f"{name} holds {len(read['train'])} usable row; training and test need at least one each")
         names = [column.name for column in schema.targets] if schema.target_kind == "labels" else None
         if schema.target_kind in ("classes", "tags"):
-            names = _class_names(read["train"])
+            names = _class_names(read["train"], say)
             for split, part in read.items():
                 part.number(names, split)
         made = {
-            split: Samples(part.raw, part.labels, groups=self._groups(part), name=part.name, key=part.key)
+            split: Samples(part.raw, part.labels, groups=self._groups(part, say), name=part.name, key=part.key)
             for split, part in read.items()
         }
-        chosen, rule = self._split_up(made, read["train"])
+        chosen, rule = self._split_up(made, read["train"], say)
         chosen = {split: chosen[split] for split in ("train", "valid", "test") if split in chosen}
         found = {split: made[of].at(rows) for split, (of, rows) in chosen.items()}
         if self.division.group is not None:
-            _tell_shared_groups(found, name, self.division.group)
+            _tell_shared_groups(found, name, self.division.group, say)
         _check_learnable(found, schema, name, names)
         inputs = {split: self._inputs(part) for split, part in read.items()}
-        self._tell_leaks(found, {split: [inputs[of][i] for i in rows] for split, (of, rows) in chosen.items()}, schema)
+        self._tell_leaks(
+            found, {split: [inputs[of][i] for i in rows] for split, (of, rows) in chosen.items()}, schema, say
+        )
         words = {"train": "training", "valid": "validation", "test": "test"}
         sizes = ", ".join(f"{len(part):,} {words[split]}" for split, part in found.items())
-        log.warning(f"{name}: {sizes} rows; {rule}{_of_classes(schema, found, names)}")
+        say(f"{name}: {sizes} rows; {rule}{_of_classes(schema, found, names)}")
         return Splits(found["train"], found["test"], found.get("valid"), names, rule)
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -192,10 +196,8 @@ class Table(DataSource):
         if "train" not in files or len(files) == 1:
             return self.path, others
         if None in files:
-            raise DataError(
-                f"{self.path} holds {files['train'][0]} and {files[None][0]}, of which the split is not clear; name "
-                f"the files: --data {shlex.quote(files['train'][0])} --data.test FILE"
-            )
+            what = f"{self.path} holds {files['train'][0]} and {files[None][0]}, of which the split is not clear"
+            raise DataError(f"{what}; name files: --data {shlex.quote(files['train'][0])} --data.test FILE")
         return files["train"], {split: files[split] for split in ("valid", "test") if split in files} | others
 
     def _rows(self, path: str | list[str], max_rows: int | None = None) -> Rows:
@@ -207,7 +209,7 @@ class Table(DataSource):
     # ── splits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _split_up(
-        self, made: dict[str, Samples], train: UsableRows
+        self, made: dict[str, Samples], train: UsableRows, say: Callable[[str], None]
     ) -> tuple[dict[str, tuple[str, Sequence[int]]], str]:
         """For each split, where its rows were read and their indices there; and the rule in words."""
         group, fraction, seed = self.division.group, self.division.test_fraction, self.division.seed
@@ -232,10 +234,10 @@ class Table(DataSource):
         if not 1 / MAX_OF_GROUP < len(aside) / (fraction * len(train)) < MAX_OF_GROUP:
             largest = max(Counter(one for one in groups if one is not None).values())
             why = f"as groups by {group!r} stay whole and the largest has {largest:,} rows"
-            log.warning(Caution(f"{train.rows.name}: {len(aside):,} of {len(train):,} rows are test, {why}"))
+            say(Caution(f"{train.rows.name}: {len(aside):,} of {len(train):,} rows are test, {why}"))
         return found | {"train": ("train", rest), "test": ("train", aside)}, rule
 
-    def _groups(self, part: UsableRows) -> list[str | None] | None:
+    def _groups(self, part: UsableRows, say: Callable[[str], None]) -> list[str | None] | None:
         """The group of each row; None: it has none. Files are compared by content, molecules by structure.
 
         Raises DataError where no row has one, or the table lacks the column.
@@ -251,7 +253,7 @@ class Table(DataSource):
             if len(alone) == len(found):
                 raise DataError(f"{part.rows.name}: no row has a {name}; fill it in, or give another --data.group")
             where = f"{part.rows.name}: {len(alone):,} rows have no {name} (first: {part.name(alone[0])})"
-            log.warning(f"{where}; each is a group of its own")
+            say(f"{where}; each is a group of its own")
         return found
 
     def _compared(self, column: Column, values: Sequence[Any]) -> Sequence[Any]:
@@ -271,13 +273,15 @@ class Table(DataSource):
             columns.append(self._compared(column, [values[row] for row in part.indices]))
         return [hash(row) for row in zip(*columns)]
 
-    def _tell_leaks(self, found: dict[str, Samples], keys: dict[str, list[int]], schema: Schema) -> None:
+    def _tell_leaks(
+        self, found: dict[str, Samples], keys: dict[str, list[int]], schema: Schema, say: Callable[[str], None]
+    ) -> None:
         """Say how many inputs of test are in training, and how many equal inputs have other targets."""
         keep = "take them out of one of them"
         if self.division.split is None and self.division.test is None and self.division.group is None:
             column = schema.inputs[0].name if len(schema.inputs) == 1 and not schema.steps else "COLUMN"
             keep += f", or keep them together: --data.group {shlex.quote(column)}"
-        tell_leaks(schema.name, found, keys, keep, log.warning)
+        tell_leaks(schema.name, found, keys, keep, say)
 
 
 def _by_column(train: UsableRows, name: str) -> dict[str, list[int]]:
@@ -294,13 +298,13 @@ def _by_column(train: UsableRows, name: str) -> dict[str, list[int]]:
     return found
 
 
-def _tell_shared_groups(found: dict[str, Samples], table: str, name: str) -> None:
+def _tell_shared_groups(found: dict[str, Samples], table: str, name: str, say: Callable[[str], None]) -> None:
     """Say how many groups of test are in training, too, where the split was given."""
     test = found["test"].groups or []
     groups, of_training = {group for group in test if group is not None}, set(found["train"].groups or ())
     if shared := groups & of_training:
         first = found["test"].name(next(i for i, group in enumerate(test) if group in shared))
-        log.warning(
+        say(
             Caution(
                 f"{table}: {len(shared):,} of {len(groups):,} test groups by {name!r} are in training, too (first: "
                 f"{first}), which may flatter the result; take them out of one of them, or give no split: then "
@@ -309,7 +313,7 @@ def _tell_shared_groups(found: dict[str, Samples], table: str, name: str) -> Non
         )
 
 
-def _class_names(train: UsableRows) -> list[str]:
+def _class_names(train: UsableRows, say: Callable[[str], None]) -> list[str]:
     """Classes in the order of their numbers or names. Raises DataError where there are too few or too many."""
     table, target = train.rows.name, train.schema.targets[0].name
     is_tags = train.schema.target_kind == "tags"
@@ -327,9 +331,7 @@ def _class_names(train: UsableRows) -> list[str]:
             )
         if single := sorted(name for name, count in counts.items() if count == 1):
             few = ", ".join(map(one_line, single[:5])) + (", …" if len(single) > 5 else "")
-            log.warning(
-                f"{table}: {len(single)} of {len(names)} classes of {target} have one row alone, in training ({few})"
-            )
+            say(f"{table}: {len(single)} of {len(names)} classes of {target} have one row alone, in training ({few})")
     values = [number(name) for name in names]
     if all(value is not None and math.isfinite(value) for value in values):
         return [name for _, name in sorted(zip(values, names))]  # type: ignore[type-var]

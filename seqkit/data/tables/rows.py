@@ -246,10 +246,8 @@ class UsableRows:
         why = [f"no {what}: {len(rows):,}, the first: {self.rows.place(rows[0])}" for what, rows in empty.items()]
         why += [f"cannot be used: {len(bad):,}, the first: {bad[0]}"] if bad else []
         if not len(self):
-            raise DataError(
-                f"{self.rows.name}: none of the {total:,} rows has both input and target ({', '.join(why)}); "
-                "choose columns with --data.columns and --data.target"
-            )
+            none = f"none of the {total:,} rows has both input and target ({', '.join(why)})"
+            raise DataError(f"{self.rows.name}: {none}; give --data.columns and --data.target")
         if why:
             say(Caution(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({'; '.join(why)})"))
 
@@ -300,10 +298,8 @@ class Labels:
         tags = [word_of(tag) for tag in words_of(cell)]
         ((name, values),) = self._examples.values.items()
         if len(tags) != len(values[row]):
-            raise ValueError(
-                f"{name} has {len(values[row])} words and {target.name} {len(tags)}; give a tag for each word, or for "
-                "several labels of a text a column each"
-            )
+            what = f"{name} has {len(values[row])} words and {target.name} {len(tags)}"
+            raise ValueError(f"{what}; give a tag for each word, or for several labels of a text a column each")
         return tags
 
     def _number(self, column: Column, cell: Any) -> float:

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ import torch
 from PIL import Image
 
 from seqkit.data import Table
-from seqkit.data.sources import table as source
 from seqkit.data.sources.table import Division
 from seqkit.data.tables import read
 from seqkit.data.tables.schema import Given
@@ -42,8 +40,7 @@ def divided(path, tokenizer: Tokenizer | None = None, given=None, skip_bad=0, fo
     table = Table(str(path), Given(**given or {}), Division(**division), skip_bad=skip_bad, folder=folder)
     table.read_for(tokenizer)
     said = []
-    with patch.object(source.log, "warning", lambda *words: said.append(words[-1])):
-        return table.splits(), said
+    return table.divided(said.append), said
 
 
 def raws(samples):
@@ -138,7 +135,7 @@ def test_rows_of_a_group_stay_in_one_split(seed, tmp_path):
     assert len(train | test) == 7
     assert 11 <= len(splits.test) <= 22, "whole groups of 10 or 1, until there are 14 rows"
     assert splits.test.groups == [repr(who[raw]) if who[raw] else None for raw in raws(splits.test)]
-    assert "2 rows have no who (first: " in "".join(said)
+    assert "2 rows have no who (first: " in said[0]
     assert "of 9 groups by 'who' are test" in said[-1]
 
 
@@ -174,7 +171,7 @@ def test_a_given_split_stays_and_groups_on_both_sides_are_said(tmp_path, by):
     assert len(set(splits.test.groups)) == 4, "p0, p1, p3, and the row without a group"
     (line,) = [line for line in said if "in training, too" in line]
     assert "2 of 3 test groups by 'who is it'" in line
-    assert "1 rows have no who is it" in "".join(said)
+    assert "1 rows have no who is it" in said[0]
 
 
 # ── targets ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -256,7 +253,7 @@ def test_files_lie_below_the_folder_of_the_table_or_the_given_one(tmp_path):
     (tmp_path / "own" / "a" / "torn.png").write_bytes(b"torn")
     splits, said = divided(path, Patches(1, channels=3), skip_bad=1)
     assert len(splits.train) + len(splits.test) == 10
-    assert "line 11: " in "".join(said)
+    assert "line 11: " in said[0]
 
 
 def test_the_fingerprint_is_of_file_rows_and_columns(tmp_path):
