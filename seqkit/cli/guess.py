@@ -1,4 +1,4 @@
-"""`seqkit fit FILE`: the recipe that fits a user's own file or folder, by the rule of `OWN_TABLES`."""
+"""`seqkit fit FILE`: the recipe that fits a user's own file or folder, by the rule of `parser.OWN_TABLES`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.errors import DataError, UsageError, one_line
-
-OWN_TABLES = (
-    "A table with more than one usable column is learnt from all its columns; a lone text column takes the text "
-    "recipe; the target is the named column, else one with a well-known name, else the last of numbers or classes."
-)
-"""What `seqkit fit TABLE` does, as its help says it."""
 
 if TYPE_CHECKING:
     from seqkit.data.tables.schema import Schema
@@ -55,7 +49,7 @@ def take_data_as_recipe(args: Namespace) -> None:
     Raises UsageError where no recipe reads it, or where the command names other data, too.
     """
     from seqkit.cli.parser import is_recipe
-    from seqkit.config.overrides import dotted
+    from seqkit.config.overrides import Switch, dotted
     from seqkit.config.own_files import named_tokenizer
     from seqkit.config.table_columns import reads_files
     from seqkit.runs.folder import check_new, rank
@@ -75,12 +69,14 @@ def take_data_as_recipe(args: Namespace) -> None:
     given = dict(pairs)
     words = [word for word in words if word[2:].partition("=")[0] not in given]
     said = [f"--data={path}", *words, *args.overrides]
-    rest = [word for key, value in pairs if _setting(key) not in settled for word in _as_words(key, value)]
+    rest = [
+        f"--{key}" if isinstance(value, Switch) else f"--{key}={value}"
+        for key, value in pairs
+        if _setting(key) not in settled
+    ]
     in_yaml = {name: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for name, v in settled.items()}
-    args.recipe, args.overrides = (
-        recipe,
-        [f"--data={path}", *words, *rest, *(f"--{name}={v}" for name, v in in_yaml.items())],
-    )
+    found = [f"--{name}={value}" for name, value in in_yaml.items()]
+    args.recipe, args.overrides = recipe, [f"--data={path}", *words, *rest, *found]
     preset = ["--preset", args.preset] if args.preset else []
     parts = [part for word in said for part in (word.split("=", 1) if word.startswith("--") else [word])]
     command = shlex.join(["seqkit", args.command, recipe, *preset, *parts])
@@ -95,12 +91,6 @@ def _holds_recipes(path: Path) -> bool:
 
 def _setting(key: str) -> str:
     return key.replace("data.source.", "data.", 1)
-
-
-def _as_words(key: str, value: Any) -> list[str]:
-    from seqkit.config.overrides import Switch
-
-    return [f"--{key}"] if isinstance(value, Switch) else [f"--{key}={value}"]
 
 
 def _given_columns(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -143,7 +133,7 @@ def _recipe_for(
 
 
 def _schema(path: Any, given: Mapping[str, Any], *, reads_files: bool) -> Schema:
-    """What the table's columns hold; each is said in a line."""
+    """The columns of a table, as they are inferred; each is said in a line."""
     from seqkit.data.sources.table import Division, Table
     from seqkit.data.tables.schema import Given
 
@@ -174,11 +164,8 @@ def _of_schema(schema: Schema) -> tuple[str, list[str]]:
             return recipe, words if target == own else [*words, f"--model.objective={OBJECTIVES[target]}"]
     elif target in OF_ROWS:
         return OF_ROWS[target], []
-    names = ", ".join(column.name for column in schema.inputs)
-    what = {"text": "texts", "none": "nothing", "labels": "several yes and no", "tags": "a tag for each word"}[target]
-    raise DataError(
-        f"{schema.name}: no recipe learns {what} from {names}; name another --data.target, or one --data.input"
-    )
+    what = f"target_kind {target} from {', '.join(column.name for column in schema.inputs)}"
+    raise DataError(f"{schema.name}: no recipe learns {what}; name another --data.target, or one --data.input")
 
 
 def _classes(path: Path, files: list[str]) -> Counter[str]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from seqkit import __version__
-from seqkit.cli.guess import OWN_TABLES
 from seqkit.registry import suggest
 
 USAGE = 2
@@ -24,6 +23,12 @@ COMMANDS = {name: name for name in NAMES} | {"validate": "evaluate", "test": "ev
 
 TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe", "doctor", "tune", "check")
 """Commands that also take a recipe's keys, as `--key value`."""
+
+OWN_TABLES = (
+    "A table with more than one usable column is learnt from all its columns; a lone text column takes the text "
+    "recipe; the target is the named column, else one with a well-known name, else the last of numbers or classes."
+)
+"""The recipe and target of `seqkit fit TABLE`."""
 
 
 class Once(argparse.Action):

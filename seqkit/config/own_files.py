@@ -91,10 +91,8 @@ def tell_unread(value: str, source: Mapping[str, Any]) -> None:
 def with_own_files(
     config: Mapping[str, Any], preset: Mapping[str, Any] | None, pairs: Sequence[tuple[str, Any]]
 ) -> tuple[Mapping[str, Any], Sequence[tuple[str, Any]]]:
-    """Recipe and overrides, in which a folder of the user's own is written out as a source that suits what reads it.
-
-    That is one of files, where the tokenizer reads them itself, and of texts by class, where a class is learned.
-    """
+    """Recipe and overrides, in which a user's folder is written out: a source of files, where the tokenizer reads them
+    itself, and of texts by class, where a class is learned."""
     given = [*config.items(), *(preset or {}).items(), *pairs]
     reads, has_classes = reads_files(named_tokenizer(given)), _named_objective(given) == "Classify"
     if not reads and not has_classes:
@@ -116,19 +114,16 @@ def with_own_files(
 
 def named_tokenizer(pairs: Sequence[tuple[str, Any]]) -> Any:
     """The name of the tokenizer that the last of (key, value) names; None: none does."""
-    named = [value for key, value in pairs if key.removesuffix(".type") == "tokenizer"]
-    last = named[-1].read() if named and isinstance(named[-1], Word) else named[-1] if named else None
-    return last.get("type") if isinstance(last, Mapping) else last
+    return _last_name([value for key, value in pairs if key.removesuffix(".type") == "tokenizer"])
 
 
 def _named_objective(pairs: Sequence[tuple[str, Any]]) -> Any:
     """The name of the objective that the last of (key, value) names; None: none does."""
-    inner = [
-        value["objective"]
-        for key, value in pairs
-        if key == "model" and isinstance(value, Mapping) and "objective" in value
-    ]
-    named = [value for key, value in pairs if key in ("model.objective", "model.objective.type")]
-    last = (named or inner or [None])[-1]
-    last = last.read() if isinstance(last, Word) else last
+    models = [value for key, value in pairs if key == "model" and isinstance(value, Mapping)]
+    inner = [model["objective"] for model in models if "objective" in model]
+    return _last_name([value for key, value in pairs if key in ("model.objective", "model.objective.type")] or inner)
+
+
+def _last_name(given: Sequence[Any]) -> Any:
+    last = given[-1].read() if given and isinstance(given[-1], Word) else given[-1] if given else None
     return last.get("type") if isinstance(last, Mapping) else last

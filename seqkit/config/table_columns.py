@@ -1,4 +1,4 @@
-"""What a recipe says of a user's table, and the parts of a tokenizer that its columns are."""
+"""Settings of a user's table that its recipe decides, and the parts of a tokenizer that its columns are."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from seqkit.data.formats import GRAPH, TABLE, advice_on
 from seqkit.data.io import read_text
-from seqkit.data.tables.schema import is_missing, number
+from seqkit.data.tables.cells import is_missing, number
 from seqkit.errors import DataError, one_line
 
 if TYPE_CHECKING:

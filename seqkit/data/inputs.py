@@ -25,9 +25,10 @@ from seqkit.data.formats import (
     readable_suffixes,
 )
 from seqkit.data.sources.table import KIND_OF_TOKENIZER
+from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import Rows, read_tables
 from seqkit.data.tables.rows import Examples
-from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column, infer
+from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
 from seqkit.data.walk import walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
 from seqkit.files import load_json
@@ -242,16 +243,12 @@ class Inputs:
                     self.notes.append(f"{given} has no column {_list(absent)}, so these are absent{instead}")
                 return Examples(rows, schema, folder, self.tokenizer)
             if self.has_parts or schema.steps:
-                raise DataError(
-                    f"{given} has none of the columns of the run ({_list(needed)}); it has {_list(rows.names)}"
-                )
+                raise DataError(f"{given} has none of the run's columns ({_list(needed)}); it has {_list(rows.names)}")
         if self.column is not None:
             check_column(rows, self.column, "--input")
-        kinds: dict[str, str] = {}
-        if self.column is not None and self.kind is not None:
-            kinds[self.column] = self.kind
+        kinds: dict[str, str] | None = {self.column: self.kind} if self.column and self.kind else None
         missing = None if schema is None else list(schema.missing)
-        what = Given(input=self.column, target_kind="none", columns=kinds or None, missing=missing)
+        what = Given(input=self.column, target_kind="none", columns=kinds, missing=missing)
         reads = self.kind or KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, "")
         try:
             found = infer(rows, what, reads=reads, folder=folder if reads_files else None)

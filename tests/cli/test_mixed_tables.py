@@ -226,7 +226,7 @@ def test_a_table_without_any_column_of_the_run_is_refused(run, capsys):
     code, _, error = asked(capsys, run[0], other)
     assert code == 3
     assert (
-        "has none of the columns of the run (a title, photo, price, weight, sold, size); it has width, height" in error
+        "has none of the run's columns (a title, photo, price, weight, sold, size); it has width, height" in error
     )
 
 

@@ -149,7 +149,7 @@ def test_parts_may_be_absent_and_columns_that_are_not_used_are_said(tmp_path):
     assert "did you mean size" in inputs.notes[0]
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     (none,) = Inputs([str(tmp_path / "t.csv")], JOINED, PARTS)
-    assert "none of the columns of the run (note, photo, size)" in none.error
+    assert "none of the run's columns (note, photo, size)" in none.error
 
 
 def test_an_example_may_be_written_out(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from seqkit.data.graph_files import RawGraph, exact_number, read_graph
 from seqkit.data.sample import Sample, Splits
 from seqkit.data.source import DataSource
 from seqkit.data.splits import SPLIT_NAMES, stratified
-from seqkit.data.tables.schema import AMBIGUOUS, is_missing, number
+from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData

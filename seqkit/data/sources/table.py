@@ -18,21 +18,11 @@ from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
 from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, by_group, stratified
-from seqkit.data.tables.cells import canonical
+from seqkit.data.tables.cells import canonical, is_missing, number, short
+from seqkit.data.tables.infer import LOOKED_AT, infer
 from seqkit.data.tables.read import Rows, files_of, is_remote, read_tables
 from seqkit.data.tables.rows import Examples, UsableRows
-from seqkit.data.tables.schema import (
-    FILES,
-    LOOKED_AT,
-    Column,
-    Given,
-    Schema,
-    check_column,
-    infer,
-    is_missing,
-    number,
-    short,
-)
+from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
 from seqkit.errors import DataError, one_line
 
 log = logging.getLogger("seqkit")
@@ -115,7 +105,7 @@ class Table(DataSource):
         return file if file.is_dir() else file.parent
 
     def schema(self, *, reads: str | None = None, reads_files: bool = False) -> Schema:
-        """What the columns hold; inferred once, from the first rows. reads: as of `infer`.
+        """The columns of the table; inferred once, from the first rows. reads: as of `infer`.
 
         reads_files: True: the tokenizer reads files itself, and a column may name them.
         Raises DataError where a column does not exist, or what to learn is not clear.
@@ -132,7 +122,7 @@ class Table(DataSource):
         return self._schema
 
     def decided(self) -> dict[str, Any]:
-        """What was inferred, as arguments; a run keeps them."""
+        """The inferred columns as arguments; a run keeps them."""
         return {} if self._schema is None else self._schema.settings()
 
     def splits(self) -> Splits:
@@ -144,7 +134,7 @@ class Table(DataSource):
         return self.divided(log.warning)
 
     def divided(self, say: Callable[[str], None]) -> Splits:
-        """The splits, as `splits` returns them; `say` is given the lines in place of the log."""
+        """The splits, as `splits` returns them; `say` gets the lines in place of the log, as of a data set."""
         schema = self.schema(reads=self._reads(), reads_files=own_reader(self._tokenizer) is not None)
         train, others = self._files()
         read: dict[str, UsableRows] = {}
@@ -165,7 +155,10 @@ class Table(DataSource):
             names = _class_names(read["train"], say)
             for split, part in read.items():
                 part.number(names, split)
-        made = {split: self._samples(part, say) for split, part in read.items()}
+        made = {
+            split: Samples(part.raw, part.labels, groups=self._groups(part, say), name=part.name, key=part.key)
+            for split, part in read.items()
+        }
         chosen, rule = self._split_up(made, read["train"], say)
         chosen = {split: chosen[split] for split in ("train", "valid", "test") if split in chosen}
         found = {split: made[of].at(rows) for split, (of, rows) in chosen.items()}
@@ -203,10 +196,8 @@ class Table(DataSource):
         if "train" not in files or len(files) == 1:
             return self.path, others
         if None in files:
-            raise DataError(
-                f"{self.path} holds {files['train'][0]} and {files[None][0]}, of which the split is not clear; name "
-                f"the files: --data {shlex.quote(files['train'][0])} --data.test FILE"
-            )
+            what = f"{self.path} holds {files['train'][0]} and {files[None][0]}, of which the split is not clear"
+            raise DataError(f"{what}; name files: --data {shlex.quote(files['train'][0])} --data.test FILE")
         return files["train"], {split: files[split] for split in ("valid", "test") if split in files} | others
 
     def _rows(self, path: str | list[str], max_rows: int | None = None) -> Rows:
@@ -224,10 +215,8 @@ class Table(DataSource):
         group, fraction, seed = self.division.group, self.division.test_fraction, self.division.seed
         found: dict[str, tuple[str, Sequence[int]]] = {split: (split, range(len(made[split]))) for split in made}
         if self.division.split is not None:
-            chosen = _by_column(train, self.division.split)
-            return {
-                split: ("train", rows) for split, rows in chosen.items() if rows
-            }, f"by column {self.division.split!r}"
+            found = {split: ("train", rows) for split, rows in _by_column(train, self.division.split).items() if rows}
+            return found, f"by column {self.division.split!r}"
         if "test" in made:
             return found, "as given"
         groups = made["train"].groups
@@ -248,16 +237,13 @@ class Table(DataSource):
             say(Caution(f"{train.rows.name}: {len(aside):,} of {len(train):,} rows are test, {why}"))
         return found | {"train": ("train", rest), "test": ("train", aside)}, rule
 
-    def _samples(self, part: UsableRows, say: Callable[[str], None]) -> Samples:
-        """The usable rows as samples, with their groups."""
-        groups = None if self.division.group is None else self._groups(part, self.division.group, say)
-        return Samples(part.raw, part.labels, groups=groups, name=part.name, key=part.key)
-
-    def _groups(self, part: UsableRows, name: str, say: Callable[[str], None]) -> list[str | None]:
-        """The group of each row; None: it has none. Files are compared by content, molecules however they are written.
+    def _groups(self, part: UsableRows, say: Callable[[str], None]) -> list[str | None] | None:
+        """The group of each row; None: it has none. Files are compared by content, molecules by structure.
 
         Raises DataError where no row has one, or the table lacks the column.
         """
+        if (name := self.division.group) is None:
+            return None
         check_column(part.rows, name, "--data.group")
         column = next(column for column in part.schema.columns if column.name == name)
         cells = [part.rows.columns[name][row] for row in part.indices]
@@ -335,10 +321,8 @@ def _class_names(train: UsableRows, say: Callable[[str], None]) -> list[str]:
     names = list(counts)
     if not is_tags:
         if len(names) < 2:
-            raise DataError(
-                f"{table}: {target} is {short(names[0])} in all {len(train):,} rows, and a classifier needs two "
-                "classes; name another column with --data.target"
-            )
+            all_alike = f"{target} is {short(names[0])} in all {len(train):,} rows"
+            raise DataError(f"{table}: {all_alike}, and a classifier needs two classes; name another --data.target")
         if len(train) >= 10 and len(names) > len(train) / 2:
             kind = "numbers" if all(number(name) is not None for name in names) else "text"
             raise DataError(
@@ -380,15 +364,11 @@ def _check_learnable(found: dict[str, Samples], schema: Schema, table: str, name
             numbers = {x for x in each if not math.isnan(x)}
             if len(numbers) < 2:
                 what = f"is {numbers.pop():g} in all rows" if numbers else "has no number in the rows"
-                raise DataError(
-                    f"{table}: {target.name} {what} of the training split; name another column with --data.target"
-                )
+                raise DataError(f"{table}: {target.name} {what} of the training split; name another --data.target")
     if schema.target_kind == "classes" and names is not None:
         known = set(train.labels)
         for split, samples in found.items():
             for i, label in enumerate(samples.labels):
                 if label not in known:
-                    raise DataError(
-                        f"{samples.name(i)} is in the {split} split with class {short(names[label])}, which training "
-                        "lacks; add rows of it, or draw another split with --data.seed"
-                    )
+                    what = f"is in the {split} split with class {short(names[label])}, which training lacks"
+                    raise DataError(f"{samples.name(i)} {what}; add rows of it, or give another --data.seed")

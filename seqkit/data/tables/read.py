@@ -26,6 +26,7 @@ from typing import IO, Any
 from seqkit.data.formats import TABLE
 from seqkit.data.io import COMPRESSED, not_utf8, read_bytes
 from seqkit.data.source import import_optional
+from seqkit.data.tables.cells import word_of
 from seqkit.data.walk import matching, walk
 from seqkit.errors import DataError, one_line
 from seqkit.files import load_json, unique_keys
@@ -236,7 +237,7 @@ class _Text:
         for _ in range(skipped):
             next(rows)
         if header is None:
-            names = [_bare(cell) or f"column {i}" for i, cell in enumerate(next(rows)[1], start=1)]
+            names = [word_of(cell) or f"column {i}" for i, cell in enumerate(next(rows)[1], start=1)]
             self._check_header(names, [row for _, (_, row) in zip(range(LOOKED_AT), self._cells(separator, quoted))])
         else:
             names = list(header)
@@ -299,7 +300,7 @@ class _Text:
                 self.fault(f"line {line} has {count}, and {what} has {len(names)}; quote cells that hold {mark}")
             elif "\0" in "".join(row):
                 self.fault(f"line {line} holds NUL bytes, so it is no text; give CSV as UTF-8")
-            elif has_header and len(row) > 1 and all(_bare(cell) == name for cell, name in zip(row, names)):
+            elif has_header and len(row) > 1 and all(word_of(cell) == name for cell, name in zip(row, names)):
                 self.fault(f"line {line} is the header again, as where files were joined; take it out")
             else:
                 yield line, row
@@ -386,12 +387,6 @@ class _Text:
             lists = [x for x in whole.values() if isinstance(x, list) and all(isinstance(one, dict) for one in x)]
             whole = lists[0] if len(lists) == 1 else [whole]
         return list(whole)
-
-
-def _bare(cell: str) -> str:
-    """A name without the spaces around it, or quotes: in `a, "b"` the space keeps the quotes."""
-    name = cell.strip()
-    return name[1:-1].strip() if len(name) > 2 and name[0] == name[-1] == '"' else name
 
 
 def _is_number(text: str) -> bool:

@@ -12,21 +12,9 @@ from typing import Any
 
 from seqkit.data.formats import AUDIO, IMAGE, own_reader
 from seqkit.data.notes import Caution
-from seqkit.data.tables.cells import read_content
+from seqkit.data.tables.cells import is_blank, is_missing, read_content, short, truth, word_of, words_of
 from seqkit.data.tables.read import Rows
-from seqkit.data.tables.schema import (
-    CELLS,
-    FILES,
-    OF_CELLS,
-    Column,
-    Schema,
-    is_blank,
-    is_missing,
-    short,
-    truth,
-    word_of,
-    words_of,
-)
+from seqkit.data.tables.schema import CELLS, FILES, OF_CELLS, Column, Schema
 from seqkit.errors import DataError, attempt, one_line, reason
 
 FORMATS = {"image": IMAGE, "audio": AUDIO}
@@ -60,7 +48,6 @@ class Examples:
             if column.kind == "file" and reader is not None and own_reader(reader) is None:
                 what = f"names files for a tokenizer with read(path), which {type(reader).__name__} does not have"
                 raise DataError(f"{rows.name}: {column.name} {what}")
-        self._inside: dict[str, str] = {}
         self.values: dict[str, Sequence[Any]] = {}
         self.faults: dict[int, str] = {}
         for column in schema.inputs:
@@ -100,17 +87,14 @@ class Examples:
     def _read(self, column: Column) -> Sequence[Any]:
         """Values of all rows of a column; faults are kept by row."""
         if self.schema.steps:
-            cells: Iterable[Any] = zip(*(self._numbers(step) for step in self.schema.steps))
-            return [None if None in steps else list(steps) for steps in cells]
+            steps = [self._values(step, self.rows.columns[step.name], is_needed=True) for step in self.schema.steps]
+            return [None if None in numbers else list(numbers) for numbers in zip(*steps)]
         cells = self.rows.columns[column.name]
         if column.kind in FILES:  # cells may be whole files, which stay where they are
             for row, cell in enumerate(cells):
                 self._note(row, lambda cell=cell: self._check_file(column, cell))  # type: ignore[misc]
             return _OnAccess(column, cells, self.schema.missing, self.faults)
         return self._values(column, cells)
-
-    def _numbers(self, step: Column) -> list[Any]:
-        return self._values(replace(step, kind="number"), self.rows.columns[step.name], is_needed=True)
 
     def _values(self, column: Column, cells: Iterable[Any], *, is_needed: bool = False) -> list[Any]:
         """Values of cells. A text that comes again is read once."""
@@ -141,13 +125,9 @@ class Examples:
         if not isinstance(name, str):
             return
         path = self.folder / name
-        parent = str(path.parent)
-        if parent not in self._inside:
-            self._inside[parent] = os.path.realpath(parent)
-        root = os.path.realpath(self.folder)
-        real = os.path.realpath(path) if path.is_symlink() else os.path.join(self._inside[parent], path.name)  # noqa: PTH118
         where = "name files relative to the table, or their folder: --data.folder FOLDER"
-        if os.path.commonpath([root, real]) != root:
+        root = os.path.realpath(self.folder)
+        if os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise ValueError(f"{one_line(name)[:200]} is not below {self.folder}; {where}")
         if not path.is_file():
             near = next(iter(sorted(path.parent.glob(f"{path.name}.*"))), None) if path.parent.is_dir() else None
@@ -266,10 +246,8 @@ class UsableRows:
         why = [f"no {what}: {len(rows):,}, the first: {self.rows.place(rows[0])}" for what, rows in empty.items()]
         why += [f"cannot be used: {len(bad):,}, the first: {bad[0]}"] if bad else []
         if not len(self):
-            raise DataError(
-                f"{self.rows.name}: none of the {total:,} rows has both input and target ({', '.join(why)}); "
-                "choose columns with --data.columns and --data.target"
-            )
+            none = f"none of the {total:,} rows has both input and target ({', '.join(why)})"
+            raise DataError(f"{self.rows.name}: {none}; give --data.columns and --data.target")
         if why:
             say(Caution(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({'; '.join(why)})"))
 
@@ -320,10 +298,8 @@ class Labels:
         tags = [word_of(tag) for tag in words_of(cell)]
         ((name, values),) = self._examples.values.items()
         if len(tags) != len(values[row]):
-            raise ValueError(
-                f"{name} has {len(values[row])} words and {target.name} {len(tags)}; give a tag for each word, or for "
-                "several labels of a text a column each"
-            )
+            what = f"{name} has {len(values[row])} words and {target.name} {len(tags)}"
+            raise ValueError(f"{what}; give a tag for each word, or for several labels of a text a column each")
         return tags
 
     def _number(self, column: Column, cell: Any) -> float:

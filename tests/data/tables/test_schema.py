@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from seqkit.data.inputs import schema_of
+from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number, truth
+from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import Rows
-from seqkit.data.tables.schema import AMBIGUOUS, Column, Given, infer, is_missing, number, option, truth
+from seqkit.data.tables.schema import Column, Given, option
 from seqkit.errors import DataError
 from seqkit.files import load_yaml
 from seqkit.raw import Years
@@ -45,7 +47,7 @@ COLUMNS = {
     "a column of one value": (lambda i: "USA", "unused"),
     "one value, and gaps": (lambda i: "yes" if i % 2 else "", "category"),
     "a code for each row": ("AB{:03}".format, "text"),
-    "a name for each row": (letters, "unused"),
+    "a name for each row": (letters, "text"),
     "a counter": (str, "unused"),
     "a counter from 1": (lambda i: i + 1, "unused"),
     "few words": (lambda i: ("casein", "soy", "linseed")[i % 3], "category"),
@@ -258,7 +260,7 @@ def test_a_column_of_groups_is_an_input_where_it_holds_more_than_names_or_nothin
     assert kinds(infer(names, group="who")) == {"text": "text"}
     assert kinds(infer(names, Given(columns={"who": "category"}), group="who")) == {"who": "category", "text": "text"}
     lone = infer(rows(text=lambda i: f"a text {i % 7}", label=LABEL), group="text")
-    assert (kinds(lone), lone.targets[0].name) == ({"text": "text"}, "label")
+    assert (kinds(lone), lone.targets[0].name) == ({"text": "category"}, "label")
     assert "photo" in kinds(infer(rows(photo="{}.png".format, size=SIZE, y=PRICE), group="photo"))
     assert "part" not in kinds(infer(rows(part=TEXT, size=SIZE, y=PRICE), split="part"))
 
