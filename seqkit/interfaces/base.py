@@ -107,9 +107,9 @@ class Tokenizer(Stateful, ABC):
         n, positions = len(tokens), tokens.positions
         counts = positions.shape[1] < 2 and positions.equal(torch.arange(float(n))[:, None][:, : positions.shape[1]])
         if not counts or tokens.features is not None or tokens.adjacency is not None:
+            name = type(self).__name__
             raise ValueError(
-                f"{type(self).__name__} gives positions other than 0, 1, 2, …, or numbers or edges, so those of a new "
-                "token are not known; give it the method continues(tokens, content)"
+                f"{name} gives positions other than 0, 1, 2, …, numbers or edges; give it continues(tokens, content)"
             )
         return tokens.append(content, positions[-1] + 1)
 

@@ -48,10 +48,7 @@ def merge_edges(edges: Tensor, types: Tensor | None, num_nodes: int, *, directed
     differ = merged[place] != types
     if bool(differ.any()):
         source, target = divmod(int(keys[differ][0]), num_nodes)
-        raise DataError(
-            f"edges of different types join nodes {source} and {target}; a pair has one edge type, so merge them "
-            "into one type of their own"
-        )
+        raise DataError(f"edges of different types join nodes {source} and {target}; give the pair one type of its own")
     return torch.stack([unique // num_nodes, unique % num_nodes]), merged
 
 

@@ -102,14 +102,9 @@ class LogMel(AudioTokenizer):
     ) -> None:
         super().__init__(sample_rate, channels)
         if num_mels < 1 or not 0 < hop_ms <= window_ms:
-            raise ValueError(
-                f"num_mels={num_mels}, window_ms={window_ms}, hop_ms={hop_ms}; "
-                "give positive numbers and a hop that is no longer than the window"
-            )
+            raise ValueError(f"{num_mels=}, {window_ms=}, {hop_ms=}; give numbers > 0, a hop no longer than the window")
         if stack < 1 or stack % 2 == 0 or stride < 1:
-            raise ValueError(
-                f"stack={stack}, stride={stride}; give an odd stack (a frame and its neighbours) and a stride >= 1"
-            )
+            raise ValueError(f"{stack=}, {stride=}; give an odd stack, a frame and its neighbours, and a stride >= 1")
         self.num_mels, self.normalize, self.stack, self.stride = num_mels, normalize, stack, stride
         self.window_samples, self.hop_samples = (round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms))
         if self.hop_samples < 1 or self.window_samples < 2:
@@ -134,10 +129,7 @@ class LogMel(AudioTokenizer):
         content = rearrange((self._mel()(wave) + LOG_FLOOR).log(), "m n -> n m")
         if self.normalize:
             if not bool(wave.any()):
-                raise DataError(
-                    f"audio is silent: every one of its {len(raw[0].flatten())} samples is 0, and normalize=True has "
-                    "nothing to scale; drop the clip, or set --tokenizer.normalize false"
-                )
+                raise DataError("audio is silent: all samples are 0; drop the clip, or set --tokenizer.normalize false")
             content = content.clamp(min=float(content.max()) - RANGE_DB * log(10) / 10)
             content = content - content.mean(dim=0)
             content = content / content.std(dim=0, unbiased=False).clamp(min=_MIN_STD)
@@ -166,10 +158,7 @@ def resampled(wave: Tensor, rate: int, to: int) -> Tensor:
 def _resample(rate: int, to: int) -> Resample:
     common = gcd(rate, to)
     if (rate // common) * (to // common) > _MAX_KERNEL:
-        raise DataError(
-            f"audio at {rate} Hz does not resample to {to} Hz (they share no divisor above {common}); convert it to a "
-            "usual rate first, such as 16000 or 44100 Hz"
-        )
+        raise DataError(f"audio at {rate} Hz does not resample to {to} Hz; convert it to a usual rate first: 16000 Hz")
     return Resample(rate, to)
 
 
