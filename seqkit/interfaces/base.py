@@ -108,9 +108,7 @@ class Tokenizer(Stateful, ABC):
         counts = positions.shape[1] < 2 and positions.equal(torch.arange(float(n))[:, None][:, : positions.shape[1]])
         if not counts or tokens.features is not None or tokens.adjacency is not None:
             name = type(self).__name__
-            raise ValueError(
-                f"{name} gives positions other than 0, 1, 2, …, numbers or edges; give it continues(tokens, content)"
-            )
+            raise ValueError(f"{name} gives positions other than 0, 1, 2, …, or edges; give it the method continues")
         return tokens.append(content, positions[-1] + 1)
 
 

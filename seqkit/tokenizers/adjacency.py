@@ -117,7 +117,4 @@ def _distant_pairs(
 
 def _check_size(num_edges: int, n: int, max_distance: int | None) -> None:
     if num_edges > MAX_EDGES:
-        raise DataError(
-            f"a graph of {n} nodes with max_distance={max_distance} needs more edges ({num_edges}) than memory allows "
-            f"({MAX_EDGES}); use a smaller max_distance, such as 1"
-        )
+        raise DataError(f"{n} nodes with {max_distance=} get more than {MAX_EDGES:,} edges; use a smaller max_distance")

@@ -174,10 +174,7 @@ def _mel_spectrogram(
         )
     bands = mel.mel_scale.fb
     if num_empty := int((bands.amax(dim=0) == 0).sum()):
-        raise ValueError(
-            f"{num_empty} of num_mels={num_mels} bands fall between the {len(bands)} frequencies of an FFT "
-            f"of {fft_samples} samples; take fewer bands or a longer window_ms"
-        )
+        raise ValueError(f"{num_empty} of {num_mels=} bands fall between the {len(bands)} frequencies; take fewer")
     return mel
 
 

@@ -17,7 +17,6 @@ from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import GraphData, describe_tensor
 from seqkit.tokenizers.adjacency import MAX_EDGES, build_adjacency, merge_edges, num_adjacency_types
 
-_UNFITTED = "Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features"
 _SIZES = ("num_features", "num_categories", "num_edge_types")
 
 
@@ -105,7 +104,7 @@ class Graph(Tokenizer):
     def spec(self) -> TokenSpec:
         """Vectors without axes, with an adjacency. Raises ValueError before `fit` where sizes were left open."""
         if not self._is_fitted:
-            raise ValueError(_UNFITTED)
+            raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
         width = self.num_features + self.num_categories + self.degree * (2 if self.directed else 1)
         return TokenSpec(
             num_features=width,
@@ -120,8 +119,7 @@ class Graph(Tokenizer):
         `x`, `edge_index`, `edge_attr` as PyG's.
         Raises DataError where it is none of these or does not fit the tokenizer's settings.
         """
-        if not self._is_fitted:
-            raise ValueError(_UNFITTED)
+        _ = self.spec  # raises before fit
         data = as_graph_data(raw, directed=self.directed)
         if data.directed and not self.directed:
             raise DataError("the graph is directed, the tokenizer is not; set --tokenizer.directed true")

@@ -29,7 +29,7 @@ def vectors(n, f=3, p=2, adjacency=None):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "and num_features=0"),
+        ({}, "num_features=0"),
         ({"vocab_size": 5, "num_features": 3}, "content is one id a token"),
         ({"vocab_size": -1}, "vocab_size is -1; it counts"),
         ({"num_features": 2.0}, "num_features is 2.0"),
