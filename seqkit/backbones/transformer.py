@@ -198,7 +198,7 @@ class Transformer(Backbone):
             position = self.position_of(kind)
             if position is not None:
                 position.check_axes(spec.num_axes, kind.head_dim)
-                if spec.has_unlike_axes and not position.takes_unlike_axes:
+                if not position.takes_unlike_axes and len({part.num_axes for _, part in spec.parts} - {0}) > 1:
                     axes = ", ".join(f"{name} {part.num_axes}" for name, part in spec.parts)
                     raise ValueError(
                         f"{type(position).__name__} takes parts whose positions have equally many axes, and these have "

@@ -117,10 +117,8 @@ class Tokenizer(Stateful, ABC):
         n, positions = len(tokens), tokens.positions
         counts = positions.shape[1] < 2 and positions.equal(torch.arange(float(n))[:, None][:, : positions.shape[1]])
         if not counts or tokens.features is not None or tokens.adjacency is not None:
-            raise ValueError(
-                f"{type(self).__name__} gives positions other than 0, 1, 2, …, or numbers or edges, so those of a new "
-                "token are not known; give it the method continues(tokens, content)"
-            )
+            name = type(self).__name__
+            raise ValueError(f"{name} gives positions other than 0, 1, 2, …, or edges; give it the method continues")
         return tokens.append(content, positions[-1] + 1)
 
 

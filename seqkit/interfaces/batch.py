@@ -97,9 +97,7 @@ class TokenBatch(_Padded):
             raise ValueError(f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real")
         for name, value in by_token(self).items():
             if value.shape[:2] != self.valid.shape:
-                raise ValueError(
-                    f"{name} is {describe_tensor(value)}; its first two sizes should be {list(self.valid.shape)}"
-                )
+                raise ValueError(f"{name} is {describe_tensor(value)}; let it begin with {list(self.valid.shape)}")
         if self.reach is not None and may_read(self.reach):
             _check_reach(self.reach, self.valid)
         if self.source is not None and len(self.source) != len(self):
@@ -272,9 +270,7 @@ def _described(tensors: Mapping[str, Tensor]) -> str:
 
 def _check_reach(reach: Tensor, valid: Tensor) -> None:
     if reach.dtype != torch.int64:
-        raise ValueError(
-            f"reach is {describe_tensor(reach)}; give [b n] int64, the last column that a token attends to"
-        )
+        raise ValueError(f"reach is {describe_tensor(reach)}; give [b n] int64, the last column attended to")
     n = reach.shape[1]
     column = torch.arange(n)
     own = reach.where(valid, column)

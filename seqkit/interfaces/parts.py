@@ -70,10 +70,6 @@ class Parts(dict[str, Part]):
             found[name] = Part(batch, columns.where(batch.valid, 0), runs_on)
         return found
 
-    def columns_of(self, name: str, device: torch.device) -> Tensor:
-        """Columns [r m] of a part; [0 1] where no example has it."""
-        return self[name].columns if name in self else torch.zeros(0, 1, dtype=torch.int64, device=device)
-
     def graphs(self, shape: torch.Size) -> Tensor:
         """[b n] int64: number of the graph that a token belongs to, 0: of none."""
         with_edges = [part for part in self.values() if part.batch.adjacency is not None]

@@ -69,17 +69,11 @@ class TokenSpec:
             if type(value) is not int or value < least:
                 raise ValueError(f"TokenSpec.{name} is {value!r}; it counts, so make it an integer >= {least}")
         if self.num_prefix_tokens and (self.is_categorical or self.num_features <= self.num_prefix_tokens):
-            raise ValueError(
-                f"TokenSpec has num_prefix_tokens={self.num_prefix_tokens} and num_features={self.num_features}; give "
-                "vectors that begin with a flag for each of these tokens, and add their number to num_features"
-            )
+            raise ValueError("num_prefix_tokens are flags that vectors begin with; add their number to num_features")
         given = bool(self.vocab_size) + bool(self.vocab_sizes or self.num_features)
         if not self.parts and given != 1:
-            raise ValueError(
-                f"TokenSpec has vocab_size={self.vocab_size}, vocab_sizes={list(self.vocab_sizes)} and "
-                f"num_features={self.num_features}; content is one id a token (vocab_size), several ids (vocab_sizes, "
-                "num_features with numbers beside them) or vectors (num_features alone)"
-            )
+            sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("vocab_size", "vocab_sizes", "num_features"))
+            raise ValueError(f"TokenSpec has {sizes}; content is one id a token, several ids, or vectors: set one")
 
     @property
     def ids(self) -> bool:
@@ -95,11 +89,6 @@ class TokenSpec:
     def is_joined(self) -> bool:
         """True: content is the number of a token's part; ids and vectors are those of the parts."""
         return bool(self.parts)
-
-    @property
-    def has_unlike_axes(self) -> bool:
-        """True: joined parts have positions of different numbers of axes, such as text and images."""
-        return len({spec.num_axes for _, spec in self.parts if spec.num_axes}) > 1
 
     def without_edges(self) -> TokenSpec:
         """The same tokens without an adjacency."""

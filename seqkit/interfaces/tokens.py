@@ -38,15 +38,11 @@ class Adjacency:
     def __post_init__(self) -> None:
         index, edge_type = self.edge_index, self.edge_type
         if index.ndim != 2 or index.shape[0] != 2 or index.dtype != torch.int64:
-            raise ValueError(
-                f"edge_index is {describe_tensor(index)}; give [2 e] int64, a column (source, target) per edge"
-            )
+            raise ValueError(f"edge_index is {describe_tensor(index)}; give [2 e] int64, (source, target) per edge")
         if edge_type.shape != index.shape[1:] or edge_type.dtype != torch.int64:
             raise ValueError(f"edge_type is {describe_tensor(edge_type)}; give [{index.shape[1]}] int64, one per edge")
         if may_read(edge_type) and len(edge_type) and int(edge_type.min()) < 1:
-            raise ValueError(
-                f"edge_type goes down to {int(edge_type.min())}; types start at 1 (0 is a token with itself)"
-            )
+            raise ValueError(f"edge_type goes down to {int(edge_type.min())}; types start at 1 (0: a token itself)")
 
     def __len__(self) -> int:
         return self.edge_type.shape[0]
@@ -108,10 +104,7 @@ class Tokens:
                 object.__setattr__(self, name, given.float())
         ids = self.content.ndim in (1, 2) and self.content.dtype == torch.int64
         if not ids and not (self.content.ndim == 2 and self.content.is_floating_point()):
-            raise DataError(
-                f"content is {describe_tensor(self.content)}; "
-                "give [n] int64 ids, [n k] int64 ids of k fields, or [n f] float vectors"
-            )
+            raise DataError(f"content is {describe_tensor(self.content)}; give ids [n] or [n k] int64, or floats [n f]")
         n = self.content.shape[0]
         if n == 0:
             raise DataError("content has no tokens; an example needs at least one")
@@ -240,9 +233,7 @@ class Tokens:
         if self.content.ndim != 2 or self.content.dtype != torch.int64:
             raise DataError("features stand beside the ids of fields, [n k] int64; put these numbers into content")
         if features.ndim != 2 or len(features) != len(self.content) or not features.is_floating_point():
-            raise DataError(
-                f"features are {describe_tensor(features)}; give [{len(self.content)} f] float, one row per token"
-            )
+            raise DataError(f"features are {describe_tensor(features)}; give [{len(self)} f] float, one row per token")
         _finite("features", features)
 
     def __len__(self) -> int:

@@ -192,7 +192,8 @@ class PartHead(nn.Module):
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Predictions of the runs of the part."""
         assert embedded.parts is not None
-        columns = embedded.parts.columns_of(self.part, hidden.device)
+        part = embedded.parts.get(self.part)
+        columns = embedded.valid.new_zeros(0, 1, dtype=torch.int64) if part is None else part.columns
         if self.before:
             columns = columns_before(columns, hidden.shape[1])
         prediction: Tensor = self.head(rearrange(hidden, "b n d -> (b n) d")[columns], embedded)

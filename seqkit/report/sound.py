@@ -11,7 +11,7 @@ import torch
 
 from seqkit.errors import DataError
 from seqkit.raw import Waveform
-from seqkit.tokenizers.audio import Resampler
+from seqkit.tokenizers.audio import resampled
 
 MAX_SECONDS = 4.0
 MAX_RATE = 16_000
@@ -24,7 +24,7 @@ def player_source(sound: Waveform) -> str:
     samples = samples[:, : round(MAX_SECONDS * rate)].mean(axis=0, dtype=np.float32)
     if rate > MAX_RATE:
         try:
-            samples = Resampler(MAX_RATE)(torch.from_numpy(samples), rate).numpy()
+            samples = resampled(torch.from_numpy(samples), rate, MAX_RATE).numpy()
         except DataError:
             return ""
         rate = MAX_RATE

@@ -48,10 +48,7 @@ def merge_edges(edges: Tensor, types: Tensor | None, num_nodes: int, *, directed
     differ = merged[place] != types
     if bool(differ.any()):
         source, target = divmod(int(keys[differ][0]), num_nodes)
-        raise DataError(
-            f"edges of different types join nodes {source} and {target}; a pair has one edge type, so merge them "
-            "into one type of their own"
-        )
+        raise DataError(f"edges of different types join nodes {source} and {target}; give the pair one type of its own")
     return torch.stack([unique // num_nodes, unique % num_nodes]), merged
 
 
@@ -120,7 +117,4 @@ def _distant_pairs(
 
 def _check_size(num_edges: int, n: int, max_distance: int | None) -> None:
     if num_edges > MAX_EDGES:
-        raise DataError(
-            f"a graph of {n} nodes with max_distance={max_distance} needs more edges ({num_edges}) than memory allows "
-            f"({MAX_EDGES}); use a smaller max_distance, such as 1"
-        )
+        raise DataError(f"{n} nodes with {max_distance=} get more than {MAX_EDGES:,} edges; use a smaller max_distance")

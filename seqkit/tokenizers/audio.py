@@ -6,6 +6,7 @@ c channels · t samples · n frames · m mel bands · s stacked frames
 from __future__ import annotations
 
 import warnings
+from functools import lru_cache
 from math import gcd, log
 from typing import Any, Literal
 
@@ -14,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange, reduce
 from torch import Tensor
-from torchaudio.functional import melscale_fbanks
 from torchaudio.transforms import MelSpectrogram, Resample
 
 from seqkit.errors import DataError
@@ -35,7 +35,6 @@ LOG_FLOOR = 1e-6
 _MIN_STD = 1e-2  # a band that varies by less nats is flat; dividing by its spread would magnify rounding
 _MAX_PEAK = 10.0  # +20 dB over full scale: headroom for augmentation, yet int16 values are noticed
 _MAX_KERNEL = 2**24  # entries of a resampling kernel; rates without a common divisor would take gigabytes
-_MAX_KERNELS = 8
 
 
 class AudioTokenizer(Tokenizer):
@@ -52,12 +51,6 @@ class AudioTokenizer(Tokenizer):
         if sample_rate < 1:
             raise ValueError(f"sample_rate={sample_rate}; give a positive number, in Hz")
         self.sample_rate, self.channels = sample_rate, channels
-        self._mel: MelSpectrogram | None = None
-        self._resampler = Resampler(sample_rate)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """State without the filters, which are made again on first use: equal tokenizers then pickle to equal bytes."""
-        return self.__dict__ | {"_mel": None, "_resampler": Resampler(self.sample_rate)}
 
     def wave(self, raw: Any, num_samples: int) -> Tensor:
         """Samples [t] of a `Waveform` at `self.sample_rate`; a clip of less than `num_samples` is filled up with zeros.
@@ -65,7 +58,7 @@ class AudioTokenizer(Tokenizer):
         Raises DataError on no samples, NaN or infinite ones, integers, a shape that is not [t] or [c t], or too many
         channels.
         """
-        wave = self._resampler(self._one_channel(_checked_samples(raw)), int(raw[1]))
+        wave = resampled(self._one_channel(_checked_samples(raw)), int(raw[1]), self.sample_rate)
         return F.pad(wave, [0, max(0, num_samples - len(wave))])
 
     def _one_channel(self, samples: Tensor) -> Tensor:
@@ -109,20 +102,15 @@ class LogMel(AudioTokenizer):
     ) -> None:
         super().__init__(sample_rate, channels)
         if num_mels < 1 or not 0 < hop_ms <= window_ms:
-            raise ValueError(
-                f"num_mels={num_mels}, window_ms={window_ms}, hop_ms={hop_ms}; "
-                "give positive numbers and a hop that is no longer than the window"
-            )
+            raise ValueError(f"{num_mels=}, {window_ms=}, {hop_ms=}; give numbers > 0, a hop no longer than the window")
         if stack < 1 or stack % 2 == 0 or stride < 1:
-            raise ValueError(
-                f"stack={stack}, stride={stride}; give an odd stack (a frame and its neighbours) and a stride >= 1"
-            )
+            raise ValueError(f"{stack=}, {stride=}; give an odd stack, a frame and its neighbours, and a stride >= 1")
         self.num_mels, self.normalize, self.stack, self.stride = num_mels, normalize, stack, stride
         self.window_samples, self.hop_samples = (round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms))
         if self.hop_samples < 1 or self.window_samples < 2:
             raise ValueError(f"a hop of {hop_ms} ms at {sample_rate} Hz is shorter than a sample; make it longer")
         self.fft_samples = 1 << (self.window_samples - 1).bit_length()
-        self._check_bands()
+        self._mel()  # raises where a band is empty
 
     @property
     def spec(self) -> TokenSpec:
@@ -138,21 +126,10 @@ class LogMel(AudioTokenizer):
         Raises DataError as `wave`, and on digital silence if it is to be normalised.
         """
         wave = self.wave(raw, self.window_samples)
-        if self._mel is None:
-            self._mel = MelSpectrogram(
-                self.sample_rate,
-                n_fft=self.fft_samples,
-                win_length=self.window_samples,
-                hop_length=self.hop_samples,
-                n_mels=self.num_mels,
-            )
-        content = rearrange((self._mel(wave) + LOG_FLOOR).log(), "m n -> n m")
+        content = rearrange((self._mel()(wave) + LOG_FLOOR).log(), "m n -> n m")
         if self.normalize:
             if not bool(wave.any()):
-                raise DataError(
-                    f"audio is silent: every one of its {len(raw[0].flatten())} samples is 0, and normalize=True has "
-                    "nothing to scale; drop the clip, or set --tokenizer.normalize false"
-                )
+                raise DataError("audio is silent: all samples are 0; drop the clip, or set --tokenizer.normalize false")
             content = content.clamp(min=float(content.max()) - RANGE_DB * log(10) / 10)
             content = content - content.mean(dim=0)
             content = content / content.std(dim=0, unbiased=False).clamp(min=_MIN_STD)
@@ -163,45 +140,42 @@ class LogMel(AudioTokenizer):
             content = rearrange(content[frames], "n s m -> n (s m)")
         return Tokens(content, rearrange(centres.float(), "n -> n 1"))
 
-    def _check_bands(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torchaudio warns of what is refused here
-            bands = melscale_fbanks(
-                self.fft_samples // 2 + 1, 0.0, self.sample_rate / 2, self.num_mels, self.sample_rate
-            )
-        num_empty = int((bands.amax(dim=0) == 0).sum())
-        if num_empty:
-            raise ValueError(
-                f"{num_empty} of num_mels={self.num_mels} bands fall between the {len(bands)} frequencies of an FFT "
-                f"of {self.fft_samples} samples; take fewer bands or a longer window_ms"
-            )
+    def _mel(self) -> MelSpectrogram:
+        return _mel_spectrogram(
+            self.sample_rate, self.fft_samples, self.window_samples, self.hop_samples, self.num_mels
+        )
 
 
-class Resampler:
-    """Resamples waveforms to `sample_rate` Hz (torchaudio's windowed sinc)."""
+def resampled(wave: Tensor, rate: int, to: int) -> Tensor:
+    """A waveform [t] or [c t] of `rate` Hz at `to` Hz (torchaudio's windowed sinc).
 
-    def __init__(self, sample_rate: int):
-        self.sample_rate = sample_rate
-        self._kernels: dict[int, Resample] = {}
+    Raises DataError where the rates have no common divisor that is large enough.
+    """
+    return wave if rate == to else _resample(rate, to)(wave)
 
-    def __call__(self, wave: Tensor, rate: int) -> Tensor:
-        """A waveform [t] or [c t] of `rate` Hz at `sample_rate`.
 
-        Raises DataError where the rates have no common divisor that is large enough.
-        """
-        if rate == self.sample_rate:
-            return wave
-        if rate not in self._kernels:
-            common = gcd(rate, self.sample_rate)
-            if (rate // common) * (self.sample_rate // common) > _MAX_KERNEL:
-                raise DataError(
-                    f"audio at {rate} Hz does not resample to {self.sample_rate} Hz (they share no divisor above "
-                    f"{common}); convert it to a usual rate first, such as 16000 or 44100 Hz"
-                )
-            if len(self._kernels) >= _MAX_KERNELS:  # a folder of odd rates must not fill the memory
-                self._kernels.clear()
-            self._kernels[rate] = Resample(rate, self.sample_rate)
-        return self._kernels[rate](wave)
+@lru_cache(maxsize=8)  # a folder of odd rates must not fill the memory
+def _resample(rate: int, to: int) -> Resample:
+    common = gcd(rate, to)
+    if (rate // common) * (to // common) > _MAX_KERNEL:
+        raise DataError(f"audio at {rate} Hz does not resample to {to} Hz; convert it to a usual rate first: 16000 Hz")
+    return Resample(rate, to)
+
+
+@lru_cache(maxsize=8)
+def _mel_spectrogram(
+    sample_rate: int, fft_samples: int, window_samples: int, hop_samples: int, num_mels: int
+) -> MelSpectrogram:
+    """Filters, kept outside the tokenizers, so that equal ones pickle to equal bytes. Raises ValueError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torchaudio warns of what is refused here
+        mel = MelSpectrogram(
+            sample_rate, n_fft=fft_samples, win_length=window_samples, hop_length=hop_samples, n_mels=num_mels
+        )
+    bands = mel.mel_scale.fb
+    if num_empty := int((bands.amax(dim=0) == 0).sum()):
+        raise ValueError(f"{num_empty} of {num_mels=} bands fall between the {len(bands)} frequencies; take fewer")
+    return mel
 
 
 def _checked_samples(raw: Any) -> Tensor:

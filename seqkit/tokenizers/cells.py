@@ -155,9 +155,7 @@ class Cells(Tokenizer):
             return _Column(mean, 1.0 if is_constant or std == 0 else std)
         if len(words) < len(values):
             number = next(value for value in values if _is_number(value))
-            raise DataError(
-                f"column {name!r} holds the number {number!r} and {_shown(words[0])}; write all in one type"
-            )
+            raise DataError(f"column {name!r} holds number {number!r} and {_shown(words[0])}; write all in one type")
         counts = Counter(map(_word, words))
         own = [word for word, count in counts.most_common(self.max_words) if count >= self.min_count]
         return _Column(words={word: first_word + i for i, word in enumerate(sorted(own))})

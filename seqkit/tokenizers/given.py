@@ -47,10 +47,8 @@ class Ids(Tokenizer):
             raise DataError(f"ids are {describe_tensor(ids)}; give one sequence of integers [n] with at least one")
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= self.vocab_size:
-            raise DataError(
-                f"id {low if low < 0 else high} is outside the vocabulary of {self.vocab_size} "
-                f"(0 to {self.vocab_size - 1}); give a larger vocab_size, or other ids"
-            )
+            wrong = low if low < 0 else high
+            raise DataError(f"id {wrong} is outside the vocabulary (0 to {self.vocab_size - 1}); set vocab_size higher")
         return Tokens(ids.long(), counted(len(ids)))
 
     def decode(self, tokens: Tokens | Tensor | Sequence[int]) -> list[int]:
@@ -86,10 +84,7 @@ class Series(Tokenizer):
         if values.ndim == 1 and self.num_features == 1:
             values = rearrange(values, "n -> n 1")
         if values.ndim != 2 or values.shape[1] != self.num_features:
-            raise DataError(
-                f"the series is {describe_tensor(values)}; the tokenizer has num_features={self.num_features}: "
-                f"give [n {self.num_features}], time first"
-            )
+            raise DataError(f"the series is {describe_tensor(values)}; give [n {self.num_features}] (num_features)")
         return Tokens(values.float(), counted(len(values)))
 
     def decode(self, tokens: Tokens) -> Tensor:

@@ -17,7 +17,6 @@ from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import GraphData, describe_tensor
 from seqkit.tokenizers.adjacency import MAX_EDGES, build_adjacency, merge_edges, num_adjacency_types
 
-_UNFITTED = "Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features"
 _SIZES = ("num_features", "num_categories", "num_edge_types")
 
 
@@ -48,10 +47,7 @@ class Graph(Tokenizer):
         directed: bool | None = False,
     ) -> None:
         if (num_features or 0) < 0 or num_categories < 0 or (num_features != 0 and num_categories):
-            raise ValueError(
-                f"num_features={num_features} and num_categories={num_categories}; nodes carry either feature vectors "
-                "or categories: set one of them, or none for a graph whose nodes have neither"
-            )
+            raise ValueError(f"{num_features=}, {num_categories=}; give nodes either feature vectors or categories")
         if num_features == 0 and not (num_categories or degree):
             raise ValueError("nodes without features, categories and degree have no content; set one, or degree=True")
         self._learns_sizes, self._learns_direction = num_features is None, directed is None
@@ -79,9 +75,7 @@ class Graph(Tokenizer):
             types = [int(g.edge_types.max()) + 1 for g in graphs if g.edge_types is not None and len(g.edge_types)]
             self.num_edge_types = max(types, default=1)
             if not (self.num_features or self.num_categories or self.degree):
-                raise DataError(
-                    "the nodes have no features and degree is False: they have no content; set --tokenizer.degree true"
-                )
+                raise DataError("the nodes have no features and no degree: no content; set --tokenizer.degree true")
         self._is_fitted = True
 
     def state(self) -> dict[str, Any]:
@@ -110,7 +104,7 @@ class Graph(Tokenizer):
     def spec(self) -> TokenSpec:
         """Vectors without axes, with an adjacency. Raises ValueError before `fit` where sizes were left open."""
         if not self._is_fitted:
-            raise ValueError(_UNFITTED)
+            raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
         width = self.num_features + self.num_categories + self.degree * (2 if self.directed else 1)
         return TokenSpec(
             num_features=width,
@@ -125,17 +119,13 @@ class Graph(Tokenizer):
         `x`, `edge_index`, `edge_attr` as PyG's.
         Raises DataError where it is none of these or does not fit the tokenizer's settings.
         """
-        if not self._is_fitted:
-            raise ValueError(_UNFITTED)
+        _ = self.spec  # raises before fit
         data = as_graph_data(raw, directed=self.directed)
         if data.directed and not self.directed:
             raise DataError("the graph is directed, the tokenizer is not; set --tokenizer.directed true")
         highest = -1 if data.edge_types is None or not len(data.edge_types) else int(data.edge_types.max())
         if highest >= self.num_edge_types:
-            raise DataError(
-                f"an edge has type {highest}, but the tokenizer has num_edge_types={self.num_edge_types}; "
-                f"set --tokenizer.num_edge_types {highest + 1}, or correct the edge"
-            )
+            raise DataError(f"an edge has type {highest}; set --tokenizer.num_edge_types {highest + 1}, or correct it")
         n = len(data.nodes)
         edges, types = merge_edges(data.edges, data.edge_types, n, directed=data.directed)
         content = [self._features(data.nodes)]
@@ -166,17 +156,11 @@ class Graph(Tokenizer):
         if nodes.ndim == 1:
             highest = int(nodes.max())
             if highest >= self.num_categories:
-                raise DataError(
-                    f"a node has category {highest}, but the tokenizer has num_categories={self.num_categories}; "
-                    f"set --tokenizer.num_categories {highest + 1}, or correct the node"
-                )
+                raise DataError(f"a node has category {highest}; set --tokenizer.num_categories {highest + 1}")
             return (rearrange(nodes, "n -> n 1") == torch.arange(self.num_categories)).float()
         if nodes.shape[1] != self.num_features or self.num_categories:
-            raise DataError(
-                f"nodes carry {nodes.shape[1]} features; the tokenizer has num_features={self.num_features}, "
-                f"num_categories={self.num_categories}: set --tokenizer.num_features {nodes.shape[1]} "
-                "--tokenizer.num_categories 0"
-            )
+            sizes = f"--tokenizer.num_features {nodes.shape[1]} --tokenizer.num_categories 0"
+            raise DataError(f"nodes carry {nodes.shape[1]} features; set {sizes}")
         return nodes.float()
 
 
@@ -188,9 +172,7 @@ def as_graph_data(raw: Any, *, directed: bool) -> GraphData:
         return _from_pyg(raw, directed)
     if hasattr(raw, "adj") and hasattr(raw, "is_directed"):
         return _from_networkx(raw)
-    raise DataError(
-        f"{type(raw).__name__} is not a graph; give GraphData, a networkx graph or an object with x and edge_index"
-    )
+    raise DataError(f"{type(raw).__name__} is not a graph; give GraphData, networkx's, or one with x and edge_index")
 
 
 def _from_networkx(graph: Any) -> GraphData:
@@ -213,10 +195,7 @@ def _from_pyg(graph: Any, directed: bool) -> GraphData:
     if types is not None:
         types = rearrange(types, "e 1 -> e") if types.ndim == 2 and types.shape[1] == 1 else types
         if types.ndim != 1 or types.is_floating_point():
-            raise DataError(
-                f"edge_attr is {describe_tensor(types)}; the adjacency has edge types, so give [e] int64 types, or set "
-                "edge_attr=None"
-            )
+            raise DataError(f"edge_attr is {describe_tensor(types)}; give [e] int64 types, or edge_attr=None")
         types = types.long()
     nodes = _nodes(None, int(graph.num_nodes)) if x is None else _nodes(_numbers(x), len(x))
     return GraphData(nodes, graph.edge_index, types, directed=directed)

@@ -129,8 +129,7 @@ class Patches(Tokenizer):
         h, w, k = height // p, width // q, self.num_prefix_tokens
         if h * w > MAX_PATCHES:
             raise DataError(
-                f"image is {height}x{width} pixels, which are {h * w:,} patches of {p}x{q}, and {MAX_PATCHES:,} "
-                "are the most; give --tokenizer.resize '[HEIGHT, WIDTH]' or larger patches"
+                f"image has {h * w:,} patches of {p}x{q}, and {MAX_PATCHES:,} are the most; give --tokenizer.resize"
             )
         content = rearrange(
             (image - _channels(self.mean)) / _channels(self.std), "c (h p) (w q) -> (h w) (c p q)", p=p, q=q

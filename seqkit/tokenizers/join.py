@@ -72,9 +72,7 @@ class Join(Tokenizer):
                 raise DataError(f"{unknown[0]!r} is no part; {suggest(str(unknown[0]), keys.values())}")
             return [(name, raw[key]) for name, key in keys.items() if _is_given(raw.get(key))]
         if not isinstance(raw, list | tuple) or not all(isinstance(x, list | tuple) and len(x) == 2 for x in raw):
-            raise DataError(
-                f"the example is of type {type(raw).__name__}; give {{part: raw example}}, or a list of such pairs"
-            )
+            raise DataError(f"the example is a {type(raw).__name__}; give {{part: raw example}}, or a list of pairs")
         for name, _ in raw:
             if name not in self.parts:
                 raise DataError(f"{name!r} is no part; {suggest(str(name), self.parts)}")

@@ -105,9 +105,7 @@ def _molecule(chem: Any, raw: Any) -> Any:
     """A molecule of our own to compute on, checked and with its R and S assigned."""
     if isinstance(raw, str):
         if len(raw) > MAX_CHARACTERS:
-            raise DataError(
-                f"a SMILES of {len(raw):,} characters is too long: {MAX_CHARACTERS:,} are the most; drop it"
-            )
+            raise DataError(f"a SMILES of {len(raw):,} characters is too long, over {MAX_CHARACTERS:,}; drop it")
         params = chem.SmilesParserParams()
         params.parseName = False  # text after the SMILES is an error, not a name
         try:
@@ -125,9 +123,7 @@ def _molecule(chem: Any, raw: Any) -> Any:
             raise DataError(f"rdkit refuses the molecule: {error}; correct it or drop it") from None
         chem.AssignStereochemistry(molecule, cleanIt=True, force=True)
     else:
-        raise DataError(
-            f"{'None' if raw is None else type(raw).__name__} is not a molecule; give a SMILES or an rdkit Mol"
-        )
+        raise DataError(f"{type(raw).__name__} is not a molecule; give a SMILES or an rdkit Mol")
     if molecule.GetNumAtoms() == 0:
         raise DataError(f"the molecule has no atoms ({raw!r}); drop it")
     if molecule.GetNumAtoms() > MAX_ATOMS:

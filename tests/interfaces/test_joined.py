@@ -129,7 +129,7 @@ def test_tokens_at_indices_keep_their_runs():
         ({"txt": "a"}, "'txt' is no part; did you mean text"),
         ([("txt", "a")], "'txt' is no part; did you mean text"),
         ({"text": ""}, "part text: "),
-        ("hello", "type str; give {part: raw example}"),
+        ("hello", "a str; give {part: raw example}"),
     ],
 )
 def test_a_raw_example_with_a_fault_is_named_by_its_part(raw, fault):

@@ -29,7 +29,7 @@ def vectors(n, f=3, p=2, adjacency=None):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "and num_features=0"),
+        ({}, "num_features=0"),
         ({"vocab_size": 5, "num_features": 3}, "content is one id a token"),
         ({"vocab_size": -1}, "vocab_size is -1; it counts"),
         ({"num_features": 2.0}, "num_features is 2.0"),
@@ -170,7 +170,7 @@ def test_no_examples_make_no_batch():
     ("change", "message"),
     [
         ({"valid": torch.ones(2, 3)}, r"valid is \[2, 3\] float32; give \[b n\] bool"),
-        ({"content": torch.zeros(2, 5, 4)}, r"content is \[2, 5, 4\] float32; its first two sizes should be \[2, 3\]"),
+        ({"content": torch.zeros(2, 5, 4)}, r"content is \[2, 5, 4\] float32; let it begin with \[2, 3\]"),
         ({"positions": torch.zeros(3, 2, 1)}, r"positions is \[3, 2, 1\]"),
         ({"segments": torch.zeros(2, 2).long()}, r"segments is \[2, 2\] int64"),
     ],

@@ -80,7 +80,7 @@ def test_a_registered_class_is_found_under_its_name_or_another():
 
 @pytest.mark.parametrize("name", ["LSTM", "lstm"])
 def test_a_name_that_is_taken_is_refused(name):
-    with pytest.raises(ValueError, match=r"seqkit.backbones.rnn:LSTM"):
+    with pytest.raises(ValueError, match=r"seqkit.backbones:LSTM"):
         register("backbone", name)(Morse)
 
 

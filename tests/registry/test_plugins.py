@@ -60,7 +60,7 @@ def test_a_package_that_prints_is_named_on_stderr_and_used(monkeypatch, tmp_path
 def test_names_that_are_taken_are_named_in_the_list_and_the_first_is_used(monkeypatch, tmp_path, capsys):
     source = "class Tok: ..."
     install(monkeypatch, tmp_path, ("one", "bytes", source), ("two", "Odd", source), ("three", "odd", source))
-    assert find("tokenizer", "Bytes").path == "seqkit.tokenizers.text:Bytes"
+    assert find("tokenizer", "Bytes").path == "seqkit.tokenizers:Bytes"
     assert find("tokenizer", "ODD").package == "two"
     assert main(["list", "tokenizers"]) == 0
     listed = " ".join(capsys.readouterr().out.split())

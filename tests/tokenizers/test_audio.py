@@ -100,7 +100,7 @@ def test_clips_shorter_than_a_window_are_filled_up_with_zeros(num_samples):
 
 def test_silence_is_an_error_only_where_it_cannot_be_normalised():
     silence = Waveform(torch.zeros(809), 8000)
-    with pytest.raises(DataError, match=r"silent.*809"):
+    with pytest.raises(DataError, match="silent"):
         LogMel(8000).encode(silence)
     assert_close(LogMel(8000, normalize=False).encode(silence).content, torch.full((11, 40), math.log(LOG_FLOOR)))
 

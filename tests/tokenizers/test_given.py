@@ -69,7 +69,7 @@ def test_one_number_a_step_needs_no_second_axis():
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        ([], r"the series is \[0\] float32.*num_features=3: give \[n 3\], time first"),
+        ([], r"the series is \[0\] float32; give \[n 3\] \(num_features\)"),
         (torch.zeros(0, 3), "no tokens"),
         ([[1.0, 2.0]], r"the series is \[1, 2\] float32"),
         ([1.0, 2.0, 3.0], r"the series is \[3\] float32"),

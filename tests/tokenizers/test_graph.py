@@ -168,7 +168,7 @@ def nan_at(row):
         (lambda: GraphData(torch.tensor([0, -2]), torch.tensor([[0], [1]])), "category -2"),
         (lambda: GraphData(X, EDGES, TYPES[:4]), "one per edge"),
         (lambda: GraphData(X, EDGES, TYPES - 1), "type -1"),
-        (lambda: Graph(3).encode(GraphData(X, EDGES, TYPES)), "type 2, but the tokenizer has num_edge_types=1"),
+        (lambda: Graph(3).encode(GraphData(X, EDGES, TYPES)), "type 2; set --tokenizer.num_edge_types 3"),
         (lambda: Graph(4).encode(GraphData(X, EDGES)), "carry 3 features.*num_features 3"),
         (lambda: Graph().encode(GraphData(X, EDGES)), "carry 3 features.*num_features 3"),
         (lambda: Graph(3).encode(pyg(num_nodes=3)), "carry 0 features"),

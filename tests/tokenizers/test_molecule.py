@@ -181,7 +181,7 @@ def test_max_distance_one_keeps_bonds_only():
         ("", "no atoms"),
         (Chem.Mol(), "no atoms"),
         (Chem.MolFromSmiles("C(C)(C)(C)(C)C", sanitize=False), "rdkit refuses the molecule.*valence"),
-        (None, "None is not a molecule"),
+        (None, "NoneType is not a molecule"),
     ],
 )
 def test_bad_molecules_are_refused_with_their_reason_and_nothing_on_stderr(raw, reason, capfd):
