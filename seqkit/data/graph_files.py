@@ -213,6 +213,8 @@ def _table(folder: Path, stem: str) -> Rows:
     if len(found) != 1:
         raise DataError(f"{folder} holds {len(found)} tables called {stem}; a graph is edges.csv and nodes.csv")
     rows = read_tables(str(found[0]))
+    if rows.faults:
+        raise DataError(rows.faults[0])
     if not len(rows):
         raise DataError(f"{found[0]} has no rows; give each of the {stem} a line")
     return rows

@@ -6,6 +6,7 @@ n nodes · f features · e edges
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -291,7 +292,9 @@ def _word(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """A value as a number, NaN where it is missing; None: it is none. Beside numbers, 007 is a number, too."""
+    """A value as a number, NaN where it is missing; None: it is none. Beside numbers, 007 is one, and - is missing."""
+    if is_missing(value, AMBIGUOUS):
+        return math.nan
     try:
         return float(value) if isinstance(value, bool) else number(value)
     except OverflowError:
