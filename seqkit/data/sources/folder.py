@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from seqkit.data.equal_files import content_keys
 from seqkit.data.formats import AUDIO, IMAGE, TEXT, own_reader
 from seqkit.data.io import (
     WHITE_OF_16_BITS,
@@ -27,6 +26,7 @@ from seqkit.data.io import (
     read_image,
     read_text,
 )
+from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
@@ -113,13 +113,17 @@ class ClassFolder(DataSource):
         log.warning("%s: %s %s %s; %s; %s", root, sizes, self.plural, of, rule, self.described([*headers.values()]))
         if found := _counted(skipped):
             log.warning("%s: not read are %s", root, found)
-        for said in (*_equal_files(root, parts), *self.cautions(headers)):
+        for said in self.cautions(headers):
             log.warning(Caution(f"{root}: {said}"))
         advice = "" if self.skip_bad else "--data.skip_bad N leaves out up to N such files"
         made = {
             split: of_files([root / name for name in files], [*map(labels.get, files.values())], self.read, advice)
             for split, files in parts.items()
         }
+        each = [name for files in parts.values() for name in files]
+        content = dict(zip(each, Compared(root).contents(each)))
+        keys = {split: [content[name] for name in files] for split, files in parts.items()}
+        tell_leaks(str(root), made, keys, "take them out of one of them", log.warning, what="files")
         return Splits(made["train"], made["test"], made.get("valid"), names or None, rule)
 
     @property
@@ -407,30 +411,6 @@ def _class_names(root: Path, parts: _Parts) -> list[str]:
                     f"{root} has class {one_line(label)!r}, which the training split does not have; it has: {known}"
                 )
     return names
-
-
-def _equal_files(root: Path, parts: _Parts) -> Iterator[str]:
-    """Sentences on files of equal content: in two classes, in training and test, and copies within training."""
-    train, test = len(parts["train"]), len(parts["test"])
-    order = sorted(parts, key=lambda split: split != "train")
-    each = [(split, name, label) for split in order for name, label in parts[split].items()]
-    first: dict[Hashable, tuple[str, str, str | None]] = {}
-    conflicts, shared, copies = [], [], []
-    for (split, name, label), key in zip(each, content_keys([root / name for _, name, _ in each])):
-        first_split, first_name, first_label = first.setdefault(key, (split, name, label))
-        if first_label != label:
-            conflicts.append(one_line(name))
-        if split == "test" and first_split == "train":
-            shared.append(one_line(name))
-        elif split == "train" and first_name != name and first_label == label:
-            copies.append(one_line(name))
-    for found, said, advice in (
-        (conflicts, "files have the content of another file in another class", "; take one out"),
-        (shared, f"of {test:,} test files are in training, too", ", which flatters the result; take them out of one"),
-        (copies, f"of {train:,} training files are copies of another one", ", so they count twice; take them out"),
-    ):
-        if found:
-            yield f"{len(found):,} {said} (first: {found[0]}){advice}"
 
 
 def _tried(look: Callable[[Path], Any], paths: Sequence[Path]) -> dict[Path, Any]:
