@@ -42,8 +42,8 @@ class TextWindows:
     the shift is drawn anew in every epoch. False (evaluation): windows start at multiples of `window` and the last is
     shorter, so that every token of a document but the first is predicted exactly once.
     limit: at most this many windows. Positions: see `windows_of`.
-    Raises DataError where no document has two tokens, or tokens have an adjacency; ValueError for a window below 1, or,
-    in training, one that no document fills: attention over whole documents may be huge.
+    Raises DataError where no document has two tokens, or tokens have an adjacency; ValueError, in
+    training, for a window that no document fills: attention over whole documents may be huge.
     """
 
     def __init__(
@@ -56,8 +56,6 @@ class TextWindows:
         seed: int = 0,
         limit: int | None = None,
     ):
-        if window < 1:
-            raise ValueError(f"window is {window}; give the number of tokens to predict at a time, at least 1")
         found = documents if isinstance(documents, Encoded) else held(documents, repeat(None))
         if "edge_index" in found.tokens[0].tensors():
             raise DataError(f"{split} data: tokens with an adjacency cannot be cut into windows; set window to null")

@@ -254,7 +254,7 @@ def test_epochs_differ_and_are_reproducible(loader):
     assert epochs[0] != epochs[1] != epochs[2]
     second = loader()
     for epoch in (2, 0, 1):
-        second.set_epoch(epoch)
+        second.epoch_batches.set_epoch(epoch)
         assert rows(second) == epochs[epoch]
 
 
@@ -264,11 +264,11 @@ def test_a_loader_resumes_where_it_stopped(loader, stop):
     expected = [*rows(straight), *rows(straight), *rows(straight)]
     stopped = loader()
     rows(stopped)
-    stopped.set_epoch(1)
+    stopped.epoch_batches.set_epoch(1)
     taken = rows(stopped)[: len(stopped)] if stop == len(stopped) else []
     if not taken:
         stopped = loader()
-        stopped.set_epoch(1)
+        stopped.epoch_batches.set_epoch(1)
         for i, _ in enumerate(stopped if stop else []):
             if i + 1 == stop:
                 break
@@ -277,9 +277,9 @@ def test_a_loader_resumes_where_it_stopped(loader, stop):
     resumed = loader()
     resumed.load_state_dict(state)
     iter(resumed)  # Lightning makes iterators that it does not use
-    resumed.set_epoch(1)
+    resumed.epoch_batches.set_epoch(1)
     rest = rows(resumed)
-    resumed.set_epoch(2)
+    resumed.epoch_batches.set_epoch(2)
     n = len(resumed)
     assert rest + rows(resumed) == expected[n + stop : 3 * n]
 
