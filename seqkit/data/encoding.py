@@ -201,9 +201,7 @@ def _chunks(encoder: Encoder, size: int = _CHUNK) -> Iterator[pa.RecordBatch]:
     for chunk in track(loader, f"encoding {encoder.split} data", len(chunks)):
         if isinstance(chunk, int):
             encoder(chunk)
-            raise DataError(
-                f"a worker process failed on sample {chunk}, which this process can encode; run the command again"
-            )
+            raise DataError(f"a worker process failed on sample {chunk}, which this process encodes; run it again")
         yield chunk
 
 

@@ -12,7 +12,6 @@ import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -252,9 +251,7 @@ def _read_tensors(path: Path) -> dict[str, np.ndarray]:
             with zipfile.ZipFile(path) as archive:
                 size = max(size, sum(member.file_size for member in archive.infolist()))
         if size > MAX_TENSOR_BYTES:
-            raise DataError(
-                f"{path} unpacks to {size:,} bytes, and {MAX_TENSOR_BYTES:,} are read at most; give a part of the graph"
-            )
+            raise DataError(f"{path} unpacks to {size:,} bytes; {MAX_TENSOR_BYTES:,} are the most; give a part")
         if path.suffix.lower() == ".npz":
             with np.load(path, allow_pickle=False) as arrays:
                 return dict(arrays)
@@ -310,4 +307,4 @@ def _labels(path: Path, y: np.ndarray) -> list[Any]:
     if y.ndim != 1 or y.dtype.kind not in "iufb":
         raise DataError(f"{path}: y is {list(y.shape)} {y.dtype}; give [n] integers, a class for each node")
     values = (y.astype(np.int64) if y.dtype.kind == "b" else y).tolist()
-    return [value if isfinite(value) and value >= 0 else None for value in values]
+    return [value if math.isfinite(value) and value >= 0 else None for value in values]

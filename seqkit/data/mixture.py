@@ -82,10 +82,8 @@ class TaskBatches:
         size = self.accumulate * rank_and_world_size()[1]
         for name, sampler in self.samplers.items():
             if len(sampler) < size:
-                raise UsageError(
-                    f"the task {name} has {len(sampler)} batches, fewer than the {size} of an optimizer step; give a "
-                    f"smaller --tasks.{name}.data.batch_size"
-                )
+                few = f"the task {name} has {len(sampler)} batches, fewer than the {size} of an optimizer step"
+                raise UsageError(f"{few}; give a smaller --tasks.{name}.data.batch_size")
         return size, {name: len(sampler) // size for name, sampler in self.samplers.items()}
 
     def __len__(self) -> int:

@@ -24,10 +24,6 @@ from seqkit.interfaces import TokenBatch, Tokens
 Arrays = Mapping[str, np.ndarray]
 """Every tensor of some tokens by name, as an array of one row a token; without positions where they count from 0."""
 
-_WIDE = {"u": np.int64, "i": np.int64}
-"""Types of tensors by the kind of an array; others stay as they are."""
-
-
 FEW = 10
 """Fewer documents than these are no sample of documents."""
 
@@ -64,10 +60,8 @@ class TextWindows:
         if longest < 2:
             raise DataError(f"{split} data has no document of two tokens or more: there is nothing to predict")
         if shuffle and window >= longest:
-            raise ValueError(
-                f"window is {window}, but the longest document of the {split} data has {longest} tokens; "
-                f"give a window of at most {longest - 1}, or a longer text"
-            )
+            what = f"window is {window}, but the longest document of the {split} data has {longest} tokens"
+            raise ValueError(f"{what}; give at most {longest - 1}, or a longer text")
         self.window, self.shuffle, self.seed = window, shuffle, seed
         self._documents = _arrays_of(found)
         self._origins = torch.tensor([_first_position(arrays) for arrays in self._documents])
@@ -151,7 +145,7 @@ def windows_of(documents: Sequence[Arrays], starts: Tensor, sizes: Tensor, origi
     spans = [slice(start, start + size) for start, size in zip(starts.tolist(), sizes.tolist())]
     fields: dict[str, Tensor] = {}
     for name, first in documents[0].items():
-        rows = np.zeros((len(documents), n, *first.shape[1:]), _WIDE.get(first.dtype.kind, first.dtype))
+        rows = np.zeros((len(documents), n, *first.shape[1:]), np.int64 if first.dtype.kind in "ui" else first.dtype)
         for row, arrays, span in zip(rows, documents, spans):
             row[: span.stop - span.start] = arrays[name][span]
         fields[name] = torch.from_numpy(rows)
@@ -177,7 +171,7 @@ def _arrays_of(documents: Encoded) -> list[Arrays]:
     if any("positions" in arrays for arrays in found):
         for arrays, size in zip(found, documents.lengths):
             arrays.setdefault("positions", np.arange(size, dtype=np.float32)[:, None])
-    return list(found)
+    return [*found]
 
 
 def _first_position(arrays: Arrays) -> float:

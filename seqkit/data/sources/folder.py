@@ -181,9 +181,7 @@ class ClassFolder(DataSource):
         train, test = stratified([labels.get(label) for _, label in each], self.test_fraction, self.seed)
         if not test:
             one_each = f"each of its {len(labels)} classes has one file" if labels else "it has one file"
-            raise DataError(
-                f"{root}: {one_each}, and training and test need one each; add files, or make folders train and test"
-            )
+            raise DataError(f"{root}: {one_each}, and training and test need one each; add files")
         counts = Counter(files.values())
         if single := [label for label in labels if label and counts[label] == 1]:
             many = f"{len(single)} of {len(labels)} classes have one file alone"
@@ -233,10 +231,8 @@ class ImageFolder(ClassFolder):
         """Images of 16 bits that use less than a sixteenth of them, as those of a camera of 12 bits do."""
         found = [value for value in _tried(brightest_of_16_bits, [*headers]).values() if value is not None]
         if found and max(found) < WHITE_OF_16_BITS / 16:
-            yield (
-                f"images of 16 bit are dark: the largest value of {len(found)} of them is {max(found):,} of "
-                f"{WHITE_OF_16_BITS:,}; multiply the values, by 16 if they have 12 bits, and save them again"
-            )
+            what = f"the largest value of {len(found)} of them is {max(found):,} of {WHITE_OF_16_BITS:,}"
+            yield f"images of 16 bit are dark: {what}; multiply the values, by 16 if they have 12 bits"
 
 
 def _read_resized(path: Path, channels: int, resized: Callable[[Tensor], Tensor] | None) -> Tensor:
@@ -277,11 +273,8 @@ class AudioFolder(ClassFolder):
         several = [path for path, (samples, _, c) in headers.items() if c > 1 and samples * c < 10_000_000]
         losses = _tried(_loss_of_mix, several) if self._mixes else {}
         if lost := [path.name for path, loss in losses.items() if loss > 20]:
-            yield (
-                f"{len(lost)} of {len(losses)} recordings with several channels lose more than 20 dB where they are "
-                f"mixed (first: {one_line(lost[0])}), as the channels cancel each other; --tokenizer.channels first "
-                "takes one"
-            )
+            many = f"{len(lost)} of {len(losses)} recordings with several channels (first: {one_line(lost[0])})"
+            yield f"{many} lose over 20 dB when mixed, as these cancel each other; --tokenizer.channels first takes one"
 
 
 def _loss_of_mix(path: Path) -> float:
@@ -329,10 +322,8 @@ class FileFolder(ClassFolder):
         """Take the tokenizer's `read`. Raises UsageError where it has none."""
         reader = own_reader(tokenizer)
         if reader is None:
-            raise UsageError(
-                f"{self.path} is read by the tokenizer's read(path), which {type(tokenizer).__name__} does not have; "
-                "write it, or give another --tokenizer"
-            )
+            fault = f"is read by the tokenizer's read(path), which {type(tokenizer).__name__} does not have"
+            raise UsageError(f"{self.path} {fault}; write it, or give another --tokenizer")
         self.read, self.header = reader, reader.check
 
     def described(self, headers: Sequence[None]) -> str:
@@ -406,10 +397,8 @@ def _class_names(root: Path, parts: _Parts) -> list[str]:
             if (label is None) != (not names):
                 raise DataError(f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training")
             if label not in counts:
-                known = f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
-                raise DataError(
-                    f"{root} has class {one_line(label)!r}, which the training split does not have; it has: {known}"
-                )
+                known = f"it has: {one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
+                raise DataError(f"{root} has class {one_line(label)!r}, which training does not have; {known}")
     return names
 
 
