@@ -199,13 +199,6 @@ class DataModule(LightningDataModule):
         number = {group: i for i, group in enumerate(dict.fromkeys(each))}
         return [number[group] for group in each]
 
-    def test_origin(self, index: int) -> str:
-        """Where a test example is from, as its data source names it: a file, a file and its row, or a number."""
-        examples, samples = self.test_dataloader().examples, self.splits().test
-        if isinstance(examples, TextWindows):
-            return f"{samples.name(examples.document(index))}, window {index}"
-        return samples.name(index)
-
     def test_in_training(self) -> int | None:
         """Number of test examples that are in the training split too, token for token; None: it is not counted.
 
@@ -301,7 +294,9 @@ class DataModule(LightningDataModule):
             is_long = are_texts(samples) and num_characters(samples) >= MIN_TEXT
             encoder = Encoder(samples, self.tokenizer, split)
             documents = encode_split(encoder, [None] * len(samples), is_long_text=is_long)
-            return TextWindows(documents, self.window, split, shuffle=training, seed=self.seed, limit=self.limit)
+            return TextWindows(
+                documents, self.window, split, shuffle=training, seed=self.seed, limit=self.limit, name=samples.name
+            )
         examples = TokenizedDataset(
             samples,
             self.tokenizer,

@@ -6,7 +6,7 @@ b windows of a batch · n tokens of a window · m documents
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from itertools import repeat
 
@@ -37,7 +37,7 @@ class TextWindows:
     split: its name, for messages. shuffle True (training): window k of a document starts at k * window + shift, and
     the shift is drawn anew in every epoch. False (evaluation): windows start at multiples of `window` and the last is
     shorter, so that every token of a document but the first is predicted exactly once.
-    limit: at most this many windows. Positions: see `windows_of`.
+    limit: at most this many windows. name: gives the name of a document. Positions: see `windows_of`.
     Raises DataError where no document has two tokens, or tokens have an adjacency; ValueError, in
     training, for a window that no document fills: attention over whole documents may be huge.
     """
@@ -51,6 +51,7 @@ class TextWindows:
         shuffle: bool,
         seed: int = 0,
         limit: int | None = None,
+        name: Callable[[int], str] = "document {}".format,
     ):
         found = documents if isinstance(documents, Encoded) else held(documents, repeat(None))
         if "edge_index" in found.tokens[0].tensors():
@@ -62,7 +63,7 @@ class TextWindows:
         if shuffle and window >= longest:
             what = f"window is {window}, but the longest document of the {split} data has {longest} tokens"
             raise ValueError(f"{what}; give at most {longest - 1}, or a longer text")
-        self.window, self.shuffle, self.seed = window, shuffle, seed
+        self.window, self.shuffle, self.seed, self._name = window, shuffle, seed, name
         self._documents = _arrays_of(found)
         self._origins = torch.tensor([_first_position(arrays) for arrays in self._documents])
         # windows of a document: full ones at any shift in training, all there are in evaluation
@@ -105,12 +106,8 @@ class TextWindows:
         return (document if len(document.unique()) >= FEW else stretches).tolist()
 
     def name(self, index: int) -> str:
-        """Place of the window, without the shift of an epoch."""
-        return f"window {index} (document {self.document(index)})"
-
-    def document(self, index: int) -> int:
-        """Document of a window."""
-        return int(self._located(torch.tensor([index]))[0])
+        """The document of a window, and its number."""
+        return f"{self._name(int(self._located(torch.tensor([index]))[0]))}, window {index}"
 
     def count(self, token: int) -> tuple[int, int]:
         """Number of tokens of all documents that have that id, and number of all their tokens."""

@@ -450,7 +450,7 @@ def test_the_origin_of_a_test_example_is_where_it_is_read_after_splitting_shuffl
         loader, seen = data.test_dataloader(), []
         for indices, (batch, _) in zip(loader.batch_indices(), loader):
             for place, row in zip(indices, range(len(batch))):
-                raw, origin = Bytes().decode(batch.example(row)), data.test_origin(place)
+                raw, origin = Bytes().decode(batch.example(row)), data.test_dataloader().examples.name(place)
                 seen.append(origin)
                 if origin.endswith(".txt"):
                     assert Path(origin).read_text(encoding="utf-8") == raw
@@ -466,11 +466,11 @@ def test_the_origin_of_a_window_is_its_document():
     examples = data.test_dataloader().examples
     for i in range(len(examples)):
         letter = Bytes().decode(examples[0, [i]][0].content[0][:1])
-        assert data.test_origin(i) == f"{names[letter]} {i}"
+        assert data.test_dataloader().examples.name(i) == f"{names[letter]} {i}"
 
 
 def test_a_data_source_without_names_has_numbered_origins():
     data = set_up(Given(LABELLED, LABELLED[:11]), limit=3)
     assert [data.splits().test[i].raw for i in range(3)] == [
-        LABELLED[int(data.test_origin(i).removeprefix("sample "))].raw for i in range(3)
+        LABELLED[int(data.test_dataloader().examples.name(i).removeprefix("sample "))].raw for i in range(3)
     ]
