@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torchaudio.functional import add_noise, preemphasis
+from torchaudio.functional import add_noise
 from torchaudio.transforms import Resample
 
 from seqkit.errors import DataError
@@ -61,22 +61,6 @@ class SpeedPerturb:
 
 
 @dataclass
-class Gain:
-    """Louder or softer by up to `decibels` either way; what exceeds [-1, 1] is scaled back to it."""
-
-    decibels: float = 6.0
-
-    def num_samples(self, num_samples: int, sample_rate: int) -> int:
-        """Number of samples after the change, with the draws of `__call__`."""
-        _uniform(-self.decibels, self.decibels)
-        return num_samples
-
-    def __call__(self, raw: Waveform) -> Waveform:
-        samples = _samples(raw) * 10 ** (_uniform(-self.decibels, self.decibels) / 20)
-        return Waveform(samples / samples.abs().max().clamp(min=1), raw.sample_rate)
-
-
-@dataclass
 class Noise:
     """White noise at a signal-to-noise ratio drawn between `low` and `high` decibels. Silence stays silent."""
 
@@ -91,7 +75,8 @@ class Noise:
         samples = _samples(raw)
         if not bool(samples.any()):
             return raw
-        ratio = torch.full(samples.shape[:-1], _uniform(self.low, self.high))
+        drawn = self.low + (self.high - self.low) * float(torch.rand(()))
+        ratio = torch.full(samples.shape[:-1], drawn)
         return Waveform(add_noise(samples, torch.randn_like(samples), ratio), raw.sample_rate)
 
 
@@ -112,26 +97,6 @@ class Shift:
     def _draw(self, num_samples: int, sample_rate: int) -> int:
         most = round(self.milliseconds * sample_rate / 1000)
         return max(int(torch.randint(-most, most + 1, ())), -(num_samples // 4))
-
-
-@dataclass
-class SpectralTilt:
-    """Another microphone: y[t] = x[t] - a x[t-1], with a drawn between -`most` (duller) and `most` (brighter)."""
-
-    most: float = 0.3
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.most < 1:
-            raise ValueError(f"most is {self.most}; give at least 0 and below 1")
-
-    def num_samples(self, num_samples: int, sample_rate: int) -> int:
-        """Number of samples after the change, with the draws of `__call__`."""
-        _uniform(-self.most, self.most)
-        return num_samples
-
-    def __call__(self, raw: Waveform) -> Waveform:
-        samples = preemphasis(_samples(raw), _uniform(-self.most, self.most))
-        return Waveform(samples / samples.abs().max().clamp(min=1), raw.sample_rate)
 
 
 @dataclass
@@ -157,11 +122,5 @@ class OnPart:
 
 def _samples(raw: Any) -> Tensor:
     if not isinstance(raw, Waveform):
-        raise DataError(
-            f"an audio augmentation was given {type(raw).__name__}; it changes Waveform(samples, sample_rate)"
-        )
+        raise DataError(f"an audio augmentation was given {type(raw).__name__}; it changes Waveform(samples, rate)")
     return raw.samples
-
-
-def _uniform(low: float, high: float) -> float:
-    return low + (high - low) * float(torch.rand(()))

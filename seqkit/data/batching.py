@@ -65,7 +65,7 @@ class LengthGroupedBatchSampler:
     shuffle False: sorted by length, the same in every epoch (evaluation).
     sort_keys: function from an epoch to a number for each example that rises with its length there, by which shuffled
     batches are grouped in place of `lengths`, where augmentation changes these.
-    Raises ValueError if batch_size is below 1, or an example has more than tokens_per_batch tokens.
+    Raises ValueError if an example has more than tokens_per_batch tokens.
     """
 
     def __init__(
@@ -78,18 +78,13 @@ class LengthGroupedBatchSampler:
         tokens_per_batch: int | None = None,
         sort_keys: Callable[[int], Sequence[float]] | None = None,
     ):
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; give at least 1")
         self.lengths = torch.from_numpy(np.array(lengths))
         self.batch_size, self.shuffle, self.seed, self.sort_keys = batch_size, shuffle, seed, sort_keys
         self._sizes: list[int] | None = None
         if tokens_per_batch is not None:
             longest = max(lengths, default=0)
             if tokens_per_batch < longest:
-                raise ValueError(
-                    f"tokens_per_batch is {tokens_per_batch}, but the longest example has {longest} tokens; "
-                    f"give at least {longest}"
-                )
+                raise ValueError(f"tokens_per_batch is {tokens_per_batch}; the longest example has {longest}")
             self._sizes = _sizes_of(sorted(lengths), tokens_per_batch, batch_size)
 
     def __len__(self) -> int:
@@ -172,11 +167,7 @@ class EpochBatches(Sampler[Key]):
     def own(self) -> Sequence[list[int]]:
         """Indices of the examples of every batch that this rank takes in this epoch."""
         rank, world_size = rank_and_world_size()
-        return self.all()[rank::world_size][: len(self)]
-
-    def all(self) -> Sequence[list[int]]:
-        """Indices of the examples of every batch of this epoch, on all devices."""
-        return self.batch_sampler.batches(self.epoch)
+        return self.batch_sampler.batches(self.epoch)[rank::world_size][: len(self)]
 
     def set_epoch(self, epoch: int) -> None:
         """Make this epoch the next pass, from its start or, right after a state was loaded, from where it stood."""
@@ -240,11 +231,7 @@ class BatchLoader(DataLoader[Batch]):
 
     def batch_indices(self) -> Sequence[list[int]]:
         """Indices of the examples of every batch of this epoch, on all devices."""
-        return self.epoch_batches.all()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make this epoch the next pass, as `EpochBatches.set_epoch`."""
-        self.epoch_batches.set_epoch(epoch)
+        return self.epoch_batches.batch_sampler.batches(self.epoch)
 
     def state_dict(self) -> dict[str, int]:
         """Epoch, and number of batches yielded of it."""

@@ -167,20 +167,13 @@ class TokenizedDataset:
         """Log how many examples end at `max_tokens`, or name one that is much longer than the others."""
         lengths, most = np.array(self.lengths or [0]), self.max_tokens
         longest, median = int(lengths.max()), float(np.median(lengths))
-        said = ""
         if longest == most:
-            said = (
-                f"{int((lengths == most).sum()):,} of {len(lengths):,} {self.split} examples have {most:,} tokens or "
-                "more and end there (data.max_tokens)"
-            )
+            many = f"{int((lengths == most).sum()):,} of {len(lengths):,} {self.split} examples"
+            log.warning("%s", f"{many} have {most:,} tokens or more and end there (data.max_tokens)")
         elif most is None and longest >= MIN_OUTLIER and longest > OUTLIER * median:
-            said = (
-                f"the longest {self.split} example, {self.name(int(lengths.argmax()))}, has {longest:,} tokens and the "
-                f"median {median:,.0f}: its batch takes the memory of {longest:,} tokens; --data.max_tokens N cuts "
-                "examples, except graphs and images"
-            )
-        if said:
-            log.warning("%s", said)
+            which = f"the longest {self.split} example, {self.name(int(lengths.argmax()))}, has {longest:,} tokens"
+            advice = "--data.max_tokens N cuts examples, except graphs and images"
+            log.warning("%s", f"{which} and the median {median:,.0f}, which takes memory; {advice}")
 
 
 def collate_targets(targets: Sequence[Any]) -> Tensor | None:
@@ -203,9 +196,9 @@ def collate_targets(targets: Sequence[Any]) -> Tensor | None:
         return torch.stack([torch.as_tensor(target, dtype=torch.float32).reshape(-1) for target in targets])
     except (TypeError, ValueError, RuntimeError) as error:
         kinds = ", ".join(sorted({type(target).__name__ for target in targets}))
+        what = f"labels of one batch are {kinds}, which are incompatible ({described(error)})"
         raise DataError(
-            f"labels of one batch are {kinds}, which are incompatible ({described(error)}); "
-            "give ints (classes), equally many floats (measurements), or a tensor (one for each token)"
+            f"{what}; give ints (classes), equally many floats, or a tensor (one for each token)"
         ) from error
 
 
@@ -225,7 +218,5 @@ def _padded(targets: Sequence[Tensor], value: float) -> Tensor:
 
 def _first(target: Any, n: int) -> Any:
     """The labels of the first n tokens; a label of the whole example as it is."""
-    per_token = isinstance(target, Tensor) and (
-        target.ndim == 2 or (target.ndim == 1 and not target.is_floating_point())
-    )
-    return target[:n] if per_token else target
+    is_whole = not isinstance(target, Tensor) or target.ndim not in (1, 2)
+    return target if is_whole or (target.ndim == 1 and target.is_floating_point()) else target[:n]

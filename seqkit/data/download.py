@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from seqkit.errors import DataError, one_line
@@ -44,13 +45,10 @@ def writable(name: str) -> Path:
     """A path to write a file of that name to; its folder is made. Raises DataError where neither place is writable."""
     for folder in dict.fromkeys((data_folder(), user_folder())):
         path = folder / name
-        if not _may_write(path.parent):
-            continue
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        return path
+        with suppress(OSError):
+            if _may_write(path.parent):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                return path
     places = f"{data_folder()} or {user_folder()}"
     raise DataError(f"cannot write {name} to {places}; set SEQKIT_DATA to a folder that you can write")
 

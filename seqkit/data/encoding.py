@@ -101,17 +101,16 @@ def encode_split(
     targets: Sequence[Any],
     *,
     max_bytes: float = math.inf,
-    keep: bool = True,
     is_long_text: bool = False,
 ) -> Encoded:
     """Tokens of a whole split: from the disk where they were encoded before, else encoded and, if that is slow, kept.
 
-    max_bytes: size of the tokens held in memory; tokens beyond it are encoded, counted and dropped. keep False: nothing
-    is on disk. is_long_text: the samples are large texts, which are kept on disk however fast they are encoded.
+    max_bytes: size of the tokens held in memory; tokens beyond it are encoded, counted and dropped. is_long_text: the
+    samples are large texts, which are kept on disk however fast they are encoded.
     Raises DataError, with split and sample, where one cannot be encoded.
     """
     if is_long_text or len(encoder.samples) >= MIN_SAMPLES or encoder.tokenizer.is_slow:
-        key = split_fingerprint(encoder) if keep else None
+        key = split_fingerprint(encoder)
         rows = None if key is None else cached(key)
         if rows is None and (is_long_text or _seconds(encoder) >= MIN_SECONDS):
             rows = _encoded_in_workers(encoder, key, max_bytes, 1 if is_long_text else _CHUNK)
@@ -202,9 +201,7 @@ def _chunks(encoder: Encoder, size: int = _CHUNK) -> Iterator[pa.RecordBatch]:
     for chunk in track(loader, f"encoding {encoder.split} data", len(chunks)):
         if isinstance(chunk, int):
             encoder(chunk)
-            raise DataError(
-                f"a worker process failed on sample {chunk}, which this process can encode; run the command again"
-            )
+            raise DataError(f"a worker process failed on sample {chunk}, which this process encodes; run it again")
         yield chunk
 
 

@@ -12,7 +12,6 @@ import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -213,6 +212,8 @@ def _table(folder: Path, stem: str) -> Rows:
     if len(found) != 1:
         raise DataError(f"{folder} holds {len(found)} tables called {stem}; a graph is edges.csv and nodes.csv")
     rows = read_tables(str(found[0]))
+    if rows.faults:
+        raise DataError(rows.faults[0])
     if not len(rows):
         raise DataError(f"{found[0]} has no rows; give each of the {stem} a line")
     return rows
@@ -250,9 +251,7 @@ def _read_tensors(path: Path) -> dict[str, np.ndarray]:
             with zipfile.ZipFile(path) as archive:
                 size = max(size, sum(member.file_size for member in archive.infolist()))
         if size > MAX_TENSOR_BYTES:
-            raise DataError(
-                f"{path} unpacks to {size:,} bytes, and {MAX_TENSOR_BYTES:,} are read at most; give a part of the graph"
-            )
+            raise DataError(f"{path} unpacks to {size:,} bytes; {MAX_TENSOR_BYTES:,} are the most; give a part")
         if path.suffix.lower() == ".npz":
             with np.load(path, allow_pickle=False) as arrays:
                 return dict(arrays)
@@ -308,4 +307,4 @@ def _labels(path: Path, y: np.ndarray) -> list[Any]:
     if y.ndim != 1 or y.dtype.kind not in "iufb":
         raise DataError(f"{path}: y is {list(y.shape)} {y.dtype}; give [n] integers, a class for each node")
     values = (y.astype(np.int64) if y.dtype.kind == "b" else y).tolist()
-    return [value if isfinite(value) and value >= 0 else None for value in values]
+    return [value if math.isfinite(value) and value >= 0 else None for value in values]

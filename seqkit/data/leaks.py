@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import file_digest
 from pathlib import Path
 
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples
+from seqkit.errors import one_line
 
 
 class Compared:
@@ -27,6 +29,18 @@ class Compared:
             except OSError:
                 self._known[file] = file
         return self._known[file]
+
+    def contents(self, files: Sequence[str]) -> list[Hashable]:
+        """The content of each file. A file whose size no other of them has is not opened, its size tells it apart."""
+        sizes = [self._size(file) for file in files]
+        counts = Counter(sizes)
+        return [size if counts[size] == 1 else self.content(file) for file, size in zip(files, sizes)]
+
+    def _size(self, file: str) -> Hashable:
+        try:
+            return (self._folder / file).stat().st_size
+        except OSError:
+            return file
 
 
 def tell_leaks(
@@ -50,7 +64,7 @@ def tell_leaks(
         say(
             Caution(
                 f"{name}: {len(shared):,} of {len(test):,} test {what} are in training, too (first: "
-                f"{test.name(shared[0])}), which flatters the result; {keep}"
+                f"{one_line(test.name(shared[0]))}), which flatters the result; {keep}"
             )
         )
     first: dict[Hashable, str] = {}
@@ -64,6 +78,6 @@ def tell_leaks(
             say(
                 Caution(
                     f"{name}: {len(conflicts):,} {what} of the {split} split are those of another example, with "
-                    f"another target (first: {samples.name(conflicts[0])})"
+                    f"another target (first: {one_line(samples.name(conflicts[0]))})"
                 )
             )

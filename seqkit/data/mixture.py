@@ -8,13 +8,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from seqkit.data.batching import (
-    BatchDataset,
-    BatchLoader,
-    LengthGroupedBatchSampler,
-    fold_seed,
-    rank_and_world_size,
-)
+from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler, fold_seed, rank_and_world_size
 from seqkit.data.module import DataModule
 from seqkit.errors import UsageError
 from seqkit.interfaces import TokenBatch
@@ -88,10 +82,8 @@ class TaskBatches:
         size = self.accumulate * rank_and_world_size()[1]
         for name, sampler in self.samplers.items():
             if len(sampler) < size:
-                raise UsageError(
-                    f"the task {name} has {len(sampler)} batches, fewer than the {size} of an optimizer step; give a "
-                    f"smaller --tasks.{name}.data.batch_size"
-                )
+                few = f"the task {name} has {len(sampler)} batches, fewer than the {size} of an optimizer step"
+                raise UsageError(f"{few}; give a smaller --tasks.{name}.data.batch_size")
         return size, {name: len(sampler) // size for name, sampler in self.samplers.items()}
 
     def __len__(self) -> int:
@@ -194,13 +186,11 @@ class MixtureData:
 
     def changed_splits(self, recorded: Mapping[str, str]) -> list[str]:
         """Splits of all tasks, as `DataModule.changed_splits`."""
-        return [
-            f"{name}/{split}"
-            for name, data in self.tasks.items()
-            for split in data.changed_splits(
-                {split: recorded[f"{name}/{split}"] for split in data.sha256() if f"{name}/{split}" in recorded}
-            )
-        ]
+        found = []
+        for name, data in self.tasks.items():
+            own = {split: recorded[f"{name}/{split}"] for split in data.sha256() if f"{name}/{split}" in recorded}
+            found += [f"{name}/{split}" for split in data.changed_splits(own)]
+        return found
 
     def _loader(self, loaders: Mapping[str, BatchLoader], order: TaskOrder | None) -> BatchLoader:
         samplers = {name: loader.epoch_batches.batch_sampler for name, loader in loaders.items()}

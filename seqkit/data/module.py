@@ -87,12 +87,10 @@ class DataModule(LightningDataModule):
             raise ValueError(f"train_share is {train_share}; give a share of the training split, above 0 and up to 1")
         if not 0 <= valid_fraction < 1:
             raise ValueError(f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1")
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; give at least 1")
         counts = {"limit": limit, "tokens_per_batch": tokens_per_batch, "max_tokens": max_tokens, "packing": packing}
-        for name, count in counts.items():
+        for name, count in {"batch_size": batch_size, "window": window, **counts}.items():
             if isinstance(count, bool) or (count is not None and count < 1):
-                raise ValueError(f"{name} is {count}; give at least 1, or null")
+                raise ValueError(f"{name} is {count}; give at least 1{'' if name == 'batch_size' else ', or null'}")
         if max_tokens is not None and window is not None:
             raise ValueError("max_tokens cuts examples and window cuts documents; use one of the two")
         if num_workers < 0:
@@ -100,14 +98,10 @@ class DataModule(LightningDataModule):
         if window is not None and augment:
             raise ValueError("augment changes whole samples and window cuts documents; use one of the two")
         if packing is not None and not objective.supports_segments:
-            raise ValueError(
-                f"packing puts several examples into a row, which {type(objective).__name__} cannot tell apart (no "
-                "segments); use NextToken or Masked, or tokens_per_batch in place of packing"
-            )
+            which = f"which {type(objective).__name__} cannot tell apart (no segments)"
+            raise ValueError(f"packing puts examples into a row, {which}; use NextToken or Masked, or tokens_per_batch")
         if packing is not None and (window is not None or augment or drop_parts is not None):
-            raise ValueError(
-                "packing fills rows with examples by their length; leave out window, augment and drop_parts"
-            )
+            raise ValueError("packing fills rows with whole examples; leave out window, augment and drop_parts")
         if drop_parts is not None and window is not None:
             raise ValueError("drop_parts leaves out parts of examples and window cuts documents; use one of the two")
         kept = getattr(objective, "part", None)
@@ -134,10 +128,7 @@ class DataModule(LightningDataModule):
             train, valid = given.train, given.valid
             for split, samples in (("training", train), ("test", given.test)):
                 if len(samples) == 0:
-                    raise DataError(
-                        f"the {split} split of {type(self.source).__name__} is empty; add examples, or give its own "
-                        f"files (--data.test FILE)"
-                    )
+                    raise DataError(f"the {split} split of {type(self.source).__name__} is empty; add examples")
             train = self._with_plain_labels("training", train)
             if valid is None:
                 train, valid = self._without_validation(train)
@@ -174,7 +165,7 @@ class DataModule(LightningDataModule):
 
     def val_dataloader(self) -> BatchLoader | list[Any]:
         """Batches of the validation split; an empty list where there is none."""
-        return self._loader("validation", shuffle=False) if "validation" in self._ready_splits() else []
+        return [] if self._is_set_up and not self.splits().valid else self._loader("validation", shuffle=False)
 
     def test_dataloader(self) -> BatchLoader:
         """Batches of the whole test split."""
@@ -188,9 +179,10 @@ class DataModule(LightningDataModule):
     def unknown(self) -> dict[str, list[int]]:
         """[tokens that are unknown, all tokens] of each split of windows that has some and whose loader was made."""
         token = self.tokenizer.unknown_id if isinstance(self.tokenizer, Text) else None
-        windows = {split: found for split, found in self._datasets.items() if isinstance(found, TextWindows)}
-        counts = {split: [] if token is None else [*found.count(token)] for split, found in windows.items()}
-        return {split: count for split, count in counts.items() if count and count[0]}
+        if token is None:
+            return {}
+        counts = {split: [*one.count(token)] for split, one in self._datasets.items() if isinstance(one, TextWindows)}
+        return {split: count for split, count in counts.items() if count[0]}
 
     def test_groups(self) -> list[int] | None:
         """Number of the group of each test example, as those of one are not independent; None: each is by itself.
@@ -206,13 +198,6 @@ class DataModule(LightningDataModule):
         each = [i if group is None else group for i, group in enumerate(known)]
         number = {group: i for i, group in enumerate(dict.fromkeys(each))}
         return [number[group] for group in each]
-
-    def test_origin(self, index: int) -> str:
-        """Where a test example is from, as its data source names it: a file, a file and its row, or a number."""
-        examples, samples = self.test_dataloader().examples, self.splits().test
-        if isinstance(examples, TextWindows):
-            return f"{samples.name(examples.document(index))}, window {index}"
-        return samples.name(index)
 
     def test_in_training(self) -> int | None:
         """Number of test examples that are in the training split too, token for token; None: it is not counted.
@@ -239,19 +224,17 @@ class DataModule(LightningDataModule):
         found = {split: digest for split, digest in self.sha256().items() if split in recorded}
         old = [split for split in found if not recorded[split].startswith(f"{DIGEST_VERSION}:")]
         if old:
-            log.warning(
-                "the digests of the %s data are of another version of seqkit; whether the data changed cannot be told",
-                " and ".join(old),
-            )
+            said = "are of another version of seqkit; whether the data changed cannot be told"
+            log.warning("the digests of the %s data %s", " and ".join(old), said)
         return [split for split in found if split not in old and found[split] != recorded[split]]
 
     def check_supported(self, backbone: Backbone) -> None:
         """Raise ValueError if its batches are packed, and this backbone would let examples of a row mix."""
         if self.packing is not None and not backbone.supports_segments:
+            which = f"which this {type(backbone).__name__} cannot tell apart (no segments)"
             raise ValueError(
-                f"packing puts several examples into a row, which this {type(backbone).__name__} cannot tell apart "
-                "(no segments); use Transformer with ScaledDotProductAttention and no convolution, or tokens_per_batch "
-                "in place of packing"
+                f"packing puts examples into a row, {which}; use Transformer with ScaledDotProductAttention and no "
+                "convolution, or tokens_per_batch"
             )
 
     def _fit_tokenizer(self, splits: Splits) -> None:
@@ -269,19 +252,12 @@ class DataModule(LightningDataModule):
         splits = self.splits()
         return {"training": splits.train, "test": splits.test} | ({"validation": splits.valid} if splits.valid else {})
 
-    def _ready_splits(self) -> dict[str, Samples]:
-        if not self._is_set_up:
-            raise ValueError("this DataModule is not set up; call setup() first (Trainer.fit(datamodule=...) does)")
-        return self._samples()
-
     def _check_labels(self) -> None:
         for split, samples in self._samples().items():
             for i, label in enumerate(samples.labels):
                 if label is None:
-                    raise DataError(
-                        f"{split} data, {samples.name(i)} has no label, which {type(self.objective).__name__} "
-                        "needs; label it, or pretrain without labels (NextToken, Masked)"
-                    )
+                    who = f"{samples.name(i)} has no label, which {type(self.objective).__name__} needs"
+                    raise DataError(f"{split} data, {who}; label it, or pretrain without labels (NextToken, Masked)")
 
     def _with_plain_labels(self, split: str, samples: Samples) -> Samples:
         """The samples with labels as the objective's `plain_label` makes them; as they are if all are so already."""
@@ -296,9 +272,10 @@ class DataModule(LightningDataModule):
         return samples if is_plain else samples.labelled(labels)
 
     def _loader(self, split: str, *, shuffle: bool) -> BatchLoader:
-        samples = self._ready_splits()[split]
+        if not self._is_set_up:
+            raise ValueError("this DataModule is not set up; call setup() first (Trainer.fit(datamodule=...) does)")
         if split not in self._datasets:
-            self._datasets[split] = self._dataset(split, samples, training=shuffle)
+            self._datasets[split] = self._dataset(split, self._samples()[split], training=shuffle)
         examples = self._datasets[split]
         sampler = LengthGroupedBatchSampler(
             examples.lengths,
@@ -317,7 +294,9 @@ class DataModule(LightningDataModule):
             is_long = are_texts(samples) and num_characters(samples) >= MIN_TEXT
             encoder = Encoder(samples, self.tokenizer, split)
             documents = encode_split(encoder, [None] * len(samples), is_long_text=is_long)
-            return TextWindows(documents, self.window, split, shuffle=training, seed=self.seed, limit=self.limit)
+            return TextWindows(
+                documents, self.window, split, shuffle=training, seed=self.seed, limit=self.limit, name=samples.name
+            )
         examples = TokenizedDataset(
             samples,
             self.tokenizer,

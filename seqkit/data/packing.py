@@ -67,10 +67,8 @@ class PackedDataset:
     def __init__(self, examples: TokenizedDataset, row_tokens: int, *, seed: int = 0):
         lengths = list(examples.lengths)
         if row_tokens < (most := max(lengths)):
-            raise ValueError(
-                f"packing is {row_tokens} tokens a row, and {examples.name(lengths.index(most))} of the "
-                f"{examples.split} data has {most}; give at least {most}, or cut long texts with window instead"
-            )
+            which = f"{examples.name(lengths.index(most))} of the {examples.split} data has {most}"
+            raise ValueError(f"packing is {row_tokens} tokens a row, and {which}; give at least {most}, or use window")
         self.examples = examples
         self.rows = best_fit_decreasing(lengths, row_tokens, seed=seed)
         self.lengths = [sum(lengths[i] for i in row) for row in self.rows]

@@ -6,7 +6,7 @@ b windows of a batch · n tokens of a window · m documents
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from itertools import repeat
 
@@ -24,10 +24,6 @@ from seqkit.interfaces import TokenBatch, Tokens
 Arrays = Mapping[str, np.ndarray]
 """Every tensor of some tokens by name, as an array of one row a token; without positions where they count from 0."""
 
-_WIDE = {"u": np.int64, "i": np.int64}
-"""Types of tensors by the kind of an array; others stay as they are."""
-
-
 FEW = 10
 """Fewer documents than these are no sample of documents."""
 
@@ -41,9 +37,9 @@ class TextWindows:
     split: its name, for messages. shuffle True (training): window k of a document starts at k * window + shift, and
     the shift is drawn anew in every epoch. False (evaluation): windows start at multiples of `window` and the last is
     shorter, so that every token of a document but the first is predicted exactly once.
-    limit: at most this many windows. Positions: see `windows_of`.
-    Raises DataError where no document has two tokens, or tokens have an adjacency; ValueError for a window below 1, or,
-    in training, one that no document fills: attention over whole documents may be huge.
+    limit: at most this many windows. name: gives the name of a document. Positions: see `windows_of`.
+    Raises DataError where no document has two tokens, or tokens have an adjacency; ValueError, in
+    training, for a window that no document fills: attention over whole documents may be huge.
     """
 
     def __init__(
@@ -55,9 +51,8 @@ class TextWindows:
         shuffle: bool,
         seed: int = 0,
         limit: int | None = None,
+        name: Callable[[int], str] = "document {}".format,
     ):
-        if window < 1:
-            raise ValueError(f"window is {window}; give the number of tokens to predict at a time, at least 1")
         found = documents if isinstance(documents, Encoded) else held(documents, repeat(None))
         if "edge_index" in found.tokens[0].tensors():
             raise DataError(f"{split} data: tokens with an adjacency cannot be cut into windows; set window to null")
@@ -66,11 +61,9 @@ class TextWindows:
         if longest < 2:
             raise DataError(f"{split} data has no document of two tokens or more: there is nothing to predict")
         if shuffle and window >= longest:
-            raise ValueError(
-                f"window is {window}, but the longest document of the {split} data has {longest} tokens; "
-                f"give a window of at most {longest - 1}, or a longer text"
-            )
-        self.window, self.shuffle, self.seed = window, shuffle, seed
+            what = f"window is {window}, but the longest document of the {split} data has {longest} tokens"
+            raise ValueError(f"{what}; give at most {longest - 1}, or a longer text")
+        self.window, self.shuffle, self.seed, self._name = window, shuffle, seed, name
         self._documents = _arrays_of(found)
         self._origins = torch.tensor([_first_position(arrays) for arrays in self._documents])
         # windows of a document: full ones at any shift in training, all there are in evaluation
@@ -113,12 +106,8 @@ class TextWindows:
         return (document if len(document.unique()) >= FEW else stretches).tolist()
 
     def name(self, index: int) -> str:
-        """Place of the window, without the shift of an epoch."""
-        return f"window {index} (document {self.document(index)})"
-
-    def document(self, index: int) -> int:
-        """Document of a window."""
-        return int(self._located(torch.tensor([index]))[0])
+        """The document of a window, and its number."""
+        return f"{self._name(int(self._located(torch.tensor([index]))[0]))}, window {index}"
 
     def count(self, token: int) -> tuple[int, int]:
         """Number of tokens of all documents that have that id, and number of all their tokens."""
@@ -153,7 +142,7 @@ def windows_of(documents: Sequence[Arrays], starts: Tensor, sizes: Tensor, origi
     spans = [slice(start, start + size) for start, size in zip(starts.tolist(), sizes.tolist())]
     fields: dict[str, Tensor] = {}
     for name, first in documents[0].items():
-        rows = np.zeros((len(documents), n, *first.shape[1:]), _WIDE.get(first.dtype.kind, first.dtype))
+        rows = np.zeros((len(documents), n, *first.shape[1:]), np.int64 if first.dtype.kind in "ui" else first.dtype)
         for row, arrays, span in zip(rows, documents, spans):
             row[: span.stop - span.start] = arrays[name][span]
         fields[name] = torch.from_numpy(rows)
@@ -179,7 +168,7 @@ def _arrays_of(documents: Encoded) -> list[Arrays]:
     if any("positions" in arrays for arrays in found):
         for arrays, size in zip(found, documents.lengths):
             arrays.setdefault("positions", np.arange(size, dtype=np.float32)[:, None])
-    return list(found)
+    return [*found]
 
 
 def _first_position(arrays: Arrays) -> float:

@@ -240,10 +240,8 @@ from seqkit.recipes.mechanism.tasks
 == augmentation
 from seqkit.data
   SpeedPerturb | resampling to another speed | speech
-  Gain | another loudness | sound
   Noise | white noise at a signal-to-noise ratio | sound
   Shift | a shift in time | sound
-  SpectralTilt | a tilted spectrum | other microphones
   OnPart | changes of one part of an example | joined tokens
 from torchvision.transforms.v2
   * AutoAugment AugMix CenterCrop ColorJitter ElasticTransform GaussianBlur GaussianNoise Grayscale Normalize Pad

@@ -671,7 +671,7 @@ def _pictures(title: str, note: str, trained: TrainedModel, examples: Sequence[S
 
 def _origin(trained: TrainedModel, data: DataModule, place: int) -> str:
     """Where a test example is from, as its data source says; a path begins in the folder that the source was given."""
-    source, name = trained.config["data"]["source"], data.test_origin(place)
+    source, name = trained.config["data"]["source"], data.test_dataloader().examples.name(place)
     given = source.values() if isinstance(source, Mapping) else ()
     for path in (Path(one).expanduser() for one in given if isinstance(one, str)):
         name = name.removeprefix(f"{path if path.is_dir() else path.parent}/")

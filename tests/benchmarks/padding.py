@@ -55,7 +55,7 @@ CASES = (
 
 def real_share(loader: BatchLoader, epoch: int) -> float:
     """Of the tokens in the batches of that epoch."""
-    loader.set_epoch(epoch)
+    loader.epoch_batches.set_epoch(epoch)
     real = processed = 0
     for batch, _ in loader:
         real, processed = real + batch.num_tokens, processed + batch.valid.numel()

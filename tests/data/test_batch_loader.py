@@ -79,7 +79,7 @@ def test_what_was_left_out_of_a_resumed_epoch_is_in_the_next_pass_over_it():
     batches = loader()
     batches.load_state_dict({"epoch": 1, "yielded": 2})
     rest = list(batches)
-    batches.set_epoch(1)
+    batches.epoch_batches.set_epoch(1)
     whole = list(batches)
     assert len(whole) == 5
     assert rest == whole[2:]
@@ -88,14 +88,14 @@ def test_what_was_left_out_of_a_resumed_epoch_is_in_the_next_pass_over_it():
 def test_another_epoch_begins_at_its_first_batch():
     batches, straight = loader(), loader()
     batches.load_state_dict({"epoch": 1, "yielded": 2})
-    batches.set_epoch(3)
-    straight.set_epoch(3)
+    batches.epoch_batches.set_epoch(3)
+    straight.epoch_batches.set_epoch(3)
     assert list(batches) == list(straight)
 
 
 def test_a_second_stop_in_one_epoch_is_counted_from_its_first_batch():
     batches, once, twice = loader(), loader(), loader()
-    batches.set_epoch(1)
+    batches.epoch_batches.set_epoch(1)
     whole = list(batches)
     once.load_state_dict({"epoch": 1, "yielded": 2})
     assert once.state_dict() == {"epoch": 1, "yielded": 2}  # a stop before the first batch

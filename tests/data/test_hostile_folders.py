@@ -237,7 +237,7 @@ WRONG_FOLDERS = {
     ),
     "a test class that training lacks": (
         several(splits_of("train", "test"), lambda folder: image(folder / "test" / "bee" / "x.png")),
-        "has class 'bee', which the training split does not have",
+        "has class 'bee', which training does not have",
     ),
     "a test split without classes": (
         several(splits_of("train"), lambda folder: image(folder / "test" / "x.png")), "is in no class folder, unlike",

@@ -43,3 +43,16 @@ def test_files_are_compared_by_content_and_read_once(tmp_path, monkeypatch):
     assert a == c == again != b
     assert (gone, known.content(b"1")) == ("gone", b"1")
     assert opened == ["a", "b", "c", "gone"]
+
+
+def test_few_files_of_a_folder_are_opened(tmp_path, monkeypatch):
+    contents = [b"a", b"b", b"a", b"long", b"0" * 70_000 + b"a", b"0" * 70_000 + b"b", b"0" * 70_000 + b"a"]
+    for i, content in enumerate(contents):
+        (tmp_path / str(i)).write_bytes(content)
+    opened, given = [], Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *mode: opened.append(path.name) or given(path, *mode))
+    keys = Compared(tmp_path).contents([*map(str, range(len(contents)))])
+    assert "3" not in opened
+    for i, one in enumerate(contents):
+        assert [key == keys[i] for key in keys] == [content == one for content in contents]
+    assert len({*Compared(tmp_path).contents(["gone", "lost", "0"])}) == 3

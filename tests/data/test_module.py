@@ -254,7 +254,7 @@ def test_epochs_differ_and_are_reproducible(loader):
     assert epochs[0] != epochs[1] != epochs[2]
     second = loader()
     for epoch in (2, 0, 1):
-        second.set_epoch(epoch)
+        second.epoch_batches.set_epoch(epoch)
         assert rows(second) == epochs[epoch]
 
 
@@ -264,11 +264,11 @@ def test_a_loader_resumes_where_it_stopped(loader, stop):
     expected = [*rows(straight), *rows(straight), *rows(straight)]
     stopped = loader()
     rows(stopped)
-    stopped.set_epoch(1)
+    stopped.epoch_batches.set_epoch(1)
     taken = rows(stopped)[: len(stopped)] if stop == len(stopped) else []
     if not taken:
         stopped = loader()
-        stopped.set_epoch(1)
+        stopped.epoch_batches.set_epoch(1)
         for i, _ in enumerate(stopped if stop else []):
             if i + 1 == stop:
                 break
@@ -277,9 +277,9 @@ def test_a_loader_resumes_where_it_stopped(loader, stop):
     resumed = loader()
     resumed.load_state_dict(state)
     iter(resumed)  # Lightning makes iterators that it does not use
-    resumed.set_epoch(1)
+    resumed.epoch_batches.set_epoch(1)
     rest = rows(resumed)
-    resumed.set_epoch(2)
+    resumed.epoch_batches.set_epoch(2)
     n = len(resumed)
     assert rest + rows(resumed) == expected[n + stop : 3 * n]
 
@@ -450,7 +450,7 @@ def test_the_origin_of_a_test_example_is_where_it_is_read_after_splitting_shuffl
         loader, seen = data.test_dataloader(), []
         for indices, (batch, _) in zip(loader.batch_indices(), loader):
             for place, row in zip(indices, range(len(batch))):
-                raw, origin = Bytes().decode(batch.example(row)), data.test_origin(place)
+                raw, origin = Bytes().decode(batch.example(row)), data.test_dataloader().examples.name(place)
                 seen.append(origin)
                 if origin.endswith(".txt"):
                     assert Path(origin).read_text(encoding="utf-8") == raw
@@ -466,11 +466,11 @@ def test_the_origin_of_a_window_is_its_document():
     examples = data.test_dataloader().examples
     for i in range(len(examples)):
         letter = Bytes().decode(examples[0, [i]][0].content[0][:1])
-        assert data.test_origin(i) == f"{names[letter]} {i}"
+        assert data.test_dataloader().examples.name(i) == f"{names[letter]} {i}"
 
 
 def test_a_data_source_without_names_has_numbered_origins():
     data = set_up(Given(LABELLED, LABELLED[:11]), limit=3)
     assert [data.splits().test[i].raw for i in range(3)] == [
-        LABELLED[int(data.test_origin(i).removeprefix("sample "))].raw for i in range(3)
+        LABELLED[int(data.test_dataloader().examples.name(i).removeprefix("sample "))].raw for i in range(3)
     ]

@@ -158,7 +158,7 @@ def test_an_epoch_has_every_example_once_with_positions_from_its_own_beginning()
 def test_the_order_of_batches_follows_from_seed_and_epoch():
     def order(epoch, seed=3):
         loader = module(raws(211), seed=seed).train_dataloader()
-        loader.set_epoch(epoch)
+        loader.epoch_batches.set_epoch(epoch)
         return [batch.content.tolist() for batch, _ in loader]
 
     assert order(1) == order(1)
@@ -219,6 +219,8 @@ def test_a_row_is_named_by_its_examples():
     ("options", "said"),
     [
         ({"packing": 0}, "packing is 0; give at least 1"),
+        ({"packing": None, "window": 0}, "window is 0; give at least 1"),
+        ({"packing": None, "batch_size": 0}, "batch_size is 0; give at least 1"),
         ({"packing": True}, "packing is True; give at least 1"),
         ({"objective": Classify()}, "which Classify cannot tell apart"),
         ({"objective": Regress()}, "which Regress cannot tell apart"),
@@ -355,7 +357,7 @@ def test_a_packed_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, settin
 
 
 def test_a_backbone_that_mixes_the_examples_of_a_row_is_refused(settings):
-    said = "packing puts several examples into a row, which this {} cannot tell apart .*; use Transformer with"
+    said = "packing puts examples into a row, which this {} cannot tell apart .*; use Transformer with"
     with pytest.raises(UsageError, match="data: " + said.format("Transformer")):
         prepare(settings("--model.backbone.block.attention.convolution", "CausalConvolution"))
     with pytest.raises(ValueError, match=said.format("GRU")):

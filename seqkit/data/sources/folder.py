@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from seqkit.data.equal_files import content_keys
 from seqkit.data.formats import AUDIO, IMAGE, TEXT, own_reader
 from seqkit.data.io import (
     WHITE_OF_16_BITS,
@@ -27,6 +26,7 @@ from seqkit.data.io import (
     read_image,
     read_text,
 )
+from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
@@ -113,13 +113,17 @@ class ClassFolder(DataSource):
         log.warning("%s: %s %s %s; %s; %s", root, sizes, self.plural, of, rule, self.described([*headers.values()]))
         if found := _counted(skipped):
             log.warning("%s: not read are %s", root, found)
-        for said in (*_equal_files(root, parts), *self.cautions(headers)):
+        for said in self.cautions(headers):
             log.warning(Caution(f"{root}: {said}"))
         advice = "" if self.skip_bad else "--data.skip_bad N leaves out up to N such files"
         made = {
             split: of_files([root / name for name in files], [*map(labels.get, files.values())], self.read, advice)
             for split, files in parts.items()
         }
+        each = [name for files in parts.values() for name in files]
+        content = dict(zip(each, Compared(root).contents(each)))
+        keys = {split: [content[name] for name in files] for split, files in parts.items()}
+        tell_leaks(str(root), made, keys, "take them out of one of them", log.warning, what="files")
         return Splits(made["train"], made["test"], made.get("valid"), names or None, rule)
 
     @property
@@ -177,9 +181,7 @@ class ClassFolder(DataSource):
         train, test = stratified([labels.get(label) for _, label in each], self.test_fraction, self.seed)
         if not test:
             one_each = f"each of its {len(labels)} classes has one file" if labels else "it has one file"
-            raise DataError(
-                f"{root}: {one_each}, and training and test need one each; add files, or make folders train and test"
-            )
+            raise DataError(f"{root}: {one_each}, and training and test need one each; add files")
         counts = Counter(files.values())
         if single := [label for label in labels if label and counts[label] == 1]:
             many = f"{len(single)} of {len(labels)} classes have one file alone"
@@ -229,10 +231,8 @@ class ImageFolder(ClassFolder):
         """Images of 16 bits that use less than a sixteenth of them, as those of a camera of 12 bits do."""
         found = [value for value in _tried(brightest_of_16_bits, [*headers]).values() if value is not None]
         if found and max(found) < WHITE_OF_16_BITS / 16:
-            yield (
-                f"images of 16 bit are dark: the largest value of {len(found)} of them is {max(found):,} of "
-                f"{WHITE_OF_16_BITS:,}; multiply the values, by 16 if they have 12 bits, and save them again"
-            )
+            what = f"the largest value of {len(found)} of them is {max(found):,} of {WHITE_OF_16_BITS:,}"
+            yield f"images of 16 bit are dark: {what}; multiply the values, by 16 if they have 12 bits"
 
 
 def _read_resized(path: Path, channels: int, resized: Callable[[Tensor], Tensor] | None) -> Tensor:
@@ -273,11 +273,8 @@ class AudioFolder(ClassFolder):
         several = [path for path, (samples, _, c) in headers.items() if c > 1 and samples * c < 10_000_000]
         losses = _tried(_loss_of_mix, several) if self._mixes else {}
         if lost := [path.name for path, loss in losses.items() if loss > 20]:
-            yield (
-                f"{len(lost)} of {len(losses)} recordings with several channels lose more than 20 dB where they are "
-                f"mixed (first: {one_line(lost[0])}), as the channels cancel each other; --tokenizer.channels first "
-                "takes one"
-            )
+            many = f"{len(lost)} of {len(losses)} recordings with several channels (first: {one_line(lost[0])})"
+            yield f"{many} lose over 20 dB when mixed, as these cancel each other; --tokenizer.channels first takes one"
 
 
 def _loss_of_mix(path: Path) -> float:
@@ -325,10 +322,8 @@ class FileFolder(ClassFolder):
         """Take the tokenizer's `read`. Raises UsageError where it has none."""
         reader = own_reader(tokenizer)
         if reader is None:
-            raise UsageError(
-                f"{self.path} is read by the tokenizer's read(path), which {type(tokenizer).__name__} does not have; "
-                "write it, or give another --tokenizer"
-            )
+            fault = f"is read by the tokenizer's read(path), which {type(tokenizer).__name__} does not have"
+            raise UsageError(f"{self.path} {fault}; write it, or give another --tokenizer")
         self.read, self.header = reader, reader.check
 
     def described(self, headers: Sequence[None]) -> str:
@@ -402,35 +397,9 @@ def _class_names(root: Path, parts: _Parts) -> list[str]:
             if (label is None) != (not names):
                 raise DataError(f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training")
             if label not in counts:
-                known = f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
-                raise DataError(
-                    f"{root} has class {one_line(label)!r}, which the training split does not have; it has: {known}"
-                )
+                known = f"it has: {one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
+                raise DataError(f"{root} has class {one_line(label)!r}, which training does not have; {known}")
     return names
-
-
-def _equal_files(root: Path, parts: _Parts) -> Iterator[str]:
-    """Sentences on files of equal content: in two classes, in training and test, and copies within training."""
-    train, test = len(parts["train"]), len(parts["test"])
-    order = sorted(parts, key=lambda split: split != "train")
-    each = [(split, name, label) for split in order for name, label in parts[split].items()]
-    first: dict[Hashable, tuple[str, str, str | None]] = {}
-    conflicts, shared, copies = [], [], []
-    for (split, name, label), key in zip(each, content_keys([root / name for _, name, _ in each])):
-        first_split, first_name, first_label = first.setdefault(key, (split, name, label))
-        if first_label != label:
-            conflicts.append(one_line(name))
-        if split == "test" and first_split == "train":
-            shared.append(one_line(name))
-        elif split == "train" and first_name != name and first_label == label:
-            copies.append(one_line(name))
-    for found, said, advice in (
-        (conflicts, "files have the content of another file in another class", "; take one out"),
-        (shared, f"of {test:,} test files are in training, too", ", which flatters the result; take them out of one"),
-        (copies, f"of {train:,} training files are copies of another one", ", so they count twice; take them out"),
-    ):
-        if found:
-            yield f"{len(found):,} {said} (first: {found[0]}){advice}"
 
 
 def _tried(look: Callable[[Path], Any], paths: Sequence[Path]) -> dict[Path, Any]:

@@ -6,6 +6,7 @@ n nodes · f features · e edges
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,10 +94,8 @@ class GraphFile(DataSource):
                 log.warning("%s: %s", self.path, line)
         for name in ("train", "test"):
             if not counts[name]:
-                raise DataError(
-                    f"{self.path}: no labelled node is left for the {name} split; label more nodes (two of a class at "
-                    "least), or give the splits with --data.split"
-                )
+                fault = f"no labelled node is left for the {name} split"
+                raise DataError(f"{self.path}: {fault}; label two of a class at least, or give --data.split")
         if unseen := set(parts["test"].tolist()) - set(parts["train"].tolist()) - {IGNORE}:
             shown = ", ".join(one_line(names[i]) for i in sorted(unseen)[:5])
             raise DataError(f"{self.path}: no training node has the class {shown}, and test nodes have; label one")
@@ -116,11 +115,8 @@ class GraphFile(DataSource):
         graph, _ = self._graph(raw, {"y", *_MASKS})
         means_the_same = graph.nodes.ndim == 2 and (graph.nodes.shape[1] == 0 or raw.x is not None)
         if self.index or self.features or not means_the_same:
-            raise DataError(
-                f"{path}: features are made of all nodes of {self.path}, so those of another file would mean "
-                "something else; give that file, or train with --data.index false on a file with numbers x (.npz, "
-                ".safetensors)"
-            )
+            fault = f"features are made of all nodes of {self.path}, so those of another file mean something else"
+            raise DataError(f"{path}: {fault}; give that file, or train with --data.index false on numbers x (.npz)")
         return graph, raw.ids
 
     def _labels(self, raw: RawGraph) -> tuple[str, Tensor, list[str]]:
@@ -291,7 +287,9 @@ def _word(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """A value as a number, NaN where it is missing; None: it is none. Beside numbers, 007 is a number, too."""
+    """A value as a number, NaN where it is missing; None: it is none. Beside numbers, 007 is one, and - is missing."""
+    if is_missing(value, AMBIGUOUS):
+        return math.nan
     try:
         return float(value) if isinstance(value, bool) else number(value)
     except OverflowError:

@@ -470,13 +470,14 @@ def test_a_hostile_edge_list_is_refused_with_its_line(tmp_path, subtests):
         ("source,target\na,b\n", None, "0 tables called nodes"),
         ("source,target\na,z\n", "id,label\na,x\nb,y\n", "line 2: .*'z'"),
         ("source,target\na\n", "id,label\na,x\nb,y\n", "line 2 has 1 cell"),
+        ("source,target\na,b\na\n", "id,label\na,x\nb,y\n", "line 3 has 1 cell"),
         ("source,target\na,b\n", "id,label\na,x\na,y\n", "line 3: node 'a'"),
         ("source,target\na,b\n", "id,label\na,x,y\n", "line 2 has 3 cells"),
         ("source,target\na,b\n", "id,label\n", "nodes.csv"),
         ("source,target\na,b\n", "id,label,label\na,x,y\n", "label"),
         ("a,b\nb,a\n", "id,label\na,x\nb,y\n", "no columns source and target"),
         ("source,target\na,b\n", "id,nick\na,x\nb,y\n", "label"),
-        ("\xff\xfe", "id,label\na,x\n", "UTF-8"),
+        ("source,target\n\xe9,b\n", "id,label\na,x\n", "UTF-8"),
     ):
         (tmp_path / "edges.csv").write_text(edges, encoding="latin-1")
         if nodes is not None:
