@@ -20,6 +20,7 @@ from seqkit.data.formats import (
     SMILES,
     TABLE,
     TEXT,
+    advice_on,
     format_of,
     own_reader,
     readable_suffixes,
@@ -233,6 +234,8 @@ class Inputs:
         """The rows of a table, read as those of training were. Raises DataError where it lacks what is read."""
         schema, folder = self.schema, Path(given).expanduser().parent
         rows = read_tables(given, header=schema.header or None if schema is not None else None)
+        if not len(rows) and not rows.faults:
+            raise DataError(f"{given} has a header and no rows; give it rows")
         if schema is not None and self.column is None:
             needed = [column.name for column in schema.steps or schema.inputs]
             absent = [name for name in needed if name not in rows.columns]
@@ -263,7 +266,8 @@ class Inputs:
             values = load_json(given) if given.startswith("{") else _pairs(given)
             if not isinstance(values, dict) or not values:
                 names = _list([f"{column.name}=…" for column in self.schema.inputs])
-                raise DataError(f"{one_line(given)[:100]!r} names no part of an example; give a table, or {names}")
+                advice = advice_on(given) or f"; give a table, or {names}"
+                raise DataError(f"{one_line(given)[:100]!r} names no part of an example{advice}")
             return Input(given, example_of(values, self.schema, self.tokenizer))
         except (ValueError, OSError) as error:
             return Input(given, error=reason(error))

@@ -62,7 +62,7 @@ class TextWindows:
             raise DataError(f"{split} data has no document of two tokens or more: there is nothing to predict")
         if shuffle and window >= longest:
             what = f"window is {window}, but the longest document of the {split} data has {longest} tokens"
-            raise ValueError(f"{what}; give at most {longest - 1}, or a longer text")
+            raise ValueError(f"{what}; give --data.window {longest - 1} or less, null, or a longer text")
         self.window, self.shuffle, self.seed, self._name = window, shuffle, seed, name
         self._documents = _arrays_of(found)
         self._origins = torch.tensor([_first_position(arrays) for arrays in self._documents])

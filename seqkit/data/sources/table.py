@@ -22,7 +22,7 @@ from seqkit.data.tables.cells import canonical, is_missing, number, short
 from seqkit.data.tables.infer import LOOKED_AT, infer
 from seqkit.data.tables.read import Rows, files_of, is_remote, read_tables
 from seqkit.data.tables.rows import Examples, UsableRows
-from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
+from seqkit.data.tables.schema import FILES, OF_CELLS, Column, Given, Schema, check_column
 from seqkit.errors import DataError, one_line
 
 log = logging.getLogger("seqkit")
@@ -277,6 +277,8 @@ class Table(DataSource):
         self, found: dict[str, Samples], keys: dict[str, list[int]], schema: Schema, say: Callable[[str], None]
     ) -> None:
         """Say how many inputs of test are in training, and how many equal inputs have other targets."""
+        if len(schema.inputs) == 1 and schema.inputs[0].kind in OF_CELLS:
+            return  # equal numbers or categories are no copies
         keep = "take them out of one of them"
         if self.division.split is None and self.division.test is None and self.division.group is None:
             column = schema.inputs[0].name if len(schema.inputs) == 1 and not schema.steps else "COLUMN"

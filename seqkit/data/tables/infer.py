@@ -106,6 +106,9 @@ DATE_FORMS = ("", "%Y-%m", *(day + clock for day, clock in product(DAYS, CLOCKS)
 _DATE = re.compile(r"(?=.{6,40}$)[^\d]{0,10}\d+[^\d].*\d.*")
 """A text that may be a date: two groups of digits or more, which saves trying all forms on a text."""
 
+_GROUPS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
+"""A whole number whose digits points group."""
+
 _CODE = re.compile(r"0\d+")
 """A whole number that begins with a zero, as postcodes do."""
 
@@ -140,12 +143,21 @@ def infer(
     for flag, names in (said | {"split": own & {split}, "group": own & {group}}).items():
         for name in names:
             check_column(rows, name, f"--data.{flag}")
+    if any(name in own for name in given.targets):
+        raise DataError(
+            f"{rows.name}: {given.targets[0]!r} is the target, and names split or group; give another column"
+        )
     if both := [name for name in given.targets if name in named or given.kinds.get(name, "unused") != "unused"]:
         raise DataError(f"{rows.name}: {both[0]!r} is input and target; give another column with --data.target")
     cells = {name: list(islice(rows.columns[name], LOOKED_AT)) for name in rows.names}
     words = _missing(cells.values()) if given.missing is None else given.missing
     missing = tuple(word.strip().lower() for word in words)
     columns = {name: _column(name, looked_at, given, missing, folder) for name, looked_at in cells.items()}
+    if any(column.form == "," for column in columns.values()):  # 1.234 beside 0,5 has a thousand
+        for name, column in columns.items():
+            has_points = column.kind == "number" and any("." in str(cell) for cell in cells[name])
+            if has_points and not column.is_given and all(_is_number(cell, ",") for cell in cells[name]):
+                columns[name] = replace(column, form=",")
     for name in own - {*named, *given.kinds}:
         if name == split or columns[name].kind in (*OF_CELLS, "unused"):
             columns[name] = replace(columns[name], role="split" if name == split else "group")
@@ -227,9 +239,23 @@ def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: 
         return unused(f"{short(texts[0])} may be day/month or month/day; to say which: {flag}")
     comes_again = distinct <= max(2, len(cells) // 2) and distinct < len(cells)
     if comes_again and sum(map(len, texts)) <= MAX_WORD * len(cells):
-        return Column(name, "category")
+        return Column(name, "category", why=_odd_cells(cells))
     other = next((cell for cell in cells if not isinstance(cell, str)), None)
-    return Column(name, "text") if is_texts else unused(f"it holds {short(other)}, which is no text")
+    if is_texts:
+        return Column(name, "text", why=_odd_cells(cells))
+    return unused(f"it holds {short(other)}, which is no text")
+
+
+def _odd_cells(cells: Sequence[Any]) -> str:
+    """Words on the cells that keep a column from holding numbers; empty: most are none."""
+    odd = [cell for cell in cells if not _is_number(cell, "") and not _is_number(cell, ",")]
+    if 10 * len(odd) > len(cells) or not odd:
+        return ""
+    return f"numbers but for {short(odd[0])} and others like it: {len(odd):,} of {len(cells):,} cells"
+
+
+def _is_number(cell: Any, form: str) -> bool:
+    return is_missing(cell, AMBIGUOUS) or number(cell, form) is not None
 
 
 def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> Kind | None:
@@ -268,7 +294,11 @@ def _number_form(cells: Sequence[Any]) -> str | None:
     for text in (str(cell).strip() for cell in cells):
         if _CODE.fullmatch(text) or (len(text) > MAX_DIGITS and text.isdigit()):
             return None
-    return next((form for form in ("", ",") if all(number(cell, form) is not None for cell in cells)), None)
+    forms = [form for form in ("", ",") if all(number(cell, form) is not None for cell in cells)]
+    points = [text for text in map(str, cells) if "." in text]
+    if 2 < len(points) < len(cells) and all(map(_GROUPS.fullmatch, points)):
+        forms.reverse()  # 1.200 beside 999 has a thousand
+    return forms[0] if forms else None
 
 
 def _date_forms(cells: Sequence[Any]) -> list[str]:
@@ -365,7 +395,8 @@ def _with_input(
     for column in schema.columns:
         if column.name in chosen:
             kind = _wanted(column, reads, is_tagged=schema.target_kind == "tags")
-            columns.append(replace(column, kind=kind, role="input", why="", is_given=column.is_given or bool(named)))
+            why = column.why if column.role == "input" else ""
+            columns.append(replace(column, kind=kind, role="input", why=why, is_given=column.is_given or bool(named)))
         elif column.role == "input":
             columns.append(replace(column, role="unused", why="the recipe reads one column"))
         else:

@@ -280,6 +280,8 @@ class _Text:
         numbers = [_is_number(name) for name in names]
         values = [any(row[i].strip() == name for row in below) for i, name in enumerate(names)]
         texts = [len(name.split()) >= SEVERAL_WORDS for name in names]
+        if sum(name.startswith("column ") for name in names) > len(names) / 2:
+            raise DataError(f"{self.file}, line 1 looks like a title: most of its cells are empty; take it out")
         has_decimal = any(is_one and "." in name for is_one, name in zip(numbers, names))
         if all(numbers) or has_decimal or (any(texts) and any(values)) or (len(names) > 1 and all(texts)):
             example = ", ".join(f"column{i}" for i in range(1, min(len(names), 3) + 1)) + ", …" * (len(names) > 3)

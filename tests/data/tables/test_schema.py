@@ -376,3 +376,34 @@ def test_files_that_a_tokenizer_reads_itself_are_known_by_being_there(tmp_path):
     table = rows(recording="{}.eeg".format, y=LABEL)
     assert kinds(infer(table, folder=tmp_path)) == {"recording": "file"}
     assert kinds(infer(table, folder=Path("/nowhere"))) == {"recording": "text"}
+
+
+# ── numbers as people write them, and cells that are none ────────────────────────────────────────────────────────────
+
+
+def kinds_of(**columns):
+    size = len(next(iter(columns.values())))
+    rows = Rows({**columns, "y": ["a", "b"] * (size // 2)}, [("t.csv", size)])
+    return {column.name: column for column in infer(rows).columns}
+
+
+def test_points_group_thousands_beside_numbers_without_a_point_and_beside_decimal_commas():
+    prices = ["999", "1.200", "850", "2.450", "12.500", "70"]
+    assert kinds_of(v=prices)["v"].form == ","
+    assert kinds_of(v=["3.947", "1.250"] * 3, w=["2,40", "7,1"] * 3)["v"].form == ","
+    for decimals in (["0.125", "2.250", "1.375", "2"] * 2, ["1.125", "2.500"] * 3, ["1.5", "999", "1.200"] * 2):
+        assert kinds_of(v=decimals)["v"].form == ""
+
+
+def test_a_few_cells_that_are_no_numbers_are_named():
+    column = kinds_of(v=[*map(str, range(17, 36)), "<5"] * 2)["v"]
+    assert column.kind == "category"
+    assert "'<5'" in column.why
+    assert "2 of 40" in column.why
+    assert kinds_of(v=["red", "blue"] * 20)["v"].why == ""
+
+
+def test_a_column_is_not_target_and_group():
+    rows = Rows({"x": ["1.5", "2.5"] * 5, "who": ["a", "b"] * 5}, [("t.csv", 10)])
+    with pytest.raises(DataError, match="'who' is the target"):
+        infer(rows, Given(target="who"), group="who")
