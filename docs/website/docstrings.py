@@ -18,7 +18,9 @@ def as_markdown(text: str, names: Collection[str]) -> str:
 
 
 def _paragraph(text: str, names: Collection[str]) -> str:
-    if text.startswith((" ", "* ", "- ", "```", ">>>")) or "\n    " in text or "::" in text:
+    if text.startswith(">>> "):
+        return f"```pycon\n{text}\n```"  # in running text, ["lr"] would be a link
+    if text.startswith((" ", "* ", "- ", "```")) or "\n    " in text or "::" in text:
         return text
     line = " ".join(text.split())
     starts = [0]

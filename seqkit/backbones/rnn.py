@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqkit.backbones.sequence import SequenceBackbone
 from seqkit.interfaces import Cache, Embedded
-from seqkit.nn.recurrence import run_masked
+from seqkit.nn.recurrence import is_exporting, run_masked
 
 
 class RNNCache(Cache):
@@ -75,7 +75,7 @@ def run_rnn(layers: nn.RNNBase, x: Tensor, embedded: Embedded, state: Any) -> tu
     Raises ValueError for an example without tokens.
     """
     valid = embedded.valid
-    if torch.compiler.is_exporting():
+    if is_exporting():
         return run_masked(layers, x, valid), None
     is_whole = not embedded.is_padded and not _needs_packing(x)
     if valid.is_meta or is_whole:  # tensors without data are taken to have no padding

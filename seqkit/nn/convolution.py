@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seqkit.nn.attention.context import AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache
+from seqkit.nn.recurrence import is_exporting
 
 
 class CausalConvolution(nn.Module):
@@ -45,7 +46,7 @@ class CausalConvolution(nn.Module):
     def forward(self, x: Tensor, valid: Tensor | None = None, cache: LayerCache | None = None) -> Tensor:
         """[b n d] from x [b n d]. valid: [b n] bool, True = real. cache: keeps the last real inputs for the next
         step."""
-        if torch.compiler.is_exporting():  # slices that are there at every length
+        if is_exporting():  # slices that are there at every length
             past, n = self.kernel_size - 1, x.shape[1]
             padded = F.pad(x, [0, 0, past, 0])
             shifted = [padded[:, past - i : past - i + n] * self.weight[i] for i in range(self.kernel_size)]

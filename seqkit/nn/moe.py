@@ -15,6 +15,7 @@ from einops import einsum, rearrange, reduce
 from torch import Tensor, nn
 
 from seqkit.nn.mlp import MLP, PaddingAwareMLP
+from seqkit.nn.recurrence import is_exporting
 
 
 class AuxiliaryLoss(ABC):
@@ -80,7 +81,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         Padding goes to no expert and gives zero.
         """
         tokens = rearrange(x, "b n d -> (b n) d")
-        if torch.compiler.is_exporting():  # how many tokens an expert gets is no size of a graph: each gets all
+        if is_exporting():  # how many tokens an expert gets is no size of a graph: each gets all
             output = self._mix_all(tokens)
             if valid is not None:
                 output = output.masked_fill(~rearrange(valid, "b n -> (b n) 1"), 0.0)

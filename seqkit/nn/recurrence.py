@@ -1,7 +1,7 @@
-"""Recurrences token by token as one operation of an exported graph, for every length.
+"""What exported graphs need: recurrences token by token as one operation, for every length.
 
-Packed sequences, compiled kernels and convolutions of the sequence's length cannot be exported; these can, and give the
-same.
+Packed sequences, compiled kernels and convolutions of the sequence's length cannot be exported. These recurrences can,
+and give the same.
 
 b batch · n tokens · g gates of all units of a layer
 """
@@ -15,6 +15,11 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
+
+
+def is_exporting() -> bool:
+    """Whether `torch.export` traces. `torch.compiler.is_exporting()` is also true in `torch.compile` (torch 2.11)."""
+    return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
 
 
 def scan_tokens(

@@ -15,7 +15,7 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from seqkit.nn.recurrence import scan_tokens
+from seqkit.nn.recurrence import is_exporting, scan_tokens
 
 Spectrum = Literal["lin", "inv"]
 """Initial frequencies: S4D-Lin or S4D-Inv."""
@@ -61,7 +61,7 @@ class S4DLayer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[b n d] from x [b n d], which is zero where padded."""
         n, exact = x.shape[1], _exact(x)
-        if torch.compiler.is_exporting():
+        if is_exporting():
             return self._token_by_token(exact).to(x.dtype)
         log_step, C = self._discretised(exact.dtype)
         with _no_autocast(x):

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-from seqkit.nn.recurrence import scan_tokens
+from seqkit.nn.recurrence import is_exporting, scan_tokens
 
 Kernel = Callable[..., Any]
 """`mamba_ssm.ops.selective_scan_interface.selective_scan_fn`."""
@@ -58,7 +58,7 @@ def selective_scan(
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
     if state is None:
         state = x.new_zeros(x.shape[0], *A.shape, dtype=exact)
-    if torch.compiler.is_exporting():
+    if is_exporting():
         return _token_by_token(*(t.to(exact) for t in (x, dt, A, B, C, state))).to(x.dtype), state
     y, last = _SelectiveScan.apply(*(t.to(exact) for t in (x, dt, A, B, C, state)))
     return y.to(x.dtype), last

@@ -11,8 +11,11 @@ import torch
 from laws.combinations import BLOCKS, DIM, HEADS, NORMS, POSITIONS, build, required, supports
 from torch.autograd import gradcheck
 
-from seqkit.backbones import Transformer
+from seqkit.backbones import S4D, Mamba, Transformer
 from seqkit.interfaces import Adjacency, Embedded
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.block import PreNormBlock
+from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.mlp import MLP, ConvMLP, GatedMLP, ReLUSquared
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Sinusoidal, SinusoidalConcat
@@ -167,6 +170,50 @@ def compiled_stack(layers, causal):
 def test_a_compiled_backbone_equals_the_eager_one(stack):
     """Traced as by `torch.compile`, forward and backward, with torch's own kernels."""
     assert_compiled_equals_eager(compiled_stack(*STACKS[stack]), 1e-5, with_edges=stack == "edges")
+
+
+def outputs_with_cache(backbone, embedded, cuts):
+    """Outputs of columns between the cuts, one call after the other."""
+    cache, found = backbone.init_cache(16), []
+    with torch.no_grad():
+        for start, end in itertools.pairwise(cuts):
+            columns = (x[:, start:end] for x in (embedded.hidden, embedded.positions, embedded.valid))
+            found.append(backbone(Embedded(*columns), cache=cache))
+    return torch.cat(found, dim=1)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*should not be instantiated", "ignore:The .grad attribute of a Tensor that is not a leaf"
+)
+@pytest.mark.parametrize(
+    "backbone",
+    [
+        pytest.param(lambda: compiled_stack([("LinearAttention", "none")], True), id="linear"),
+        pytest.param(lambda: compiled_stack([("PerformerAttention", "none")], True), id="performer"),
+        pytest.param(lambda: compiled_stack([("ScaledDotProductAttention", "Rotary")], True), id="attention"),
+        pytest.param(lambda: Transformer(
+            DIM, 1, num_heads=HEADS, causal=True,
+            block=partial(PreNormBlock, attention=partial(MultiHeadAttention, convolution=CausalConvolution)),
+        ), id="convolution"),
+        pytest.param(lambda: Mamba(DIM, 1, causal=True), id="Mamba"),
+        pytest.param(lambda: S4D(DIM, 1, causal=True), id="S4D"),
+        pytest.param(lambda: compiled_stack([("SlidingWindowAttention", "none")], True), id="window",
+                     marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_compiled_backbone_continues_from_a_cache(backbone):
+    """In torch 2.11 `torch.compiler.is_exporting()` is true in `torch.compile`; an exported graph has no cache."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    backbone = backbone().eval()
+    with torch.no_grad():  # what starts at zero or one, as a convolution, is as in a trained model
+        for p in backbone.parameters():
+            p += 0.1 * torch.randn_like(p)
+    embedded = texts(DIM, [9, 9], with_edges=False)
+    eager = outputs_with_cache(backbone, embedded, [0, 6, 7, 9])
+    for block in getattr(backbone, "blocks", [backbone]):
+        block.compile(dynamic=True, backend="eager")
+    assert (outputs_with_cache(backbone, embedded, [0, 6, 7, 9]) - eager).norm() <= 1e-5 * eager.norm()
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from torch import Tensor
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature
 from seqkit.nn.attention.kv_cache import MechanismCache
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
+from seqkit.nn.recurrence import is_exporting
 
 CHUNK = 64
 """Tokens of a causal chunk: inside it every pair is scored, between chunks sums are carried."""
@@ -120,7 +121,7 @@ class LinearAttention(FeatureMapAttention):
 def elu_plus_one(x: Tensor) -> Tensor:
     """exp(x) below zero, x + 1 above (Katharopoulos et al. 2020, equation 7)."""
     # not F.elu: compiled, its gradient has another memory layout than declared (torch 2.11, backend aot_eager)
-    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp()).contiguous()
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor, past: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -129,7 +130,7 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, past: Tensor | None) -> tuple[Tenso
     q, k: features [b h n f]. v: [b h n c]. past: sums before the first.
     """
     n = q.shape[2]
-    if torch.compiler.is_exporting():  # every pair is scored: the number of chunks is no size of a graph
+    if is_exporting():  # every pair is scored: the number of chunks is no size of a graph
         return einsum(einsum(q, k, "b h i f, b h j f -> b h i j").tril(), v, "b h i j, b h j c -> b h i c"), v
     size = min(CHUNK, n)
     q, k, v = (rearrange(F.pad(x, [0, 0, 0, -n % size]), "b h (t s) c -> b h t s c", s=size) for x in (q, k, v))

@@ -16,6 +16,7 @@ from torch import Tensor
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism, bounded, check_positive, repeat_kv, softmax
 from seqkit.nn.dropout import InheritedDropout
+from seqkit.nn.recurrence import is_exporting
 
 MIN_BLOCK_SIZE = 32
 """Queries to a block at least: many smaller products cost more than the scores they save (docs/efficient.md)."""
@@ -76,7 +77,7 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         if cache is not None:
             k, v = cache.update(k, v)
         n = q.shape[2]
-        if n != k.shape[2] or torch.compiler.is_exporting():  # blocks depend on the length
+        if n != k.shape[2] or is_exporting():  # blocks depend on the length
             return self._attend(q, k, v, rearrange(self._dense_mask(q, k, context), "b n m -> b 1 n m"))
         valid = _key_valid(k, context)
         attend = self._attend_with_stride if 0 < self.stride < n else self._attend_by_blocks
