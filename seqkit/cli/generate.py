@@ -74,7 +74,8 @@ def beginnings(trained: TrainedModel, given: str) -> Iterator[tuple[str, Any]]:
     Raises as `read_inputs`.
     """
     from seqkit.data.formats import TEXT, format_of, own_reader
-    from seqkit.data.inputs import exists_as, read_inputs, schema_of
+    from seqkit.data.inputs import read_inputs, schema_of
+    from seqkit.data.walk import exists_as
 
     path, continues_text = Path(given), trained.model.source_embedder is None and not needs_any_tokens(trained)
     is_text_file = format_of(path) is TEXT and exists_as(path, Path.is_file)

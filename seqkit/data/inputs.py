@@ -30,7 +30,7 @@ from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import Rows, read_tables
 from seqkit.data.tables.rows import Examples
 from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
-from seqkit.data.walk import walk
+from seqkit.data.walk import exists_as, walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
 from seqkit.files import load_json
 from seqkit.interfaces import Tokenizer
@@ -186,9 +186,8 @@ class Inputs:
         """Number of examples; None: not known. A .smi file counts as one until it is read."""
         if STDIN in self._entries or self.graph is not None:
             return None
-        tables = [entry for entry in self._entries if isinstance(entry, Examples)]
-        rest = sum(len(entry) if isinstance(entry, list) else 1 for entry in self._entries) - len(tables)
-        return rest + sum(len(entry) + len(entry.rows.faults) for entry in tables)
+        sizes = {Examples: lambda table: len(table) + len(table.rows.faults), list: len}
+        return sum(sizes.get(type(entry), lambda _: 1)(entry) for entry in self._entries)
 
     def __iter__(self) -> Iterator[Input]:
         for entry in self._entries:
@@ -211,7 +210,7 @@ class Inputs:
         if given == STDIN or self.graph is not None:
             return given
         is_table = format_of(path) is TABLE
-        if self.has_parts and (not is_table or "=" in given):
+        if self.has_parts and not (is_table and ("=" not in given or exists_as(path, Path.is_file))):
             return self._written(given)
         if given and exists_as(path, Path.is_dir):
             return self._folder(path)
@@ -246,7 +245,7 @@ class Inputs:
                     self.notes.append(f"{given} has no column {_list(absent)}, so these are absent{instead}")
                 return Examples(rows, schema, folder, self.tokenizer)
             if self.has_parts or schema.steps:
-                raise DataError(f"{given} has none of the run's columns ({_list(needed)}); it has {_list(rows.names)}")
+                raise DataError(f"{given} lacks columns of the run ({_list(absent)}); it has {_list(rows.names)}")
         if self.column is not None:
             check_column(rows, self.column, "--input")
         kinds: dict[str, str] | None = {self.column: self.kind} if self.column and self.kind else None
@@ -288,7 +287,8 @@ class Inputs:
         if not chosen:
             raise DataError(f"{folder} holds no file to read; raw files end in {', '.join(readable_suffixes())}")
         skipped = below.skipped + Counter({"hidden": below.num_hidden})
-        skipped.update(path.suffix.lower() or "no suffix" for path in files if path not in set(chosen))
+        kept = set(chosen)
+        skipped.update(path.suffix.lower() or "no suffix" for path in files if path not in kept)
         if skipped:
             counts = ", ".join(f"{one_line(suffix)}: {count:,}" for suffix, count in sorted(skipped.items()))
             total = len(chosen) + skipped.total()
@@ -380,11 +380,3 @@ def _with_nearest(name: str, missing: list[str]) -> str:
 
 def _list(names: list[str]) -> str:
     return ", ".join(one_line(name) for name in names[:8]) + (", …" if len(names) > 8 else "")
-
-
-def exists_as(path: Path, test: Callable[[Path], bool]) -> bool:
-    """Whether there is such a file or folder; a long text names none."""
-    try:
-        return test(path)
-    except (OSError, ValueError):  # a long text is no path
-        return False

@@ -161,15 +161,15 @@ class DataModule(LightningDataModule):
 
     def train_dataloader(self) -> BatchLoader:
         """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""
-        return self._loader("training", shuffle=True)
+        return self._loader("training")
 
     def val_dataloader(self) -> BatchLoader | list[Any]:
         """Batches of the validation split; an empty list where there is none."""
-        return [] if self._is_set_up and not self.splits().valid else self._loader("validation", shuffle=False)
+        return [] if self._is_set_up and not self.splits().valid else self._loader("validation")
 
     def test_dataloader(self) -> BatchLoader:
         """Batches of the whole test split."""
-        return self._loader("test", shuffle=False)
+        return self._loader("test")
 
     def extents(self) -> list[list[float]]:
         """[smallest, largest] last position of the training examples on each axis; empty for windows and for graphs."""
@@ -271,9 +271,10 @@ class DataModule(LightningDataModule):
         is_plain = all(made is given for made, given in zip(labels, samples.labels))
         return samples if is_plain else samples.labelled(labels)
 
-    def _loader(self, split: str, *, shuffle: bool) -> BatchLoader:
+    def _loader(self, split: str) -> BatchLoader:
         if not self._is_set_up:
             raise ValueError("this DataModule is not set up; call setup() first (Trainer.fit(datamodule=...) does)")
+        shuffle = split == "training"
         if split not in self._datasets:
             self._datasets[split] = self._dataset(split, self._samples()[split], training=shuffle)
         examples = self._datasets[split]
@@ -321,7 +322,9 @@ class DataModule(LightningDataModule):
                 head, tail = cut(train, lambda size: round(size * (1 - self.valid_fraction)))
             else:
                 head, tail, rule = held_out(train, self.valid_fraction, seed=1)
-                log.warning("%s", f"{num_characters(tail):,} of the rest are held out for validation ({rule})")
+                log.warning(
+                    "%s", f"{num_characters(tail):,} characters of the rest are held out for validation ({rule})"
+                )
             return head, tail or None
         if len(train) == 1 and isinstance(train[0].raw, GraphData) and isinstance(train[0].label, Tensor):
             return self._without_validation_nodes(train[0], train[0].label)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
@@ -95,3 +97,10 @@ def _kind(entry: os.DirEntry[str], top: Path) -> str:
 
 def _parts(name: str) -> list[str]:
     return name.split("/")
+
+
+def exists_as(path: Path, test: Callable[[Path], bool]) -> bool:
+    """Whether there is such a file or folder; a long text names none."""
+    with suppress(OSError, ValueError):
+        return test(path)
+    return False

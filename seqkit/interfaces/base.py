@@ -123,11 +123,12 @@ class Tokenizer(Stateful, ABC):
 
 
 def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, which notes after it ran with something that the tokenizer was fitted."""
+    """The method; afterwards `was_fitted` is True, unless the state was empty."""
 
     @wraps(method)
-    def noting(self: Tokenizer, given: Any, *args: Any, **kwargs: Any) -> Any:
-        result = method(self, given, *args, **kwargs)
+    def noting(self: Tokenizer, *args: Any, **kwargs: Any) -> Any:
+        result = method(self, *args, **kwargs)
+        given = next(iter((*args, *kwargs.values())), None)
         if not isinstance(given, dict) or given:  # an empty state is that of one that was not fitted
             object.__setattr__(self, "_was_fitted", True)
         return result

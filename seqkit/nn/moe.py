@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from einops import einsum, rearrange, reduce
 from torch import Tensor, nn
 
 from seqkit.nn.mlp import MLP, PaddingAwareMLP
+from seqkit.nn.precision import no_autocast
 from seqkit.nn.recurrence import is_exporting
 
 
@@ -112,7 +112,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
 
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Gates and chosen experts, both [t k], the best first."""
-        with _full_precision(x.device.type):
+        with no_autocast(x):
             scores = self.router(x.to(self.router.weight.dtype))
         probabilities = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
         gates, chosen = probabilities.topk(self.top_k, dim=-1)
@@ -161,8 +161,3 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
     def __getstate__(self) -> dict[str, Any]:
         """State to be copied; the last forward pass is left out, since its graph cannot be copied."""
         return {**self.__dict__, "_routed": None}
-
-
-def _full_precision(device_type: str) -> AbstractContextManager[Any]:
-    """No autocast, as for Switch's router (section 2.4); device meta has none to switch off."""
-    return nullcontext() if device_type == "meta" else torch.autocast(device_type, enabled=False)

@@ -1,4 +1,4 @@
-"""What exported graphs need: recurrences token by token as one operation, for every length.
+"""Recurrences token by token as one operation of an exported graph, for every length.
 
 Packed sequences, compiled kernels and convolutions of the sequence's length cannot be exported. These recurrences can,
 and give the same.

@@ -15,6 +15,7 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from seqkit.nn.precision import no_autocast
 from seqkit.nn.recurrence import is_exporting, scan_tokens
 
 Spectrum = Literal["lin", "inv"]
@@ -53,18 +54,18 @@ class S4DLayer(nn.Module):
         self.log_decay = nn.Parameter(torch.full((dim * self.num_pairs,), math.log(0.5)))
         self.frequency = nn.Parameter(frequencies.repeat(dim))
         ways = 2 if bidirectional else 1
-        self.C = nn.Parameter(
-            torch.randn(ways, dim, self.num_pairs, 2) * 0.5**0.5
-        )  # of variance 1, as a complex number
+        # of variance 1, as a complex number
+        self.C = nn.Parameter(torch.randn(ways, dim, self.num_pairs, 2) * 0.5**0.5)
         self.D = nn.Parameter(torch.randn(dim))
 
     def forward(self, x: Tensor) -> Tensor:
         """[b n d] from x [b n d], which is zero where padded."""
-        n, exact = x.shape[1], _exact(x)
+        # FFTs have no bfloat16, and powers of a ratio near 1 need the digits
+        n, exact = x.shape[1], x.to(torch.promote_types(x.dtype, torch.float32))
         if is_exporting():
             return self._token_by_token(exact).to(x.dtype)
         log_step, C = self._discretised(exact.dtype)
-        with _no_autocast(x):
+        with no_autocast(x):
             kernels = geometric_sums(C, log_step, n)
             kernel = kernels[0]
             if self.bidirectional:  # offset -1 - l of the circular convolution is its place 2 n - 1 - l
@@ -106,11 +107,11 @@ class S4DLayer(nn.Module):
         if self.bidirectional:
             raise ValueError("a bidirectional S4DLayer has no state to go on from; build it with bidirectional=False")
         b, n, _ = x.shape
-        exact = _exact(x)
+        exact = x.to(torch.promote_types(x.dtype, torch.float32))
         log_step, C = self._discretised(exact.dtype)
         if state is None:
             state = torch.zeros(b, self.dim, self.num_pairs, dtype=log_step.dtype, device=x.device)
-        with _no_autocast(x):
+        with no_autocast(x):
             if n == 1 and valid is None:
                 state = log_step.exp() * state + rearrange(exact, "b 1 d -> b d 1")
                 y = rearrange(2 * (C[0] * state).sum(dim=-1).real, "b d -> b 1 d")
@@ -228,12 +229,3 @@ def _blocks(n: int) -> tuple[int, int]:
     """Number of blocks and tokens of each, about sqrt(n)."""
     size = math.isqrt(n - 1) + 1
     return -(-n // size), size
-
-
-def _exact(x: Tensor) -> Tensor:
-    """The tensor in float32 or float64: FFTs have no bfloat16, and powers of a ratio near 1 need the digits."""
-    return x if x.dtype == torch.float64 else x.float()
-
-
-def _no_autocast(x: Tensor) -> Any:
-    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)

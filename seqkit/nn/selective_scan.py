@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,6 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
+from seqkit.nn.precision import no_autocast
 from seqkit.nn.recurrence import is_exporting, scan_tokens
 
 Kernel = Callable[..., Any]
@@ -130,7 +130,7 @@ class _SelectiveScan(torch.autograd.Function):
         ctx: Any, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
         forward = getattr(compiled_scan(x), "forward", _forward)
-        with _no_autocast(x):
+        with no_autocast(x):
             y, last, starts = forward(x, dt, A, B, C, state)
         ctx.save_for_backward(x, dt, A, B, C, starts)
         return y, last
@@ -139,7 +139,7 @@ class _SelectiveScan(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         backward = getattr(compiled_scan(gradients[0]), "backward", _backward)
-        with _no_autocast(gradients[0]):
+        with no_autocast(gradients[0]):
             return backward(*ctx.saved_tensors, *gradients)
 
 
@@ -262,8 +262,3 @@ def _token_major(t: Tensor, k: int, n: int) -> Tensor:
 
 def _chunked(t: Tensor, k: int) -> Tensor:
     return rearrange(t, "(b k) s e -> b k s e", k=k)
-
-
-def _no_autocast(t: Tensor) -> AbstractContextManager[Any]:
-    """Autocast would round the products of states to half precision, and so the gradient of every earlier token."""
-    return torch.autocast(t.device.type, enabled=False) if t.device.type != "meta" else torch.no_grad()

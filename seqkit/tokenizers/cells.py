@@ -180,7 +180,7 @@ def _number(name: str, value: Any) -> float:
     """A cell of a column of numbers. Raises DataError where it is none, or too large."""
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise DataError(f"column {name!r} holds numbers, and this is {_shown(value)}; give a number or None") from None
     if not abs(number) <= MAX_NUMBER:
         raise DataError(f"column {name!r} holds {number:g}, and {MAX_NUMBER:g} is the largest number; correct it")

@@ -225,7 +225,7 @@ def test_a_table_without_any_column_of_the_run_is_refused(run, capsys):
     other.write_text("width,height\n1,2\n", encoding="utf-8")
     code, _, error = asked(capsys, run[0], other)
     assert code == 3
-    assert "has none of the run's columns (a title, photo, price, weight, sold, size); it has width, height" in error
+    assert "lacks columns of the run (a title, photo, price, weight, sold, size); it has width, height" in error
 
 
 def test_vectors_of_rows_are_written(run, tmp_path, capsys):

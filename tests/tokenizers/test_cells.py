@@ -142,3 +142,11 @@ def test_a_row_without_cells_is_an_absent_part():
     assert join.encode({"text": "hello", "cells": {}}).equals(alone)
     assert join.encode({"text": "hello", "cells": {"hp": None, "year": None}}).equals(alone)
     assert join.encode([("text", "hello"), ("cells", {})]).equals(join.encode([("text", "hello")]))
+
+
+def test_fit_notes_that_it_ran_whatever_its_argument_is_called():
+    cells = Cells()
+    cells.fit(raws=[{"size": 1.0, "kind": "a"}])
+    assert cells.was_fitted
+    with pytest.raises(DataError, match="holds numbers"):
+        cells.encode({"size": 10**400, "kind": "a"})

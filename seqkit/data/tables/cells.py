@@ -59,7 +59,7 @@ def number(cell: Any, form: str = "") -> float | None:
     form: "," where decimals stand behind a comma, and points group digits.
     """
     if isinstance(cell, int | float) and not isinstance(cell, bool):
-        return float(cell)
+        return float(cell) if abs(cell) < 1e300 or cell != cell else math.inf * (1 if cell > 0 else -1)
     if not isinstance(cell, str):
         return None
     text = cell.translate(_SWAPPED) if form == "," else cell

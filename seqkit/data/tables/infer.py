@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from itertools import islice, product
@@ -46,7 +45,7 @@ from seqkit.data.tables.schema import (
     check_column,
     option,
 )  # fmt: skip
-from seqkit.data.walk import suffix_of
+from seqkit.data.walk import exists_as, suffix_of
 from seqkit.errors import DataError
 
 LOOKED_AT = 2_000
@@ -156,12 +155,12 @@ def infer(
     if any(column.form == "," for column in columns.values()):  # 1.234 beside 0,5 has a thousand
         for name, column in columns.items():
             has_points = column.kind == "number" and any("." in str(cell) for cell in cells[name])
-            if has_points and not column.is_given and all(_is_number(cell, ",") for cell in cells[name]):
+            if has_points and not column.is_given and all(_fits_number(cell, ",") for cell in cells[name]):
                 columns[name] = replace(column, form=",")
     for name in own - {*named, *given.kinds}:
         if name == split or columns[name].kind in (*OF_CELLS, "unused"):
             columns[name] = replace(columns[name], role="split" if name == split else "group")
-    for name in _targets(rows, columns, given):
+    for name in _targets(rows, columns, given, named):
         columns[name] = replace(columns[name], role="target", why="", is_given=bool(given.targets))
     targets = [column for column in columns.values() if column.role == "target"]
     target_kind = given.target_kind or _target_kind(rows, targets, cells)
@@ -175,8 +174,9 @@ def _missing(columns: Iterable[Sequence[Any]]) -> list[str]:
     found: dict[str, None] = {}
     for cells in columns:
         words = {cell.strip().lower() for cell in cells if isinstance(cell, str)}
-        rest = words - {*AMBIGUOUS, *MISSING}
-        if rest < words and rest and any(all(number(word, form) is not None for word in rest) for form in ("", ",")):
+        others = [cell for cell in cells if not isinstance(cell, str) and not is_blank(cell)]
+        rest = [*(words - {*AMBIGUOUS, *MISSING}), *others]
+        if rest and any(all(number(cell, form) is not None for cell in rest) for form in ("", ",")):
             found |= dict.fromkeys(word for word in AMBIGUOUS if word in words)
     return list(found)
 
@@ -193,7 +193,9 @@ def _column(name: str, cells: Sequence[Any], given: Given, missing: Sequence[str
         return _guessed(name, filled, folder, has_gaps=len(filled) < len(cells))
     if kind == "date" and not form:
         forms = _date_forms(filled)
-        form = forms[0] if len(forms) == 1 else ""
+        if len(forms) > 1:
+            raise DataError(f"{name}: {_two_forms(name, filled)}")
+        form = forms[0] if forms else ""
     elif kind == "number":
         form = form or _number_form(filled) or ""
     return Column(name, kind, "unused" if kind == "unused" else "input", form, is_given=True)  # type: ignore[arg-type]
@@ -222,7 +224,7 @@ def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: 
     is_texts = len(texts) == len(cells)
     if is_texts and (kind := _kind_of_names(name, texts, folder)) is not None:
         return Column(name, kind)
-    if name.startswith("column "):  # it is called by its place
+    if re.fullmatch(r"column \d+", name):  # it is called by its place
         return unused("it has no name")
     if (called := name.lower().strip()) in NUMBERING or called.endswith("_id"):
         return unused("its name says that it numbers the rows")
@@ -235,26 +237,29 @@ def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: 
     if len(forms) == 1:
         return Column(name, "date", form=forms[0])
     if forms:
-        flag = option("forms", {name: "%d/%m/%Y"})
-        return unused(f"{short(texts[0])} may be day/month or month/day; to say which: {flag}")
+        return unused(_two_forms(name, texts))
     comes_again = distinct <= max(2, len(cells) // 2) and distinct < len(cells)
     if comes_again and sum(map(len, texts)) <= MAX_WORD * len(cells):
         return Column(name, "category", why=_odd_cells(cells))
-    other = next((cell for cell in cells if not isinstance(cell, str)), None)
     if is_texts:
         return Column(name, "text", why=_odd_cells(cells))
+    other = next(cell for cell in cells if not isinstance(cell, str))
     return unused(f"it holds {short(other)}, which is no text")
 
 
+def _two_forms(name: str, cells: Sequence[Any]) -> str:
+    return f"{short(cells[0])} may be day/month or month/day; to say which: {option('forms', {name: '%d/%m/%Y'})}"
+
+
 def _odd_cells(cells: Sequence[Any]) -> str:
-    """Words on the cells that keep a column from holding numbers; empty: most are none."""
-    odd = [cell for cell in cells if not _is_number(cell, "") and not _is_number(cell, ",")]
+    """Says which few cells keep a column from holding numbers; empty: more than a tenth do, or none does."""
+    odd = [cell for cell in cells if not _fits_number(cell, "") and not _fits_number(cell, ",")]
     if 10 * len(odd) > len(cells) or not odd:
         return ""
     return f"numbers but for {short(odd[0])} and others like it: {len(odd):,} of {len(cells):,} cells"
 
 
-def _is_number(cell: Any, form: str) -> bool:
+def _fits_number(cell: Any, form: str) -> bool:
     return is_missing(cell, AMBIGUOUS) or number(cell, form) is not None
 
 
@@ -266,19 +271,13 @@ def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> Kind
         return "image"
     if suffixes <= set(AUDIO.suffixes):
         return "audio"
-    if folder is not None and 2 * sum(_exists(folder, text) for text in first) > len(first):
+    if folder is not None and 2 * sum(exists_as(folder / text, Path.is_file) for text in first) > len(first):
         return "file"
     if name.lower().strip() in IMAGE_NAMES and all(map(is_word, first)):
         return "image"  # names without a suffix, which are refused where they are read
     if SMILES_NAMES.search(name) and 2 * sum(map(is_molecule, texts[:20])) > len(texts[:20]):
         return "smiles"
     return None
-
-
-def _exists(folder: Path, name: str) -> bool:
-    with suppress(OSError, ValueError):  # a long text is no path
-        return (folder / name).is_file()
-    return False
 
 
 def _counts(name: str, cells: Sequence[Any]) -> bool:
@@ -295,7 +294,7 @@ def _number_form(cells: Sequence[Any]) -> str | None:
         if _CODE.fullmatch(text) or (len(text) > MAX_DIGITS and text.isdigit()):
             return None
     forms = [form for form in ("", ",") if all(number(cell, form) is not None for cell in cells)]
-    points = [text for text in map(str, cells) if "." in text]
+    points = [cell.strip() for cell in cells if isinstance(cell, str) and "." in cell]
     if 2 < len(points) < len(cells) and all(map(_GROUPS.fullmatch, points)):
         forms.reverse()  # 1.200 beside 999 has a thousand
     return forms[0] if forms else None
@@ -315,11 +314,11 @@ def _date_forms(cells: Sequence[Any]) -> list[str]:
 # ── target ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _targets(rows: Rows, columns: Mapping[str, Column], given: Given) -> list[str]:
+def _targets(rows: Rows, columns: Mapping[str, Column], given: Given, named: Sequence[str]) -> list[str]:
     """The columns of the target: the named ones, one with a well-known name, or the last of numbers or classes."""
     if given.targets or given.target_kind == "none":
         return given.targets
-    open_ones = [c for name, c in columns.items() if name != given.input and name not in given.kinds]
+    open_ones = [c for name, c in columns.items() if name not in named and name not in given.kinds]
     free = [column.name for column in open_ones if column.role == "input"]
     targets = []
     if given.target_kind == "labels":
@@ -335,7 +334,7 @@ def _targets(rows: Rows, columns: Mapping[str, Column], given: Given) -> list[st
         last = [name for name in free if columns[name].kind in kinds]
         targets = known[:1] or last[-1:] or free[-1:]
         left = {column.name for column in open_ones if column.role in ("input", "group")} - {*targets}
-        if not (given.input or given.kinds or left):
+        if not (named or given.kinds or left):
             targets = []
     if not targets and given.target_kind is not None:
         raise DataError(f"{rows.name} has no column for the target ({', '.join(rows.names)}); name one: --data.target")
@@ -407,6 +406,8 @@ def _with_input(
     elif not chosen:
         why = "; ".join(f"{column.name}: {column.why}" for column in columns if column.why) or ", ".join(rows.names)
         raise DataError(f"{rows.name}: no column is left as input ({why}); give --data.columns")
+    if schema.target_kind == "tags" and len(chosen) > 1:
+        raise DataError(f"{rows.name}: tags need one input, not {', '.join(chosen)}; name one with --data.input")
     if any(column.name == CELLS and column.role == "input" and column.kind not in OF_CELLS for column in columns):
         raise DataError(f"{rows.name}: a column cannot be called {CELLS!r}; rename it")
     return replace(schema, columns=tuple(columns))
@@ -429,7 +430,7 @@ def _one_input(schema: Schema, inputs: Sequence[Column], reads: str, cells: Mapp
         same = [column for column in free if column.kind in ("category", "words", "smiles")]
     if not same:
         held = ", ".join(f"{column.name}: {column.kind}" for column in inputs) or "none"
-        raise DataError(f"{schema.name} has no column of {reads} left ({held}); name one with --data.input")
+        raise DataError(f"{schema.name} has no column of {reads or 'input'} left ({held}); name one with --data.input")
     names = INPUT_NAMES.get(reads or same[0].kind, ())
     known = [column for wanted in names for column in same if column.name.lower().strip() == wanted]
     if known or len(same) == 1:

@@ -60,7 +60,8 @@ class Column:
     """A column of a table.
 
     role: what it is used as. form: of dates, their form as `strptime` takes it ("": ISO 8601); of numbers, "," where
-    the decimals stand behind a comma. why: why it is not used. is_given: True: the user said what it holds.
+    the decimals stand behind a comma. why: why it is not used, or what is odd about its cells. is_given: whether the
+    user named its kind.
 
     >>> Column("price", "number").read("$1,234.50"), Column("price", "number", form=",").read("1.234,50 €")
     (1234.5, 1234.5)
@@ -168,6 +169,14 @@ class Given:
             object.__setattr__(self, "columns", None)
         if isinstance(self.target, list) and (not self.target or len(set(self.target)) < len(self.target)):
             raise ValueError(f"target is {self.target}; give one column or several different ones, or leave it out")
+        if self.target_kind is not None and self.target_kind not in get_args(TargetKind):
+            raise ValueError(
+                f"target_kind is {self.target_kind!r}; {suggest(str(self.target_kind), get_args(TargetKind))}"
+            )
+        if len(self.targets) > 1 and self.target_kind in ("classes", "text", "tags"):
+            raise ValueError(
+                f"target_kind is {self.target_kind}, and target names {len(self.targets)} columns; give one"
+            )
         for name, kind in self.kinds.items():
             if kind not in KINDS:
                 raise ValueError(f"columns says that {name!r} is {kind!r}; {suggest(str(kind), KINDS)}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import ClassVar
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature
 from seqkit.nn.attention.kv_cache import MechanismCache
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
+from seqkit.nn.precision import no_autocast
 from seqkit.nn.recurrence import is_exporting
 
 CHUNK = 64
@@ -65,7 +65,7 @@ class FeatureMapAttention(AttentionMechanism):
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: LinearAttentionCache | None = None
     ) -> Tensor:
-        with _precise(q):
+        with no_autocast(q):
             queries, keys = self._features(q, k, context)
             values = F.pad(v.to(keys.dtype), [0, 1], value=1.0)  # the last column sums the weights
             values = values.masked_fill(_padded(v, context), 0.0)
@@ -80,7 +80,7 @@ class FeatureMapAttention(AttentionMechanism):
             return _normalized(output[..., :-1], output[..., -1:]).to(v.dtype)
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        with _precise(q):
+        with no_autocast(q):
             queries, keys = self._features(q, k, context)
             scores = einsum(queries, repeat_kv(keys, q), "b h n f, b h m f -> b h n m")
             if context.is_causal:
@@ -155,10 +155,3 @@ def _padded(k: Tensor, context: AttentionContext) -> Tensor:
 def _normalized(x: Tensor, total: Tensor) -> Tensor:
     """x / total, and zero where the total is."""
     return x / total.masked_fill(total == 0, 1.0)
-
-
-def _precise(x: Tensor) -> torch.autocast | nullcontext[None]:
-    """No autocast inside: sums over thousands of tokens do not fit into eight bits."""
-    device = x.device.type
-    on = not x.is_meta and torch.is_autocast_enabled(device)
-    return torch.autocast(device, enabled=False) if on else nullcontext()

@@ -1,6 +1,7 @@
 """What columns hold: inferred from their cells and names, and saved: later tables are read alike."""
 
 import datetime
+import math
 import shlex
 from pathlib import Path
 
@@ -407,3 +408,34 @@ def test_a_column_is_not_target_and_group():
     rows = Rows({"x": ["1.5", "2.5"] * 5, "who": ["a", "b"] * 5}, [("t.csv", 10)])
     with pytest.raises(DataError, match="'who' is the target"):
         infer(rows, Given(target="who"), group="who")
+
+
+def test_what_is_wrong_with_a_table_is_a_line_of_its_own(subtests):
+    dates = [f"{i:02}/{i + 1:02}/2024" for i in range(1, 11)]
+    for columns, given, fact in (
+        ({"x": ["1.5"] * 10, "when": dates, "y": ["a", "b"] * 5}, {"columns": {"when": "date"}}, "day/month or month"),
+        ({"tokens": ["a b"] * 10, "price": ["1.5", "2.5"] * 5, "tags": ["x y"] * 10},
+         {"target": "tags", "target_kind": "tags", "columns": {"tokens": "words"}}, "one input"),
+    ):  # fmt: skip
+        with subtests.test(fact), pytest.raises(DataError, match=fact):
+            infer(Rows(columns, [("t.csv", 10)]), Given(**given))
+    for settings, fact in (
+        ({"target": ["a", "b"], "target_kind": "classes"}, "names 2 columns"), ({"target_kind": "clases"}, "classes"),
+    ):  # fmt: skip
+        with subtests.test(fact), pytest.raises(ValueError, match=fact):
+            Given(**settings)
+
+
+def test_a_step_of_a_series_is_not_its_target():
+    columns = {"fault": ["a", "b"] * 5, "s1": ["1.5", "2"] * 5, "s2": ["2.5", "1"] * 5}
+    schema = infer(Rows(columns, [("t.csv", 10)]), Given(input="s*"))
+    assert [target.name for target in schema.targets] == ["fault"]
+
+
+def test_json_has_whole_numbers_of_any_size_and_words_for_missing_ones():
+    assert number(-(10**400)) == -math.inf
+    with pytest.raises(ValueError, match="beyond"):
+        Column("x", "number").read(10**400)
+    assert kinds_of(v=[1, 2, 3.5, "NA"] * 5)["v"].kind == "number"
+    assert kinds_of(v=[1.234, 2.345, 3.456, 5] * 5)["v"].form == ""
+    assert kinds_of(**{"column width": ["1.5", "2.5"] * 5})["column width"].kind == "number"
