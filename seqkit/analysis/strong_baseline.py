@@ -26,7 +26,7 @@ from seqkit.interfaces import IGNORE, LossOutput, Objective, Tokenizer
 from seqkit.objectives import Classify, MultiLabel, NextToken, Regress
 from seqkit.objectives.classify import NEED_PROBABILITIES
 from seqkit.objectives.metrics import MeanLoss, needs_probabilities, update
-from seqkit.objectives.regress import LARGE_OFFSET
+from seqkit.objectives.regress import large_offset
 from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers import Cells, Join, LogMel, Molecule
 
@@ -218,7 +218,7 @@ def _of_cells(train: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str, An
         missing = [np.array([column not in row for row in each]) for each in rows]
         if any(column in row for row in rows[0]):  # a number; words have columns of their own, column=word
             mean = found[0][~missing[0], place].mean()
-            offset = mean if abs(mean) > LARGE_OFFSET * found[0][~missing[0], place].std() else 0.0
+            offset = large_offset(mean, found[0][~missing[0], place].std())
             for values, gaps in zip(found, missing):
                 values[gaps, place] = mean
                 values[:, place] -= offset  # trees compute in float32

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seqkit.config.merge import INIT, root
+from seqkit.config.merge import INIT, MODEL_KEYS, root
 from seqkit.config.own_files import with_paths
 from seqkit.config.schema import Field, check_value, is_torchs
 from seqkit.config.table_columns import with_parts
@@ -39,7 +39,7 @@ def build(config: Mapping[str, Any]) -> Built:
 
     Raises UsageError if a component refuses its arguments; DataError if its data is at fault.
     """
-    fields = root(None if "data" in config else tuple(config))
+    fields = root(None if "data" in config else MODEL_KEYS)
     if "data" in config and isinstance(config["data"].get("source"), Mapping):
         source = with_paths(config["data"]["source"], "data.source.path")
         config = {**config, "data": {**config["data"], "source": source}}

@@ -52,7 +52,7 @@ def root(only: Sequence[str] | None = None) -> dict[str, Field]:
         Field("model", {}, section=MODEL, skip=("spec",), more=(INIT,)),
         *TRAINING,
     ]
-    return {field.name: field for field in fields if only is None or field.name in MODEL_KEYS}
+    return {field.name: field for field in fields if only is None or field.name in only}
 
 
 NAMED = {
@@ -78,6 +78,8 @@ def completed(
     for key, value in pairs:  # wrong names are answered before torch is imported
         top.field(key.partition(".")[0])
         kind = NAMED.get(key.removesuffix(".type"))
+        if kind is not None and isinstance(value, Switch):
+            raise UsageError(f"--{key} has no value; give the name of {named(kind)}")
         if kind is not None and isinstance(value, Word) and re.fullmatch(r"[A-Za-z][\w.]*", value):
             Field(key, kind=kind).component(value, key)
     config, pairs = with_own_files(config, presets.get(preset or ""), pairs)
@@ -231,7 +233,7 @@ class Node:
             try:
                 check_value(value, field.hint)
             except ValueError as error:
-                if isinstance(value, Mapping) and value:
+                if isinstance(value, Mapping) and value and not fits({}, field.hint):
                     raise UsageError(f"there is no key '{path}.{next(iter(value))}'; {path} is a plain value") from None
                 raise UsageError(f"{path} is {shown(value)}; {error}{self._of_others(field.name, value)}") from None
             return copy.deepcopy(value) if isinstance(value, list | dict) else value  # a default is everyone's

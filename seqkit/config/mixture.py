@@ -55,9 +55,14 @@ def complete(
 
 
 def _completed(
-    recipe: str | Path | Mapping[str, Any], preset: str | None, pairs: Pairs, only: Sequence[str] | None = None
+    recipe: str | Path | Mapping[str, Any],
+    preset: str | None,
+    pairs: Pairs,
+    only: Sequence[str] | None = None,
+    *,
+    may_mix: bool = True,
 ) -> dict[str, Any]:
-    """A complete configuration of one task or of several. pairs: overrides, as `dotted` gives them."""
+    """A complete configuration of one task or, if it may be, of several. pairs: overrides, as `dotted` gives them."""
     mixture, _, task = ("", "", "") if isinstance(recipe, Mapping) else str(recipe).rpartition("/")
     if task and is_recipe(mixture) and not is_recipe(str(recipe)):
         return completed(_of_task(mixture, task, preset), {}, None, pairs, only=only)
@@ -66,6 +71,8 @@ def _completed(
         raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
     for key, value in [*((name, "VALUE") for name in config), *pairs]:
         check_spelling(key, str(value))
+    if "tasks" in config and not may_mix:
+        raise UsageError(f"from: {recipe} is a mixture itself; name its recipes one by one")
     if "tasks" in config:
         return _complete_mixture(config, presets.get(preset or "", {}), pairs)
     return completed(config, presets, preset, pairs, only=only)
@@ -100,6 +107,8 @@ def _complete_mixture(config: Mapping[str, Any], preset: Mapping[str, Any], pair
     preset: keys that are merged over those of `config`. Each task is completed as a recipe of its own: with `from`, the
     recipe of that name; the mixture's backbone takes the place of its backbone.
     """
+    if any(key == "tasks" for key, _ in pairs):
+        raise UsageError("tasks is no single value; give a task's key, such as --tasks.image.data.limit 100")
     tasks = _tasks(config, preset, pairs)
     for key in (*config, *preset, *(key for key, _ in pairs)):
         if key.partition(".")[0] in ("data", "tokenizer"):
@@ -193,8 +202,6 @@ def _completed_task(name: str, written: Pairs, shared: Mapping[str, Any]) -> dic
         what = f"lr_scale is {lr_scale}, but the optimizer has one state for all tasks"
         raise UsageError(f"{what}; give moments: by_task")
     pairs = [("seed", shared["seed"]), ("model.backbone", shared["model"]["backbone"])]
-    task = _completed(base, preset, [*pairs, *(pair for pair in written if pair[0] not in KEYS[:3])])
-    if "tasks" in task:
-        raise UsageError(f"from: {base} is a mixture itself; name its recipes one by one")
+    task = _completed(base, preset, [*pairs, *(pair for pair in written if pair[0] not in KEYS[:3])], may_mix=False)
     task["model"].pop("backbone")
     return {"lr_scale": float(lr_scale), **{key: task[key] for key in OF_TASK}}

@@ -249,7 +249,7 @@ def plain_data(value: Any) -> Any:
 
 
 def check_value(value: Any, hint: Any) -> Any:
-    """A plain value as its annotation wants it: a list as a tuple, a name as an enum's member.
+    """A plain value as its annotation wants it: a list as a tuple, an enum's value as its member.
 
     Raises ValueError, `give …`, if it is of another type, not finite, or larger than 64 bits.
     """

@@ -42,6 +42,12 @@ def fingerprint(*parts: str | bytes | int) -> str:
     return digest.hexdigest()
 
 
+def state_of(file: Path) -> str:
+    """Path, size and time of change of a file: another state is taken for another content."""
+    state = file.stat()
+    return f"{file.absolute()} {state.st_size} {state.st_mtime_ns}\n"
+
+
 def cached(key: str) -> pa.Table | None:
     """Rows that were written for that fingerprint; None if there are none. A damaged file is deleted and logged."""
     for path in cache_folder().glob(f"{key}-*.arrow"):
@@ -55,7 +61,8 @@ def cached(key: str) -> pa.Table | None:
                 raise ValueError(f"it was written as {written}")
         except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
             log.warning("%s", f"the cached data in {path} is damaged ({error}); it is deleted and made again")
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # of a cache that may only be read
+                path.unlink()
             continue
         with suppress(OSError):
             os.utime(path)  # when it was last used, for those who clean up

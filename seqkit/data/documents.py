@@ -40,7 +40,10 @@ def held_out(documents: Samples, fraction: float, seed: int) -> tuple[Samples, S
     >>> rest[0].raw, aside[0].raw, rule
     ('to be or not t', 'o be', 'the end')
     """
-    groups = [str(i) if group is None else group for i, group in enumerate(documents.groups or [None] * len(documents))]
+    groups = [
+        f"document {i}" if group is None else group
+        for i, group in enumerate(documents.groups or [None] * len(documents))
+    ]
     sizes: dict[str, int] = {}
     for i, group in enumerate(groups):
         sizes[group] = sizes.get(group, 0) + len(documents.read(i))
@@ -58,7 +61,7 @@ def held_out(documents: Samples, fraction: float, seed: int) -> tuple[Samples, S
     if chosen and held >= quota / 2 and len(documents) > 1:
         rest, aside = ([i for i, g in enumerate(groups) if (g in chosen) == is_out] for is_out in (False, True))
         number = f"{len(aside)} of {len(documents)} whole documents" if len(aside) > 1 else "a whole document"
-        return documents.at(rest), documents.at(aside), f"{number}, by SHA-256 of the text"
+        return documents.at(rest), documents.at(aside), f"{number}, by SHA-256"
     share = min(fraction, MAX_HELD_OUT / max(1, total))
     front, back = cut(documents, lambda size: int(size * (1 - share)))
     return front, back, "the end" if len(documents) == 1 else "the end of each document"

@@ -50,7 +50,7 @@ ARRAYS = {
 }  # fmt: skip
 """Names of arrays in PyG, DGL and Planetoid, and what each is here."""
 
-MASKS = ("train_mask", "valid_mask", "test_mask")
+MASKS = ("train_mask", "val_mask", "valid_mask", "test_mask")
 
 
 @dataclass
@@ -182,7 +182,7 @@ def _typed(path: Path, key: ElementTree.Element, text: str | None) -> Any:
 def _read_tables(folder: Path) -> RawGraph:
     """The graph of edges.csv and nodes.csv, or of tables of other formats with these names."""
     edges, nodes = (_table(folder, stem) for stem in ("edges", "nodes"))
-    identity = next((name for name in ID_NAMES if name in nodes.names), nodes.names[0])
+    identity = next((name for one in ID_NAMES for name in nodes.names if name.lower() == one), nodes.names[0])
     ids = [str(cell) for cell in nodes.columns[identity]]
     index = {name: i for i, name in reversed([*enumerate(ids)])}
     if len(index) < len(ids):

@@ -6,11 +6,10 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from seqkit.data.formats import (
     AUDIO,
@@ -30,7 +29,7 @@ from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import Rows, read_tables
 from seqkit.data.tables.rows import Examples
 from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
-from seqkit.data.walk import exists_as, walk
+from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
 from seqkit.files import load_json
 from seqkit.interfaces import Tokenizer
@@ -39,8 +38,6 @@ OF_KIND = {"image": IMAGE, "audio": AUDIO, "text": TEXT, "smiles": SMILES}
 """Format of the files of a folder, by the kind of data that the tokenizer reads."""
 
 STDIN = "-"
-
-PATTERN_MARKS = "*?["
 
 _SUFFIX = re.compile(r"\.\w{1,10}$")
 _NAME = re.compile(r"(?:^|,)\s*([^,=]+?)\s*=")
@@ -95,11 +92,11 @@ def _schema_of_table(source: Mapping[str, Any]) -> Schema | None:
 
 def first_input(given: str, tokenizer: Tokenizer, schema: Schema | None = None) -> tuple[str, Any, int]:
     """Name and raw example of the first example in `given`, and the number of examples. Raises as `Inputs`."""
-    inputs = Inputs([given], tokenizer, schema)
-    first, *others = inputs
+    inputs = iter(Inputs([given], tokenizer, schema))
+    first = next(inputs)
     if first.error is not None:
         raise DataError(first.error)
-    return first.name, first.raw, 1 + len(others)
+    return first.name, first.raw, 1 + sum(1 for _ in inputs)
 
 
 def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> Iterator[tuple[str, Any]]:
@@ -170,7 +167,7 @@ class Inputs:
         *,
         column: str | None = None,
         graph: Callable[[str], tuple[Any, list[str]]] | None = None,
-        stdin: Iterable[bytes] | None = None,
+        stdin: BinaryIO | None = None,
     ):
         self.tokenizer, self.schema, self.column, self.graph, self.stdin = tokenizer, schema, column, graph, stdin
         self.has_parts = schema is not None and hasattr(tokenizer, "parts")
@@ -222,12 +219,8 @@ class Inputs:
                 if reads_files and self.column is None:  # a file of the tokenizer's own, called as tables are
                     return given
                 return Input(given, error=str(error))
-        if any(mark in given for mark in PATTERN_MARKS) and not exists_as(path, Path.exists):
-            # glob, as the pattern may be absolute, which Path.glob refuses; a SMILES string matches no file
-            found = sorted(Path(file) for file in glob(given, recursive=True) if Path(file).is_file())  # noqa: PTH207
-            if found:
-                return found
-        return given
+        found = matching(given, is_needed=False)  # a SMILES string with brackets matches no file
+        return given if found in ([given], []) else [Path(file) for file in found]
 
     def _table(self, given: str, *, reads_files: bool) -> Examples:
         """The rows of a table, read as those of training were. Raises DataError where it lacks what is read."""
@@ -296,17 +289,21 @@ class Inputs:
         return chosen
 
     def _lines(self) -> Iterator[Input]:
-        number = 0
-        for number, line in enumerate(sys.stdin.buffer if self.stdin is None else self.stdin, start=1):
+        number, stream = 0, sys.stdin.buffer if self.stdin is None else self.stdin
+        while line := stream.readline(MAX_LINE_BYTES + 1):
+            number += 1
             where = f"standard input, line {number}"
+            if len(line) > MAX_LINE_BYTES:
+                yield Input(f"line {number}", error=f"{where} has more than 16 MB")
+                while line and not line.endswith(b"\n"):
+                    line = stream.readline(MAX_LINE_BYTES)
+                continue
             try:
-                text = line[:MAX_LINE_BYTES].decode("utf-8").rstrip("\r\n")
+                text = line.decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
                 yield Input(f"line {number}", error=f"{where} is not UTF-8 ({error.reason})")
                 continue
-            if len(line) > MAX_LINE_BYTES:
-                yield Input(f"line {number}", error=f"{where} has more than 16 MB")
-            elif not text.strip():
+            if not text.strip():
                 yield Input(f"line {number}", error=f"{where} is blank")
             elif self.has_parts:
                 yield self._written(text)

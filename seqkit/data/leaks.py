@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 from seqkit.data.notes import Caution
@@ -21,7 +21,7 @@ class Compared:
     def content(self, file: str | bytes) -> Hashable:
         """The content of a file, as it is or below the folder; a file that cannot be read is compared by its name."""
         if isinstance(file, bytes):
-            return file
+            return sha256(file).digest()
         if file not in self._known:
             try:
                 with (self._folder / file).open("rb") as data:

@@ -13,6 +13,8 @@ SPLIT_NAMES = {
 }  # fmt: skip
 """Names of splits, in lower case, in columns and as names of files and folders."""
 
+SPLIT_WORDS = {"train": "training", "valid": "validation", "test": "test"}
+
 
 def shuffled(n: int, seed: int) -> list[int]:
     """0 … n - 1 in an order that depends on `seed` alone.

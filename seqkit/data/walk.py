@@ -13,6 +13,8 @@ from pathlib import Path
 
 from seqkit.errors import DataError
 
+PATTERN_MARKS = "*?["
+
 SYSTEM_FOLDERS = ("__MACOSX", "@eaDir")
 """Folders of macOS archives and network storage that hold previews under the names of the files themselves."""
 
@@ -62,16 +64,16 @@ def walk(root: Path, *, limit: int | None = None) -> Walked:
     return Walked(sorted(files, key=_parts)[:limit], sorted(folders, key=_parts), num_hidden, skipped)
 
 
-def matching(path: str) -> list[str]:
+def matching(path: str, *, is_needed: bool = True) -> list[str]:
     """Files that a pattern such as `notes/**/*.txt` matches; what is no pattern, or exists, is itself.
 
-    Raises DataError where none matches.
+    Raises DataError where none matches. is_needed: False: the list is empty then.
     """
-    if not any(mark in path for mark in "*?[") or Path(path).exists():
+    if not any(mark in path for mark in PATTERN_MARKS) or exists_as(Path(path), Path.exists):
         return [path]
     # glob, as the pattern may be absolute, which Path.glob refuses
     found = sorted(file for file in glob(path, recursive=True) if Path(file).is_file())  # noqa: PTH207
-    if not found:
+    if not found and is_needed:
         raise DataError(f"no file matches {path}; check the pattern (it is relative to {Path.cwd()})")
     return found
 

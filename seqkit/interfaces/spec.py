@@ -68,6 +68,10 @@ class TokenSpec:
         for name, value, least in [*counts, *((name, getattr(self, name), 0) for name in names)]:
             if type(value) is not int or value < least:
                 raise ValueError(f"TokenSpec.{name} is {value!r}; it counts, so make it an integer >= {least}")
+        object.__setattr__(self, "number_places", tuple(self.number_places))
+        places = self.number_places
+        if places and (self.vocab_sizes[:1] != (len(places),) or not {*places} <= {*range(-1, self.num_features)}):
+            raise ValueError("number_places has a place below num_features, or -1, for each first id")
         if self.num_prefix_tokens and (self.is_categorical or self.num_features <= self.num_prefix_tokens):
             raise ValueError("num_prefix_tokens are flags that vectors begin with; add their number to num_features")
         given = bool(self.vocab_size) + bool(self.vocab_sizes or self.num_features)

@@ -273,7 +273,7 @@ def may_read(x: Tensor) -> bool:
 def by_token(holder: Any) -> dict[str, Tensor]:
     """The fields of `Tokens` or `TokenBatch` that have a value for each token: all that are tensors, by name.
 
-    Batches, caches, windows and digests go by this list, so a new field is in all of them.
+    Joining, selecting and padding go by this list, so a new field is in all of them.
     """
     given = {x.name: getattr(holder, x.name) for x in fields(holder)}
     return {name: value for name, value in given.items() if isinstance(value, Tensor)}

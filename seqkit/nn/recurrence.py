@@ -18,7 +18,7 @@ from torch._higher_order_ops.scan import scan
 
 
 def is_exporting() -> bool:
-    """Whether `torch.export` traces. `torch.compiler.is_exporting()` is also true in `torch.compile` (torch 2.11)."""
+    """Whether `torch.export` traces (not strictly); torch 2.11's own question is true in `torch.compile`, too."""
     return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
 
 

@@ -26,6 +26,11 @@ LARGE_OFFSET = 2**12
 """Mean of a target, in standard deviations, from which on float32 loses more than three of its seven digits to it."""
 
 
+def large_offset(mean: float, std: float) -> float:
+    """The mean where float32 would lose digits to it, else 0."""
+    return mean if abs(mean) > LARGE_OFFSET * std else 0.0
+
+
 class Regress(PredictionObjective):
     """Regression: squared or Huber error of standardised targets; metrics are in the target's own unit.
 
@@ -81,7 +86,7 @@ class Regress(PredictionObjective):
 
         Beside 1.7e12, as milliseconds since 1970 are, float32 knows steps of 131,072 alone.
         """
-        return [mean if abs(mean) > LARGE_OFFSET * std else 0.0 for mean, std in zip(self.mean, self.std)]
+        return list(map(large_offset, self.mean, self.std))
 
     @property
     def centred_mean(self) -> list[float]:
@@ -148,10 +153,7 @@ class Regress(PredictionObjective):
         loss = self._error(prediction, standardised, reduction="sum")
         if training:
             return LossOutput(loss, known.sum())
-        found = prediction.detach() * std + mean
-        if any(self.center):  # metrics are of targets as they are, which float32 cannot hold
-            center = torch.tensor(self.center, dtype=torch.float64, device=prediction.device)
-            found, target = found + center, target + center
+        found = prediction.detach() * std + mean  # less `center`, which no metric needs and float32 cannot hold
         return LossOutput(loss, known.sum(), found[known], target[known])
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:

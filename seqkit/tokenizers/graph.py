@@ -62,6 +62,8 @@ class Graph(Tokenizer):
 
         Raises DataError where one is no graph, or they differ in their features.
         """
+        if not (self._learns_sizes or self._learns_direction):
+            return
         graphs = [as_graph_data(raw, directed=self.directed) for raw in raws]
         if self._learns_direction:
             self.directed = any(graph.directed for graph in graphs)

@@ -222,6 +222,8 @@ MISTAKES = [
     ("--sed 3", "there is no key 'sed'; did you mean seed?"),
     ("--seed.x 3", "there is no key 'seed.x'"),
     ("--seed", "--seed has no value"),
+    ("--optimizer", "--optimizer has no value; give the name of an optimizer"),
+    ("--tokenizer.type", "--tokenizer.type has no value"),
     ("--seed --data.limit 3", "--seed has no value"),
     ("seed 3", "'seed' belongs to no key"),
     ("--data nowhere/notes.txt", "data.source: there is no file or folder nowhere/notes.txt"),

@@ -97,3 +97,9 @@ def test_fingerprints_differ_where_a_part_or_its_end_does():
     parts = [("ab", "c"), ("a", "bc"), ("abc",), (b"ab", "c"), (1,), ("1",)]
     assert len({fingerprint(*part) for part in parts}) == len(parts)
     assert fingerprint("ab", 3) == fingerprint("ab", 3)
+
+
+def test_a_damaged_file_that_cannot_be_deleted_is_passed_over():
+    folder = cache_folder() / f"{'a' * 64}-00000000.arrow"
+    folder.mkdir(parents=True)
+    assert cached("a" * 64) is None

@@ -1,5 +1,6 @@
 """Raw examples that are named on the command line."""
 
+import io
 import re
 from pathlib import Path
 
@@ -216,13 +217,21 @@ def test_a_smiles_string_with_brackets_is_no_pattern():
 def test_lines_are_texts_except_those_that_name_images_or_recordings(tmp_path):
     (tmp_path / "a.txt").write_text("content", encoding="utf-8")
     lines = [f"{tmp_path / 'a.txt'}\n".encode(), b"gone.png\r\n", b"to be"]
-    inputs = Inputs(["-"], Bytes(), stdin=lines)
+    inputs = Inputs(["-"], Bytes(), stdin=io.BytesIO(b"".join(lines)))
     assert inputs.total is None
     text, image, last = inputs
     assert (text.raw, last.raw) == (str(tmp_path / "a.txt"), "to be")  # what a text says is not opened
     assert "'gone.png' is no file" in image.error
-    (nothing,) = Inputs(["-"], Bytes(), stdin=[])
+    (nothing,) = Inputs(["-"], Bytes(), stdin=io.BytesIO())
     assert "standard input is empty" in nothing.error
+
+
+def test_a_line_without_an_end_is_not_read_whole(monkeypatch):
+    monkeypatch.setattr("seqkit.data.inputs.MAX_LINE_BYTES", 9)
+    stream = io.BytesIO("aé".encode() * 20 + b"\nto be\n" + b"x" * 30)
+    long, short, last = Inputs(["-"], Bytes(), stdin=stream)
+    assert long.error == "standard input, line 1 has more than 16 MB"
+    assert (short.raw, last.error) == ("to be", "standard input, line 3 has more than 16 MB")
 
 
 def test_a_tokenizer_that_reads_files_itself_gets_every_path(tmp_path):
@@ -254,7 +263,7 @@ PATHS = ["gone.eeg", "no/such", "*.eeg", "nowhere/", "a[0].eeg"]
 def test_what_looks_like_a_path_is_no_text_where_the_tokenizer_reads_files(given):
     (one,) = Inputs([given], Reads())
     assert one.error.startswith(f"{given!r} is no file, and looks like a path; give a file that exists, or a text")
-    (line,) = Inputs(["-"], Reads(), stdin=[given.encode()])
+    (line,) = Inputs(["-"], Reads(), stdin=io.BytesIO(given.encode()))
     assert line.error == one.error
     assert [one.raw for one in Inputs([given], Bytes())] == [given]
     assert [one.raw for one in Inputs(["to be. Or not", "to\n/be"], Reads())] == ["to be. Or not", "to\n/be"]

@@ -34,6 +34,9 @@ def vectors(n, f=3, p=2, adjacency=None):
         ({"vocab_size": -1}, "vocab_size is -1; it counts"),
         ({"num_features": 2.0}, "num_features is 2.0"),
         ({"vocab_size": 5, "num_axes": -2}, "num_axes is -2"),
+        ({"vocab_sizes": (3, 2), "num_features": 1, "number_places": (0,)}, "for each first id"),
+        ({"vocab_sizes": (3, 2), "num_features": 1, "number_places": (0, 1, -1)}, "for each first id"),
+        ({"num_features": 4, "number_places": (0,)}, "for each first id"),
     ],
 )
 def test_a_spec_that_contradicts_itself_is_refused(fields, message):

@@ -223,6 +223,26 @@ def test_a_large_offset_of_the_target_takes_no_precision(targets):
         assert float(metric.compute()) == pytest.approx(expected, rel=1e-3), name
 
 
+def test_correlations_do_not_depend_on_the_offset_of_the_target():
+    found = []
+    for offset in (0.0, 1.7e12):
+        objective, targets = (
+            Regress(metrics=["SpearmanCorrCoef", "PearsonCorrCoef"]),
+            [offset + 1e3 * i for i in range(300)],
+        )
+        objective.fit(targets, None)
+        encoded = torch.stack([objective.encode_target(target) for target in targets])
+        exact = torch.linspace(-1.7, 1.7, 300)[:, None] + 0.1 * torch.randn(
+            300, 1, generator=torch.Generator().manual_seed(0)
+        )
+        output = objective.loss(exact, encoded)
+        metrics = objective.metrics(TokenSpec(num_features=5))
+        for metric in metrics.values():
+            metric.update(output.preds, output.target)
+        found.append([float(metrics[name].compute()) for name in sorted(metrics) if name != "rmse"])
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+
+
 def test_ordinary_targets_are_encoded_as_they_are():
     for targets in ([1.5, -2.0, 7.25], [1900.0, 1950.0, 2000.0], [0.0, 0.0, 1e-3]):
         objective = Regress()

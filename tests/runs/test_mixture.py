@@ -301,6 +301,8 @@ MISTAKES = [
     ({"tasks.type": "image/digits"}, "'type'"),
     ({"data.limit": 3}, r"data\.limit .*--tasks\.image"),
     ({"tasks.other": "mixture/four"}, "tasks.other: from: mixture/four"),
+    ({"tasks.other": {"from": "mixture/four", "data": {"limit": 5}}}, "tasks.other: from: mixture/four is a mixture"),
+    ({"sampling": {"a": 0}}, r"sampling is {'a': 0}"),
     ({"trainer__accumulate_grad_batches": 50}, "image has 6 batches, fewer than the 50"),
 ]
 
@@ -312,6 +314,15 @@ def test_a_mistake_is_answered_in_one_line(text):
         with pytest.raises(UsageError, match=said) as error:
             len(prepare(mixture(tasks, **change)).data.train_dataloader())
         assert "\n" not in str(error.value), change
+
+
+def test_a_mixture_of_itself_and_tasks_as_one_value_are_refused(tmp_path):
+    path = tmp_path / "m.yaml"
+    path.write_text(f"model: {{backbone: {{type: LSTM, dim: 32}}}}\ntasks: {{a: {path}}}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"tasks\.a: from: .* is a mixture itself"):
+        complete(str(path), may_mix=True)
+    with pytest.raises(UsageError, match="tasks is no single value"):
+        complete("mixture/four", "debug", ["--tasks", "{}"], may_mix=True)
 
 
 def test_the_task_without_a_validation_split_is_named_where_the_best_weights_are_wanted(tmp_path, text):

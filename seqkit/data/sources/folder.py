@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from math import log10
 from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
 
+from seqkit.data.cache import fingerprint, state_of
 from seqkit.data.formats import AUDIO, IMAGE, TEXT, own_reader
 from seqkit.data.io import (
     WHITE_OF_16_BITS,
@@ -30,7 +30,7 @@ from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.splits import SPLIT_NAMES, stratified
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, stratified
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.progress import track
@@ -40,7 +40,6 @@ log = logging.getLogger("seqkit")
 LOOKED_AT = 20
 """Files of a folder whose values are looked at before training, one in so many."""
 
-_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 _CHANNELS = {1: "mono", 2: "stereo"}
 
 
@@ -108,7 +107,7 @@ class ClassFolder(DataSource):
             parts, rule = self._divided(root, parts["train"], labels)
         if names and max(name.count("/") for name in parts["train"]) > 1 + bool(folders["train"]):
             rule += "; the class is the folder that a file is in"
-        sizes = ", ".join(f"{len(files):,} {_WORDS[split]}" for split, files in parts.items())
+        sizes = ", ".join(f"{len(files):,} {SPLIT_WORDS[split]}" for split, files in parts.items())
         of = f"of {len(names)} {'class' if len(names) == 1 else 'classes'}" if names else "without classes"
         log.warning("%s: %s %s %s; %s; %s", root, sizes, self.plural, of, rule, self.described([*headers.values()]))
         if found := _counted(skipped):
@@ -350,14 +349,11 @@ class _Files:
 
     def key(self) -> str | None:
         """Fingerprint of paths, sizes, times of change, and the reader; None: what a reader does is not known."""
-        digest = sha256()
-        for path in self.paths:
-            state = path.stat()
-            digest.update(f"{path.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode(errors="surrogatepass"))
         reader = getattr(self.read, "func", self.read)
-        settings = getattr(self.read, "keywords", {})
-        digest.update(f"{getattr(reader, '__qualname__', reader)} {sorted(settings.items())}".encode())
-        return None if "<lambda>" in str(reader) or "<locals>" in str(reader) else digest.hexdigest()
+        if "<lambda>" in str(reader) or "<locals>" in str(reader):
+            return None
+        settings = sorted(getattr(self.read, "keywords", {}).items())
+        return fingerprint(*map(state_of, self.paths), f"{getattr(reader, '__qualname__', reader)} {settings}")
 
 
 def of_files(paths: Sequence[Path], labels: Sequence[Any], read: Callable[[Path], Any], advice: str = "") -> Samples:
@@ -377,7 +373,7 @@ def _split_folders(below: Walked) -> dict[str, str]:
     for name in top:
         if split := SPLIT_NAMES.get(name.lower()):
             if split in named:
-                raise DataError(f"folders {named[split]} and {name} are both the {_WORDS[split]} split; join them")
+                raise DataError(f"folders {named[split]} and {name} are both the {SPLIT_WORDS[split]} split; join them")
             named[split] = name
     train = named.get("train")
     is_alone = len(top) == 1 and any(name.startswith(f"{train}/") for name in below.folders)
@@ -392,7 +388,7 @@ def _class_names(root: Path, parts: _Parts) -> list[str]:
         raise DataError(f"{root} has a class folder whose name is not UTF-8, {one_line(undecodable[0])}; rename it")
     for split, files in parts.items():
         if not files:
-            raise DataError(f"{root}: no file of the {_WORDS[split]} split can be read; replace them")
+            raise DataError(f"{root}: no file of the {SPLIT_WORDS[split]} split can be read; replace them")
         for name, label in files.items():
             if (label is None) != (not names):
                 raise DataError(f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training")

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqkit.data.graph_files import RawGraph, exact_number, read_graph
+from seqkit.data.graph_files import MASKS, RawGraph, exact_number, read_graph
 from seqkit.data.sample import Sample, Splits
 from seqkit.data.source import DataSource
 from seqkit.data.splits import SPLIT_NAMES, stratified
-from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number
+from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number, word_of
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
@@ -37,7 +37,6 @@ MAX_INDEXED = 4_096
 """Most nodes of a graph whose index is a feature."""
 
 _NAMES = ("train", "valid", "test")
-_MASKS = ("train_mask", "val_mask", "valid_mask", "test_mask")
 
 VALID_FRACTION = 0.1
 """Share of the labelled nodes that is for validation, where the file says no split."""
@@ -100,7 +99,7 @@ class GraphFile(DataSource):
             shown = ", ".join(one_line(names[i]) for i in sorted(unseen)[:5])
             raise DataError(f"{self.path}: no training node has the class {shown}, and test nodes have; label one")
         train, valid, test = ([Sample(graph, part)] for part in parts.values())
-        return Splits(train, test, valid if counts["valid"] else None, names)
+        return Splits(train, test, valid if counts["valid"] else None, names, rule)
 
     def nodes_of(self, path: str) -> tuple[GraphData, list[str]]:
         """A graph as this one is prepared for training, and the names of its nodes.
@@ -112,9 +111,9 @@ class GraphFile(DataSource):
         if Path(path).expanduser().resolve() == Path(self.path).expanduser().resolve():
             target, label, _ = self._labels(raw)
             return self._graph(raw, {target, *self._split_of(raw, label)[2]})[0], raw.ids
-        graph, _ = self._graph(raw, {"y", *_MASKS})
+        graph, _ = self._graph(raw, {"y", *MASKS})
         means_the_same = graph.nodes.ndim == 2 and (graph.nodes.shape[1] == 0 or raw.x is not None)
-        if self.index or self.features or not means_the_same:
+        if self.index or self.features or self.edge_type or not means_the_same:
             fault = f"features are made of all nodes of {self.path}, so those of another file mean something else"
             raise DataError(f"{path}: {fault}; give that file, or train with --data.index false on numbers x (.npz)")
         return graph, raw.ids
@@ -145,7 +144,7 @@ class GraphFile(DataSource):
 
     def _split_of(self, raw: RawGraph, label: Tensor) -> tuple[list[str], str, list[str]]:
         """The split of each node, "" for none, the rule in words, and the attributes that say it."""
-        masks = {name: SPLIT_NAMES[name[:-5]] for name in raw.attributes if name in _MASKS}
+        masks = {name: SPLIT_NAMES[name[:-5]] for name in raw.attributes if name in MASKS}
         if self.split is None and masks:
             each = zip(*([_word(value).lower() in ("1", "true") for value in raw.attributes[name]] for name in masks))
             split = [" and ".join(name for name, is_in in zip(masks.values(), mask) if is_in) for mask in each]
@@ -153,7 +152,7 @@ class GraphFile(DataSource):
         elif self.split or "split" in raw.attributes:
             used = [self.split or "split"]
             words = [_word(value) for value in self._values(raw.attributes, used[0], "nodes")]
-            is_none = [is_missing(word) or word.lower() in AMBIGUOUS for word in words]
+            is_none = [is_missing(word, AMBIGUOUS) for word in words]
             split = ["" if none else SPLIT_NAMES.get(word.lower(), word) for word, none in zip(words, is_none)]
             rule = f"by attribute {one_line(used[0])}"
         else:
@@ -279,21 +278,14 @@ def _described(raw: RawGraph, label: Tensor, names: list[str]) -> str:
 
 def _word(value: Any) -> str:
     """A value as the name of a class: 2.0 as 2, true, nothing as an empty word."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return "" if value is None else str(value).strip()
+    return "" if value is None else word_of(value)
 
 
 def _number(value: Any) -> float | None:
     """A value as a number, NaN where it is missing; None: it is none. Beside numbers, 007 is one, and - is missing."""
     if is_missing(value, AMBIGUOUS):
         return math.nan
-    try:
-        return float(value) if isinstance(value, bool) else number(value)
-    except OverflowError:
-        return float("inf")
+    return float(value) if isinstance(value, bool) else number(value)
 
 
 def _in_order(word: str) -> tuple[int, float, str]:

@@ -131,7 +131,10 @@ class _Pairs:
     def groups(self) -> list[str | None] | None:
         """Groups of the parts' samples, as far as they are known."""
         known = [(i, one.groups) for i, one in enumerate(self.parts.values()) if one.groups is not None]
-        return [" · ".join(str(groups[row[i]]) for i, groups in known) for row in self.rows] if known else None
+        if not known:
+            return None
+        names = [[f"sample {i}" if group is None else group for i, group in enumerate(groups)] for _, groups in known]
+        return [" · ".join(own[row[i]] for own, (i, _) in zip(names, known)) for row in self.rows]
 
 
 def _repeated(members: Sequence[int], draw: str) -> Iterator[int]:

@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, by_group, stratified
+from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, SPLIT_WORDS, by_group, stratified
 from seqkit.data.tables.cells import canonical, is_missing, number, short
 from seqkit.data.tables.infer import LOOKED_AT, infer
 from seqkit.data.tables.read import Rows, files_of, is_remote, read_tables
@@ -33,7 +33,7 @@ FEW_CLASSES = 10
 KIND_OF_TOKENIZER = {
     "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "Patches": "image",
     "LogMel": "audio", "WhisperMel": "audio", "MelPatches": "audio", "SampleWindows": "audio",
-    "MelEnergies": "audio", "Molecule": "smiles", "Series": "series", "Ids": "series",
+    "Molecule": "smiles", "Series": "series", "Ids": "series",
 }  # fmt: skip
 """Kind of the column that a tokenizer reads; for other tokenizers the table decides."""
 
@@ -166,11 +166,9 @@ class Table(DataSource):
             _tell_shared_groups(found, name, self.division.group, say)
         _check_learnable(found, schema, name, names)
         inputs = {split: self._inputs(part) for split, part in read.items()}
-        self._tell_leaks(
-            found, {split: [inputs[of][i] for i in rows] for split, (of, rows) in chosen.items()}, schema, say
-        )
-        words = {"train": "training", "valid": "validation", "test": "test"}
-        sizes = ", ".join(f"{len(part):,} {words[split]}" for split, part in found.items())
+        keys = {split: [inputs[of][i] for i in rows] for split, (of, rows) in chosen.items()}
+        self._tell_leaks(found, keys, schema, say, is_given="test" in read or self.division.split is not None)
+        sizes = ", ".join(f"{len(part):,} {SPLIT_WORDS[split]}" for split, part in found.items())
         say(f"{name}: {sizes} rows; {rule}{_of_classes(schema, found, names)}")
         return Splits(found["train"], found["test"], found.get("valid"), names, rule)
 
@@ -247,8 +245,8 @@ class Table(DataSource):
         check_column(part.rows, name, "--data.group")
         column = next(column for column in part.schema.columns if column.name == name)
         cells = [part.rows.columns[name][row] for row in part.indices]
-        compared = self._compared(column, [x.strip() if isinstance(x, str) else x for x in cells])
-        found = [None if is_missing(x, part.schema.missing) else repr(key) for x, key in zip(cells, compared)]
+        each = zip(cells, self._compared(column, cells))
+        found = [None if is_missing(x, part.schema.missing) else repr(key) for x, key in each]
         if alone := [i for i, key in enumerate(found) if key is None]:
             if len(alone) == len(found):
                 raise DataError(f"{part.rows.name}: no row has a {name}; fill it in, or give another --data.group")
@@ -256,8 +254,9 @@ class Table(DataSource):
             say(f"{where}; each is a group of its own")
         return found
 
-    def _compared(self, column: Column, values: Sequence[Any]) -> Sequence[Any]:
-        """Values of a column in a form in which equal ones are equal, and which can be hashed."""
+    def _compared(self, column: Column, values: Iterable[Any]) -> list[Hashable]:
+        """Values of a column in a form in which equal ones are equal."""
+        values = (x.strip() if isinstance(x, str) else x for x in values)
         if column.kind in FILES:
             known = Compared(self.folder)
             return [None if x is None else known.content(x) for x in values]
@@ -265,22 +264,28 @@ class Table(DataSource):
             return [canonical(x) if isinstance(x, str) else x for x in values]
         return [x if x is None or isinstance(x, str | float) else repr(x) for x in values]
 
-    def _inputs(self, part: UsableRows) -> list[int]:
-        """A number for the input of each row, the same for equal inputs."""
+    def _inputs(self, part: UsableRows) -> list[Hashable]:
+        """The input of each row in a form in which equal ones are equal."""
         columns = []
         for name, values in part.examples.values.items():
             column = next(column for column in part.schema.columns if column.name == name)
-            columns.append(self._compared(column, [values[row] for row in part.indices]))
-        return [hash(row) for row in zip(*columns)]
+            columns.append(self._compared(column, (values[row] for row in part.indices)))
+        return [*zip(*columns)]
 
     def _tell_leaks(
-        self, found: dict[str, Samples], keys: dict[str, list[int]], schema: Schema, say: Callable[[str], None]
+        self,
+        found: dict[str, Samples],
+        keys: dict[str, list[Hashable]],
+        schema: Schema,
+        say: Callable[[str], None],
+        *,
+        is_given: bool,
     ) -> None:
         """Say how many inputs of test are in training, and how many equal inputs have other targets."""
         if len(schema.inputs) == 1 and schema.inputs[0].kind in OF_CELLS:
             return  # equal numbers or categories are no copies
         keep = "take them out of one of them"
-        if self.division.split is None and self.division.test is None and self.division.group is None:
+        if not is_given and self.division.group is None:
             column = schema.inputs[0].name if len(schema.inputs) == 1 and not schema.steps else "COLUMN"
             keep += f", or keep them together: --data.group {shlex.quote(column)}"
         tell_leaks(schema.name, found, keys, keep, say)

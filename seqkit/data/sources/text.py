@@ -22,11 +22,13 @@ class TextFiles(DataSource):
     """Your own UTF-8 text, each file one document.
 
     path: one file, a list of files, or a pattern such as `notes/**/*.txt`. test_fraction: share of all characters that
-    is test, at most `MAX_HELD_OUT` of them: of several documents whole ones, chosen by SHA-256 of their text; of one
-    its end.
+    is test, at most `MAX_HELD_OUT` of them: of several documents whole ones, in an order by SHA-256 of their
+    text; of one its end.
     """
 
     def __init__(self, path: str | list[str], *, test_fraction: float = 0.1):
+        if not 0 < test_fraction < 1:
+            raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.1")
         self.path, self.test_fraction = path, test_fraction
 
     def splits(self) -> Splits:
@@ -34,8 +36,6 @@ class TextFiles(DataSource):
 
         Empty files among several are left out, and counted in the log, which also has the rule of the split.
         """
-        if not 0 < self.test_fraction < 1:
-            raise ValueError(f"test_fraction is {self.test_fraction}; give a number between 0 and 1, such as 0.1")
         paths = self._paths()
         if len(paths) > 1:
             filled = [path for path in paths if not Path(path).is_file() or _has_text(path)]

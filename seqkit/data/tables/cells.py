@@ -154,7 +154,7 @@ def read_content(content: bytes, read: Callable[[Path], Any], column: str) -> An
 def is_series(cell: Any) -> bool:
     """Whether a cell is a list of numbers, or of lists of numbers."""
     rows = cell if isinstance(cell, list) else []
-    steps = [x for row in rows for x in (row if isinstance(row, list) else [row])]
+    steps = [x for row in rows for x in row] if all(isinstance(row, list) for row in rows) else rows
     return bool(steps) and all(isinstance(x, int | float) and not isinstance(x, bool) for x in steps)
 
 

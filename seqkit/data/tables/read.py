@@ -229,9 +229,17 @@ class _Text:
         if named := re.fullmatch(r"sep=(.)", first[0]):
             separator, skipped = named[1], 1
         elif first[0].startswith("#"):
-            skipped = next((i for i, line in enumerate(first) if not line.startswith("#")), 0)
-            self.notes.append(f"{self.file}: {skipped} lines at the top that begin with # are left out")
+            skipped = next((i for i, line in enumerate(first) if not line.startswith("#")), len(first))
+            if skipped == len(first):
+                raise DataError(f"{self.file} begins with {len(first)} lines or more of comments; take them out")
         separator = separator or self._separator(first[skipped:])
+        if skipped and not named:
+            if header is None and 0 < first[skipped].count(separator) == first[skipped - 1].count(separator):
+                advice = "take out the # if it is the header, else the line"
+                raise DataError(
+                    f"{self.file}, line {skipped} begins with # and has as many cells as the next; {advice}"
+                )
+            self.notes.append(f"{self.file}: {skipped} lines at the top that begin with # are left out")
         quoted = separator != "\t" or self._is_quoted()
         rows = self._cells(separator, quoted)
         for _ in range(skipped):

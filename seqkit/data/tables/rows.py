@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from seqkit.data.cache import state_of
 from seqkit.data.formats import AUDIO, IMAGE, own_reader
 from seqkit.data.notes import Caution
 from seqkit.data.tables.cells import is_blank, is_missing, read_content, short, truth, word_of, words_of
@@ -172,7 +173,7 @@ class UsableRows:
     def __init__(self, examples: Examples, *, say: Callable[[str], None], skip_bad: int = 0):
         self.examples, self.rows, self.schema = examples, examples.rows, examples.schema
         files = [Path(name) for name, _ in self.rows.files]
-        self._files = [*map(_state, files)] if all(file.is_file() for file in files) else None
+        self._files = [*map(state_of, files)] if all(file.is_file() for file in files) else None
         self.indices: list[int] = []
         self.labels: list[Any] = []
         self._read(Labels(examples), say, skip_bad)
@@ -196,7 +197,7 @@ class UsableRows:
         for values in (self.examples.values[c.name] for c in self.schema.inputs if c.kind in FILES):
             for name in (values[row] for row in self.indices):
                 if isinstance(name, str):
-                    digest.update(_state(self.examples.folder / name).encode(errors="surrogatepass"))
+                    digest.update(state_of(self.examples.folder / name).encode(errors="surrogatepass"))
         return digest.hexdigest()
 
     def number(self, names: Sequence[str], split: str) -> None:
@@ -250,11 +251,6 @@ class UsableRows:
             raise DataError(f"{self.rows.name}: {none}; give --data.columns and --data.target")
         if why:
             say(Caution(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({'; '.join(why)})"))
-
-
-def _state(file: Path) -> str:
-    state = file.stat()
-    return f"{file.absolute()} {state.st_size} {state.st_mtime_ns}\n"
 
 
 class Labels:

@@ -3,6 +3,7 @@
 import logging
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import networkx
 import numpy as np
@@ -532,3 +533,19 @@ def test_another_file_has_features_that_mean_the_same_only_without_an_index(tmp_
     assert GraphFile(own, index=True).nodes_of(own)[0].nodes.shape == (60, 61)
     with pytest.raises(DataError, match=r"--data\.index false"):
         GraphFile(own, index=True).nodes_of(other)
+
+
+def test_edge_types_and_the_rule_of_the_split_are_those_of_the_file(tmp_path):
+    path = written(tmp_path, two_groups())
+    source = GraphFile(path, index=False, features=[], edge_type="kind")
+    assert "SHA-256" in source.splits().rule
+    other = tmp_path / "other.graphml"
+    other.write_bytes(Path(path).read_bytes())
+    with pytest.raises(DataError, match="mean something else"):
+        source.nodes_of(str(other))
+
+
+def test_the_name_of_a_node_is_found_in_any_case(tmp_path):
+    (tmp_path / "edges.csv").write_text("Source,Target\n" + "".join(f"p{i},p{(i + 1) % 20}\n" for i in range(20)))
+    (tmp_path / "nodes.csv").write_text("Label,ID\n" + "".join(f"{'ab'[i % 2]},p{i}\n" for i in range(20)))
+    assert GraphFile(str(tmp_path)).splits().train[0].raw.edges.shape[0] == 2

@@ -184,3 +184,11 @@ def test_a_recipe_names_the_sources_and_the_changes_of_its_parts():
     assert [change.part for change in built.data["augment"]] == ["image", "sound"]
     with pytest.raises(UsageError, match="'digit'"):
         complete("multimodal/clip-digits", "debug", ["--data.source.parts.image", "digit"])
+
+
+def test_samples_without_a_group_are_in_none_together():
+    groups = ["anna", *[None] * 8]
+    own = Source([20, 30, 10], [4, 3, 2], groups=groups)
+    found = Pairs({"x": own, "y": Source([10, 10, 31], [2, 5, 7])}).splits().test.groups
+    raws = [sample.raw["x"] for sample in Pairs({"x": own, "y": Source([10, 10, 31], [2, 5, 7])}).splits().test]
+    assert len(set(found)) == len(set(raws)) > 2

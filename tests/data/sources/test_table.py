@@ -267,3 +267,21 @@ def test_the_fingerprint_is_of_file_rows_and_columns(tmp_path):
         os.utime(file, (1, 1))
         keys.add(divided(path)[0].train.key())
     assert len(keys) == 5
+
+
+def test_equal_inputs_are_told_by_their_values_alone(tmp_path):
+    """Not by their hashes: -1 and -2 have the same one. Spaces around a text are no difference."""
+    rows = [{"note": f"note {i // 2}", "delta": -1 - i % 2, "y": "ab"[i % 2]} for i in range(40)]
+    _, said = divided(written(tmp_path, rows), given={"target": "y"})
+    assert not [line for line in said if "in training" in str(line) or "another example" in str(line)]
+    rows = [{"text": f"note {i // 2}" + " " * (i % 2), "label": "ab"[i // 2 % 2]} for i in range(40)]
+    _, said = divided(written(tmp_path, rows, "spaces.jsonl"))
+    assert [line for line in said if "test inputs are in training" in str(line)]
+
+
+def test_a_split_by_files_is_not_mended_by_a_group(tmp_path):
+    for name in ("train", "test"):
+        written(tmp_path, texts(8), f"{name}.jsonl")
+    _, said = divided(tmp_path)
+    (line,) = [str(line) for line in said if "in training" in str(line)]
+    assert "--data.group" not in line

@@ -206,6 +206,15 @@ def test_files_that_are_no_table_together_are_refused(tmp_path):
             read_tables(path)
 
 
+def test_a_line_of_comment_that_may_be_the_header_is_refused(tmp_path):
+    with pytest.raises(DataError, match="line 1 begins with # and has as many cells as the next"):
+        read_tables(written(tmp_path, "t.csv", "#id,smell\n1,a\n2,b\n"))
+    with pytest.raises(DataError, match="lines or more of comments"):
+        read_tables(written(tmp_path, "long.csv", "# of 2022\n" * 99 + CSV))
+    rows = read_tables(written(tmp_path, "t.csv", "#id,smell\n1,a\n"), header=["id", "smell"])
+    assert list(rows.columns["id"]) == ["1"]
+
+
 def test_what_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     for name, limit, content, fact in (
         ("MAX_LINE", 50, ("t.csv.gz", gzip.compress(b"a,b\n" + b"x" * 99)), "line 2 has more than 50 characters"),

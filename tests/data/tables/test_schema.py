@@ -343,7 +343,7 @@ def test_cells_that_are_no_value_of_their_column_are_errors(subtests):
         (Column("a", "number"), "inf", r"1e\+18"), (Column("a", "number"), True, "no number"),
         (Column("a", "text"), 3, "no text; write it in quotes"), (Column("a", "text"), ["b"], "no text"),
         (Column("a", "text"), [{"role": "user", "content": 3}], "no text"),
-        (Column("a", "series"), [0.5, "x"], "no list"),
+        (Column("a", "series"), [0.5, "x"], "no list"), (Column("a", "series"), [1, [2, 3]], "no list"),
         (Column("a", "words"), ["two words"], "no list of words"), (Column("a", "image"), 7, "no file"),
         (Column("a", "category"), ["b"], "no category"),
     ):  # fmt: skip
