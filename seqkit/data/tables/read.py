@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import TextIOWrapper
+from itertools import accumulate, chain
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
@@ -161,10 +162,27 @@ def _joined(parts: Sequence[Rows]) -> Rows:
     for part in parts:
         end += len(part)
         files.append((part.name, end))
-    columns = {name: [cell for part in parts for cell in part.columns[name]] for name in parts[0].names}
+    columns = {name: _Joined([part.columns[name] for part in parts]) for name in parts[0].names}
     lines = None if parts[0].lines is None else [line for part in parts for line in part.lines or ()]
     notes = list(dict.fromkeys(note for part in parts for note in part.notes))
     return Rows(columns, files, lines, [fault for part in parts for fault in part.faults], notes)
+
+
+class _Joined(Sequence[Any]):
+    """Cells of a column in several files. They stay where they are, as they may be whole files."""
+
+    def __init__(self, parts: Sequence[Sequence[Any]]):
+        self._parts, self._ends = parts, list(accumulate(map(len, parts)))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, index: Any) -> Any:
+        part = bisect_right(self._ends, index)
+        return self._parts[part][index - (self._ends[part - 1] if part else 0)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(self._parts)
 
 
 def _read(file: Path, header: Sequence[str] | None, max_rows: int | None) -> Rows:

@@ -192,6 +192,10 @@ def test_shards_are_one_table_and_hidden_copies_are_not_read(tmp_path):
             f"{shards[2]}, line 12",
         ]
     assert len(read_tables(shards, max_rows=13)) == 24, "no more files than are needed"
+    column = read_tables(shards).columns[next(iter(RECORDS[0]))]
+    assert [column[i] for i in range(36)] == list(column)
+    with pytest.raises(IndexError):
+        column[36]
 
 
 def test_files_that_are_no_table_together_are_refused(tmp_path):
