@@ -150,7 +150,7 @@ def _scores(trained: TrainedModel, tokens: Sequence[Tokens], targets: Sequence[A
         if isinstance(trained.objective, Classify):
             found += cross_entropy(prediction.double(), label, reduction="none").tolist()
         else:
-            numbers = zip(trained.objective.decode(prediction), label.reshape(-1).tolist())
+            numbers = zip(trained.objective.decode(prediction), trained.objective.in_unit(label).reshape(-1).tolist())
             found += [(number - right) ** 2 for number, right in numbers]
     return np.array(found)
 

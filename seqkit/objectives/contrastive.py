@@ -6,7 +6,7 @@ b batch · n tokens · d width of the shared space · k parts · m candidates, o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal
@@ -50,9 +50,10 @@ class Contrastive(Objective):
     Positives are examples with the same class where the data has classes. Otherwise they are examples whose tokens of
     either part are equal, so two equal captions are no negatives of each other. The loss of an anchor is the mean over
     its positives of -log softmax (Khosla et al. 2020, equation 2) over all examples of the batch that have the other
-    part; it is averaged over all anchors, in both directions of every pair of parts. An example that lacks a part is
-    left out of its pairs. With loss="sigmoid" it is the sum over these examples of -log sigmoid of the scaled cosine
-    and a learned bias, `logit_bias` of the head, with the sign turned for negatives (SigLIP; Zhai et al. 2023).
+    part; it is averaged over all anchors, in both directions of every pair of parts. The anchors of a pair are the
+    examples that have both its parts. With loss="sigmoid" it is the sum, over all that have the other part, of -log
+    sigmoid of the scaled cosine and a learned bias, `logit_bias` of the head, with the sign turned for negatives
+    (SigLIP; Zhai et al. 2023).
     Negatives come from all devices. Accumulation (`trainer.accumulate_grad_batches`) is not a larger batch: each
     micro-batch has its own negatives alone.
     Raises ValueError for fewer than two parts, a temperature that is too low, or a projection of another part.
@@ -168,7 +169,10 @@ class Contrastive(Objective):
 
         bias = None
         if self.loss == "sigmoid":
-            counts = torch.stack([torch.stack(_num_pairs(alike(batch))) for batch in batches]).sum(dim=0).double()
+            counts = torch.zeros(2, dtype=torch.float64)
+            for own in map(alike, batches):
+                for *_, positive, compared in _pairs(own, own):
+                    counts += torch.stack([positive.sum(), compared.sum()]).cpu()
             bias = (counts[0] / counts[1]).logit(eps=1e-6).float()
 
         def step(batch: LabeledBatch) -> LossOutput:
@@ -295,33 +299,31 @@ def multi_positive_loss(
     bias: what is added to the logits of the sigmoid loss, which is then taken (Zhai et al. 2023, equation 1).
     """
     losses, counts = [], []
-    for i, j in permutations(range(anchors.vectors.shape[1]), 2):
+    for i, j, counted, positive, compared in _pairs(anchors, candidates):
         logits = einsum(anchors.vectors[:, i], candidates.vectors[:, j], "b d, m d -> b m")
-        others = candidates.present[:, i] & candidates.present[:, j]
-        positive = is_positive(anchors.keys, candidates.keys, i, j) & others
-        counted = anchors.present[:, i] & anchors.present[:, j]
         if bias is None:
-            logits = logits.masked_fill(~others, -math.inf)
             # rows that do not count get finite numbers before log_softmax: NaN times zero is NaN in the gradient
-            log_p = logits.masked_fill(~rearrange(counted, "b -> b 1"), 0.0).log_softmax(dim=1)
+            others = torch.where(rearrange(counted, "b -> b 1"), -math.inf, 0.0)
+            log_p = logits.where(compared, others.to(logits.dtype)).log_softmax(dim=1)
             each = -log_p.masked_fill(~positive, 0.0).sum(dim=1) / positive.sum(dim=1).clamp(min=1)
         else:
             logits = (logits + bias) * torch.where(positive, 1.0, -1.0)
-            each = -F.logsigmoid(logits).masked_fill(~others, 0.0).sum(dim=1)
-        losses.append(each.masked_fill(~counted, 0.0).sum())
+            each = -F.logsigmoid(logits).masked_fill(~compared, 0.0).sum(dim=1)
+        losses.append(each.sum())
         counts.append(counted.sum())
     return torch.stack(losses).sum(), torch.stack(counts).sum()
 
 
-def _num_pairs(own: Candidates) -> tuple[Tensor, Tensor]:
-    """Numbers of positive pairs, and of all, over all ordered pairs of parts."""
-    positives, pairs = [], []
-    for i, j in permutations(range(own.keys.shape[1]), 2):
-        both = own.present[:, i] & own.present[:, j]
-        pair = both & rearrange(both, "b -> b 1")
-        positives.append((is_positive(own.keys, own.keys, i, j) & pair).sum())
-        pairs.append(pair.sum())
-    return torch.stack(positives).sum(), torch.stack(pairs).sum()
+def _pairs(anchors: Candidates, candidates: Candidates) -> Iterator[tuple[int, int, Tensor, Tensor, Tensor]]:
+    """Each ordered pair of parts i and j: i, j, the anchors that count, [b], and of them and the candidates, [b m],
+    which are positives, and which are compared.
+
+    Anchors have both parts. They are compared with all candidates that have part j.
+    """
+    for i, j in permutations(range(anchors.keys.shape[1]), 2):
+        counted = anchors.present[:, i] & anchors.present[:, j]
+        compared = rearrange(counted, "b -> b 1") & candidates.present[:, j]
+        yield i, j, counted, is_positive(anchors.keys, candidates.keys, i, j) & compared, compared
 
 
 def fingerprints(batch: TokenBatch) -> Tensor:

@@ -75,7 +75,10 @@ class Masked(PredictionObjective):
         masked = self._masked(tokens)
         predictions = model(tokens, masked)
         targets = _targets_of_parts(tokens, masked)
-        return self._sum([self.loss(predictions[name], target, training=True) for name, target in targets.items()])
+        found = [self.loss(predictions[name], target, training=True) for name, target in targets.items()]
+        # heads of absent parts predict nothing, whose sum is 0: `DistributedDataParallel` waits for their gradients
+        absent = [LossOutput(x.sum(), found[0].count * 0) for name, x in predictions.items() if name not in targets]
+        return self._sum([*found, *absent])
 
     def baseline_step(
         self, batches: Iterable[LabeledBatch], spec: TokenSpec
