@@ -21,7 +21,7 @@ from seqkit.interfaces import Embedded, LabeledBatch, LossOutput, Objective, Tok
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.projection import LinearProjection, Projection
 from seqkit.objectives.labels import plain
-from seqkit.objectives.losses import is_positive
+from seqkit.objectives.losses import check_factor, is_positive
 
 MAX_SCALE = 100.0
 """Largest factor of the cosines, as in CLIP (Radford et al. 2021, section 2.5)."""
@@ -57,6 +57,10 @@ class Contrastive(Objective):
     Negatives come from all devices. Accumulation (`trainer.accumulate_grad_batches`) is not a larger batch: each
     micro-batch has its own negatives alone.
     Raises ValueError for fewer than two parts, a temperature that is too low, or a projection of another part.
+
+    >>> objective = Contrastive(["image", "text"], dim=2)
+    >>> objective.decode(torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]))
+    [{'image, text': 0.0}]
     """
 
     primary_metric = "recall@1"
@@ -78,12 +82,10 @@ class Contrastive(Objective):
             _check_parts(self.parts)
         if dim < 1:
             raise ValueError(f"dim is {dim}; give the width of the shared space, 1 or more")
-        if max_scale is not None and not 0 < max_scale < math.inf:
-            raise ValueError(f"max_scale is {max_scale}; give a number above 0, or None")
-        least = 0 if max_scale is None else 1 / max_scale
-        if not (temperature >= least and temperature > 0):
-            wanted = f"{least} or more" if least else "more than 0"
-            raise ValueError(f"temperature is {temperature}; give {wanted}, such as 0.07")
+        if max_scale is not None:
+            check_factor("max_scale", max_scale)
+        if not (temperature > 0 and (max_scale is None or 1 / temperature <= max_scale)):
+            raise ValueError(f"temperature is {temperature}; give more than 0, and 1 / max_scale or more, such as 0.07")
         if loss not in ("softmax", "sigmoid"):
             raise ValueError(f"loss={loss!r}; give softmax or sigmoid")
         self.has_classes: bool | None = None

@@ -35,6 +35,10 @@ class Masked(PredictionObjective):
     tied, its width is the table's.
     Masked tokens stay in the sequence, so every bidirectional backbone fits. A causal one is refused: it could not
     attend to the tokens that follow.
+
+    >>> batch = TokenBatch(torch.arange(4)[None], torch.zeros(1, 4, 1), torch.ones(1, 4, dtype=torch.bool))
+    >>> int(Masked(fraction=0.5).prepare(batch, None).masked.sum())
+    2
     """
 
     causal = False

@@ -370,10 +370,8 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
         assert output.preds is not None
         targets.append(output.target)
         predicted.append(output.preds)
-        answers = (
-            (objective.decode(prediction), objective.in_unit(label).reshape(-1).tolist()) if has_one_target else ()
-        )
-        for i, (found, right) in enumerate(zip(*answers)):
+        rights = objective.in_unit(label).reshape(-1).tolist() if has_one_target else ()
+        for i, (found, right) in enumerate(zip(objective.decode(prediction), rights)):
             if right == right:  # NaN: unknown
                 caption = f"{amount(found)}, not {amount(right)}".replace("-", "−")
                 errors.append(Error(abs(found - right), caption, example(batch, i), indices[i]))
