@@ -48,8 +48,8 @@ def of_classes(names: Sequence[str], num_classes: int, positive: int = 1) -> dic
         "Precision": lambda: MulticlassPrecision(k, average="macro"),
         "Recall": lambda: MulticlassRecall(k, average="macro"),
         "MatthewsCorrCoef": lambda: MatthewsCorrCoef(k),
-        "AUROC": lambda: MeanArea("roc"),
-        "AveragePrecision": lambda: MeanArea("precision-recall"),
+        "AUROC": lambda: MeanClassArea("roc"),
+        "AveragePrecision": lambda: MeanClassArea("precision-recall"),
         "CalibrationError": lambda: MulticlassCalibrationError(k, n_bins=NUM_BINS, norm="l1"),
         "BrierScore": BrierScore,
     }
@@ -57,7 +57,7 @@ def of_classes(names: Sequence[str], num_classes: int, positive: int = 1) -> dic
         table |= {
             "Precision": lambda: PositiveRate(positive, "predicted"),
             "Recall": lambda: PositiveRate(positive, "actual"),
-            "AveragePrecision": lambda: MeanArea("precision-recall", only=positive),
+            "AveragePrecision": lambda: MeanClassArea("precision-recall", only=positive),
             "CalibrationError": lambda: PositiveCalibrationError(positive),
         }
     return {REPORTED[name]: metric for name, metric in _built(table, names).items()}
@@ -102,7 +102,7 @@ def _built(table: Mapping[str, Callable[[], Metric]], names: Sequence[str]) -> d
 
 def needs_probabilities(metric: Any) -> bool:
     """Whether a metric is of the probabilities of the classes, not of the predictions."""
-    return isinstance(metric, MeanArea | MulticlassCalibrationError | PositiveCalibrationError | BrierScore)
+    return isinstance(metric, MeanClassArea | MulticlassCalibrationError | PositiveCalibrationError | BrierScore)
 
 
 def update(metric: Any, output: LossOutput) -> None:
@@ -261,6 +261,10 @@ class MeanArea(Metric):
             if answers.any() and (self.curve != "roc" or not answers.all()):
                 areas.append(area(scores[known, k], answers))
         return torch.stack(areas).mean() if areas else scores.new_tensor(torch.nan)
+
+
+class MeanClassArea(MeanArea):
+    """`MeanArea` of the probabilities of the classes."""
 
 
 class PositiveCalibrationError(BinaryCalibrationError):
