@@ -16,7 +16,7 @@ from seqkit.errors import DataError, one_line
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, TokenBatch, TokenSpec
 from seqkit.nn.heads import Pool, Transform
 from seqkit.objectives.labels import LabelObjective, Level, on_device, plain
-from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
+from seqkit.objectives.losses import checked_smoothing, class_counts, cross_entropy, frequencies
 
 ClassMetric = Literal[
     "Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC", "AveragePrecision",
@@ -111,11 +111,13 @@ class Classify(LabelObjective):
             raise DataError(f"the training labels hold {len(names)} class; classification needs two or more")
         self.names = list(names)
         if len(self.names) == 2:
-            counts = _counts(labels, 2)
+            counts = class_counts(map(torch.as_tensor, labels), 2)
             self.positive_class = int(counts[1] <= counts[0])
         self._choose_positive()
         if self.class_weights == "balanced":
-            self.weights = _balanced(labels, len(self.names))
+            # n / (k n_c) for each class c of n_c among n labels, scikit-learn's "balanced"; 1 where n_c is 0
+            numbers = class_counts(map(torch.as_tensor, labels), len(self.names)).tolist()
+            self.weights = [sum(numbers) / (len(numbers) * n) if n else 1.0 for n in numbers]
         elif self.class_weights is not None:
             if len(self.class_weights) != len(self.names):
                 raise DataError(
@@ -211,19 +213,3 @@ class Classify(LabelObjective):
             return [named(i) for i in index] if isinstance(index, list) else self.names[index]
 
         return named(prediction.argmax(dim=-1).tolist())
-
-
-def _counts(labels: Sequence[Any], num_classes: int) -> Tensor:
-    """How many labels are of each class [k]; IGNORE counts as none."""
-    counts = torch.zeros(num_classes, dtype=torch.long)
-    for label in labels:
-        ids = torch.as_tensor(label).reshape(-1)
-        counts += torch.bincount(ids[ids != IGNORE], minlength=num_classes)
-    return counts
-
-
-def _balanced(labels: Sequence[Any], num_classes: int) -> list[float]:
-    """n / (k n_c) for each class c of n_c among n labels, scikit-learn's "balanced"; 1 where n_c is 0."""
-    counts = _counts(labels, num_classes)
-    total = int(counts.sum())
-    return [total / (num_classes * n) if n else 1.0 for n in counts.tolist()]

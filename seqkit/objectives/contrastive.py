@@ -102,7 +102,7 @@ class Contrastive(Objective):
         known = sum(label is not None for label in labels)
         if 0 < known < len(labels):
             raise DataError(f"{known:,} of {len(labels):,} training samples have a label; label all of them, or none")
-        self._set(known > 0)
+        self.has_classes = self.needs_labels = known > 0
 
     def state(self) -> dict[str, Any]:
         """Whether the data has classes."""
@@ -110,26 +110,20 @@ class Contrastive(Objective):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores whether the data has classes."""
-        self._set(bool(state["has_classes"]))
-
-    def _set(self, has_classes: bool) -> None:
-        self.has_classes = self.needs_labels = has_classes
+        self.has_classes = self.needs_labels = bool(state["has_classes"])
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Vectors [b k d] in the shared space. Raises ValueError for parts that are not there."""
         assert isinstance(embedder, TokenEmbedder)
         self.parts = self.parts or [name for name, _ in embedder.spec.parts]
         _check_parts(self.parts)
-        if unknown := [name for name in self.projections if name not in self.parts]:
-            raise ValueError(
-                f"projections name {unknown[0]!r}, which is not compared; {suggest(unknown[0], self.parts)}"
-            )
-        made = {
-            name: self.projections.get(name, LinearProjection)(embedder.part(name).dim, self.dim) for name in self.parts
-        }
-        return ContrastiveHead(
-            made, 1 / self.temperature, max_scale=self.max_scale, bias=FIRST_BIAS if self.loss == "sigmoid" else None
-        )
+        for name in self.projections:
+            if name not in self.parts:
+                raise ValueError(f"projections name {name!r}, which is not compared; {suggest(name, self.parts)}")
+        make = self.projections.get
+        made = {x: make(x, LinearProjection)(embedder.part(x).dim, self.dim) for x in self.parts}
+        bias = FIRST_BIAS if self.loss == "sigmoid" else None
+        return ContrastiveHead(made, 1 / self.temperature, max_scale=self.max_scale, bias=bias)
 
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of all pairs of parts. preds: vectors [b k d] of length 1, NaN where a part is absent. target: [b k],
@@ -202,16 +196,14 @@ class Contrastive(Objective):
         here = [name for name in self.parts if batch.parts is not None and name in batch.parts]
         if not here:
             raise DataError(f"no example of the batch has any of the parts {', '.join(self.parts)}")
-        vectors: list[Tensor | None] = []
+        vectors: dict[int, Tensor] = {}
         for i, name in enumerate(self.parts):
-            encoded = name if name in here else here[0]
-            if name not in here and _num_processes() == 1:
-                vectors.append(None)
-                continue
-            own: Tensor = model(batch.only(encoded))[:, i]  # zeros where it was another part
-            vectors.append(own.new_zeros(len(batch), own.shape[-1]).index_copy(0, batch.rows(encoded), own))
-        known = next(own for own in vectors if own is not None)
-        stacked = torch.stack([torch.zeros_like(known) if own is None else own for own in vectors], dim=1)
+            if name in here or _num_processes() > 1:
+                encoded = name if name in here else here[0]
+                own: Tensor = model(batch.only(encoded))[:, i]  # zeros where it was another part
+                vectors[i] = own.new_zeros(len(batch), own.shape[-1]).index_copy(0, batch.rows(encoded), own)
+        zeros = torch.zeros_like(next(iter(vectors.values())))
+        stacked = torch.stack([vectors.get(i, zeros) for i in range(len(self.parts))], dim=1)
         present = torch.stack([self._has(batch, name) for name in self.parts], dim=1)
         if self.loss == "softmax":
             return stacked, present, None
@@ -221,9 +213,7 @@ class Contrastive(Objective):
     def _has(batch: TokenBatch, name: str) -> Tensor:
         """Whether each example has the part, [b] bool."""
         has = torch.zeros(len(batch), dtype=torch.bool, device=batch.valid.device)
-        if batch.parts is None or name not in batch.parts:
-            return has
-        return has.index_fill(0, batch.rows(name), True)
+        return has.index_fill(0, batch.rows(name), True) if name in (batch.parts or ()) else has
 
     def _keys(self, batch: TokenBatch, label: Tensor | None) -> Tensor:
         """Numbers [b k] int64: two examples are positives if their numbers of either part are equal."""
@@ -361,9 +351,6 @@ def _mixed(x: Tensor) -> Tensor:
 def _unit(vectors: Tensor, present: Tensor) -> Tensor:
     """Vectors [b k d] of length 1, NaN where a part is absent."""
     return F.normalize(vectors, dim=-1).masked_fill(~rearrange(present, "b k -> b k 1"), math.nan)
-
-
-# ── several processes ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def everywhere(vectors: Tensor, present: Tensor, keys: Tensor) -> Candidates:

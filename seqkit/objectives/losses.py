@@ -6,7 +6,7 @@ b batch · n tokens · k fields or parts · v vocabulary or classes · m candida
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -67,11 +67,17 @@ def frequencies(targets: Sequence[Tensor], num_classes: int) -> Callable[[Tensor
 
     One is added to every count (Laplace smoothing), so that no class has probability 0.
     """
-    counts = torch.ones(num_classes, dtype=torch.float64)
-    for target in targets:
-        counts += torch.bincount(target[target != IGNORE].cpu(), minlength=num_classes)
+    counts = 1.0 + class_counts(targets, num_classes)
     logits = (counts / counts.sum()).log().float()
     return lambda target: logits.expand(*target.shape, num_classes)
+
+
+def class_counts(targets: Iterable[Tensor], num_classes: int) -> Tensor:
+    """How many targets are of each class, [k] float64; IGNORE counts as none."""
+    counts = torch.zeros(num_classes, dtype=torch.float64)
+    for target in targets:
+        counts += torch.bincount(target[target != IGNORE].cpu(), minlength=num_classes)
+    return counts
 
 
 def checked_smoothing(label_smoothing: float) -> float:

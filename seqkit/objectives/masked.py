@@ -6,6 +6,7 @@ b batch · n, m tokens · k fields · f features · v vocabulary
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -62,14 +63,11 @@ class Masked(PredictionObjective):
         """Logits [b n v] over the vocabulary, [b n k v] over those of the fields, or features [b n f]; of parts, one
         for each."""
         assert isinstance(embedder, TokenEmbedder)
+        make = partial(content_head, tied=self.tied, transform=self.transform)
         if embedder.spec.is_joined and self.part is None:
-            return HeadsOfParts({name: self._head_of_part(name, embedder) for name, _ in embedder.spec.parts})
-        if self.part is not None:
-            return self._head_of_part(self.part, embedder)
-        return content_head(embedder.part(None), tied=self.tied, transform=self.transform)
-
-    def _head_of_part(self, name: str, embedder: TokenEmbedder) -> PartHead:
-        return PartHead(name, content_head(embedder.part(name), tied=self.tied, transform=self.transform))
+            return HeadsOfParts({x: PartHead(x, make(embedder.part(x))) for x, _ in embedder.spec.parts})
+        head = make(embedder.part(self.part))
+        return head if self.part is None else PartHead(self.part, head)
 
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of the model's prediction; of all parts, of each."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -27,8 +28,6 @@ from seqkit.objectives.classify import REPORTED
 NUM_BINS = 15
 """Bins of equal width of a calibration error, and of a reliability diagram."""
 
-# ── metrics by the names that a recipe gives ─────────────────────────────────────────────────────────────────────────
-
 
 def of_classes(names: Sequence[str], num_classes: int, positive: int = 1) -> dict[str, Any]:
     """Metrics of classification by the names of `seqkit.objectives.classify.ClassMetric`; the keys are as reported.
@@ -43,11 +42,11 @@ def of_classes(names: Sequence[str], num_classes: int, positive: int = 1) -> dic
     k = num_classes
     table: dict[str, Callable[[], Metric]] = {
         "Accuracy": Accuracy,
-        "BalancedAccuracy": lambda: BalancedAccuracy(k),
+        "BalancedAccuracy": lambda: CountMetric(k, balanced_accuracy),
         "MacroF1": lambda: MulticlassF1Score(k, average="macro"),
         "Precision": lambda: MulticlassPrecision(k, average="macro"),
         "Recall": lambda: MulticlassRecall(k, average="macro"),
-        "MatthewsCorrCoef": lambda: MatthewsCorrCoef(k),
+        "MatthewsCorrCoef": lambda: CountMetric(k, matthews),
         "AUROC": lambda: MeanClassArea("roc"),
         "AveragePrecision": lambda: MeanClassArea("precision-recall"),
         "CalibrationError": lambda: MulticlassCalibrationError(k, n_bins=NUM_BINS, norm="l1"),
@@ -55,8 +54,8 @@ def of_classes(names: Sequence[str], num_classes: int, positive: int = 1) -> dic
     }
     if k == 2:
         table |= {
-            "Precision": lambda: PositiveRate(positive, "predicted"),
-            "Recall": lambda: PositiveRate(positive, "actual"),
+            "Precision": lambda: CountMetric(k, partial(positive_rate, positive=positive, among="predicted")),
+            "Recall": lambda: CountMetric(k, partial(positive_rate, positive=positive, among="actual")),
             "AveragePrecision": lambda: MeanClassArea("precision-recall", only=positive),
             "CalibrationError": lambda: PositiveCalibrationError(positive),
         }
@@ -76,21 +75,20 @@ def of_numbers(names: Sequence[str]) -> dict[str, Any]:
     return {reported.get(name, name.lower()): metric for name, metric in _built(table, names).items()}
 
 
-def of_ids(names: Sequence[str]) -> dict[str, Any]:
-    """Metrics of predicted ids, by the names of `seqkit.objectives.next_token.TokenMetric`."""
-    built = _built({"Accuracy": Accuracy, "Perplexity": Perplexity}, names)
-    return {name.lower(): metric for name, metric in built.items()}
+def of_tokens(names: Sequence[str], decode: Callable[[Tensor], str]) -> dict[str, Any]:
+    """Metrics of ids and of generated sequences, by the names of `seqkit.objectives.next_token.TokenMetric`.
 
-
-def of_texts(names: Sequence[str], decode: Callable[[Tensor], str]) -> dict[str, Any]:
-    """Metrics of generated sequences, by the names of `seqkit.objectives.seq2seq.TextMetric`. decode: ids to text."""
+    decode: ids of a sequence to its text.
+    """
     table: dict[str, Callable[[], Metric]] = {
+        "Accuracy": Accuracy,
+        "Perplexity": Perplexity,
         "TokenErrorRate": TokenErrorRate,
         "SequenceErrorRate": SequenceErrorRate,
         "CHRFScore": lambda: GeneratedCHRF(decode),
     }
     reported = {"TokenErrorRate": "token_error", "SequenceErrorRate": "sequence_error", "CHRFScore": "chrf"}
-    return {reported[name]: metric for name, metric in _built(table, names).items()}
+    return {reported.get(name, name.lower()): metric for name, metric in _built(table, names).items()}
 
 
 def _built(table: Mapping[str, Callable[[], Metric]], names: Sequence[str]) -> dict[str, Metric]:
@@ -116,9 +114,6 @@ def update(metric: Any, output: LossOutput) -> None:
         metric.update(output.probabilities, output.target)
     else:
         metric.update(output.preds, output.target)
-
-
-# ── metrics ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Ratio(Metric):
@@ -150,8 +145,11 @@ class Accuracy(Ratio):
         self.count += target.numel()
 
 
-class ClassCounts(Metric):
-    """Base class of metrics of the predictions, the targets and the hits of each of k classes."""
+class CountMetric(Metric):
+    """A metric of the predictions, the targets and the hits of each of k classes.
+
+    value: (predicted, actual, hits), [k] each, to the value of the metric.
+    """
 
     higher_is_better = True
     full_state_update = False
@@ -159,8 +157,9 @@ class ClassCounts(Metric):
     actual: Tensor
     hits: Tensor
 
-    def __init__(self, num_classes: int) -> None:
+    def __init__(self, num_classes: int, value: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
         super().__init__()
+        self.value = value
         for name in ("predicted", "actual", "hits"):
             self.add_state(name, torch.zeros(num_classes, dtype=torch.int64), dist_reduce_fx="sum")
 
@@ -169,44 +168,38 @@ class ClassCounts(Metric):
         for counts, ids in ((self.predicted, preds), (self.actual, target), (self.hits, target[preds == target])):
             counts += torch.bincount(ids.flatten(), minlength=len(counts))
 
+    def compute(self) -> Tensor:
+        """The value of all updates."""
+        return self.value(self.predicted, self.actual, self.hits)
 
-class BalancedAccuracy(ClassCounts):
+
+def balanced_accuracy(_predicted: Tensor, actual: Tensor, hits: Tensor) -> Tensor:
     """Mean recall of the classes that have a target, as scikit-learn's balanced_accuracy_score; NaN without any.
 
     torchmetrics' own counts a class without a target as 0 if it is predicted.
     """
-
-    def compute(self) -> Tensor:
-        """1/m for a constant prediction if m classes have targets."""
-        known = self.actual > 0
-        return (self.hits[known] / self.actual[known]).mean()
+    known = actual > 0
+    return (hits[known] / actual[known]).mean()
 
 
-class PositiveRate(ClassCounts):
-    """Hits of one of two classes among those predicted (precision) or those actual (recall); 0 where there is none."""
-
-    def __init__(self, positive: int, among: Literal["predicted", "actual"]) -> None:
-        super().__init__(2)
-        self.positive, self.among = positive, among
-
-    def compute(self) -> Tensor:
-        """Between 0 and 1."""
-        return (self.hits / getattr(self, self.among).clamp(min=1))[self.positive]
+def positive_rate(
+    predicted: Tensor, actual: Tensor, hits: Tensor, *, positive: int, among: Literal["predicted", "actual"]
+) -> Tensor:
+    """Hits of one class among its predictions (precision) or its targets (recall); 0 without any."""
+    return (hits / (predicted if among == "predicted" else actual).clamp(min=1))[positive]
 
 
-class MatthewsCorrCoef(ClassCounts):
+def matthews(predicted: Tensor, actual: Tensor, hits: Tensor) -> Tensor:
     """Correlation of predicted and actual classes (Gorodkin 2004), as scikit-learn's matthews_corrcoef.
 
-    torchmetrics' own is 0.4 for a constant prediction of 13 examples of one class and 3 of another.
+    It is 0 if all predictions, or all targets, are of one class. torchmetrics' own is 0.4 for a constant prediction of
+    13 examples of one class and 3 of another.
     """
-
-    def compute(self) -> Tensor:
-        """Between -1 and 1; 0 if all predictions, or all targets, are of one class."""
-        predicted, actual = self.predicted.double(), self.actual.double()
-        total = actual.sum()
-        covariance = self.hits.sum() * total - predicted @ actual
-        variances = (total**2 - predicted.square().sum()) * (total**2 - actual.square().sum())
-        return torch.where(variances > 0, covariance / variances.sqrt(), 0.0).float()
+    predicted, actual = predicted.double(), actual.double()
+    total = actual.sum()
+    covariance = hits.sum() * total - predicted @ actual
+    variances = (total**2 - predicted.square().sum()) * (total**2 - actual.square().sum())
+    return torch.where(variances > 0, covariance / variances.sqrt(), 0.0).float()
 
 
 class LabelAccuracy(Ratio):

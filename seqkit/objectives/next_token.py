@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from seqkit.model import Model
 
 TokenMetric = Literal["Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
-"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_ids` and `of_texts`."""
+"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_tokens`."""
 
 TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
-"""Names of the metrics of generated sequences: `seqkit.objectives.metrics.of_texts`."""
+"""Names of the metrics of generated sequences."""
 
 
 class NextToken(PredictionObjective):
@@ -151,15 +151,15 @@ class NextToken(PredictionObjective):
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """The chosen metrics; accuracy is that of the likeliest next token (of fields, the share that is right)."""
-        from seqkit.objectives.metrics import of_ids
+        from seqkit.objectives.metrics import of_tokens
 
-        return of_ids([name for name in self.chosen_metrics if name not in get_args(TextMetric)])
+        return of_tokens([name for name in self.chosen_metrics if name not in get_args(TextMetric)], self._text)
 
     def generation_metrics(self) -> dict[str, Any]:
         """The chosen metrics of generated sequences."""
-        from seqkit.objectives.metrics import of_texts
+        from seqkit.objectives.metrics import of_tokens
 
-        return of_texts([name for name in self.chosen_metrics if name in get_args(TextMetric)], self._text)
+        return of_tokens([name for name in self.chosen_metrics if name in get_args(TextMetric)], self._text)
 
     def references(self, batch: LabeledBatch) -> Tensor:
         """Ids [b 1 t] of the last run of the part in each example, IGNORE behind it."""
