@@ -19,7 +19,6 @@ from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import Pool, Transform, label_head
 
 Level = Literal["sequence", "token"]
-"""What has a label: a whole sequence, or each of its tokens."""
 
 
 class LabelObjective(PredictionObjective):

@@ -146,8 +146,7 @@ class Regress(LabelObjective):
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Error of standardised predictions [b k] or [b n k], summed over the targets that are not NaN."""
         mean, std = (on_device(x, prediction.device) for x in (self.centred_mean, self.std))
-        known = ~target.isnan()
-        prediction = prediction.float()
+        known, prediction = ~target.isnan(), prediction.float()
         # unknown targets differ by zero: no selection, which an accelerator would wait for
         standardised = torch.where(known, (target - mean) / std, prediction.detach())
         loss = self._error(prediction, standardised, reduction="sum")
