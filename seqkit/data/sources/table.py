@@ -256,6 +256,8 @@ class Table(DataSource):
 
     def _compared(self, column: Column, values: Iterable[Any]) -> list[Hashable]:
         """Values of a column in a form in which equal ones are equal."""
+        if column.kind in OF_CELLS and column.role == "input":
+            return [*values]
         values = (x.strip() if isinstance(x, str) else x for x in values)
         if column.kind in FILES:
             known = Compared(self.folder)

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import TextIOWrapper
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
@@ -201,9 +201,14 @@ def _read(file: Path, header: Sequence[str] | None, max_rows: int | None) -> Row
     else:
         known = ", ".join(sorted({format_suffix(f"t{name}") for name in (*TABLE.suffixes, ".txt")}))
         raise DataError(f"{file} ends in {file.suffix.lower() or 'nothing'}; tables end in {known}")
-    kept = [(number, row) for _, (number, row) in zip(range(max_rows or 2**62), rows)]
-    columns = dict(zip(names, zip(*(row for _, row in kept)))) if kept else dict.fromkeys(names, ())
-    return Rows(columns, [(str(file), len(kept))], [number for number, _ in kept], text.faults, text.notes)
+    lines: list[int] = []
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    rows = islice(rows, max_rows)
+    while chunk := [*islice(rows, 500)]:  # cells by column, so that no row stays in memory
+        lines += [line for line, _ in chunk]
+        for column, cells in zip(columns.values(), zip(*(row for _, row in chunk))):
+            column += cells
+    return Rows(columns, [(str(file), len(lines))], lines, text.faults, text.notes)
 
 
 # ── text ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -328,7 +333,7 @@ class _Text:
                 self.fault(f"line {line} has {count}, and {what} has {len(names)}; quote cells that hold {mark}")
             elif "\0" in "".join(row):
                 self.fault(f"line {line} holds NUL bytes, so it is no text; give CSV as UTF-8")
-            elif has_header and len(row) > 1 and all(word_of(cell) == name for cell, name in zip(row, names)):
+            elif word_of(row[0]) == names[0] and has_header and len(row) > 1 and [*map(word_of, row)] == [*names]:
                 self.fault(f"line {line} is the header again, as where files were joined; take it out")
             else:
                 yield line, row

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ class Examples:
     folder: folder of the files that cells name; they lie below it. tokenizer: reads files as its parts are encoded; of
     several parts (`Join`), an example has a part for each column, and one of all numbers, categories and dates. None:
     as the schema has it.
-    values: by input column, the value of each row (`Column.read`). faults: by row, why it cannot be used.
+    values: by input column, the value of each row (`Column.read`); of a file in a cell, its SHA-256 alone, as the cells
+    may be larger than memory. faults: by row, why it cannot be used.
 
     >>> rows = Rows({"size": ["1.5", "x"]}, [("t.csv", 2)])
     >>> examples = Examples(rows, Schema((Column("size", "number"),), "none"), Path())
@@ -49,12 +51,14 @@ class Examples:
             if column.kind == "file" and reader is not None and own_reader(reader) is None:
                 what = f"names files for a tokenizer with read(path), which {type(reader).__name__} does not have"
                 raise DataError(f"{rows.name}: {column.name} {what}")
-        self.values: dict[str, Sequence[Any]] = {}
+        self.values: dict[str, list[Any]] = {}
         self.faults: dict[int, str] = {}
         for column in schema.inputs:
             if column.name in rows.columns or schema.steps:
                 self.values[column.name] = self._read(column)
-        self._columns = [(c, self.values[c.name]) for c in schema.inputs if c.name in self.values]
+        known = [(column, self.values[column.name]) for column in schema.inputs if column.name in self.values]
+        self._parts = [(column, values) for column, values in known if column.kind not in OF_CELLS]
+        self._cells = [(column.name, values) for column, values in known if column.kind in OF_CELLS]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -66,15 +70,10 @@ class Examples:
     def raw(self, row: int) -> Any:
         """The raw example of a row. Raises DataError where a file cannot be read."""
         if self._one is not None:
-            return self._part(self._one, self.values[self._one.name][row])
-        example: dict[str, Any] = {}
-        cells: dict[str, Any] = {}
-        for column, values in self._columns:
-            if (value := values[row]) is not None:
-                if column.kind in OF_CELLS:
-                    cells[column.name] = value
-                else:
-                    example[column.name] = self._part(column, value)
+            return self._part(self._one, self.values[self._one.name][row], row)
+        parts = [(column, value) for column, values in self._parts if (value := values[row]) is not None]
+        cells = {name: value for name, values in self._cells if (value := values[row]) is not None}
+        example = {column.name: self._part(column, value, row) for column, value in parts}
         return example | ({CELLS: cells} if cells else {})
 
     def attempt(self, row: int) -> None:
@@ -85,46 +84,30 @@ class Examples:
             if name in given and not hasattr(tokenizer, "fit"):
                 attempt(tokenizer, "encode", given[name])
 
-    def _read(self, column: Column) -> Sequence[Any]:
+    def _read(self, column: Column) -> list[Any]:
         """Values of all rows of a column; faults are kept by row."""
-        if self.schema.steps:
-            steps = [self._values(step, self.rows.columns[step.name], is_needed=True) for step in self.schema.steps]
-            return [None if None in numbers else list(numbers) for numbers in zip(*steps)]
-        cells = self.rows.columns[column.name]
-        if column.kind in FILES:  # cells may be whole files, which stay where they are
-            for row, cell in enumerate(cells):
-                self._note(row, lambda cell=cell: self._check_file(column, cell))  # type: ignore[misc]
-            return _OnAccess(column, cells, self.schema.missing, self.faults)
-        return self._values(column, cells)
+        if not self.schema.steps:
+            return self._values(column, self.rows.columns[column.name])
+        steps = [self._values(step, self.rows.columns[step.name]) for step in self.schema.steps]
+        for step, values in zip(self.schema.steps, steps):
+            for row in (row for row, value in enumerate(values) if value is None):
+                self.faults.setdefault(row, f"{step.name} is empty, and each column of a series holds a number")
+        return [None if None in numbers else list(numbers) for numbers in zip(*steps)]
 
-    def _values(self, column: Column, cells: Iterable[Any], *, is_needed: bool = False) -> list[Any]:
-        """Values of cells. A text that comes again is read once."""
-        known: dict[str, Any] = {}
-        values: list[Any] = []
-        for row, cell in enumerate(cells):
-            if isinstance(cell, str) and cell in known:
-                values.append(known[cell])
-                continue
-            value = self._note(row, lambda cell=cell: column.read(cell, self.schema.missing))  # type: ignore[misc]
-            if is_needed and value is None:
-                self.faults.setdefault(row, f"{column.name} is empty, and each column of a series holds a number")
-            elif isinstance(cell, str) and row not in self.faults:
-                known[cell] = value
-            values.append(value)
+    def _values(self, column: Column, cells: Iterable[Any]) -> list[Any]:
+        if column.kind in FILES:  # cells may be whole files, which stay where they are
+            values, faults = _read_each(cells, partial(self._file, column))
+        else:
+            values, faults = read_cells(cells, lambda cell: column.read(cell, self.schema.missing))
+        for row, fault in faults.items():
+            self.faults.setdefault(row, fault)
         return values
 
-    def _note(self, row: int, read: Callable[[], Any]) -> Any:
-        try:
-            return read()
-        except (ValueError, OSError) as error:
-            self.faults.setdefault(row, reason(error))
-            return None
-
-    def _check_file(self, column: Column, cell: Any) -> None:
-        """Raise ValueError where a cell names no file below the folder."""
+    def _file(self, column: Column, cell: Any) -> str | bytes | None:
+        """The name of a file, or the SHA-256 of its content. Raises ValueError for one that is not below the folder."""
         name = column.read(cell, self.schema.missing)
         if not isinstance(name, str):
-            return
+            return None if name is None else sha256(name).digest()
         path = self.folder / name
         where = "name files relative to the table, or their folder: --data.folder FOLDER"
         root = os.path.realpath(self.folder)
@@ -134,8 +117,9 @@ class Examples:
             near = next(iter(sorted(path.parent.glob(f"{path.name}.*"))), None) if path.parent.is_dir() else None
             hint = f"; there is {near.name}" if near is not None else ""
             raise ValueError(f"{one_line(name)[:200]} does not exist in {self.folder}{hint}; {where}")
+        return name
 
-    def _part(self, column: Column, value: Any) -> Any:
+    def _part(self, column: Column, value: Any, row: int) -> Any:
         """The raw data of a part. Raises DataError where a file cannot be read."""
         if column.kind == "words":
             return " ".join(value)
@@ -143,22 +127,37 @@ class Examples:
             return value
         tokenizer = self._tokenizers.get(column.name)
         read = own_reader(tokenizer) or (lambda file: FORMATS[column.kind].read_for(file, tokenizer))
-        if isinstance(value, bytes):
-            return read_content(value, read, column.name)
-        return read(self.folder / value)
+        if isinstance(value, str):
+            return read(self.folder / value)
+        return read_content(column.read(self.rows.columns[column.name][row]), read, column.name)
 
 
-class _OnAccess(Sequence[Any]):
-    """Values of cells that may be large, read when they are asked for; None where a row has a fault."""
+def read_cells(cells: Iterable[Any], read: Callable[[Any], Any]) -> tuple[list[Any], dict[int, str]]:
+    """The value of each cell, None where `read` raises ValueError or OSError; and by row, what it raises.
 
-    def __init__(self, column: Column, cells: Sequence[Any], missing: Sequence[str], faults: Mapping[int, str]):
-        self._column, self._cells, self._missing, self._faults = column, cells, missing, faults
+    Texts that are equal are read once, so a column of them costs as much as its different ones.
+    """
+    cells = cells if isinstance(cells, tuple) else tuple(cells)
+    if {*map(type, cells)} <= {str, type(None)}:
+        distinct = tuple(dict.fromkeys(cells))
+        each, faults = _read_each(distinct, read)
+        value_of, fault_of = dict(zip(distinct, each)), {distinct[i]: fault for i, fault in faults.items()}
+        rows = (row for row, cell in enumerate(cells) if cell in fault_of) if fault_of else ()
+        return [*map(value_of.__getitem__, cells)], {row: fault_of[cells[row]] for row in rows}
+    return _read_each(cells, read)
 
-    def __len__(self) -> int:
-        return len(self._cells)
 
-    def __getitem__(self, row: Any) -> Any:
-        return None if row in self._faults else self._column.read(self._cells[row], self._missing)
+def _read_each(cells: Iterable[Any], read: Callable[[Any], Any]) -> tuple[list[Any], dict[int, str]]:
+    values: list[Any] = []
+    faults: dict[int, str] = {}
+    for i, cell in enumerate(cells):
+        value = None
+        try:
+            value = read(cell)
+        except (ValueError, OSError) as error:
+            faults[i] = reason(error)
+        values.append(value)
+    return values, faults
 
 
 class UsableRows:
@@ -176,7 +175,7 @@ class UsableRows:
         self._files = [*map(state_of, files)] if all(file.is_file() for file in files) else None
         self.indices: list[int] = []
         self.labels: list[Any] = []
-        self._read(Labels(examples), say, skip_bad)
+        self._read(say, skip_bad)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -218,8 +217,9 @@ class UsableRows:
         else:
             self.labels = [known[label] for label in self.labels]
 
-    def _read(self, label_of: Labels, say: Callable[[str], None], skip_bad: int) -> None:
+    def _read(self, say: Callable[[str], None], skip_bad: int) -> None:
         examples, bad = self.examples, list(self.rows.faults)
+        labels, faults = labels_of(examples)
         empty: dict[str, list[int]] = {}
         what = self.schema.inputs[0].name if len(self.schema.inputs) == 1 else "filled cell"
         for row in range(len(self.rows)):
@@ -229,8 +229,9 @@ class UsableRows:
                 if examples.is_absent(row):
                     empty.setdefault(what, []).append(row)
                     continue
-                label = label_of(row)
-                if label is None and self.schema.target_kind != "none":
+                if row in faults:
+                    raise DataError(faults[row])
+                if labels[row] is None and self.schema.target_kind != "none":
                     empty.setdefault(" or ".join(c.name for c in self.schema.targets), []).append(row)
                     continue
                 if skip_bad > 0:
@@ -239,7 +240,7 @@ class UsableRows:
                 bad.append(f"{self.rows.place(row)}: {reason(error)}")
                 continue
             self.indices.append(row)
-            self.labels.append(label)
+            self.labels.append(labels[row])
         total = len(self.rows) + len(self.rows.faults)
         if len(bad) > skip_bad:
             advice = f"; --data.skip_bad {len(bad)} leaves them out" if len(self) else ""
@@ -253,59 +254,67 @@ class UsableRows:
             say(Caution(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({'; '.join(why)})"))
 
 
-class Labels:
-    """Callable from a row to its label: a class as a word, numbers, texts, or tags; None: it has none.
+def labels_of(examples: Examples) -> tuple[list[Any], dict[int, str]]:
+    """The label of each row, and by row, why a cell is not what the target holds.
 
-    Raises ValueError where a cell is not what the target holds.
+    A label is a class as a word, a number, a list of numbers, a text or several, or tags; None: the row has none.
     """
+    schema, columns = examples.schema, examples.rows.columns
+    kind, targets = schema.target_kind, schema.targets
+    if kind in ("numbers", "labels"):
+        read = _number if kind == "numbers" else _truth
+        each, faults = [], dict[int, str]()
+        for target in targets:
+            values, wrong = read_cells(columns[target.name], partial(read, target, schema.missing))
+            each.append(values)
+            faults = wrong | faults
+        if kind == "numbers" and len(each) == 1:
+            return each[0], faults
+        rows = [[math.nan if x is None else x for x in row] for row in zip(*each)]
+        return [None if all(map(math.isnan, row)) else row for row in rows], faults
+    if kind == "none":
+        return [None] * len(examples), {}
+    (target,) = targets
+    read = {"text": _answer, "tags": _tags}.get(kind, _class)
+    labels, faults = read_cells(columns[target.name], partial(read, target, schema.missing))
+    if kind == "tags":
+        ((name, words),) = examples.values.items()
+        for row, tags in enumerate(labels):
+            if tags is not None and words[row] is not None and len(tags) != len(words[row]):
+                what = f"{name} has {len(words[row])} words and {target.name} {len(tags)}"
+                faults[row] = f"{what}; give a tag for each word, or for several labels of a text a column each"
+    return labels, faults
 
-    def __init__(self, examples: Examples):
-        self._examples, self._missing = examples, examples.schema.missing
-        self._kind, self._targets = examples.schema.target_kind, examples.schema.targets
-        self._cells = [examples.rows.columns[column.name] for column in self._targets]
-        if self._kind == "numbers":
-            self._targets = [replace(column, kind="number") for column in self._targets]
 
-    def __call__(self, row: int) -> Any:
-        if self._kind == "none":
-            return None
-        cells = [cells[row] for cells in self._cells]
-        if self._kind in ("numbers", "labels"):
-            read = self._number if self._kind == "numbers" else self._truth
-            found = [read(column, cell) for column, cell in zip(self._targets, cells)]
-            if all(map(math.isnan, found)):
-                return None
-            return found[0] if self._kind == "numbers" and len(found) == 1 else found
-        (target,), (cell,) = self._targets, cells
-        if is_blank(cell):
-            return None
-        if self._kind == "text":
-            if not all(isinstance(text, str) and text.strip() for text in (cell if isinstance(cell, list) else [cell])):
-                raise ValueError(f"{target.name} is {short(cell)}, which is no text; choose another with --data.target")
-            return cell
-        if self._kind == "tags":
-            return self._tags(target, cell, row)
-        if isinstance(cell, list | dict):
-            advice = "for a class of each word give --data.target_kind tags, for several labels a column each"
-            raise ValueError(f"{target.name} is {short(cell)}, which is no class; {advice}")
-        return None if is_missing(cell, self._missing) else word_of(cell)
+def _number(target: Column, missing: Sequence[str], cell: Any) -> float | None:
+    try:
+        found: float | None = replace(target, kind="number").read(cell, missing)
+    except ValueError as error:
+        raise ValueError(f"{error}; correct it, or take the row out (words: --data.target_kind classes)") from None
+    return found
 
-    def _tags(self, target: Column, cell: Any, row: int) -> list[str]:
-        tags = [word_of(tag) for tag in words_of(cell)]
-        ((name, values),) = self._examples.values.items()
-        if len(tags) != len(values[row]):
-            what = f"{name} has {len(values[row])} words and {target.name} {len(tags)}"
-            raise ValueError(f"{what}; give a tag for each word, or for several labels of a text a column each")
-        return tags
 
-    def _number(self, column: Column, cell: Any) -> float:
-        try:
-            found = column.read(cell, self._missing)
-        except ValueError as error:
-            raise ValueError(f"{error}; correct it, or take the row out (words: --data.target_kind classes)") from None
-        return math.nan if found is None else float(found)
+def _truth(target: Column, missing: Sequence[str], cell: Any) -> float | None:
+    if (found := truth(cell, missing)) is None:
+        raise ValueError(f"{target.name} is {short(cell)}; write yes or no, true or false, 1 or 0, or nothing")
+    return None if math.isnan(found) else found
 
-    def _truth(self, column: Column, cell: Any) -> float:
-        if (found := truth(cell, self._missing)) is None:
-            raise ValueError(f"{column.name} is {short(cell)}; write yes or no, true or false, 1 or 0, or nothing")
-        return found
+
+def _answer(target: Column, _: Sequence[str], cell: Any) -> str | list[str] | None:
+    if is_blank(cell):
+        return None
+    if not all(isinstance(text, str) and text.strip() for text in (cell if isinstance(cell, list) else [cell])):
+        raise ValueError(f"{target.name} is {short(cell)}, which is no text; choose another with --data.target")
+    answer: str | list[str] = cell
+    return answer
+
+
+def _tags(_: Column, __: Sequence[str], cell: Any) -> list[str] | None:
+    return None if is_blank(cell) else [word_of(tag) for tag in words_of(cell)]
+
+
+def _class(target: Column, missing: Sequence[str], cell: Any) -> str | None:
+    if isinstance(cell, list | dict) and not is_blank(cell):
+        advice = "for a class of each word give --data.target_kind tags, for several labels a column each"
+        raise ValueError(f"{target.name} is {short(cell)}, which is no class; {advice}")
+    return None if is_missing(cell, missing) else word_of(cell)
