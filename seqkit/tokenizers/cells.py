@@ -46,6 +46,12 @@ class Cells(Tokenizer):
     min_count: number of training rows from which on a word has an id of its own; the others share one id, and so do
     words that training lacks. max_words: most words of a column with ids of their own, the most frequent ones.
     When: tables of numbers and categories, with gaps. Raises ValueError for counts below 1.
+
+    >>> cells = Cells(min_count=1)
+    >>> cells.fit([{"size": 1.0, "kind": "a"}, {"size": 3.0, "kind": "b"}])
+    >>> tokens = cells.encode({"size": 3.0, "kind": None})
+    >>> tokens.content.tolist(), tokens.features.tolist()
+    ([[1, 0]], [[1.0]])
     """
 
     def __init__(self, *, min_count: int = 2, max_words: int = 1000) -> None:

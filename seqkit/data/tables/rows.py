@@ -262,10 +262,10 @@ def labels_of(examples: Examples) -> tuple[list[Any], dict[int, str]]:
     schema, columns = examples.schema, examples.rows.columns
     kind, targets = schema.target_kind, schema.targets
     if kind in ("numbers", "labels"):
-        read = _number if kind == "numbers" else _truth
         each, faults = [], dict[int, str]()
         for target in targets:
-            values, wrong = read_cells(columns[target.name], partial(read, target, schema.missing))
+            read = partial(_number if kind == "numbers" else _truth, target, schema.missing)
+            values, wrong = read_cells(columns[target.name], read)
             each.append(values)
             faults = wrong | faults
         if kind == "numbers" and len(each) == 1:
@@ -275,8 +275,8 @@ def labels_of(examples: Examples) -> tuple[list[Any], dict[int, str]]:
     if kind == "none":
         return [None] * len(examples), {}
     (target,) = targets
-    read = {"text": _answer, "tags": _tags}.get(kind, _class)
-    labels, faults = read_cells(columns[target.name], partial(read, target, schema.missing))
+    label_of: Callable[..., Any] = {"text": _answer, "tags": _tags}.get(kind, _class)  # type: ignore[assignment]
+    labels, faults = read_cells(columns[target.name], partial(label_of, target, schema.missing))
     if kind == "tags":
         ((name, words),) = examples.values.items()
         for row, tags in enumerate(labels):
