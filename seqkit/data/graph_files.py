@@ -24,7 +24,7 @@ from seqkit.data.tables.cells import is_missing, number
 from seqkit.errors import DataError, one_line
 
 if TYPE_CHECKING:
-    from seqkit.data.tables.read import Rows
+    from seqkit.data.tables.rows import Rows
 
 log = logging.getLogger("seqkit")
 
@@ -263,6 +263,7 @@ def _read_tensors(path: Path) -> dict[str, np.ndarray]:
 
 def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
     """The graph of arrays under the names of PyG. Raises DataError where shapes do not fit."""
+    given = {f"{name}_mask" if name in ("train", "val", "test") else name: array for name, array in given.items()}
     if unused := sorted(one_line(name) for name in given if name not in ARRAYS):
         log.warning("%s: not used are %s", path, ", ".join(unused[:20]))
     edges, x, y, types = (given.get(name) for name in ("edge_index", "x", "y", "edge_type"))

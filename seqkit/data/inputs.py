@@ -25,9 +25,10 @@ from seqkit.data.formats import (
     readable_suffixes,
 )
 from seqkit.data.sources.table import KIND_OF_TOKENIZER
+from seqkit.data.tables.examples import Examples
 from seqkit.data.tables.infer import infer
-from seqkit.data.tables.read import Rows, read_tables
-from seqkit.data.tables.rows import Examples
+from seqkit.data.tables.read import read_tables
+from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
 from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
@@ -366,4 +367,4 @@ def _pairs(given: str) -> dict[str, str]:
 
 
 def _list(names: list[str]) -> str:
-    return ", ".join(one_line(name) for name in names[:8]) + (", …" if len(names) > 8 else "")
+    return ", ".join(map(one_line, names[:8])) + ", …" * (len(names) > 8)

@@ -19,9 +19,10 @@ from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
 from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, SPLIT_WORDS, by_group, stratified
 from seqkit.data.tables.cells import canonical, is_missing, number, short
+from seqkit.data.tables.examples import Examples, UsableRows
 from seqkit.data.tables.infer import LOOKED_AT, infer
-from seqkit.data.tables.read import Rows, files_of, is_remote, read_tables
-from seqkit.data.tables.rows import Examples, UsableRows
+from seqkit.data.tables.read import files_of, is_remote, read_tables
+from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import FILES, OF_CELLS, Column, Given, Schema, check_column
 from seqkit.errors import DataError, one_line
 

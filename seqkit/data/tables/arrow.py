@@ -15,7 +15,7 @@ from pyarrow.parquet import ParquetFile
 
 from seqkit.data.cache import cache_folder
 from seqkit.data.source import import_optional
-from seqkit.data.tables.read import Rows
+from seqkit.data.tables.rows import Rows
 from seqkit.errors import DataError, one_line
 from seqkit.files import load_json
 

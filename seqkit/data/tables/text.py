@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from seqkit.data.io import COMPRESSED, not_utf8
 from seqkit.data.tables.cells import word_of
-from seqkit.data.tables.read import Rows, format_suffix
+from seqkit.data.tables.rows import Rows, format_suffix
 from seqkit.errors import DataError, one_line
 from seqkit.files import load_json, unique_keys
 
