@@ -60,6 +60,17 @@ class DataModule(LightningDataModule):
     predicted. noise: a control: what these parts say, or all tokens (true), is noise in every split (`NoiseInputs`).
     num_workers: processes that encode. seed: seed of the order, the windows, the augmentation and the noise in every
     epoch. The attribute `notes` keeps what `setup` logs of the data.
+
+    >>> from seqkit.objectives import NextToken
+    >>> from seqkit.tokenizers import Bytes
+    >>> class Words(DataSource):
+    ...     def splits(self):
+    ...         return Splits(train=[Sample("tea"), Sample("coffee")], test=[Sample("milk")])
+    >>> data = DataModule(Words(), Bytes(), NextToken(), valid_fraction=0)
+    >>> data.setup()
+    >>> tokens, targets = next(iter(data.train_dataloader()))
+    >>> tokens.content.shape, tokens.valid.sum(dim=1).sort().values
+    (torch.Size([2, 6]), tensor([3, 6]))
     """
 
     def __init__(

@@ -111,4 +111,5 @@ def test_arrays_are_small_and_not_to_be_written():
 def test_arrays_of_long_tensors_are_no_copies():
     rows = Stored(pa.Table.from_batches([batch_of([ids(*range(9, 2**20 + 9))])]))
     one, again = rows.arrays(0)["content"], rows.arrays(0)["content"]
-    assert one.ctypes.data == again.ctypes.data and one[-1] == 2**20 + 8
+    assert one.ctypes.data == again.ctypes.data
+    assert one[-1] == 2**20 + 8

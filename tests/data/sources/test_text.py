@@ -127,7 +127,8 @@ def test_a_long_file_is_read_in_pieces_and_split_as_a_whole_one(tmp_path, monkey
     expected = source.splits()
     monkeypatch.setattr("seqkit.data.sources.text.PIECE_CHARACTERS", 101)
     found = source.splits()
-    assert len(found.train) > len(expected.train) and found.rule == expected.rule
+    assert len(found.train) > len(expected.train)
+    assert found.rule == expected.rule
     for own, other in ((found.train, expected.train), (found.test, expected.test)):
         assert "".join(sample.raw for sample in own) == "".join(sample.raw for sample in other)
     assert found.train.name(1).endswith("a.txt from character 101 on")
