@@ -14,7 +14,7 @@ from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
 from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
-from seqkit.data.dataset import TokenizedDataset
+from seqkit.data.dataset import Augmentation, TokenizedDataset
 from seqkit.data.documents import are_texts, cut, held_out, num_characters, pieces
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
@@ -314,9 +314,8 @@ class DataModule(LightningDataModule):
             self.tokenizer,
             split,
             encode_target=self.objective.encode_target if self.objective.needs_labels else None,
-            augment=self.augment if training else (),
+            augment=Augmentation(self.augment, self.seed) if training and self.augment else None,
             cache=self.num_workers == 0,
-            seed=self.seed,
             max_tokens=self.max_tokens,
             drop=self.drop if training else None,
         )
