@@ -354,17 +354,13 @@ class Backbone(nn.Module, ABC):
     model is given some.
     is_encoder_decoder: True: it generates one sequence from another (`Embedded.source`) and cannot do without.
 
-    >>> class Mean(Backbone):
-    ...     def __init__(self, dim):
-    ...         super().__init__()
-    ...         self.dim = dim
+    >>> class Twice(Backbone):
+    ...     dim = 8
     ...
     ...     def forward(self, embedded, cache=None):
-    ...         valid = embedded.valid[..., None]
-    ...         return (embedded.hidden * valid).sum(1, keepdim=True) / valid.sum(1, keepdim=True) * valid
-    >>> hidden = torch.arange(3.0)[None, :, None]
-    >>> Mean(1)(Embedded(hidden, torch.zeros(1, 3, 0), torch.tensor([[True, True, False]])))[0, :, 0]
-    tensor([0.5000, 0.5000, 0.0000])
+    ...         return 2 * embedded.hidden
+    >>> Twice()(Embedded(torch.ones(2, 3, 8), torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool))).shape
+    torch.Size([2, 3, 8])
     """
 
     dim: int
