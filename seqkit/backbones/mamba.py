@@ -140,8 +140,8 @@ class Mamba(LayerStack):
     A recurrence whose step, input and output maps depend on the token, so that it can keep or skip what it reads, which
     neither `S4D` nor a fixed convolution can. Training takes O(n) time a layer and generation O(1) for each token, with
     no longest sequence. Use it for long texts and other discrete sequences. Kernels take the place of the scan: on a
-    CPU one that numba compiles (the extra `numba`; training is four times as fast), on CUDA that of the package mamba_ssm
-    (the extra `mamba`; no test here runs it).
+    CPU one that numba compiles (the extra `numba`; training is four times as fast), on CUDA that of the package
+    mamba_ssm (the extra `mamba`; no test here runs it).
     depth: number of layers. causal: True: left to right. False: each layer runs over the tokens in both directions,
     with other convolutions and SSMs and shared projections (Zhu et al. 2024, Vision Mamba); the second direction begins
     at the last real token.

@@ -39,15 +39,18 @@ def vaswani_base(*, dropout: float = 0.1) -> EncoderDecoder:
     this too.
     The paper's table says 65 million parameters; a vocabulary of 37,000 gives 63.
     """
-    return _vaswani(512, 8, dropout)
 
+    def stack(causal: bool) -> Transformer:
+        block = partial(
+            PostNormBlock,
+            attention=partial(MultiHeadAttention, bias=False),  # section 3.2.2 has matrices only
+            mlp=partial(MLP, activation=nn.ReLU),
+            residual=partial(Residual, dropout=dropout),  # section 5.4: of residual branches only
+            cross_attention=causal,
+        )
+        return Transformer(512, 6, num_heads=8, causal=causal, block=block, norm=nn.Identity)
 
-def vaswani_big(*, dropout: float = 0.3) -> EncoderDecoder:
-    """The same at width 1024 with 16 heads (Vaswani et al. 2017, table 3, big: 213 million parameters).
-
-    dropout: dropout of residual branches.
-    """
-    return _vaswani(1024, 16, dropout)
+    return EncoderDecoder(stack(causal=False), stack(causal=True))
 
 
 def t5_mini(*, dropout: float = 0.1) -> EncoderDecoder:
@@ -134,15 +137,6 @@ def gpt2(*, dropout: float = 0.1) -> Transformer:
     return _gpt(768, 12, 12, dropout)
 
 
-def gpt3_175b(*, dropout: float = 0.0) -> Transformer:
-    """GPT-3 with 96 layers of width 12288 (Brown et al. 2020, table 2.1).
-
-    To be described, not built. Every second layer of the source has sparse attention in a band; here all are dense.
-    dropout: dropout of residual branches and attention weights.
-    """
-    return _gpt(12_288, 96, 96, dropout)
-
-
 def llama_nano() -> Transformer:
     """LLaMA with 5 layers of width 64, 8 heads, 4 key/value heads (llama2.c by Karpathy, stories260K: 260 thousand
     parameters).
@@ -184,23 +178,6 @@ def moe_mini() -> Transformer:
 
 
 # ── families ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _vaswani(dim: int, num_heads: int, dropout: float) -> EncoderDecoder:
-    """Post-norm, ReLU; projections without bias (section 3.2.2 has matrices only), dropout of residual branches only
-    (section 5.4)."""
-
-    def stack(causal: bool) -> Transformer:
-        block = partial(
-            PostNormBlock,
-            attention=partial(MultiHeadAttention, bias=False),
-            mlp=partial(MLP, activation=nn.ReLU),
-            residual=partial(Residual, dropout=dropout),
-            cross_attention=causal,
-        )
-        return Transformer(dim, 6, num_heads=num_heads, causal=causal, block=block, norm=nn.Identity)
-
-    return EncoderDecoder(stack(causal=False), stack(causal=True))
 
 
 def _bert(dim: int, depth: int, num_heads: int, dropout: float) -> Transformer:
@@ -284,7 +261,6 @@ def _images(build: Callable[[], Transformer]) -> Published:
 
 PUBLISHED = {
     "vaswani_base": _text(vaswani_base, 37_000, 128, position=Sinusoidal),
-    "vaswani_big": _text(vaswani_big, 37_000, 128, position=Sinusoidal),
     "t5_mini": _text(t5_mini, 32_128, 512),
     "bert_mini": _bert_text(bert_mini),
     "bert_base": _bert_text(bert_base),
@@ -292,7 +268,6 @@ PUBLISHED = {
     "vit_base": _images(vit_base),
     "gpt_nano": _text(gpt_nano, 65, 128, position=partial(Learned, sizes=[128])),
     "gpt2": _text(gpt2, 50_257, 1024, position=partial(Learned, sizes=[1024])),
-    "gpt3_175b": _text(gpt3_175b, 50_257, 2048, position=partial(Learned, sizes=[2048])),
     "llama_nano": _text(llama_nano, 512, 512),
     "llama_7b": _text(llama_7b, 32_000, 2048, head=_untied),
     "palm_mini": _text(palm_mini, 256, 256),

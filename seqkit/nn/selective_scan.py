@@ -95,9 +95,7 @@ def _scan(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor)
     return y, rearrange(last, "b s e -> b e s")
 
 
-def _scan_block(
-    exponents: Tensor, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, state: Tensor
-) -> tuple[Tensor, Tensor]:
+def _scan_block(exponents: Tensor, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     """y [b n e] and the last state [b s e]. exponents: of 2, a time, [s e].
 
     Tensors are [m (b k) s e]: a step is one index of m, and the many channels are last, so that the few states do not

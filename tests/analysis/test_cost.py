@@ -41,7 +41,6 @@ def count(model):
     ("name", "printed", "off"),
     [
         ("vaswani_base", 65e6, 0.031),  # the vocabulary is printed as "about 37,000", and a million is 2,000 tokens
-        ("vaswani_big", 213e6, 0.006),
         ("bert_mini", 11.3e6, 0.02),
         ("bert_base", 110e6, 0.011),
         ("vit_tiny", 5.7e6, 0.005),  # table 1 prints 5M; timm counts 5.7
@@ -49,7 +48,6 @@ def count(model):
         ("gpt2", 124e6, 0.004),
         ("llama_nano", 260e3, 0.001),
         ("llama_7b", 6.7e9, 0.006),
-        ("gpt3_175b", 175.0e9, 0.003),
     ],
 )
 def test_parameters_are_those_of_the_paper(name, printed, off):
@@ -71,16 +69,14 @@ def test_parameters_equal_hugging_faces_exactly(name, theirs):
         assert count(PresetModel(PUBLISHED[name])) == count(theirs())
 
 
-@pytest.mark.slow
-def test_gpt3_is_measured_without_being_allocated():
-    cost = describe("gpt3_175b", context_length=128)
-    assert cost.parameters == pytest.approx(175e9, rel=0.003)
-    assert ("parameters", "174.6 B") in cost.rows()
+def test_llama_is_measured_without_being_allocated():
+    cost = describe("llama_7b", context_length=128)
+    assert ("parameters", "6.7 B") in cost.rows()
     assert cost.weights_and_adam == 16 * cost.parameters
     # two for each weight outside the looked-up tables, and for each pair of tokens and channel, twice (section 2.1)
-    outside = cost.parameters - 2048 * 12_288
-    assert cost.flops_per_token == pytest.approx(2 * outside + 96 * 4 * 128 * 12_288, rel=1e-3)
-    assert cost.cache == pytest.approx(2 * 96 * 128 * 12_288 * 4, rel=1e-3)
+    outside = cost.parameters - cost.embedding
+    assert cost.flops_per_token == pytest.approx(2 * outside + 32 * 4 * 128 * 4096, rel=1e-3)
+    assert cost.cache == pytest.approx(2 * 32 * 128 * 4096 * 4, rel=1e-3)
 
 
 @pytest.mark.parametrize("context_length", [1024, 7])
