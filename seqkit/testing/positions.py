@@ -40,7 +40,8 @@ def check_relative_position(
     the laws that were checked.
 
     build: makes the position; arguments `num_heads` and `head_dim` without a value are those of the Transformer, 3 and
-    8. quick, expected_failures, device: as in `check_backbone`. Tokens whose axes it refuses in `check_axes` are left out.
+    8. quick, expected_failures, device: as in `check_backbone`. Tokens whose axes it refuses in `check_axes` are left
+    out.
     Raises AssertionError with the class, the law, the example and the fault.
     """
     sizes = {"num_heads": HEADS, "head_dim": DIM // HEADS}
