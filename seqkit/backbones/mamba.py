@@ -150,6 +150,13 @@ class Mamba(LayerStack):
     Layers are initialised as in the paper's code: torch's defaults, the last projections divided by sqrt(depth).
     Adjacency and segments are refused: the state is carried along all tokens in order.
     Raises ValueError for sizes below 1 or kernel_size below 2.
+
+    >>> from seqkit.interfaces import Embedded
+    >>> x = Embedded(torch.randn(2, 7, 8), torch.zeros(2, 7, 1), torch.ones(2, 7, dtype=torch.bool))
+    >>> backbone = Mamba(8, causal=True)
+    >>> cache = backbone.init_cache(max_tokens=7)
+    >>> backbone(x, cache).shape, [tuple(part.shape) for part in cache.states[0]]
+    (torch.Size([2, 7, 8]), [(2, 3, 16), (2, 16, 16)])
     """
 
     def __init__(

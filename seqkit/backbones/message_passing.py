@@ -264,6 +264,12 @@ class GIN(_MessagePassing):
     distance (Molecule does by default), set `tokenizer.max_distance` to 1, which also saves the others' cost, or
     `max_edge_type` to the last type of the graph's own (5 for Molecule).
     Raises ValueError for sizes or a `max_edge_type` below 1.
+
+    >>> from seqkit.interfaces import Adjacency, Embedded
+    >>> path = Adjacency(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.ones(4, dtype=torch.int64))
+    >>> x = Embedded(torch.randn(1, 3, 8), torch.zeros(1, 3, 0), torch.ones(1, 3, dtype=torch.bool), path)
+    >>> GIN(8)(x).shape
+    torch.Size([1, 3, 8])
     """
 
     convolution = GINConvolution
@@ -277,7 +283,7 @@ class GCN(_MessagePassing):
     neighbours and cannot count them.
     Time O(e d + n d^2) and memory O((e + n) d) for each layer; there is no [n n] tensor.
     Use it for labels of nodes where neighbours tend to be alike (citation graphs), or as the baseline of graph
-    networks. Adjacency, other support, `max_edge_type` and `dropout` are as in `GIN`.
+    networks. Adjacency, other support, `max_edge_type`, `dropout` and the example are as in `GIN`.
     Raises ValueError for sizes or a `max_edge_type` below 1.
     """
 

@@ -44,6 +44,10 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
     where t may be 0. aux_loss_weight: weight of the load-balancing loss (Switch: 0.01).
     Raises ValueError for fewer experts than top_k, a top_k below 1, a negative weight, or experts that fail on no
     tokens.
+
+    >>> experts = MixtureOfExperts(8, num_experts=4, top_k=2)
+    >>> experts(torch.randn(2, 7, 8)).shape, experts.aux_loss().shape, experts.statistics().keys()
+    (torch.Size([2, 7, 8]), torch.Size([]), dict_keys(['router_load_max', 'router_load_min', 'router_entropy', 'router_balance']))
     """
 
     def __init__(

@@ -38,6 +38,12 @@ class S4DLayer(nn.Module):
     A sequence takes O(n log n) time and O(n) memory for each channel; a step with a state O(num_states).
     Logarithms and frequencies of A are stored flat: optimizers decay matrices, and these are none.
     Raises ValueError for an odd num_states or one below 2.
+
+    >>> layer, x = S4DLayer(3), torch.randn(2, 7, 3)
+    >>> first, state = layer.step(x[:, :4], None, None)
+    >>> rest, state = layer.step(x[:, 4:], None, state)
+    >>> torch.allclose(torch.cat([first, rest], dim=1), layer(x), atol=1e-5), state.shape
+    (True, torch.Size([2, 3, 32]))
     """
 
     def __init__(self, dim: int, *, num_states: int = 64, spectrum: Spectrum = "lin", bidirectional: bool = False):
