@@ -166,7 +166,10 @@ class TokenBatch(_Padded):
             kept["reach"] = kept["reach"].clamp(max=end - 1) - start
         if end > n:
             kept = {name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()}
-        return replace(self, adjacency=adjacency, parts=parts, **kept)
+        found = replace(self, adjacency=adjacency, parts=parts, **kept)
+        if end <= n and not self.is_padded:  # known of the whole, so of what is cut out, without a look at the device
+            object.__setattr__(found, "is_padded", False)
+        return found
 
     def with_dtype(self, dtype: torch.dtype) -> TokenBatch:
         """The batch with numbers of another dtype; ids stay as they are."""
