@@ -1,6 +1,6 @@
 """Continuation of any tokens: several ids each, numbers beside them, positions that are measured, edges.
 
-Ids at positions 0, 1, 2, … have a faster loop (`seqkit.generation.stream`).
+Ids at positions 0, 1, 2, … go on faster by `seqkit.generation.generate`, which packs weights.
 
 b sequences · n tokens · k fields · v vocabulary
 """

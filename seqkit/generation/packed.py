@@ -150,10 +150,11 @@ class PackedDecoder:
         self._norm = _function(backbone.norm, num_sequences)
         self._blocks = [_function(block, num_sequences) for block in backbone.blocks]
         self._kinds = backbone.kinds
-        own = head.linear if isinstance(head, TokenHead) else None
-        product = (
-            _product(head.table.weight, head.bias, num_sequences) if own is None else _function(own, num_sequences)
+        output: nn.Linear | nn.Embedding = (
+            head.linear if isinstance(head, TokenHead) else cast(nn.Embedding, head.table)
         )
+        bias = output.bias if isinstance(output, nn.Linear) else cast(TiedHead, head).bias
+        product = _product(output.weight, bias, num_sequences)
         self._head = lambda x: head._outputs(x, product)
 
     def take_over(self, cache: Cache) -> PackedCache:
