@@ -203,8 +203,11 @@ class TokenBatch(_Padded):
         Raises DataError without that part, or where an example has several runs of it.
         """
         rows, part = self.rows(name), self.part(name)
-        if bool((rows.diff() == 0).any()):
-            raise DataError(f"an example has several runs of the part {name}; give one")
+        several, fault = (rows.diff() == 0).any(), f"an example has several runs of the part {name}; give one"
+        if several.is_cuda:
+            torch._assert_async(~several, fault)  # the device looks itself, and nothing waits for it
+        elif not several.is_meta and bool(several):
+            raise DataError(fault)
         assert self.parts is not None
         columns, shape = self.parts[name].columns, part.valid.shape
         own = torch.arange(shape.numel(), device=columns.device).reshape(shape).where(part.valid, 0)
