@@ -105,7 +105,7 @@ def _check_numbers(values: Tensor, batch: TokenBatch) -> None:
     """Raise ValueError if a value of an example [b …] or of a real token [b n …] is NaN."""
     real = values[batch.valid] if values.shape[:2] == batch.valid.shape else values
     if real.isnan().any():
-        raise ValueError("the model computes NaN for it: its weights are damaged, or its training diverged; train again")
+        raise ValueError("the model computes NaN for it: the weights are damaged, or training diverged; train again")
 
 
 def probability_names(objective: Objective) -> list[str]:
