@@ -104,6 +104,11 @@ def overridden(top: Node, config: Mapping[str, Any], pairs: Pairs) -> Mapping[st
         first, *rest = key.removesuffix(".type").split(".")
         is_of_source = first == "data" and rest != [] and rest[0] not in of_data
         paths.append(([first, *(["source"] if is_of_source else []), *rest], key.endswith(".type"), value))
+    last = {".".join(path): value for path, _, value in paths}
+    for path, _, _ in paths:  # a key below one that is null would bring it back without a word
+        for above in (".".join(path[:i]) for i in range(1, len(path))):
+            if above in last and last[above] in (None, "null", "~"):
+                raise UsageError(f"{above} is null, so {'.'.join(path)} has no place; leave one of the two out")
     for path, is_type, value in sorted(paths, key=lambda one: len(one[0])):
         over = {"type": value.read() if isinstance(value, Word) else value} if is_type else value
         for name in reversed(path):

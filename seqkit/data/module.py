@@ -14,7 +14,7 @@ from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
 from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
-from seqkit.data.dataset import TokenizedDataset
+from seqkit.data.dataset import Augmentation, TokenizedDataset
 from seqkit.data.documents import are_texts, cut, held_out, num_characters, pieces
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
@@ -60,6 +60,17 @@ class DataModule(LightningDataModule):
     predicted. noise: a control: what these parts say, or all tokens (true), is noise in every split (`NoiseInputs`).
     num_workers: processes that encode. seed: seed of the order, the windows, the augmentation and the noise in every
     epoch. The attribute `notes` keeps what `setup` logs of the data.
+
+    >>> from seqkit.objectives import NextToken
+    >>> from seqkit.tokenizers import Bytes
+    >>> class Words(DataSource):
+    ...     def splits(self):
+    ...         return Splits(train=[Sample("tea"), Sample("coffee")], test=[Sample("milk")])
+    >>> data = DataModule(Words(), Bytes(), NextToken(), valid_fraction=0)
+    >>> data.setup()
+    >>> tokens, targets = next(iter(data.train_dataloader()))
+    >>> tokens.content.shape, tokens.valid.sum(dim=1).sort().values
+    (torch.Size([2, 6]), tensor([3, 6]))
     """
 
     def __init__(
@@ -303,9 +314,8 @@ class DataModule(LightningDataModule):
             self.tokenizer,
             split,
             encode_target=self.objective.encode_target if self.objective.needs_labels else None,
-            augment=self.augment if training else (),
+            augment=Augmentation(self.augment, self.seed) if training and self.augment else None,
             cache=self.num_workers == 0,
-            seed=self.seed,
             max_tokens=self.max_tokens,
             drop=self.drop if training else None,
         )
