@@ -18,7 +18,6 @@ from seqkit.data.dataset import Augmentation, TokenizedDataset
 from seqkit.data.documents import are_texts, cut, held_out, num_characters, pieces
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
-from seqkit.data.noise import NoiseInputs
 from seqkit.data.notes import Notes
 from seqkit.data.packing import PackedDataset
 from seqkit.data.sample import Sample, Samples, Splits
@@ -57,8 +56,8 @@ class DataModule(LightningDataModule):
     document); the other splits stay whole. limit: at most N samples (or windows) of each split.
     augment: changes to raw training samples, drawn anew in every epoch. drop_parts: probability with which each part of
     a joined example is left out in training, or one by name of a part; never are all, and not the part that is
-    predicted. noise: a control: what these parts say, or all tokens (true), is noise in every split (`NoiseInputs`).
-    num_workers: processes that encode. seed: seed of the order, the windows, the augmentation and the noise in every
+    predicted.
+    num_workers: processes that encode. seed: seed of the order, the windows, the augmentation in every
     epoch. The attribute `notes` keeps what `setup` logs of the data.
 
     >>> from seqkit.objectives import NextToken
@@ -87,7 +86,6 @@ class DataModule(LightningDataModule):
         valid_fraction: float = 0.1,
         augment: Sequence[Callable[[Any], Any]] | None = None,
         drop_parts: float | dict[str, float] | None = None,
-        noise: bool | list[str] | None = None,
         num_workers: int = 0,
         limit: int | None = None,
         train_share: float = 1.0,
@@ -117,7 +115,6 @@ class DataModule(LightningDataModule):
             raise ValueError("drop_parts leaves out parts of examples and window cuts documents; use one of the two")
         kept = getattr(objective, "part", None)
         self.drop = None if drop_parts is None else DropParts(tokenizer, drop_parts, kept=kept, seed=seed)
-        self.noise = None if noise in (None, False) else NoiseInputs(tokenizer, noise, kept=kept, seed=seed)
         self.source, self.tokenizer, self.objective, self.seed = source, tokenizer, objective, seed
         self.batch_size, self.window, self.valid_fraction = batch_size, window, valid_fraction
         self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
@@ -297,7 +294,7 @@ class DataModule(LightningDataModule):
             tokens_per_batch=self.tokens_per_batch,
             sort_keys=getattr(examples, "sort_keys", None) if shuffle and self.augment else None,
         )
-        return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers, self.noise)
+        return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers)
 
     def _dataset(
         self, split: str, samples: Samples, *, training: bool
