@@ -58,7 +58,6 @@ from seqkit.tokenizers
   Join | several tokenizers, each for a part of an example | examples of several modalities, with gaps
 from seqkit.pretrained.audio_tokenizers
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
-  MelPatches | overlapping patches of a log-mel spectrogram of fixed length | weights of AST
   SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
 from seqkit.runs.frozen_encoder
   FrozenEncoder | hidden states of a trained model that stays as it is | few labels, a part of joined tokens

@@ -171,12 +171,22 @@ def test_joined_tokens_are_refused_also_of_one_part_and_the_error_says_what_else
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-def test_a_graph_that_gives_other_numbers_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setitem(
-        WRITERS,
-        "torch",
-        lambda program, out, spec, notes: lambda *given: program.module()(*given) + 0.1,
-    )
+def _wrong(function, got, valid):
+    return got + 0.1
+
+
+def _not_a_number_beside_padding(function, got, valid):
+    return got if valid.all() else got.masked_fill(~valid.all(dim=1, keepdim=True), torch.nan)
+
+
+@pytest.mark.parametrize("fault", [_wrong, _not_a_number_beside_padding])
+def test_a_graph_that_gives_other_numbers_is_refused(tmp_path, monkeypatch, fault):
+    """NaN is a difference, also where it is not the first of all."""
+
+    def write(program, *_):
+        function = program.module()
+        return lambda *given: fault(function, function(*given), given[2])
+
+    monkeypatch.setitem(WRITERS, "torch", write)
     with pytest.raises(UsageError, match="other numbers"):
         export(model_of(EQUAL["MeanPool"][0], "sound"), tmp_path / "m.pt2", "torch", {})
