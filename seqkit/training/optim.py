@@ -198,8 +198,8 @@ def depths(model: nn.Module) -> dict[str, int]:
     }
     if not stacks or not hasattr(model, "embedder"):
         raise UsageError(
-            f"{type(backbone).__name__} has no blocks of which one lies below the other; leave out layer_decay and "
-            "GradualUnfreezing, or use Transformer"
+            f"{type(backbone).__name__} has no blocks of which one lies below the other; leave out layer_decay, or use "
+            "Transformer"
         )
     last = max(len(blocks) for blocks in stacks.values()) + 1
     found: dict[str, int] = {}

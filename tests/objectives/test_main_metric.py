@@ -9,7 +9,7 @@ from seqkit.objectives import Regress
 from seqkit.objectives.classify import _REPORTED, Classify
 from seqkit.objectives.metrics import of_classes
 from seqkit.report.headline import headline
-from seqkit.training.resume import best_weights
+from seqkit.training.callbacks import best_weights
 
 
 @pytest.mark.parametrize("name", [name for name in _REPORTED if name != "Loss"])
