@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seqkit.errors import DataError, StorageError
-from seqkit.training import checkpoint_io
+from seqkit.training import checkpoint_io, weights
 from seqkit.training.checkpoint_files import (
     BEST,
     RESUME,
@@ -19,6 +19,7 @@ from seqkit.training.checkpoint_files import (
     sweep,
 )
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
+from seqkit.training.weights import load_weights
 
 
 def state(step):
@@ -157,3 +158,23 @@ def test_a_good_checkpoint_is_not_written_again_and_a_damaged_one_is(tmp_path, m
     path.write_bytes(path.read_bytes()[:-1])
     save(tmp_path, 4)
     assert torch.equal(read_checkpoint(path)["weights"], state(4)["weights"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs")
+def test_a_manifest_or_weights_that_are_no_regular_file_are_refused_and_not_waited_for(tmp_path):
+    path = tmp_path / "resume-step=4.ckpt"
+    save(tmp_path, 4)
+    manifest_of(path).unlink()
+    os.mkfifo(manifest_of(path))
+    with pytest.raises(DataError, match="is damaged"):
+        read_checkpoint(path)
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(DataError, match="is a FIFO"):
+        load_weights(torch.nn.Linear(2, 3), tmp_path / "model.safetensors", "")
+
+
+def test_weights_that_are_larger_than_the_model_could_have_are_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(weights, "MAX_HEADER_BYTES", 100)
+    (tmp_path / "model.safetensors").write_bytes(bytes(1000))
+    with pytest.raises(DataError, match="too large"):
+        load_weights(torch.nn.Linear(2, 3), tmp_path / "model.safetensors", "")
