@@ -300,10 +300,7 @@ class TrainingModule(pl.LightningModule):
         if not gradient_clip_val:
             return
         parameters = [p for p in self.parameters() if p.grad is not None]
-        if gradient_clip_algorithm == "value":
-            torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
-        else:
-            torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
+        torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         losses = {name: float(loss) for name, loss in self.losses.items()}

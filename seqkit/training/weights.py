@@ -11,7 +11,6 @@ from seqkit.errors import DataError, one_line
 from seqkit.files import read_small, write_atomic
 from seqkit.nn.attention.multi_head import with_separate_projections
 
-
 MAX_HEADER_BYTES = 2**26
 """Bytes of a safetensors file beside its numbers."""
 

@@ -3,7 +3,6 @@
 Nothing in it is ours but the loader and the two callbacks.
 """
 
-
 # ruff: noqa: NPY002  (of users' data sets)
 import os
 import random
