@@ -22,7 +22,7 @@ from seqkit.model import Model
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.bias import EdgeBias
 from seqkit.objectives.metrics import MeanLoss, update
-from seqkit.training.optim import OptimizerFactory, OptimizersByTask, Schedule
+from seqkit.training.optim import CombinedOptimizer, OptimizerFactory, Schedule
 from seqkit.training.parallel import ShardedStrategy, gather_weights, is_sharded, shard, without_weights
 
 log = logging.getLogger("seqkit")
@@ -380,7 +380,7 @@ class TrainingModule(pl.LightningModule):
             return self.optimizer.build(model)
         models = cast(Mixture, model).tasks
         built = {f"{name}/": factory.build(models[name]) for name, factory in self.by_task.items()}
-        return OptimizersByTask(built, lambda: self.task)
+        return CombinedOptimizer(built, lambda: self.task)
 
     def configure_optimizers(self) -> Any:
         """Optimizer, and the scheduler of its learning rate, stepped once an optimizer step."""

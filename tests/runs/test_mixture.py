@@ -139,7 +139,7 @@ def test_a_task_has_its_share_of_the_learning_rate(text):
     config = mixture({"image": {**IMAGE, "lr_scale": 0.25}, "text": text})
     assert task_configs(config)["image"]["optimizer"]["lr"] == 0.25 * task_configs(config)["text"]["optimizer"]["lr"]
     module = prepare(config).training_module(4)
-    rates = {name: one.param_groups[0]["lr"] for name, one in module.build_optimizer(module.model).by_task.items()}
+    rates = {name: one.param_groups[0]["lr"] for name, one in module.build_optimizer(module.model).by_name.items()}
     assert rates == {"image/": 0.0025, "text/": 0.01}
 
 

@@ -89,22 +89,6 @@ def test_a_write_that_fails_is_said_and_leaves_the_checkpoint_before(tmp_path, m
     assert newest_good(tmp_path).step == 3
 
 
-def test_writes_that_fail_in_a_row_are_shown_once_and_counted(tmp_path, monkeypatch, caplog):
-    def fail(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    files = checkpoint_io.VerifiedCheckpointIO()
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_io.os, "fsync", fail)
-        for step in (1, 2, 3):
-            files.save_checkpoint(state(step), tmp_path / f"resume-step={step}.ckpt")
-    files.save_checkpoint(state(4), tmp_path / "resume-step=4.ckpt")
-    files.save_checkpoint(state(5), tmp_path / "resume-step=5.ckpt")
-    first, last = (record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
-    assert first.startswith("no checkpoint after step 1: ")
-    assert last == "a checkpoint after step 4 is written again, after 3 that were not"
-
-
 def test_a_file_is_replaced_only_by_one_that_reads_back_as_it_was_written(tmp_path, monkeypatch):
     path = tmp_path / "resume-step=1.ckpt"
     save(tmp_path, 1)
