@@ -152,18 +152,18 @@ class TorchOptimizer(OptimizerFactory):
 
     def __init__(self, cls: type[torch.optim.Optimizer], **arguments: Any):
         self.cls, self.arguments = cls, arguments
-        _made(cls, [nn.Parameter(torch.ones(1, 1))], arguments)  # refused before any data is read
+        _made(cls.__name__, lambda: cls([nn.Parameter(torch.ones(1, 1))], **arguments))  # before any data is read
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return self.cls(_trainable(model), **self.arguments)
 
 
-def _made(cls: Any, over: Any, arguments: dict[str, Any]) -> Any:
+def _made(name: str, make: Callable[[], Any]) -> Any:
     """Optimizer or scheduler of torch. Raises ValueError in one line: torch raises whatever fails where it is used."""
     try:
-        return cls(over, **arguments)
+        return make()
     except Exception as error:
-        raise ValueError(f"{cls.__name__} refuses its arguments: {described(error)}") from error
+        raise ValueError(f"{name} refuses its arguments: {described(error)}") from error
 
 
 def depths(model: nn.Module) -> dict[str, int]:
@@ -335,12 +335,18 @@ class TorchSchedule(Schedule):
         if issubclass(cls, ReduceLROnPlateau):
             raise ValueError(f"{cls.__name__} needs a metric in every step; use Cosine, or a scheduler that needs none")
         self.cls, self.arguments = cls, arguments
-        # some schedule the momentum
-        _made(cls, torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9), arguments)
+        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9)  # some schedule the momentum
+
+        def stepped(optimizer: torch.optim.Optimizer) -> None:  # a step of size 0 fails at the first step alone
+            scheduler = cls(optimizer, **arguments)
+            optimizer.step()
+            scheduler.step()
+
+        _made(cls.__name__, lambda: stepped(optimizer))
 
     def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
         """Scheduler, whose arguments alone say how long it is. Raises ValueError if it ends before `num_steps`."""
-        scheduler: LRScheduler = _made(self.cls, optimizer, self.arguments)
+        scheduler: LRScheduler = _made(self.cls.__name__, lambda: self.cls(optimizer, **self.arguments))
         if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < num_steps:
             raise ValueError(
                 f"{self.cls.__name__} ends after {scheduler.total_steps} steps, but training has {num_steps}; "
