@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, default_collate
+from torch.utils.data import default_collate
 
 from seqkit.data.batching import BatchLoader, Key, LengthGroupedBatchSampler, fold_seed
 
@@ -28,7 +28,7 @@ class ResumableLoader(BatchLoader):
 
     def __init__(
         self,
-        dataset: Dataset[Any] | Any,
+        dataset: Any,
         batch_size: int = 1,
         *,
         shuffle: bool = False,
