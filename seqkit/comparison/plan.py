@@ -260,8 +260,8 @@ class Plan:
     ) -> dict[str, Any]:
         """Values of the setting with the lowest validation loss, a mean over seeds; empty where every trial failed.
 
-        Of the rates, one of those that were tried with both seeds. kinds: what else is chosen, if it is better: a depth,
-        and then a dropout.
+        Of the rates, one of those that were tried with both seeds. kinds: what else is chosen, if it is better: first a
+        depth, then a dropout.
         """
         rates, twice = self._rates(candidate, results)
         ended = [i for i in range(len(rates)) if _trial(candidate.name, "lr", i).id in results]

@@ -166,7 +166,10 @@ class TokenBatch(_Padded):
             kept["reach"] = kept["reach"].clamp(max=end - 1) - start
         if end > n:
             kept = {name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()}
-        return replace(self, adjacency=adjacency, parts=parts, **kept)
+        found = replace(self, adjacency=adjacency, parts=parts, **kept)
+        if end <= n and not self.is_padded:  # known of the whole, so of what is cut out, without a look at the device
+            object.__setattr__(found, "is_padded", False)
+        return found
 
     def with_dtype(self, dtype: torch.dtype) -> TokenBatch:
         """The batch with numbers of another dtype; ids stay as they are."""
@@ -203,8 +206,11 @@ class TokenBatch(_Padded):
         Raises DataError without that part, or where an example has several runs of it.
         """
         rows, part = self.rows(name), self.part(name)
-        if bool((rows.diff() == 0).any()):
-            raise DataError(f"an example has several runs of the part {name}; give one")
+        several, fault = (rows.diff() == 0).any(), f"an example has several runs of the part {name}; give one"
+        if several.is_cuda:
+            torch._assert_async(~several, fault)  # the device looks itself, and nothing waits for it
+        elif not several.is_meta and bool(several):
+            raise DataError(fault)
         assert self.parts is not None
         columns, shape = self.parts[name].columns, part.valid.shape
         own = torch.arange(shape.numel(), device=columns.device).reshape(shape).where(part.valid, 0)

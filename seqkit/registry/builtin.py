@@ -84,18 +84,13 @@ from seqkit.backbones
 == preset
 from seqkit.backbones.presets
   vaswani_base | encoder–decoder, 6 + 6 layers, width 512 | to compare with the first Transformer
-  vaswani_big | the same, width 1024 | where vaswani_base is not enough
   t5_mini | encoder–decoder, 4 + 4 layers, width 384 | text from text of any length
   bert_mini | encoder, 4 layers, width 256 | labels of texts, after pretraining with Masked
-  bert_base | encoder, 12 layers, width 768 | where bert_mini is not enough; a GPU
   vit_tiny | encoder, 12 layers, width 192 | labels of images
-  vit_base | encoder, 12 layers, width 768 | where vit_tiny is not enough; a GPU
   gpt_nano | decoder, 3 layers, width 48 | language models: first steps and tests
   gpt2 | decoder, 12 layers, width 768 | language models on a GPU
-  gpt3_175b | decoder, 96 layers, width 12,288 | to be described, not built
   llama_nano | decoder, 5 layers, width 64, as LLaMA | the later composition at the smallest size
   llama_7b | decoder, 32 layers, width 4096, as LLaMA | to be described, not built
-  palm_mini | decoder, 6 layers, width 256, as PaLM | long generation: a small cache
   moe_mini | decoder, 4 layers, width 128, experts | where memory is not what is short
 == objective
 from seqkit.objectives
@@ -218,6 +213,8 @@ from seqkit.recipes.image.official
   cifar10=Cifar10 | 60,000 colour photographs 32x32 | downloads once
 from seqkit.recipes.audio.fsdd
   fsdd=Fsdd | 3,000 spoken digits, six speakers, 8 kHz | official split or leave one speaker out
+from seqkit.recipes.audio.speech_commands
+  speech-commands=SpeechCommands | 105,829 recordings of 35 words, 16 kHz | official lists, 2.4 GB by torchaudio
 from seqkit.recipes.audio.spoken_digits
   spoken-digits=SpokenDigits | synthesised digits in many voices, from espeakng-loader | audio classification, offline
 from seqkit.recipes.graph.molecules

@@ -28,7 +28,7 @@ from seqkit.nn.residual import Residual
 from seqkit.objectives import NextToken
 
 GREEDY = Sampling(temperature=0)
-PRESETS = ["gpt_nano", "llama_nano", "palm_mini"]
+PRESETS = ["gpt_nano", "llama_nano"]
 UNBIASED = partial(nn.LayerNorm, bias=False)
 
 
@@ -58,6 +58,10 @@ COMPOSITIONS = {
     ),
     "post-norm": lambda: stack(PostNormBlock, norm=nn.Identity, input_norm=nn.LayerNorm),
     "parallel, one norm": lambda: stack(partial(ParallelBlock, shared_norm=True), heads=2, position=Rotary()),
+    "PaLM": lambda: stack(
+        partial(ParallelBlock, attention=partial(MultiHeadAttention, num_kv_heads=1, bias=False), mlp=GatedMLP),
+        position=Rotary(),
+    ),
     "grouped heads": lambda: stack(attended(num_kv_heads=2), heads=6, position=Rotary()),
     "grouped, norm over all heads": lambda: stack(
         attended(num_kv_heads=2, head_dim=6, qk_norm=nn.RMSNorm, qk_norm_level="all"), heads=4, position=Rotary()
@@ -158,7 +162,7 @@ def logits_side_by_side(model, other, prompts, *, reordered=(), context_length=N
         witness.append(ids)
 
 
-@pytest.mark.parametrize("name", slow_in(SUPPORTED, "palm_mini"))
+@pytest.mark.parametrize("name", slow_in(SUPPORTED, "PaLM"))
 def test_the_packed_step_gives_the_logits_of_the_modules(name, num_packed):
     """The modules run over each whole sequence, without a cache."""
     model = model_of(name)
@@ -185,7 +189,7 @@ def test_layer_scale_and_the_last_norm_are_packed_each_by_itself(layer_scale, no
     assert num_packed
 
 
-@pytest.mark.parametrize("name", slow_in(PRESETS, "palm_mini"))
+@pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("strategy", [GREEDY, Sampling(seed=3, top_k=7), BeamSearch(3)])
 def test_the_packed_step_changes_no_id(name, strategy, num_packed):
     model = model_of(name)
@@ -252,7 +256,7 @@ def error(got, right):
     return float((got.float() - right.float()).norm() / right.float().norm())
 
 
-@pytest.mark.parametrize("name", slow_in(["gpt_nano", "palm_mini", "recipe text/char-lm"], "palm_mini"))
+@pytest.mark.parametrize("name", slow_in(["gpt_nano", "PaLM", "recipe text/char-lm"], "PaLM"))
 @pytest.mark.parametrize("has_onednn", [None, False])
 def test_in_bfloat16_it_is_as_close_to_float32_as_the_modules_are(name, has_onednn, monkeypatch, num_packed):
     if has_onednn is False:
@@ -272,7 +276,7 @@ def test_in_bfloat16_it_is_as_close_to_float32_as_the_modules_are(name, has_oned
 
 def test_without_onednn_the_logits_are_the_same(monkeypatch, num_packed):
     monkeypatch.setattr(packed, "_has_onednn", lambda: False)
-    model = model_of("palm_mini")
+    model = model_of("PaLM")
     for got, right in logits_side_by_side(model, without_packing(model), RAGGED):
         assert_close(got, right, rtol=1e-4, atol=1e-4)
     assert len(num_packed) == 18
