@@ -413,7 +413,7 @@ def _settings(prepared: Prepared) -> dict[str, Any]:
         "strategy": "auto",
         "accumulate_grad_batches": given["accumulate_grad_batches"] * world_size,
         "max_epochs": -1,  # as many as the steps take
-        **dict.fromkeys(("min_epochs", "min_steps", "max_time", "callbacks", "logger", "profiler")),
-        **dict.fromkeys(("limit_val_batches", "num_sanity_val_steps", "log_every_n_steps"), 0),
+        **dict.fromkeys(("max_time", "callbacks", "logger", "profiler")),
+        **dict.fromkeys(("limit_val_batches", "log_every_n_steps"), 0),
         "enable_progress_bar": False,
     }

@@ -115,7 +115,6 @@ class Trials:
         self.subject = subject
         trainer = subject.prepared.built.trainer
         self.clip: float | None = trainer["gradient_clip_val"] or None
-        self.clips_values = trainer["gradient_clip_algorithm"] == "value"
 
     @property
     def num_steps(self) -> int:
@@ -272,9 +271,7 @@ class Training:
         if not made.is_finite:
             return False
         made.touched |= {n for n, p in self.model.named_parameters() if p.grad is not None and bool(p.grad.any())}
-        if self.trials.clip is not None and self.trials.clips_values:
-            nn.utils.clip_grad_value_(self.model.parameters(), self.trials.clip)
-        elif self.trials.clip is not None:
+        if self.trials.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.trials.clip)
         self.optimizer.step()
         return True

@@ -263,12 +263,11 @@ from seqkit.training.callbacks
   EarlyStopping | ends training where a metric stops to improve | data of one's own, small data
   EMA | moving average of the weights | smoother validation, often a little better
   ModelCheckpoint | further weights beside the run's own | several best ones, one of every epoch
+from pytorch_lightning.callbacks
   LearningRateMonitor | learning rates of all groups | optimizers with several groups
   DeviceStatsMonitor | memory and load of the device | looking for a bottleneck
-from seqkit.training.gradual_unfreezing
-  GradualUnfreezing | blocks begin to train one after the other, the last first | small data, a model of other weights
-from seqkit.training.health_log
-  TrainingHealth | gradient norm by layer, attention entropy by head; says a collapse | looking for an instability
+from seqkit.training.health
+  GradientNorms | norm of the gradient by layer | looking for an instability
 == fine_tuning
 from seqkit.training.fine_tuning
   Freeze | parts keep their weights, all taken ones by default | a new head on fixed features; the cheapest

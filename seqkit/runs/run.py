@@ -284,7 +284,7 @@ class Attempt:
         begin_fine_tuning(settings, prepared.model, prepared.initial)
         module = prepared.training_module(num_steps, constants(prepared) if compares else None)
         if resume:
-            checkpoint = self._checkpoint(trainer, module)
+            checkpoint = self._checkpoint(trainer, module.num_steps)
         if self.count_flops is not None and is_first and not prepared.tasks:
             setup.step_log.flops_per_token = self._flops_per_token(train_loader.examples, self.count_flops)
             setup.step_log.peak_flops = peak_flops(trainer)
@@ -317,7 +317,7 @@ class Attempt:
             raise
         finally:
             self.has_stepped = trainer.global_step > 0
-            self.seconds = time.perf_counter() - started + setup.state.seconds_before
+            self.seconds = time.perf_counter() - started + setup.facts.seconds_before
         tokens_seen = module.tokens_by_task()
         self.prepared = replace(prepared, model=module.gather_model())
         _leave_process_group()
@@ -332,9 +332,9 @@ class Attempt:
         signals.deferred = False
         return summary
 
-    def _checkpoint(self, trainer: Any, module: Any) -> Checkpoint:
-        """Newest good checkpoint, if it is of the same data, length and number of processes; cuts metrics.csv."""
-        from seqkit.training.resume import check_complete, structure
+    def _checkpoint(self, trainer: Any, num_steps: int) -> Checkpoint:
+        """Newest good checkpoint of the same data, settings, length and number of processes; cuts metrics.csv."""
+        from seqkit.training.resume import check_resumable
 
         folder, found = self.folder, newest_good(self.folder / FOLDER)
         if found is None:
@@ -342,11 +342,11 @@ class Attempt:
                 f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
             )
         content = read_checkpoint(found.path)
-        check_complete(content, found, structure(trainer, module, self.prepared.data.sha256()))
+        check_resumable(content, found, sha256(folder / CONFIG))
         known, processes = content["run"], len(content["resume"]["rng"])
-        if known["num_steps"] != module.num_steps:
+        if known["num_steps"] != num_steps:
             raise UsageError(
-                f"{folder} was planned for {known['num_steps']} steps, and would have {module.num_steps} now; "
+                f"{folder} was planned for {known['num_steps']} steps, and would have {num_steps} now; "
                 "resume with as many devices, and the same data"
             )
         if processes != trainer.world_size:
@@ -356,7 +356,7 @@ class Attempt:
             )
         check_data(known, self.prepared.data, folder)
         if trainer.is_global_zero:
-            metrics_csv.cut(folder / metrics_csv.NAME, found.step, content["resume"]["metrics"])
+            metrics_csv.cut(folder / metrics_csv.NAME, known["num_rows"])
         return found
 
     def _check_sharding(self, *, validates: bool) -> None:

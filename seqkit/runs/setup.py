@@ -10,11 +10,10 @@ from typing import Any
 from seqkit.errors import UsageError
 from seqkit.mixture import Mixture
 from seqkit.model import Model
-from seqkit.runs.folder import rank
+from seqkit.runs.folder import CONFIG, rank, sha256
 from seqkit.runs.prepare import Prepared
 from seqkit.training.checkpoint_files import BEST, FOLDER, newest_good
-from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
-from seqkit.training.gradual_unfreezing import GradualUnfreezing
+from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.metrics_csv import MetricsCSV
 from seqkit.training.module import RELATIVE_LOSS, Task
@@ -37,11 +36,12 @@ class RunSetup:
     """Callbacks, loggers and CheckpointIO of one training, and the Trainer that gets them."""
 
     def __init__(self, prepared: Prepared, folder: Path, signals: StopSignals):
-        from seqkit.training.resume import ResumeState
+        from seqkit.training.resume import RunFacts
         from seqkit.training.step_log import StepLog
 
         self.prepared, self.folder, self.signals = prepared, folder, signals
-        self.state = ResumeState(prepared.data.sha256, signals)
+        config = folder / CONFIG
+        self.facts = RunFacts(lambda: {"data_sha256": prepared.data.sha256(), "config_sha256": sha256(config)})
         self.step_log = StepLog()
         self.best: BestOfValidation | None = None
         self.loggers: list[Any] = []
@@ -49,15 +49,15 @@ class RunSetup:
     def trainer(self, validates: bool) -> Any:
         """Lightning's Trainer. validates: whether there is a validation split."""
         from seqkit.training.callbacks import check_monitors
-        from seqkit.training.health_log import LossSpikes
+        from seqkit.training.health import LossSpikes
         from seqkit.training.progress import StepProgress
-        from seqkit.training.resume import ResumePoints
+        from seqkit.training.resume import RandomState, ResumePoints
 
         settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
         users, wants_best = list(settings["callbacks"] or ()), keeps_best(prepared, validates=validates)
         check_monitors(users, list(_columns(prepared.objectives(), validates=validates)))
         # losses of tasks in turn jump in every step
-        callbacks = [*users, *([] if prepared.tasks else [LossSpikes()]), self.step_log, self.state]
+        callbacks = [*users, *([] if prepared.tasks else [LossSpikes()]), self.step_log, self.facts, RandomState()]
         if settings["enable_progress_bar"] is not False and rank() == 0:
             callbacks.append(StepProgress(prepared.config["recipe"]))
         lacks = next((name for name, task in prepared.tasks.items() if not task.data.val_dataloader()), "")
@@ -74,8 +74,8 @@ class RunSetup:
             )
         points = ResumePoints(
             folder / FOLDER,
-            self.state,
-            self.signals,
+            signals=self.signals,
+            keep=settings["checkpoint_keep"],
             every_n_steps=settings["checkpoint_every_n_steps"],
             every_minutes=settings["checkpoint_every_minutes"],
         )
@@ -84,7 +84,6 @@ class RunSetup:
             {**settings, "enable_progress_bar": False},
             logger=[MetricsCSV(folder), *self.loggers],
             callbacks=[*callbacks, points],
-            plugins=[VerifiedCheckpointIO(settings["checkpoint_keep"])],
             default_root_dir=folder,
             profiler=_profiler(settings["profiler"], folder),
         )
@@ -110,13 +109,7 @@ def begin_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture, initi
     initial: where its weights come from, as a run's summary says it; None: they are random.
     Raises UsageError where a method cannot do its work: silently, all parameters would train.
     """
-    gradual = any(isinstance(callback, GradualUnfreezing) for callback in settings["callbacks"] or ())
     method = settings.get("fine_tuning")  # a setting that older runs have not
-    if gradual and initial is None:
-        raise UsageError(
-            "trainer.callbacks: GradualUnfreezing keeps weights that the model begins with, and they are random; give "
-            "--model.init RUN, and train no mixture"
-        )
     if method is None:
         return
     if isinstance(model, Mixture) or settings["strategy"] == SHARDED:
@@ -144,7 +137,7 @@ class BestOfValidation:
     def __init__(self, prepared: Prepared, folder: Path, users: Sequence[Any]):
         from pytorch_lightning.callbacks import WeightAveraging
 
-        from seqkit.training.resume import FinalValidation, best_weights
+        from seqkit.training.callbacks import FinalValidation, best_weights
 
         averages = any(isinstance(one, WeightAveraging) for one in users)
         self.folder = folder

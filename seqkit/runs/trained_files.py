@@ -18,8 +18,8 @@ from seqkit.runs.folder import CONFIG, STATE, SUMMARY, plugin_digests, sha256
 from seqkit.runs.prepare import Prepared, alone
 from seqkit.runs.trained_model import TASKS
 from seqkit.training import metrics_csv
+from seqkit.training.callbacks import mode_of
 from seqkit.training.checkpoint_files import FOLDER
-from seqkit.training.resume import mode_of
 from seqkit.training.weights import save_weights
 
 PACKAGES = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch-lightning", "einops", "numpy")

@@ -1,4 +1,4 @@
-"""Lightning's callbacks as a recipe names them (`trainer.callbacks`): same names and arguments, with defaults."""
+"""Lightning's callbacks: as a recipe names them (`trainer.callbacks`), and those by which a run chooses its weights."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from pytorch_lightning import callbacks as lightning
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from seqkit.errors import UsageError
+from seqkit.errors import UsageError, suggest
+from seqkit.interfaces import Objective, TokenSpec
+from seqkit.training.checkpoint_files import BEST
+from seqkit.training.module import RELATIVE_LOSS, Task
 
 
 class EarlyStopping(lightning.EarlyStopping):
@@ -85,18 +89,60 @@ class EMA(lightning.EMAWeightAveraging):
             )
 
 
-class LearningRateMonitor(lightning.LearningRateMonitor):
-    """Logs each parameter group's learning rate, momentum and weight decay; metrics.csv has `lr` already."""
+def mode_of(objective: Objective, spec: TokenSpec) -> str:
+    """Whether more of an objective's primary metric is better, `max`, or less, `min`, as the metric itself says."""
+    metric = (objective.metrics(spec) | objective.generation_metrics()).get(objective.primary_metric)
+    return "max" if getattr(metric, "higher_is_better", False) else "min"
 
-    def __init__(self, *, log_momentum: bool = False, log_weight_decay: bool = False) -> None:
-        super().__init__(logging_interval="step", log_momentum=log_momentum, log_weight_decay=log_weight_decay)
+
+def best_weights(folder: Path, tasks: Mapping[str, Task], *, averages: bool) -> lightning.ModelCheckpoint:
+    """Callback that keeps the weights with the best validation metric: the objective's primary one, or `RELATIVE_LOSS`
+    of several tasks.
+
+    averages: whether a callback validates averaged weights. It puts them into complete checkpoints alone, so weights
+    by themselves would be others than those that were validated.
+    """
+    monitor, mode = RELATIVE_LOSS, "min"
+    if len(tasks) == 1:
+        ((prefix, task),) = tasks.items()
+        monitor, mode = f"valid/{prefix}{task.objective.primary_metric}", mode_of(task.objective, task.model.spec)
+    return _BestWeights(
+        dirpath=folder,
+        filename=f"{BEST}-{{step}}",
+        monitor=monitor,
+        mode=mode,
+        save_top_k=1,
+        save_weights_only=not averages,
+        save_on_train_epoch_end=False,
+        enable_version_counter=False,
+    )
 
 
-class DeviceStatsMonitor(lightning.DeviceStatsMonitor):
-    """Memory and load of the device, and of the CPU with `cpu_stats` (needs psutil)."""
+class _BestWeights(lightning.ModelCheckpoint):
+    """Keeps the later of equally good weights: a share of few examples is often the same, and they have learned longer.
 
-    def __init__(self, *, cpu_stats: bool | None = None) -> None:
-        super().__init__(cpu_stats=cpu_stats)
+    FSDD: 270 validation examples, 98.5 % after 8 of 20 epochs and at the end.
+    """
+
+    def check_monitor_top_k(self, trainer: Any, current: torch.Tensor | None = None) -> bool:
+        """Whether these weights are to be kept."""
+        is_as_good = current is not None and bool(self.best_model_path) and bool(current == self.best_model_score)
+        return is_as_good or super().check_monitor_top_k(trainer, current)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the state back in a run folder that may have been moved."""
+        super().load_state_dict(in_folder(state_dict, self.dirpath))
+
+
+class FinalValidation(lightning.Callback):
+    """Validates the weights of the last step, at which no validation need be due.
+
+    Without it, a training of fewer steps than lie between two validations would have no best weights.
+    """
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Ask Lightning to stop, before which it validates if it has not just done so."""
+        trainer.should_stop = trainer.should_stop or trainer.global_step >= pl_module.num_steps
 
 
 def in_folder(state: Mapping[str, Any], folder: str | Path | None) -> dict[str, Any]:
@@ -119,8 +165,6 @@ def in_folder(state: Mapping[str, Any], folder: str | Path | None) -> dict[str, 
 
 def check_monitors(callbacks: list[Any], known: list[str]) -> None:
     """Raise UsageError if a callback monitors something other than the known metrics."""
-    from seqkit.errors import suggest
-
     for callback in callbacks:
         monitor = getattr(callback, "monitor", None)
         if monitor is not None and monitor not in known:

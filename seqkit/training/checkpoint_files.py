@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqkit.errors import DataError, StorageError
+from seqkit.files import read_small
 
 log = logging.getLogger("seqkit")
 
@@ -22,6 +23,7 @@ RESUME, BEST = "resume", "best"
 """Families of checkpoints: complete states to resume from, and weights with the best validation metric."""
 
 FOLDER = "checkpoints"
+MAX_MANIFEST_BYTES = 4096
 NAME = re.compile(r"(?P<family>[a-z]+)-step=(?P<step>\d+)\.ckpt")
 
 
@@ -36,14 +38,14 @@ def check_checkpoint(path: Path) -> None:
     """Raise DataError if the file or its manifest is missing, cut or changed."""
     manifest = manifest_of(path)
     try:
-        expected = json.loads(manifest.read_bytes())
+        expected = json.loads(read_small(manifest, MAX_MANIFEST_BYTES))
         digest, size = expected["sha256"], expected["bytes"]
         found = path.stat().st_size
     except FileNotFoundError:
         if not manifest.exists():
             raise DataError(f"{path} has no manifest: it was not written to its end") from None
         raise DataError(f"{path} is missing") from None
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, DataError):
         raise DataError(f"{manifest} is damaged") from None
     if found != size:
         raise DataError(f"{path} has {found:,} bytes, but was written with {size:,}")

@@ -11,7 +11,6 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +39,6 @@ class VerifiedCheckpointIO(CheckpointIO):
     then the manifest in the same way. Loading: SHA-256 against the manifest, and `weights_only=True` always.
     keep: number of checkpoints of each family that stay; older ones are removed after a newer one is verified.
     A write that fails is logged and tried again at the next checkpoint; training goes on. `failure` holds the error.
-    Of those in a row, the first alone is shown, and their number once there is a checkpoint again.
     """
 
     def __init__(self, keep: int = 1):
@@ -48,7 +46,6 @@ class VerifiedCheckpointIO(CheckpointIO):
             raise ValueError(f"keep is {keep}; give at least 1")
         self.keep = keep
         self.failure: StorageError | None = None
-        self.num_failures = 0
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Write a checkpoint. A StorageError is logged and kept in `failure`, not raised.
@@ -65,14 +62,8 @@ class VerifiedCheckpointIO(CheckpointIO):
             write_checkpoint(checkpoint, path)
         except StorageError as error:
             self.failure = error
-            self.num_failures += 1
-            level = logging.ERROR if self.num_failures == 1 else logging.INFO
-            log.log(level, "no checkpoint after step %s: %s", checkpoint.get("global_step", "?"), error)
+            log.error("no checkpoint after step %s: %s", checkpoint.get("global_step", "?"), error)
             return
-        if self.num_failures:
-            step = checkpoint.get("global_step", "?")
-            log.warning("a checkpoint after step %s is written again, after %d that were not", step, self.num_failures)
-            self.num_failures = 0
         for old in checkpoints(path.parent, match["family"])[self.keep :] if match else ():
             if old.path != path:
                 remove_checkpoint(old.path)
@@ -118,10 +109,9 @@ def write_checkpoint(content: dict[str, Any], path: Path) -> None:
             free = f"{megabytes(shutil.disk_usage(path.parent).free)} free"
         except OSError:
             free = "free space unknown"
-        needed = megabytes(sum(tensor.nbytes for tensor in _tensors(content)))
         raise StorageError(
-            f"{path} cannot be written ({error.strerror or error}): it needs about {needed}, {free}; "
-            "make room, and the next checkpoint will be written. The last good one is kept"
+            f"{path} cannot be written ({error.strerror or error}), {free}; make room, and the next checkpoint will be "
+            "written. The last good one is kept"
         ) from error
     finally:
         with contextlib.suppress(OSError):
@@ -165,13 +155,4 @@ class _HashingWriter:
         return size
 
     def flush(self) -> None:
-        """Nothing: the caller flushes and syncs."""
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """All tensors in a nested value."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(item)
+        """Do nothing; the caller flushes and syncs."""

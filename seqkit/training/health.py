@@ -1,28 +1,35 @@
 """Figures of a training's health: gradient norm by layer, attention entropy by head, loss spikes.
 
-`seqkit doctor` takes them before a training, and a callback may take them in one. Nothing here changes a model.
+`seqkit doctor` takes them before a training; two callbacks log norms and say spikes in one. Nothing here changes a
+model.
 
 b batch · h heads · n queries · m keys
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from math import exp, inf, isfinite, log
+from math import exp, inf, isfinite
+from math import log as ln
 from typing import Any
 
 import torch
 from einops import rearrange, reduce
+from pytorch_lightning import Callback
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.training.module import STABILIZERS
+
+log = logging.getLogger("seqkit")
 
 EXPLODING_NORM = 1_000.0
 """Norm of a gradient (of the mean loss) above which it explodes. The median of 40 steps is 0.01 to 3.3 in the recipes,
@@ -51,9 +58,6 @@ SPIKE_FACTOR, SPIKE_SPREADS, SPIKE_WINDOW = 2.0, 6.0, 16
 """Bounds of a spike: a loss of this many times the median of the losses before it (a window), and this many spreads
 (median absolute deviation, as a standard deviation) above it in logarithms. The first alone would find spikes in
 graph/solubility, whose losses differ by a factor of 10 from batch to batch; with both no recipe has one in 40 steps."""
-
-
-# ── gradients ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def layer_of(name: str) -> str:
@@ -104,9 +108,6 @@ def vanishing_layers(norms: Mapping[str, float]) -> list[str]:
     return [
         layer for own in stacks.values() for layer, norm in own.items() if norm < VANISHING_SHARE * max(own.values())
     ]
-
-
-# ── attention ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -188,9 +189,6 @@ def indifferent_layers(heads: Sequence[HeadEntropy]) -> list[str]:
     return [one.name for one in heads if bool((one.divergence < INDIFFERENT).all())]
 
 
-# ── loss ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def loss_spikes(losses: Sequence[float]) -> list[int]:
     """Steps at which the loss jumps far above those of the SPIKE_WINDOW steps before, or is not finite.
 
@@ -211,8 +209,87 @@ def highest_usual(losses: Sequence[float]) -> float:
         middle = statistics.median(losses)
         spread = 1.4826 * statistics.median(abs(loss - middle) for loss in losses)
         return middle + max(abs(middle), SPIKE_SPREADS * spread)
-    logs = [log(loss) for loss in losses]
+    logs = [ln(loss) for loss in losses]
     middle = statistics.median(logs)
     spread = 1.4826 * statistics.median(abs(one - middle) for one in logs)
-    highest = middle + max(log(SPIKE_FACTOR), SPIKE_SPREADS * spread)
+    highest = middle + max(ln(SPIKE_FACTOR), SPIKE_SPREADS * spread)
     return exp(highest) if highest < 700 else inf
+
+
+class LossSpikes(Callback):
+    """Warns if the training loss jumps (`is_spike`) and the losses of the next SPIKE_WINDOW / 2 steps stay as high.
+
+    A hard batch alone is not worth a line. After a line the callback is silent for SPIKE_WINDOW steps, and twice as
+    long after each further one. On accelerators losses are read when a row is logged: a reading waits for the device.
+    """
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.jump: list[float] = []
+        """A jump that is not decided yet: step, usual loss, loss, highest loss that would be usual."""
+        self.silent_until, self.silence = 0, SPIKE_WINDOW
+        self._unread: list[tuple[int, Any]] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Compare the loss of an optimizer step with those of the steps before it."""
+        if trainer.fit_loop.epoch_loop._should_accumulate():
+            return
+        self._unread.append((trainer.global_step - 1, pl_module.step_loss))
+        if pl_module.device.type == "cpu" or trainer.global_step % (trainer.log_every_n_steps or SPIKE_WINDOW) == 0:
+            unread, self._unread = self._unread, []
+            for step, loss in unread:
+                self._read(step, float(loss), says=trainer.is_global_zero)
+
+    def _read(self, step: int, loss: float, *, says: bool) -> None:
+        before, self.losses = self.losses, [*self.losses, loss][-SPIKE_WINDOW:]
+        if self.jump and step - self.jump[0] >= SPIKE_WINDOW // 2:
+            (at, usual, high, most), self.jump = self.jump, []
+            after = statistics.median(self.losses[-SPIKE_WINDOW // 2 :])
+            if after > most:
+                self.silent_until, self.silence = step + self.silence, 2 * self.silence
+                if says:
+                    told = "step %d: the loss jumps from %.3g to %.3g, and stays at %.3g; if it does not come down, %s"
+                    log.warning(told, at, usual, high, after, STABILIZERS)
+        elif not self.jump and step >= self.silent_until and isfinite(loss) and is_spike(before, loss):
+            finite = [one for one in before if isfinite(one)]
+            self.jump = [step, statistics.median(finite), loss, highest_usual(finite)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Losses, those that were not read yet, an undecided jump, and how long it is silent."""
+        unread = [[step, float(loss)] for step, loss in self._unread]
+        return {name: getattr(self, name) for name in ("losses", "jump", "silent_until", "silence")} | {
+            "_unread": unread
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for name, value in state_dict.items():
+            setattr(self, name, value)
+
+
+class GradientNorms(Callback):
+    """Logs the norm of each layer's gradient of the mean loss, before clipping, as `grad_norm/LAYER`.
+
+    every_n_steps: optimizer steps between two rows; the last step has one, too.
+    """
+
+    def __init__(self, *, every_n_steps: int = 100) -> None:
+        if every_n_steps < 1:
+            raise ValueError(f"every_n_steps is {every_n_steps}; give 1 or more optimizer steps")
+        self.every_n_steps = every_n_steps
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """Note the norms of the gradient of the summed loss; the training module divides it later."""
+        step = trainer.global_step + 1
+        self._norms = {}
+        if step % self.every_n_steps == 0 or step == pl_module.num_steps:
+            self._norms = gradient_norms(pl_module.model)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Write the row."""
+        if trainer.fit_loop.epoch_loop._should_accumulate() or not self._norms:
+            return
+        whole, now = total_norm(self._norms), float(pl_module.gradient_norm)
+        if isfinite(whole) and isfinite(now):
+            row = {f"grad_norm/{layer}": norm * (now / whole if whole else 0.0) for layer, norm in self._norms.items()}
+            for logger in trainer.loggers:
+                logger.log_metrics(row, step=trainer.global_step - 1)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -36,33 +35,28 @@ class MetricsCSV(CSVLogger):
             self._experiment = _Writer(log_dir=self.log_dir)
         return cast(ExperimentWriter, self._experiment)
 
-    def synced(self) -> dict[str, Any]:
-        """Write all rows so that they survive a power failure; gives their number and SHA-256, for a checkpoint."""
+    def synced(self) -> int:
+        """Write all rows so that they survive a power failure; gives their number, for a checkpoint."""
         self.save()
         writer = cast(_Writer, self.experiment)
         path = Path(writer.metrics_file_path)
         if path.is_file():
             with path.open("rb") as file, suppress(OSError):
                 os.fsync(file.fileno())
-        return {"rows": writer.num_rows, "sha256": writer.digest.hexdigest()}
+        return writer.num_rows
 
 
 class _Writer(ExperimentWriter):
-    """Lightning's writer, which keeps rows that cannot be written. digest: SHA-256 of the values of all rows."""
+    """Lightning's writer, which keeps rows that cannot be written."""
 
     has_failed = False
 
     def _check_log_dir_exists(self) -> None:
         """Take the columns of an existing file over; Lightning would delete it."""
-        path, self.num_rows, self.digest = Path(self.metrics_file_path), 0, hashlib.sha256()
+        path, self.num_rows = Path(self.metrics_file_path), 0
         if path.is_file():
             rows, self.metrics_keys = _rows(path)
-            self._count(rows)
-
-    def _count(self, rows: Sequence[dict[str, Any]]) -> None:
-        self.num_rows += len(rows)
-        for row in rows:
-            self.digest.update(_as_bytes(row))
+            self.num_rows = len(rows)
 
     def save(self) -> None:
         """Write the rows since the last time. If that fails, they are kept, and written with those that follow."""
@@ -81,28 +75,17 @@ class _Writer(ExperimentWriter):
                 log.error("%s cannot be written (%s); its rows are kept until there is room", path, error.strerror)
             self.has_failed = True
             return
-        self._count(self.metrics)
+        self.num_rows += len(self.metrics)
         self.metrics, self.has_failed = [], False
 
 
-def cut(path: Path, step: int, known: Mapping[str, Any]) -> None:
-    """Remove the rows of a metrics.csv that were written after a checkpoint, since they will be written again.
-
-    step: optimizer steps of the checkpoint. known: what `MetricsCSV.synced` gave for it. If the rows of that time are
-    not in the file any more, the log says so, and those of earlier steps stay.
-    """
+def cut(path: Path, num_rows: int) -> None:
+    """Keep the first rows of a metrics.csv, which a checkpoint counted; those after it will be written again."""
     rows, columns = _rows(path) if path.is_file() else ([], [])
-    kept, digest = rows[: known["rows"]], hashlib.sha256()
-    for row in kept:
-        digest.update(_as_bytes(row))
-    if digest.hexdigest() != known["sha256"]:
-        kept = [row for row in rows if int(row["step"]) < step]
-        log.warning(
-            "%s is not as it was at the checkpoint after step %d (%d rows then): curves may have gaps", path, step,
-            known["rows"],
-        )  # fmt: skip
+    if len(rows) < num_rows:
+        log.warning("%s has %d rows, but had %d at the checkpoint: curves have gaps", path, len(rows), num_rows)
     if path.is_file():
-        _write(path, kept, columns)
+        _write(path, rows[:num_rows], columns)
 
 
 def write_of_task(path: Path, task: str, own: Path) -> None:
@@ -117,11 +100,6 @@ def write_of_task(path: Path, task: str, own: Path) -> None:
     renamed |= {x: "lr" + x.removeprefix(f"lr/{task}") for x in columns if f"{x}/".startswith(f"lr/{task}/")}
     renamed |= {name: name for name in ("epoch", "step") if name in columns}
     _write(own, [{new: row.get(old) for old, new in renamed.items()} for row in kept], list(renamed.values()))
-
-
-def _as_bytes(row: Mapping[str, Any]) -> bytes:
-    """Content of a row, whatever other columns there are."""
-    return repr(sorted((name, str(value)) for name, value in row.items() if value not in (None, ""))).encode()
 
 
 def _rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:

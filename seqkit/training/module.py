@@ -22,7 +22,7 @@ from seqkit.model import Model
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.bias import EdgeBias
 from seqkit.objectives.metrics import MeanLoss, update
-from seqkit.training.optim import OptimizerFactory, OptimizersByTask, Schedule
+from seqkit.training.optim import CombinedOptimizer, OptimizerFactory, Schedule
 from seqkit.training.parallel import ShardedStrategy, gather_weights, is_sharded, shard, without_weights
 
 log = logging.getLogger("seqkit")
@@ -32,6 +32,8 @@ CPU = torch.device("cpu")
 NAMED = 4
 """Number of examples of a batch that an error names."""
 
+STABILIZERS = "lower the learning rate (optimizer.lr), clip gradients (trainer.gradient_clip_val) or warm up (schedule)"
+"""Advice for an unstable training."""
 
 RELATIVE_LOSS = "valid/relative_loss"
 """Validation loss of a mixture: mean over tasks of the loss by that of the best constant."""
@@ -64,6 +66,8 @@ class TrainingModule(pl.LightningModule):
     skip_nonfinite: optimizer steps that may be left out because their loss or gradient is not finite.
     The gradient of an optimizer step is that of the sum of losses over all its micro-batches and devices, divided by
     their count of predictions. So micro-batches with unequal numbers of tokens weigh as they would in one big batch.
+    In float16 the backward pass gets about the mean: a sum would overflow at the scale of the first steps.
+    A step that is left out, because its gradient is not finite, does not move the schedule.
     """
 
     def __init__(
@@ -106,6 +110,9 @@ class TrainingModule(pl.LightningModule):
         self.tokens_processed = 0
         """Tokens of the training batches of this process as the model gets them, padding included, since it began."""
         self._step: list[MicroBatch] = []
+        self._unit: Tensor | float = 1.0
+        """Power of two near the predictions of this step's first micro-batch, by which float16 divides the loss."""
+        self._left_out = False
         self._auxiliary = [module for module in model.modules() if isinstance(module, AuxiliaryLoss)]
 
     def _by_split(self, metrics: Callable[[Task], dict[str, Any]]) -> torch.nn.ModuleDict:
@@ -142,7 +149,19 @@ class TrainingModule(pl.LightningModule):
         if len(self.tasks) > 1 and self.trainer.world_size > 1:  # DDP waits for a gradient of every parameter
             for parameter in self._of_other_tasks():
                 loss = loss + 0 * parameter.sum()
-        return loss
+        if self._scaler is None:
+            return loss
+        if len(self._step) == 1:
+            count = torch.as_tensor(output.count, device=self.device, dtype=torch.float32)
+            if self.trainer.world_size > 1:  # gradients of all devices are added
+                count = self.trainer.strategy.reduce(count, reduce_op="sum")
+            self._unit = count.clamp(min=1).log2().floor().exp2()
+        return loss / self._unit
+
+    @property
+    def _scaler(self) -> Any:
+        """Gradient scaler of float16; None in any other precision."""
+        return None if self._trainer is None else getattr(self.trainer.precision_plugin, "scaler", None)
 
     def _task(self, batch: LabeledBatch) -> tuple[str, Task]:
         """Name, as the metrics begin with it, and model and objective of a batch."""
@@ -197,15 +216,6 @@ class TrainingModule(pl.LightningModule):
         step = self.trainer.global_step + 1
         return bool(every > 0 and (step % every == 0 or step == self.num_steps))
 
-    def stabilizers(self) -> str:
-        """Advice for an unstable training: what of the usual remedies is not set yet."""
-        advice = ["lower the learning rate (optimizer.lr)"]
-        if not self.trainer.gradient_clip_val:
-            advice.append("clip gradients (trainer.gradient_clip_val)")
-        if not getattr(self.schedule, "warmup_steps", 0):
-            advice.append("warm up (schedule.warmup_steps)")
-        return " or ".join([", ".join(advice[:-1]), advice[-1]] if advice[1:] else advice)
-
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Turn the gradient of the summed loss into that of the mean, before clipping, and look whether it is finite.
 
@@ -226,21 +236,22 @@ class TrainingModule(pl.LightningModule):
         parameters = [p for p in self.parameters() if p.grad is not None]
         gradients = [p.grad for p in parameters if p.grad is not None]
         # Lightning divides each micro-batch's loss by their number, and DDP averages gradients over devices: undo both
-        scale = trainer.accumulate_grad_batches * trainer.world_size / count.clamp(min=1)
+        scale = trainer.accumulate_grad_batches * trainer.world_size / count.clamp(min=1) * self._unit
         torch._foreach_mul_(gradients, scale)
         norm = torch.nn.utils.get_total_norm(gradients)
         self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
         self.losses[self.task] = self.step_loss = loss / count.clamp(min=1)
-        if not bool(torch.isfinite(self.gradient_norm) & (num_nonfinite == 0)):
+        self._left_out = not bool(torch.isfinite(self.gradient_norm) & (num_nonfinite == 0))
+        if self._left_out:
             self._leave_out(parameters, step, loss_is_finite=not bool(num_nonfinite))
         elif self.logs_this_step:
             self.log(f"train/{self.task}loss", self.step_loss, logger=False)
 
     def _leave_out(self, parameters: list[torch.nn.Parameter], step: list[MicroBatch], *, loss_is_finite: bool) -> None:
         """Make the optimizer step do nothing, or raise DivergedError if the budget is spent."""
-        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
-        if scaler is not None and loss_is_finite:
-            return  # float16: its scale was too large, and the scaler leaves the step out itself
+        if self._scaler is not None and loss_is_finite:  # its scale was too large, and it leaves the step out itself
+            log.info("step %d: the gradient overflows float16; the step was left out", self.trainer.global_step)
+            return
         self.num_skipped += 1
         what = f"the norm of the gradient is {float(self.gradient_norm)}"
         if not loss_is_finite:
@@ -249,8 +260,7 @@ class TrainingModule(pl.LightningModule):
         if self.num_skipped > self.skip_nonfinite:
             budget = f", after {self.skip_nonfinite} steps that were left out" if self.skip_nonfinite else ""
             raise DivergedError(
-                f"{what} {where}{budget}; {self.stabilizers()}, look for extreme inputs, "
-                "or allow trainer.skip_nonfinite steps"
+                f"{what} {where}{budget}; {STABILIZERS}, look for extreme inputs, or allow trainer.skip_nonfinite steps"
             )
         log.warning("%s %s: the step was left out, %d of %d", what, where, self.num_skipped, self.skip_nonfinite)
         for parameter in parameters:
@@ -271,6 +281,11 @@ class TrainingModule(pl.LightningModule):
         more = f" and {len(examples) - NAMED} more" if len(examples) > NAMED else ""
         return f"{numbers}: {', '.join(loader.examples.name(i) for i in examples[:NAMED])}{more}"
 
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        """Step the schedule, unless the optimizer's step was left out."""
+        if not self._left_out:
+            scheduler.step()
+
     def configure_gradient_clipping(
         self,
         optimizer: torch.optim.Optimizer,
@@ -285,22 +300,17 @@ class TrainingModule(pl.LightningModule):
         if not gradient_clip_val:
             return
         parameters = [p for p in self.parameters() if p.grad is not None]
-        if gradient_clip_algorithm == "value":
-            torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
-        else:
-            torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
+        torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        counted = self.tokens_by_task()
-        number: Any = counted if len(counted) > 1 or "" not in counted else counted[""]
         losses = {name: float(loss) for name, loss in self.losses.items()}
-        checkpoint["training"] = {"num_tokens": number, "num_skipped": self.num_skipped, "losses": losses}
+        counts = {"num_tokens": self.tokens_by_task(), "num_skipped": self.num_skipped}
+        checkpoint["training"] = {**counts, "losses": losses}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         counted = checkpoint["training"]
-        number = counted["num_tokens"]
         if self.global_rank == 0:  # `tokens_seen` sums over devices
-            self._num_tokens = dict(number) if isinstance(number, dict) else {"": number}
+            self._num_tokens = dict(counted["num_tokens"])
         self.num_skipped, self.losses = counted["num_skipped"], dict(counted["losses"])
 
     def validation_step(self, batch: LabeledBatch, index: int, dataloader_idx: int = 0) -> None:
@@ -322,7 +332,7 @@ class TrainingModule(pl.LightningModule):
             _, task = self._task(self._last_batch)
             task.objective.step(task.model, self._last_batch[:2])
         losses = [
-            float(_of_split(self.metrics, "valid")[f"{prefix}loss"].compute()) / self.constants[prefix[:-1]]
+            float(_named(self.metrics, "valid")[f"{prefix}loss"].compute()) / self.constants[prefix[:-1]]
             for prefix in self.tasks
             if self.constants is not None
         ]
@@ -342,27 +352,21 @@ class TrainingModule(pl.LightningModule):
         self.seen(output)
         if is_sharded(self.model):
             self._last_batch = batch
-        for name, metric in _of_split(self.metrics, split).items():
-            if name.startswith(prefix):
-                update(metric, output)
-        own = [x for name, x in _of_split(self.generation_metrics, split).items() if name.startswith(prefix)]
-        if own:
+        for metric in _named(self.metrics, split, prefix).values():
+            update(metric, output)
+        if own := _named(self.generation_metrics, split, prefix).values():
             generated = task.objective.predict(task.model, batch[0])
             for metric in own:
                 metric.update(generated, task.objective.references(batch[:2]))
 
     def _report(self, split: str) -> None:
-        for name, metric in (_of_split(self.metrics, split) | _of_split(self.generation_metrics, split)).items():
-            if self._updated(metric):
+        for name, metric in (_named(self.metrics, split) | _named(self.generation_metrics, split)).items():
+            count = metric.update_count
+            if self.trainer.world_size > 1:  # `compute` waits for all devices
+                count = self.trainer.strategy.reduce(torch.tensor(count, device=self.device), reduce_op="sum")
+            if count:
                 self.log(f"{split}/{name}", metric.compute(), prog_bar=name == "loss")
             metric.reset()
-
-    def _updated(self, metric: Any) -> bool:
-        """Whether a metric was updated on any device: `compute` waits for all of them."""
-        if self.trainer.world_size == 1:
-            return bool(metric.update_count)
-        count = torch.tensor(metric.update_count, device=self.device)
-        return bool(self.trainer.strategy.reduce(count, reduce_op="sum"))
 
     def predict_step(self, batch: LabeledBatch, index: int) -> list[Any]:
         """Predictions in the user's terms, one per example."""
@@ -376,15 +380,14 @@ class TrainingModule(pl.LightningModule):
             return self.optimizer.build(model)
         models = cast(Mixture, model).tasks
         built = {f"{name}/": factory.build(models[name]) for name, factory in self.by_task.items()}
-        return OptimizersByTask(built, lambda: self.task)
+        return CombinedOptimizer(built, lambda: self.task)
 
     def configure_optimizers(self) -> Any:
         """Optimizer, and the scheduler of its learning rate, stepped once an optimizer step."""
         if self.optimizer is None:
             raise ValueError("this TrainingModule has no optimizer, so it only evaluates; pass one to train")
         optimizer = self.build_optimizer(self.model)
-        attached = self._trainer is not None
-        if attached and getattr(self.trainer.precision_plugin, "scaler", None) is not None:
+        if self._scaler is not None:
             _unfuse(optimizer)
         if self.schedule is None:
             return optimizer
@@ -394,10 +397,23 @@ class TrainingModule(pl.LightningModule):
 
 @contextmanager
 def evaluation_rng(seed: int, index: int, device: torch.device = CPU) -> Iterator[None]:
-    """Context with the random numbers of batch `index`, so that every evaluation masks the same tokens."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed * 1_000_003 + index)
-        yield
+    """Context with the random numbers of batch `index`, so that every evaluation masks the same tokens.
+
+    Only the generators of the CPU and of `device` are seeded, and both are restored. (`torch.manual_seed` seeds every
+    device, and `torch.random.fork_rng` restores no MPS.)
+    """
+    number = seed * 1_000_003 + index
+    generators = None if device.type == "cpu" else torch.get_device_module(device)
+    before = None if generators is None else generators.get_rng_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(number)
+        if generators is not None:
+            generators.manual_seed(number)
+        try:
+            yield
+        finally:
+            if generators is not None:
+                generators.set_rng_state(before)
 
 
 def _tasks_of(model: Model | Mixture, objective: Objective | Mapping[str, Objective]) -> dict[str, Task]:
@@ -417,8 +433,7 @@ def _unfuse(optimizer: torch.optim.Optimizer) -> None:
                 group["fused"] = False
 
 
-def _of_split(metrics: torch.nn.ModuleDict, split: str) -> dict[str, Any]:
-    """Metrics of a split by name."""
-    chosen = metrics[split]
-    assert isinstance(chosen, torch.nn.ModuleDict)
-    return dict(chosen.items())
+def _named(metrics: torch.nn.ModuleDict, split: str, prefix: str = "") -> dict[str, Any]:
+    """Metrics of a split whose names begin with `prefix`, by name."""
+    of_split = cast(torch.nn.ModuleDict, metrics[split])
+    return {name: metric for name, metric in of_split.items() if name.startswith(prefix)}

@@ -6,7 +6,6 @@ An `OptimizerFactory` builds a `torch.optim.Optimizer` for a model, a `Schedule`
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 import math
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
 
-from seqkit.errors import UsageError
+from seqkit.errors import UsageError, described
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
 from seqkit.training import muon
@@ -139,50 +138,32 @@ class Muon(OptimizerFactory):
             ns_steps=self.ns_steps,
             adjust_lr_fn="match_rms_adamw",
         )
-        return CombinedOptimizer([optimizer, self.adamw.build_for(rest)] if rest else [optimizer])
+        return CombinedOptimizer({"muon": optimizer, **({"adamw": self.adamw.build_for(rest)} if rest else {})})
 
 
 class TorchOptimizer(OptimizerFactory):
     """An optimizer class of torch (or with its interface) over all trainable parameters, with its keyword arguments.
 
-    Raises ValueError if the class refuses them, or cannot make a step with them.
+    Raises ValueError if the class refuses them.
+
+    >>> TorchOptimizer(torch.optim.SGD, lr=0.1).build(nn.Linear(2, 3)).param_groups[0]["lr"]
+    0.1
     """
 
     def __init__(self, cls: type[torch.optim.Optimizer], **arguments: Any):
-        _check_flags(cls, arguments)
         self.cls, self.arguments = cls, arguments
-        # on a parameter that stands for all, so that a wrong argument is refused before any data is read
-        on_gpu = arguments.get("capturable") and torch.cuda.is_available()
-        parameter = nn.Parameter(torch.ones(1, 1, device="cuda" if on_gpu else "cpu"))
-
-        def closure() -> float:
-            parameter.grad = torch.ones_like(parameter)
-            return 1.0
-
-        try:
-            cls([parameter], **arguments).step(closure)
-        except Exception as error:  # torch checks little: a wrong argument fails wherever it is used first
-            raise _refused(cls, error) from error
+        _made(cls.__name__, lambda: cls([nn.Parameter(torch.ones(1, 1))], **arguments))  # before any data is read
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return self.cls(_trainable(model), **self.arguments)
 
 
-def _check_flags(cls: type, arguments: dict[str, Any]) -> None:
-    """Raise ValueError for a text or number in place of a boolean: torch looks at its truth alone."""
-    for name, parameter in inspect.signature(cls).parameters.items():
-        hint = parameter.annotation  # text in some of torch's modules
-        is_flag = (hint if isinstance(hint, str) else inspect.formatannotation(hint)) in ("bool", "bool | None")
-        if is_flag and not isinstance(arguments.get(name), bool | None):
-            raise ValueError(f"{cls.__name__} refuses its arguments: {name} is {arguments[name]!r}; give true or false")
-
-
-def _refused(cls: type, error: Exception) -> ValueError:
-    """Error, in one line, for a class of torch that fails with its arguments."""
-    why = " ".join(str(error).split())
-    if not isinstance(error, TypeError | ValueError) or not why:
-        why = f"{type(error).__name__}: {why}".strip(": ")
-    return ValueError(f"{cls.__name__} refuses its arguments: {why}")
+def _made(name: str, make: Callable[[], Any]) -> Any:
+    """Optimizer or scheduler of torch. Raises ValueError in one line: torch raises whatever fails where it is used."""
+    try:
+        return make()
+    except Exception as error:
+        raise ValueError(f"{name} refuses its arguments: {described(error)}") from error
 
 
 def depths(model: nn.Module) -> dict[str, int]:
@@ -198,8 +179,8 @@ def depths(model: nn.Module) -> dict[str, int]:
     }
     if not stacks or not hasattr(model, "embedder"):
         raise UsageError(
-            f"{type(backbone).__name__} has no blocks of which one lies below the other; leave out layer_decay and "
-            "GradualUnfreezing, or use Transformer"
+            f"{type(backbone).__name__} has no blocks of which one lies below the other; leave out layer_decay, or use "
+            "Transformer"
         )
     last = max(len(blocks) for blocks in stacks.values()) + 1
     found: dict[str, int] = {}
@@ -223,70 +204,42 @@ def _not_negative(**values: float) -> None:
 
 
 class CombinedOptimizer(torch.optim.Optimizer):
-    """Several optimizers over disjoint parameters, stepped, scheduled and saved as one."""
+    """Several optimizers as one: over disjoint parameters, or one for each task of a mixture.
 
-    def __init__(self, optimizers: list[torch.optim.Optimizer]):
-        self.optimizers = optimizers
-        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        super().__init__([{"params": group["params"], "lr": group["lr"]} for group in groups], {})
-        self.param_groups = groups  # the very dicts of the optimizers: a schedule that sets `lr` here sets it there
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Run the closure once, then step each optimizer."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for optimizer in self.optimizers:
-            optimizer.step()
-        return loss
-
-    def state_dict(self) -> dict[str, Any]:
-        """States of the optimizers, in order."""
-        return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        for optimizer, state in zip(self.optimizers, state_dict["optimizers"], strict=True):
-            optimizer.load_state_dict(state)
-        self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
-
-
-class OptimizersByTask(torch.optim.Optimizer):
-    """An optimizer for each task of a mixture, over the shared parameters and its own; each step is of one of them.
-
-    The shared parameters have a state in each, so the momentum of one task moves nothing in the steps of another.
-    optimizers: by name of the task. task: name of the task whose step it is, read when the closure has run; an unknown
-    one steps all of them.
+    Each task's optimizer has a state of its own for the shared parameters, so the momentum of one task moves nothing in
+    the steps of another.
+    task: gives the name of the optimizer that steps, read when the closure has run; None: all of them step.
     """
 
-    def __init__(self, optimizers: dict[str, torch.optim.Optimizer], task: Callable[[], str]):
-        self.by_task, self.task = optimizers, task
-        self.optimizers = list(optimizers.values())
+    def __init__(self, by_name: dict[str, torch.optim.Optimizer], task: Callable[[], str] | None = None):
+        self.by_name, self.task = by_name, task
+        self.optimizers = list(by_name.values())
         parameters = {id(p): p for one in self.optimizers for group in one.param_groups for p in group["params"]}
         super().__init__(list(parameters.values()), {})
         self._take_groups()
 
     def _take_groups(self) -> None:
+        """Share the very dicts of the optimizers: a schedule that sets `lr` here sets it there."""
         self.param_groups = [group for one in self.optimizers for group in one.param_groups]
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Run the closure once, then step the optimizer of its task."""
+        """Run the closure once, then step the optimizers."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        own = self.by_task.get(self.task())
-        for optimizer in self.optimizers if own is None else [own]:
-            optimizer.step()
+        for name, optimizer in self.by_name.items():
+            if self.task is None or name == self.task():
+                optimizer.step()
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """States of the optimizers by task."""
-        return {"tasks": {name: optimizer.state_dict() for name, optimizer in self.by_task.items()}}
+        """States of the optimizers by name."""
+        return {name: optimizer.state_dict() for name, optimizer in self.by_name.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        for name, optimizer in self.by_task.items():
-            optimizer.load_state_dict(state_dict["tasks"][name])
+        for name, optimizer in self.by_name.items():
+            optimizer.load_state_dict(state_dict[name])
         self._take_groups()
 
 
@@ -375,32 +328,25 @@ class Constant(WarmupSchedule):
 class TorchSchedule(Schedule):
     """Scheduler class of `torch.optim.lr_scheduler`, with its keyword arguments.
 
-    Raises ValueError if the class refuses them, cannot make two steps with them, or needs a metric.
+    Raises ValueError if the class refuses them, or needs a metric.
     """
 
     def __init__(self, cls: type[LRScheduler], **arguments: Any):
         if issubclass(cls, ReduceLROnPlateau):
             raise ValueError(f"{cls.__name__} needs a metric in every step; use Cosine, or a scheduler that needs none")
-        _check_flags(cls, arguments)
         self.cls, self.arguments = cls, arguments
         optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9)  # some schedule the momentum
-        scheduler = self._make(optimizer)
-        try:
-            for _ in range(2):
-                optimizer.step()
-                scheduler.step()
-        except Exception as error:  # as of an optimizer
-            raise _refused(cls, error) from error
 
-    def _make(self, optimizer: torch.optim.Optimizer) -> LRScheduler:
-        try:
-            return self.cls(optimizer, **self.arguments)
-        except Exception as error:
-            raise _refused(self.cls, error) from error
+        def stepped(optimizer: torch.optim.Optimizer) -> None:  # a step of size 0 fails at the first step alone
+            scheduler = cls(optimizer, **arguments)
+            optimizer.step()
+            scheduler.step()
+
+        _made(cls.__name__, lambda: stepped(optimizer))
 
     def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
         """Scheduler, whose arguments alone say how long it is. Raises ValueError if it ends before `num_steps`."""
-        scheduler = self._make(optimizer)
+        scheduler: LRScheduler = _made(self.cls.__name__, lambda: self.cls(optimizer, **self.arguments))
         if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < num_steps:
             raise ValueError(
                 f"{self.cls.__name__} ends after {scheduler.total_steps} steps, but training has {num_steps}; "

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback
 
-from seqkit.training.optim import OptimizersByTask
+from seqkit.training.optim import CombinedOptimizer
 
 
 class StepLog(Callback):
@@ -113,8 +113,8 @@ def _learning_rates(optimizer: Any) -> dict[str, float]:
     Where each task of a mixture has an optimizer, `lr/TASK` and `lr/TASK/1`, ….
     """
     rates: dict[str, float] = {}
-    if isinstance(optimizer, OptimizersByTask):
-        for name, one in optimizer.by_task.items():
+    if isinstance(optimizer, CombinedOptimizer) and optimizer.task is not None:
+        for name, one in optimizer.by_name.items():
             own = _learning_rates(one)
             rates |= {f"lr/{name.rstrip('/')}{key.removeprefix('lr')}": rate for key, rate in own.items()}
         return rates

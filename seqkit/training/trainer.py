@@ -9,23 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from seqkit.errors import UsageError
 from seqkit.training.fine_tuning import FineTuning
 
 log = logging.getLogger("seqkit")
 
-PROFILERS = ("simple", "advanced", "pytorch")
-
 SHARDED = "fsdp"
 """Strategy that shards weights: the word of `torch.distributed.fsdp`."""
 
-_OTHER_SHARDING = ("fsdp", "model_parallel")
-"""Beginnings of names that ask for it in another way."""
-
-Precision = Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32]
-"""Spellings of `trainer.precision`. Lightning takes older ones, too, such as bf16, and others that convert weights."""
+Steps = Annotated[int, Field(ge=1)]
+Batches = Steps | Annotated[float, Field(gt=0, le=1)]
+"""Number of batches, or a share of them: 1 is a batch, 1.0 all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,88 +31,48 @@ class TrainerSettings:
     """Settings of training in a recipe: arguments of `pytorch_lightning.Trainer`, and a few of our own.
 
     Defaults that differ: max_epochs None (Lightning: 1000 epochs), so that a recipe says when training ends;
-    enable_model_summary False; log_every_n_steps 20. enable_progress_bar: seqkit's bar, in place of Lightning's.
-    logger: loggers beside metrics.csv, which is always written. profiler: simple, advanced or pytorch, to a file.
+    log_every_n_steps 20. enable_progress_bar: seqkit's bar, in place of Lightning's. logger: loggers beside
+    metrics.csv, which is always written. profiler: simple, advanced or pytorch, to a file.
     Our own: checkpoint_every_minutes, checkpoint_every_n_steps: intervals between points to resume from; null: none.
     checkpoint_keep: number of them that stay. weights: weights of the run: `last`, or `best` by the objective's metric
     on the validation split; null: best if there is a validation split, last for several tasks. skip_nonfinite:
     optimizer steps that may be left out because loss or gradient are not finite. compile: torch.compile each block of
     the backbone. activation_checkpointing: keep only the inputs of each block for the backward pass, and compute the
     rest again. fine_tuning: which parameters train, in a training that begins with the weights of another model; null:
-    all. strategy: also `fsdp`, which is FSDP2 (not Lightning's class of that name, which is FSDP1): weights, gradients
-    and optimizer state sharded over the devices.
-    Raises UsageError for values that Lightning takes and fails at later, or makes nothing of.
+    all. strategy: `ddp`, or `fsdp`, which is FSDP2 (not Lightning's class of that name, which is FSDP1): weights,
+    gradients and optimizer state sharded over the devices.
     """
 
+    __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
     accelerator: str = "auto"
-    strategy: str = "auto"
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     devices: list[int] | str | int = "auto"
     num_nodes: int = 1
-    precision: Precision | None = None
+    precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] | None = None
     compile: bool = False
     activation_checkpointing: bool = False
     max_epochs: int | None = None
-    min_epochs: int | None = None
     max_steps: int = -1
-    min_steps: int | None = None
-    max_time: str | dict[str, int] | None = None
+    max_time: str | None = None
     limit_train_batches: int | float | None = None
     limit_val_batches: int | float | None = None
-    val_check_interval: int | float | str | dict[str, int] | None = None
-    check_val_every_n_epoch: int | None = 1
-    num_sanity_val_steps: int | None = None
-    log_every_n_steps: int | None = 20
+    val_check_interval: Batches | None = None
+    check_val_every_n_epoch: Steps | None = 1
+    log_every_n_steps: Annotated[int, Field(ge=0)] = 20
     logger: Sequence[Any] | None = None
     callbacks: Sequence[Any] | None = None
     fine_tuning: FineTuning | None = None
-    profiler: str | None = None
+    profiler: Literal["simple", "advanced", "pytorch"] | None = None
     enable_progress_bar: bool | None = None
-    enable_model_summary: bool | None = False
-    checkpoint_every_minutes: int | float | None = 10
-    checkpoint_every_n_steps: int | None = None
-    checkpoint_keep: int = 1
+    checkpoint_every_minutes: Annotated[float, Field(gt=0)] | None = 10
+    checkpoint_every_n_steps: Steps | None = None
+    checkpoint_keep: Steps = 1
     weights: Literal["last", "best"] | None = None
-    skip_nonfinite: int = 0
-    accumulate_grad_batches: int = 1
-    gradient_clip_val: int | float | None = None
-    gradient_clip_algorithm: str | None = None
-    deterministic: bool | str | None = None
-    benchmark: bool | None = None
-    inference_mode: bool = True
-    detect_anomaly: bool = False
-    sync_batchnorm: bool = False
-    reload_dataloaders_every_n_epochs: int = 0
-    enable_autolog_hparams: bool = True
-
-    def __post_init__(self) -> None:
-        refused = {
-            "limit_train_batches": (self.limit_train_batches == 0, "a number of batches from 1, or a share up to 1.0"),
-            "val_check_interval": (
-                self.val_check_interval == 0,
-                "a number of batches from 1, a share of an epoch up to 1.0, or a time",
-            ),
-            "check_val_every_n_epoch": (_below(self.check_val_every_n_epoch, 1), "1 or more epochs, or null"),
-            "num_sanity_val_steps": (_below(self.num_sanity_val_steps, -1), "0 or more steps, or -1 for all"),
-            "log_every_n_steps": (_below(self.log_every_n_steps, 0), "1 or more steps, or 0 to log none"),
-            "precision": (
-                self.precision not in (None, *get_args(Precision)),
-                "32-true, bf16-mixed, bf16-true or 16-mixed",
-            ),
-            "strategy": (
-                str(self.strategy).startswith(_OTHER_SHARDING) and self.strategy != SHARDED,
-                f"{SHARDED} (FSDP2), ddp or auto",
-            ),
-            "checkpoint_every_minutes": (_not_above(self.checkpoint_every_minutes, 0), "minutes above 0, or null"),
-            "checkpoint_every_n_steps": (_below(self.checkpoint_every_n_steps, 1), "1 or more steps, or null"),
-            "checkpoint_keep": (self.checkpoint_keep < 1, "1 or more checkpoints"),
-            "weights": (self.weights not in ("last", "best", None), "last, best or null"),
-            "skip_nonfinite": (self.skip_nonfinite < 0, "0 or more steps"),
-            "profiler": (self.profiler not in (None, *PROFILERS), f"null, {', '.join(PROFILERS)}"),
-            "deterministic": (self.deterministic not in (None, True, False, "warn"), "true, false or warn"),
-        }
-        for name, (is_wrong, right) in refused.items():
-            if is_wrong:
-                raise UsageError(f"trainer.{name} is {getattr(self, name)!r}; give {right}")
+    skip_nonfinite: Annotated[int, Field(ge=0)] = 0
+    accumulate_grad_batches: Steps = 1
+    gradient_clip_val: Annotated[float, Field(ge=0)] | None = None
+    deterministic: bool | Literal["warn"] | None = None
 
     @classmethod
     def of(cls, settings: TrainerSettings | Mapping[str, Any]) -> TrainerSettings:
@@ -122,9 +80,27 @@ class TrainerSettings:
         if isinstance(settings, TrainerSettings):
             return settings
         try:
-            return cls(**settings)
-        except TypeError as error:
-            raise UsageError(f"trainer: {' '.join(str(error).split())}") from error
+            return TypeAdapter(TrainerSettings).validate_python(dict(settings))
+        except ValidationError as error:
+            fault = error.errors()[0]
+            raise UsageError(f"trainer.{fault['loc'][0]} is {fault['input']!r}: {fault['msg']}") from None
+
+
+LEFT = {
+    "min_epochs": None, "min_steps": None, "num_sanity_val_steps": None, "enable_model_summary": False,
+    "gradient_clip_algorithm": None, "benchmark": None, "inference_mode": True, "detect_anomaly": False,
+    "sync_batchnorm": False, "reload_dataloaders_every_n_epochs": 0, "enable_autolog_hparams": True,
+}  # fmt: skip
+"""Settings that runs of earlier versions hold, and their defaults."""
+
+
+def without_left(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration without settings of the trainer that an earlier version wrote at their defaults."""
+    trainer = config.get("trainer")
+    if not isinstance(trainer, Mapping):
+        return config
+    kept = {name: value for name, value in trainer.items() if name not in LEFT or value != LEFT[name]}
+    return {**config, "trainer": kept}
 
 
 OWN = (
@@ -144,7 +120,8 @@ def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> 
 
     given = TrainerSettings.of(settings)
     _check_devices(given)
-    arguments = {name: getattr(given, name) for name in given.__slots__ if name not in OWN} | more
+    arguments = {name: getattr(given, name) for name in given.__slots__ if name not in OWN}
+    arguments |= {"enable_model_summary": False, **more}
     arguments["enable_checkpointing"] = any(isinstance(one, Checkpoint) for one in more.get("callbacks") or ())
     arguments["use_distributed_sampler"] = False  # our loaders deal batches to ranks
     if given.strategy == SHARDED:
@@ -179,14 +156,6 @@ def _check_devices(settings: TrainerSettings) -> None:
         raise UsageError(f"trainer.devices is {devices}, but this machine has {cores} cores; give {cores} or fewer")
 
 
-def _not_above(value: float | None, least: float) -> bool:
-    return value is not None and value <= least
-
-
-def _below(value: int | None, least: int) -> bool:
-    return value is not None and value < least
-
-
 def _refused(error: Exception) -> UsageError:
     """Lightning's error in one line."""
     return UsageError(f"trainer: {' '.join(str(error).split())}")
@@ -201,11 +170,6 @@ def count_steps(settings: TrainerSettings | Mapping[str, Any], num_batches: int,
     steps, epochs, every = given.max_steps, given.max_epochs, given.accumulate_grad_batches
     if steps == 0 or epochs == 0:
         raise UsageError(f"trainer.max_steps={steps}, trainer.max_epochs={epochs}: give 1 or more of either")
-    if every < 1 or (given.gradient_clip_val or 0) < 0:
-        raise UsageError(
-            f"trainer.accumulate_grad_batches={every}, trainer.gradient_clip_val={given.gradient_clip_val}: "
-            "make them >= 1 and >= 0"
-        )
     if num_batches < world_size:
         raise UsageError(
             f"the training split has {num_batches} batches, fewer than the {world_size} devices; "

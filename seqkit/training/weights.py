@@ -8,8 +8,11 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from seqkit.errors import DataError, one_line
-from seqkit.files import write_atomic
+from seqkit.files import read_small, write_atomic
 from seqkit.nn.attention.multi_head import with_separate_projections
+
+MAX_HEADER_BYTES = 2**26
+"""Bytes of a safetensors file beside its numbers."""
 
 
 def save_weights(model: nn.Module, path: Path) -> str:
@@ -42,8 +45,10 @@ def component_of(name: str) -> str:
 
 def load_weights(model: nn.Module, path: Path, digest: str) -> None:
     """Load what `save_weights` wrote. Raises DataError if the file is missing, changed, or of another model."""
-    weights = with_separate_projections(_read_weights(path, digest), model)
-    if wrong := misfits(weights, model.state_dict()):
+    own = model.state_dict()
+    most = MAX_HEADER_BYTES + 2 * sum(weight.nbytes for weight in own.values())  # they may have been float64
+    weights = with_separate_projections(_read_weights(path, digest, most), model)
+    if wrong := misfits(weights, own):
         more = f", and {len(wrong) - 1} more" if wrong[1:] else ""
         raise DataError(f"{path} does not fit the model of config.yaml: {wrong[0]}{more}; copy the run again")
     if broken := next((name for name, x in weights.items() if x.isnan().any()), None):
@@ -59,13 +64,14 @@ def misfits(weights: dict[str, Tensor], own: dict[str, Tensor]) -> list[str]:
     return wrong + [f"{name} is unknown or of another shape" for name in unlike]
 
 
-def _read_weights(path: Path, digest: str) -> dict[str, Tensor]:
+def _read_weights(path: Path, digest: str, max_bytes: int) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    if not path.is_file():
-        raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole")
-    content = path.read_bytes()
+    try:
+        content = read_small(path, max_bytes)
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole") from None
     if hashlib.sha256(content).hexdigest() != digest:
         raise DataError(f"{path} is damaged: its SHA-256 is not the one in summary.json; copy it again or train again")
     try:

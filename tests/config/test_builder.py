@@ -91,7 +91,15 @@ def test_model_and_tokenizer_alone_need_no_data():
     assert type(built.model["backbone"]).__name__ == "Transformer"
 
 
-SAFE = ("seqkit.", "torch.nn:", "torch.optim:", "torch.optim.lr_scheduler:", "torchvision.transforms.v2:")
+SAFE = (
+    "seqkit.",
+    "torch.nn:",
+    "torch.optim:",
+    "torch.optim.lr_scheduler:",
+    "torchvision.transforms.v2:",
+    "pytorch_lightning.callbacks:LearningRateMonitor",
+    "pytorch_lightning.callbacks:DeviceStatsMonitor",
+)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from seqkit.objectives import Regress
 from seqkit.objectives.classify import REPORTED, Classify, MainMetric
 from seqkit.objectives.metrics import of_classes
 from seqkit.report.headline import headline
-from seqkit.training.resume import best_weights
+from seqkit.training.callbacks import best_weights
 
 
 @pytest.mark.parametrize("name", [name for name in get_args(MainMetric) if name != "Loss"])

@@ -75,7 +75,12 @@ def test_a_step_of_two_processes_is_that_of_one_with_both_batches_whatever_their
     def trainer(world_size):
         strategy = SimpleNamespace(reduce=lambda x, reduce_op: sum(ranks.exchanged(x)))
         return SimpleNamespace(
-            world_size=world_size, accumulate_grad_batches=1, strategy=strategy, global_step=0, log_every_n_steps=0
+            world_size=world_size,
+            accumulate_grad_batches=1,
+            strategy=strategy,
+            global_step=0,
+            log_every_n_steps=0,
+            precision_plugin=None,
         )
 
     def stepped(module, examples, world_size):

@@ -249,7 +249,7 @@ _numbers = [
       for lr in ("-1", ".nan", ".inf", "1e999")),
     *((f"torch's learning rate {lr}", recipe(optimizer=f"{{type: torch.optim.SGD, lr: {lr}}}"))
       for lr in ("-1", ".nan", "os.system")),
-    *((f"steps {steps}", recipe(trainer=f", min_steps: {steps}")) for steps in (".nan", "1.5", "99999999999999999999")),
+    *((f"epochs {n}", recipe(trainer=f", max_epochs: {n}")) for n in (".nan", "1.5", "99999999999999999999")),
     *((f"clipping at {value}", recipe(trainer=f", gradient_clip_val: {value}")) for value in (".nan", ".inf")),
     ("dropout .nan", recipe(backbone="{type: Transformer, dim: 8, depth: 1, num_heads: 2, dropout: .nan}")),
     ("dropout 1e308", recipe(backbone="{type: Transformer, dim: 8, depth: 1, num_heads: 2, dropout: 1.0e+308}")),

@@ -12,7 +12,7 @@ from seqkit.errors import DataError
 from seqkit.files import read_mapping
 from seqkit.runs.evaluate import evaluate
 from seqkit.runs.run import resume_run, run
-from seqkit.training.health_log import LossSpikes
+from seqkit.training.health import LossSpikes
 from seqkit.training.loggers import MLflow, log_settings, log_test_metrics
 
 WORDS = {

@@ -117,9 +117,7 @@ def told_not_finite(model):
     from seqkit.training.parallel import ShardedStrategy
 
     strategy = object.__new__(ShardedStrategy)
-    trainer = SimpleNamespace(
-        strategy=strategy, lightning_module=SimpleNamespace(model=model), global_step=3, world_size=2
-    )
+    trainer = SimpleNamespace(strategy=strategy, lightning_module=model, global_step=3, world_size=2)
     told = "nothing"
     try:
         check_finite_weights(trainer)

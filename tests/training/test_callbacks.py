@@ -40,11 +40,11 @@ def fit(module, callback, tmp_path, *more, **settings):
         {
             "accelerator": "cpu",
             "max_epochs": len(module.values) or 1,
-            "num_sanity_val_steps": 0,
             "enable_progress_bar": False,
             **settings,
         },
         logger=False,
+        num_sanity_val_steps=0,
         callbacks=[callback, *more],
         default_root_dir=tmp_path,
     )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seqkit.errors import DataError, StorageError
-from seqkit.training import checkpoint_io
+from seqkit.training import checkpoint_io, weights
 from seqkit.training.checkpoint_files import (
     BEST,
     RESUME,
@@ -19,6 +19,7 @@ from seqkit.training.checkpoint_files import (
     sweep,
 )
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
+from seqkit.training.weights import load_weights
 
 
 def state(step):
@@ -88,22 +89,6 @@ def test_a_write_that_fails_is_said_and_leaves_the_checkpoint_before(tmp_path, m
     assert newest_good(tmp_path).step == 3
 
 
-def test_writes_that_fail_in_a_row_are_shown_once_and_counted(tmp_path, monkeypatch, caplog):
-    def fail(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    files = checkpoint_io.VerifiedCheckpointIO()
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_io.os, "fsync", fail)
-        for step in (1, 2, 3):
-            files.save_checkpoint(state(step), tmp_path / f"resume-step={step}.ckpt")
-    files.save_checkpoint(state(4), tmp_path / "resume-step=4.ckpt")
-    files.save_checkpoint(state(5), tmp_path / "resume-step=5.ckpt")
-    first, last = (record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
-    assert first.startswith("no checkpoint after step 1: ")
-    assert last == "a checkpoint after step 4 is written again, after 3 that were not"
-
-
 def test_a_file_is_replaced_only_by_one_that_reads_back_as_it_was_written(tmp_path, monkeypatch):
     path = tmp_path / "resume-step=1.ckpt"
     save(tmp_path, 1)
@@ -157,3 +142,23 @@ def test_a_good_checkpoint_is_not_written_again_and_a_damaged_one_is(tmp_path, m
     path.write_bytes(path.read_bytes()[:-1])
     save(tmp_path, 4)
     assert torch.equal(read_checkpoint(path)["weights"], state(4)["weights"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs")
+def test_a_manifest_or_weights_that_are_no_regular_file_are_refused_and_not_waited_for(tmp_path):
+    path = tmp_path / "resume-step=4.ckpt"
+    save(tmp_path, 4)
+    manifest_of(path).unlink()
+    os.mkfifo(manifest_of(path))
+    with pytest.raises(DataError, match="is damaged"):
+        read_checkpoint(path)
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(DataError, match="is a FIFO"):
+        load_weights(torch.nn.Linear(2, 3), tmp_path / "model.safetensors", "")
+
+
+def test_weights_that_are_larger_than_the_model_could_have_are_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(weights, "MAX_HEADER_BYTES", 100)
+    (tmp_path / "model.safetensors").write_bytes(bytes(1000))
+    with pytest.raises(DataError, match="too large"):
+        load_weights(torch.nn.Linear(2, 3), tmp_path / "model.safetensors", "")

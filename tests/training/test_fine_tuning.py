@@ -10,8 +10,7 @@ from seqkit.files import read_mapping
 from seqkit.runs.mixture import load
 from seqkit.runs.run import resume_run, run, trial
 from seqkit.training.fine_tuning import Freeze, LoRA
-from seqkit.training.gradual_unfreezing import GradualUnfreezing
-from seqkit.training.optim import AdamW, depths
+from seqkit.training.optim import AdamW
 
 
 def digits(**changes):
@@ -79,7 +78,6 @@ def test_lora_changes_the_linear_maps_alone_and_the_run_has_the_names_of_any_oth
     "words",
     [
         {"trainer__fine_tuning": "LoRA", "trainer__weights": "best"},
-        {"trainer__callbacks": ["GradualUnfreezing"]},
         pytest.param({"trainer__fine_tuning": "Freeze", "trainer__weights": "best"}, marks=pytest.mark.slow),
     ],
     ids=str,
@@ -91,26 +89,6 @@ def test_a_run_that_was_stopped_goes_on_to_the_bit(words, base, tmp_path):
         run(config, tmp_path / "stopped")
     resume_run(tmp_path / "stopped", {})
     assert not differences(tmp_path / "whole", tmp_path / "stopped")
-
-
-class _Trainer:
-    """What GradualUnfreezing reads of Lightning's."""
-
-    world_size, max_epochs, current_epoch = 1, 7, 0
-
-
-def _module(model):
-    return torch.nn.ModuleDict({"model": model})
-
-
-def test_from_epoch_to_epoch_one_more_block_trains(base):
-    model, trainer, callback = load(base).model, _Trainer(), GradualUnfreezing(epochs_per_block=2)
-    callback.on_train_start(trainer, _module(model))
-    by_epoch = []
-    for trainer.current_epoch in range(7):
-        callback.on_train_epoch_start(trainer, _module(model))
-        by_epoch.append(sorted({depths(model)[name] for name, p in model.named_parameters() if p.requires_grad}))
-    assert by_epoch == [[3], [3], [2, 3], [2, 3], [1, 2, 3], [1, 2, 3], [0, 1, 2, 3]]
 
 
 def test_rates_fall_from_the_head_to_the_embedder(base):
@@ -134,7 +112,6 @@ def test_a_trial_trains_as_the_run_does(base, tmp_path):
     [
         ({"trainer__fine_tuning": "LoRA"}, "--model.init"),
         ({"trainer__fine_tuning": "Freeze"}, "--model.init"),
-        ({"trainer__callbacks": ["GradualUnfreezing"]}, "--model.init"),
         ({"trainer__fine_tuning": method("Freeze", parts=["embeder"])}, "did you mean embedder"),
         ({"trainer__fine_tuning": method("Freeze", parts=["embedder", "backbone", "head"])}, "no parameter"),
     ],
@@ -149,7 +126,6 @@ def test_what_would_keep_nothing_or_all_is_refused(settings, message, tmp_path):
     ("settings", "message"),
     [
         ({"trainer__fine_tuning": method("LoRA", targets=["qkv_pro"])}, "did you mean qkv_proj"),
-        ({"trainer__callbacks": ["GradualUnfreezing"], "trainer__max_epochs": 3}, "--trainer.max_epochs 4"),
         ({"trainer__fine_tuning": "LoRA", "trainer__strategy": "fsdp"}, "leave it out"),
     ],
 )
@@ -165,7 +141,6 @@ def test_wrong_arguments_are_refused():
         lambda: LoRA(dropout=1.0),
         lambda: LoRA(targets=[]),
         lambda: Freeze([]),
-        lambda: GradualUnfreezing(epochs_per_block=0),
         lambda: AdamW(layer_decay=0.0),
         lambda: AdamW(layer_decay=1.1),
     ):

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.plugins import MixedPrecision
 from torch import nn
 from torch.testing import assert_close
 
@@ -21,7 +22,7 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.objectives import Classify, Masked, NextToken, Regress, Seq2Seq
 from seqkit.tokenizers import Characters
-from seqkit.training.module import TrainingModule
+from seqkit.training.module import TrainingModule, evaluation_rng
 from seqkit.training.optim import AdamW, Constant, Cosine, Muon, OptimizerFactory
 
 
@@ -143,17 +144,15 @@ def test_one_step_is_the_gradient_of_the_mean_loss():
     assert ours.tokens_seen == inputs.batch.num_tokens
 
 
-@pytest.mark.parametrize("algorithm", ["norm", "value"])
-def test_gradients_are_clipped_as_by_torch(algorithm):
+def test_gradients_are_clipped_as_by_torch():
     batch, _ = ragged(7, 3)
     ours, twin = training_module(), training_module()
-    trainer(gradient_clip_val=0.02, gradient_clip_algorithm=algorithm).fit(ours, BatchLoader((batch, None)))
+    trainer(gradient_clip_val=0.02).fit(ours, BatchLoader((batch, None)))
     inputs = twin.objective.prepare(batch, None)
     output = twin.objective.loss(twin.model(inputs.batch), inputs.target, training=True)
     (output.loss / output.count).backward()
-    clip = {"norm": nn.utils.clip_grad_norm_, "value": nn.utils.clip_grad_value_}[algorithm]
     before = [p.grad.clone() for p in twin.model.parameters()]
-    clip(twin.model.parameters(), 0.02)
+    nn.utils.clip_grad_norm_(twin.model.parameters(), 0.02)
     assert not all(p.grad.equal(gradient) for p, gradient in zip(twin.model.parameters(), before))
     for name, p in twin.model.named_parameters():
         assert_close(ours.model.get_parameter(name), p - 0.5 * p.grad, rtol=0, atol=1e-6, msg=name)
@@ -340,6 +339,63 @@ def test_steps_that_are_not_finite_are_left_out_within_the_budget_and_change_not
         assert_close(got.model.state_dict()[name], value, rtol=0, atol=0, msg=name)
     with pytest.raises(DivergedError, match=rf"{where} is nan in step 2 \(epoch 0, batch 2\), after 1 steps"):
         trained([good, bad, bad], 1)
+
+
+def test_float16_overflows_in_no_step_though_the_loss_is_a_sum(monkeypatch):
+    """At the first scale, 65,536, the gradient of a sum over 440 tokens is above the largest number of float16."""
+    ours = training_module(schedule=Constant())
+    ours.float()
+    steps = []
+    monkeypatch.setattr(ours, "lr_scheduler_step", lambda *_: steps.append(float(ours.gradient_norm)))
+    scaler = torch.amp.GradScaler("cpu")
+    runner = trainer(plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
+    runner.fit(ours, BatchLoader(*(ragged(*[23] * 20, seed=i) for i in range(3))))
+    assert float(scaler.get_scale()) == 2**16
+    assert all(map(math.isfinite, steps))
+    twin = training_module()
+    trainer().fit(twin, BatchLoader(*(ragged(*[23] * 20, seed=i) for i in range(3))))
+    for name, p in twin.model.named_parameters():
+        assert_close(ours.model.get_parameter(name), p, rtol=0, atol=5e-3, check_dtype=False, msg=name)
+
+
+def test_a_step_that_is_left_out_does_not_move_the_schedule():
+    ours = training_module(schedule=Cosine(), num_steps=4, skip_nonfinite=2)
+    parameter, number = next(ours.model.backbone.parameters()), iter(range(9))
+    parameter.register_hook(lambda g: g * math.nan if next(number) < 2 else g)
+    rates = []
+
+    class Watch(pl.Callback):
+        def on_train_batch_end(self, trainer, module, *_):
+            rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+    trainer(callbacks=[Watch()]).fit(ours, BatchLoader(*(ragged(5, seed=i) for i in range(4))))
+    assert rates == pytest.approx([0.5 * Cosine().factor(step, 4) for step in (0, 0, 1, 2)])
+
+
+def test_an_evaluation_restores_the_generator_of_any_device(monkeypatch):
+    """Of MPS among others, whose functions take no device."""
+
+    class Generators:
+        state = 5
+
+        def get_rng_state(self):
+            return self.state
+
+        def set_rng_state(self, state):
+            self.state = state
+
+        manual_seed = set_rng_state
+
+    mps, seeded = Generators(), []
+    monkeypatch.setattr(torch, "get_device_module", lambda device: mps)
+    monkeypatch.setattr(torch.mps, "manual_seed", mps.manual_seed)
+    monkeypatch.setattr(torch.mps, "_is_in_bad_fork", lambda: False)
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: False)
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    with evaluation_rng(3, 4, torch.device("mps")):
+        assert mps.state == 3 * 1_000_003 + 4
+    assert mps.state == 5
+    assert not seeded
 
 
 def test_evaluation_repeats_exactly_and_leaves_the_random_numbers_alone():

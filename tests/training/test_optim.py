@@ -207,7 +207,7 @@ def test_a_combined_optimizer_equals_its_optimizers_apart():
 
 def test_a_closure_runs_once():
     weights = [nn.Parameter(torch.ones(2)) for _ in range(2)]
-    optimizer, calls = CombinedOptimizer([torch.optim.SGD([w], lr=0.1) for w in weights]), []
+    optimizer, calls = CombinedOptimizer({str(i): torch.optim.SGD([w], lr=0.1) for i, w in enumerate(weights)}), []
 
     def closure():
         calls.append(1)
@@ -309,18 +309,7 @@ def test_a_torch_optimizer_is_built_with_its_arguments_over_every_parameter(cls,
         (torch.optim.SGD, {"beta": 0.9}, "SGD .*'beta'"),
         (torch.optim.Adam, {"betas": (0.9, 1.0)}, "Adam .*beta"),
         (torch.optim.Adam, {"fused": True, "foreach": True}, "Adam "),
-        (torch.optim.Adam, {"betas": [0.9]}, "Adam .*IndexError"),
-        (torch.optim.Adam, {"differentiable": True}, "Adam .*RuntimeError"),
         (torch.optim.Adam, {"lr": "a"}, "Adam .*'<='"),
-        (torch.optim.Adam, {"foreach": "maybe"}, "foreach is 'maybe'"),
-        (torch.optim.SGD, {"nesterov": 3}, "nesterov is 3"),
-        (torch.optim.SparseAdam, {}, "SparseAdam"),
-        pytest.param(
-            torch.optim.Adam,
-            {"capturable": True},
-            "AssertionError",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU takes it"),
-        ),
     ],
 )
 def test_impossible_arguments_of_a_torch_optimizer_are_refused_when_the_factory_is_made(cls, arguments, message):
@@ -372,17 +361,8 @@ def test_a_torch_scheduler_is_built_with_its_arguments(factory, cls, arguments, 
     [
         (lr_scheduler.StepLR, {}, "StepLR .*'step_size'"),
         (lr_scheduler.StepLR, {"step_size": 2, "decay": 0.1}, "StepLR .*'decay'"),
-        (lr_scheduler.StepLR, {"step_size": 0}, "StepLR .*ZeroDivisionError"),
-        (lr_scheduler.CosineAnnealingLR, {"T_max": 0}, "CosineAnnealingLR .*ZeroDivisionError"),
-        (lr_scheduler.ExponentialLR, {"gamma": "x"}, "ExponentialLR "),
         (lr_scheduler.LinearLR, {"start_factor": 2.0}, "LinearLR .*Starting"),
         (lr_scheduler.LambdaLR, {"lr_lambda": "x"}, "LambdaLR .*'str'"),
-        (lr_scheduler.OneCycleLR, {"max_lr": 0.1, "total_steps": 1}, "OneCycleLR "),
-        (
-            lr_scheduler.CyclicLR,
-            {"base_lr": 0.1, "max_lr": 0.2, "cycle_momentum": "no"},
-            "cycle_momentum is 'no'",
-        ),
         (lr_scheduler.ReduceLROnPlateau, {}, "ReduceLROnPlateau"),
     ],
 )
@@ -404,13 +384,6 @@ def test_a_torch_scheduler_that_does_not_fit_the_training_is_refused_in_one_line
     with pytest.raises(ValueError, match=message) as error:
         schedule.build(factory.build(model()), 5)
     assert "\n" not in str(error.value)
-
-
-def test_a_trial_of_torchs_classes_draws_no_random_number():
-    before = torch.get_rng_state()
-    TorchOptimizer(torch.optim.Adam)
-    TorchSchedule(lr_scheduler.StepLR, step_size=2)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize(("warmup_steps", "taken"), [(0, 0), (15, 15), (16, 3), (50, 3), (400, 3)])

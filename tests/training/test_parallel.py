@@ -96,7 +96,7 @@ def test_what_is_known_to_be_right_is_taken():
 @pytest.mark.parametrize("name", ["fsdp2", "fsdp_cpu_offload", "model_parallel"])
 def test_other_names_for_it_are_refused_with_the_right_one(name):
     with pytest.raises(UsageError, match=r"trainer\.strategy"):
-        TrainerSettings(strategy=name)
+        TrainerSettings.of({"strategy": name})
 
 
 def test_float16_is_refused_in_one_line():

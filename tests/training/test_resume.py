@@ -1,8 +1,7 @@
-"""What a checkpoint adds to Lightning's: random numbers of each process, seconds, and where it may be written."""
+"""What a checkpoint adds to Lightning's: random numbers of each process, facts, and where it may be written."""
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +10,7 @@ import torch
 from seqkit.errors import DataError
 from seqkit.training import resume
 from seqkit.training.checkpoint_files import Checkpoint
-from seqkit.training.interrupt import StopSignals
-from seqkit.training.resume import FORMAT, KEY, STEPS, ResumeState, _rng, check_complete
+from seqkit.training.resume import FORMAT, KEY, RandomState, RunFacts, _rng, check_resumable
 
 
 def trainer(**settings):
@@ -44,10 +42,9 @@ def test_each_process_goes_on_with_its_own_random_numbers(rank):
         np.random.seed(seed)  # noqa: NPY002
         states.append(_rng())
         right.append(drawn())
-    resumed = ResumeState(dict, StopSignals())
-    state = {"rng": states, "validation_follows": False, "epoch_ends": False, "epoch": 0, "step": 3}
-    checkpoint = {KEY: state, "run": {"seconds": 0}}
-    resumed.on_load_checkpoint(None, None, checkpoint)
+    resumed = RandomState()
+    state = {"rng": states, "validation_follows": False, "epoch_ends": False, "epoch": 0}
+    resumed.on_load_checkpoint(None, None, {KEY: state})
     drawn()  # whatever runs before training draws its own
     resumed.on_train_start(trainer(global_rank=rank, world_size=2), None)
     assert drawn() == right[rank]
@@ -55,7 +52,7 @@ def test_each_process_goes_on_with_its_own_random_numbers(rank):
 
 
 def test_processes_draw_different_numbers_for_dropout_and_one_process_those_of_its_seed():
-    facts, module = ResumeState(dict, StopSignals()), SimpleNamespace(seed=1)
+    facts, module = RunFacts(dict), SimpleNamespace(seed=1)
     numbers = []
     for rank in range(3):
         torch.manual_seed(1)
@@ -73,35 +70,31 @@ def test_processes_draw_different_numbers_for_dropout_and_one_process_those_of_i
 def test_seconds_before_a_resume_are_counted(monkeypatch, before):
     clock = iter([2.0, 5.0, 12.0])
     monkeypatch.setattr(resume, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    monkeypatch.setattr(ResumeState, "_state", lambda *_: {})
-    state, checkpoint = ResumeState(lambda: {"training": "abc"}, StopSignals()), {}
+    facts, checkpoint = RunFacts(lambda: {"config_sha256": "abc"}), {}
     if before:
-        state.on_load_checkpoint(None, None, {KEY: {}, "run": {"seconds": before}})
-    state.on_fit_start(trainer(), None)
-    state.on_save_checkpoint(trainer(is_global_zero=False), SimpleNamespace(num_steps=7), checkpoint)
-    assert checkpoint["run"].pop("seconds") == before + 7
-    assert checkpoint["run"] == {"format": FORMAT, "num_steps": 7, "data_sha256": {"training": "abc"}}
+        facts.on_load_checkpoint(None, None, {"run": {"seconds": before}})
+    facts.on_fit_start(trainer(), None)
+    facts.on_save_checkpoint(trainer(is_global_zero=False), SimpleNamespace(num_steps=7), checkpoint)
+    found = checkpoint["run"]
+    assert found["seconds"] == before + 7
+    assert (found["format"], found["num_steps"], found["config_sha256"]) == (FORMAT, 7, "abc")
 
 
-def test_a_checkpoint_of_another_format_is_refused_whatever_else_it_lacks():
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"run": {"format": 2}}, f"has format 2, .* {FORMAT}"),
+        ({"run": {}}, "has format None"),
+        ({"run": {"format": FORMAT, "config_sha256": "b"}}, "another configuration"),
+        ({"global_step": 4}, "step 3 by its name, but of step 4"),
+    ],
+)
+def test_a_checkpoint_of_another_format_configuration_or_step_is_refused(wrong, message):
     found = Checkpoint(Path("resume-step=3.ckpt"), 3)
-    with pytest.raises(DataError, match=rf"{found.path} has format 1, .* {FORMAT}"):
-        check_complete({"run": {"format": 1}}, found, {"state_dict": {}})
-
-
-def test_no_state_of_the_optimizer_is_missing_where_each_step_was_skipped():
-    step = 3
-    inner: Any
-    inner = content = {"run": {"format": FORMAT}, "global_step": step, KEY: {"step": step}}
-    content["optimizer_states"] = [{"state": {}}]
-    for name in STEPS[:-1]:
-        inner = inner.setdefault(name, {})
-    inner[STEPS[-1]] = step
-    expected = {"optimizer_states": [{"state": {0: {"exp_avg": 0}}}], "training": {"num_skipped": 0}}
-    found = Checkpoint(Path("resume-step=3.ckpt"), step)
-    check_complete({**content, "training": {"num_skipped": 3}}, found, expected)
-    with pytest.raises(DataError, match=r"optimizer_states\.0\.state"):
-        check_complete({**content, "training": {"num_skipped": 2}}, found, expected)
+    right = {"run": {"format": FORMAT, "config_sha256": "a"}, KEY: {}, "global_step": 3}
+    check_resumable(right, found, "a")
+    with pytest.raises(DataError, match=message):
+        check_resumable(right | wrong, found, "a")
 
 
 @pytest.mark.parametrize(

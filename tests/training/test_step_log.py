@@ -45,7 +45,8 @@ def logged(batches, log=None, module=None, valid=None, **settings):
     kept = Rows()
     module = module or training_module(num_steps=len(batches))
     runner = make_trainer(
-        {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1, "num_sanity_val_steps": 0, **settings},
+        {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1, **settings},
+        num_sanity_val_steps=0,
         logger=kept,
         callbacks=[log or StepLog()],
     )
