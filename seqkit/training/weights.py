@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from seqkit.errors import DataError, one_line
 from seqkit.files import write_atomic
-from seqkit.nn.attention.multi_head import with_separate_projections
 
 
 def save_weights(model: nn.Module, path: Path) -> str:
@@ -42,7 +41,7 @@ def component_of(name: str) -> str:
 
 def load_weights(model: nn.Module, path: Path, digest: str) -> None:
     """Load what `save_weights` wrote. Raises DataError if the file is missing, changed, or of another model."""
-    weights = with_separate_projections(_read_weights(path, digest), model)
+    weights = _read_weights(path, digest)
     if wrong := misfits(weights, model.state_dict()):
         more = f", and {len(wrong) - 1} more" if wrong[1:] else ""
         raise DataError(f"{path} does not fit the model of config.yaml: {wrong[0]}{more}; copy the run again")

@@ -323,8 +323,8 @@ class OwnPosition(Rotary):
 
 
 class OwnBlock(PreNormBlock):
-    def forward(self, x, context, cache=None, memory=None):
-        return super().forward(x, context, cache, memory).cos()
+    def forward(self, x, context, cache=None):
+        return super().forward(x, context, cache).cos()
 
 
 def with_linear(model):
