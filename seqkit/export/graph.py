@@ -107,7 +107,8 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
                 function, _batch(model, *EXAMPLE), dynamic_shapes=(_sizes(spec),), strict=False
             )
             run = WRITERS[to](program, out, spec, notes)
-            worst = max(_difference(run, function, _batch(model, *sizes)) for sizes in CHECKED)
+            found = [_difference(run, function, _batch(model, *sizes)) for sizes in CHECKED]
+            worst = max(found, key=lambda x: (x != x, x))  # NaN is the largest difference
     except Exception as error:  # what torch cannot export is told by a dozen kinds of errors
         raise UsageError(
             f"{name} cannot be exported to {to} with these settings ({_reason(error)}); a Transformer with "

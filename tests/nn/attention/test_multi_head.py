@@ -278,3 +278,15 @@ def test_a_transformer_with_heads_of_another_width_keeps_the_laws(level):
         kinds=["text"],
         quick=True,
     )
+
+
+@OPTIONS
+def test_layers_of_cross_attention_start_as_parts_of_one(settings):
+    """No random number is drawn for them."""
+    torch.manual_seed(7)
+    joint, number = MultiHeadAttention(21, 3, **settings), torch.rand(())
+    torch.manual_seed(7)
+    attention = MultiHeadAttention(21, 3, **settings).for_cross_attention()
+    assert torch.rand(()) == number
+    for kind, rows in joint.qkv_proj.state_dict().items():
+        assert torch.cat([attention.q_proj.get_parameter(kind), attention.kv_proj.get_parameter(kind)]).equal(rows)
