@@ -24,12 +24,13 @@ from seqkit.backbones.transformer import Transformer, TransformerCache
 from seqkit.interfaces import Cache
 from seqkit.model import Model
 from seqkit.nn.attention.kv_cache import KVCache
+from seqkit.nn.attention.mechanism import capped
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import TiedHead, TokenHead, capped
+from seqkit.nn.heads import TiedHead, TokenHead
 from seqkit.nn.mlp import MLP, GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.norm import ZeroCenteredRMSNorm
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat

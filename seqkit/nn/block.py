@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature
@@ -80,6 +79,7 @@ class BaseBlock(nn.Module, ABC):
 class PreNormBlock(BaseBlock):
     """Pre-norm: x + attention(norm(x)), then x + mlp(norm(x)) (Xiong et al. 2020, figure 1b).
 
+    >>> import torch
     >>> PreNormBlock(16, 4)(torch.randn(2, 5, 16), AttentionContext(is_causal=True)).shape
     torch.Size([2, 5, 16])
     """

@@ -175,7 +175,8 @@ class Embedder(TokenEmbedder):
                 name = type(self.position).__name__
                 raise ValueError(f"{name} mixes tokens of packed sequences and later ones; use other positions")
             hidden = hidden.masked_fill(~real, 0.0)
-        hidden = self.position.add(hidden, positions)
+        if not isinstance(self.position, NoPosition):
+            hidden = self.position.add(hidden, positions)
         if self.norm is not None:
             hidden = self.norm(hidden)
         if self.projection is not None:

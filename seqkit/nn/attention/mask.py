@@ -19,7 +19,7 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.interfaces import Adjacency, Embedded
-from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.context import AttentionContext, AttentionFeature
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import bias_of_types
 
@@ -27,14 +27,14 @@ Mask = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(example, query, key) → True where the query may attend to the key; indices that broadcast, [b 1 1], [n 1], [m]."""
 
 
-def causal_mask(b: Tensor, i: Tensor, j: Tensor) -> Tensor:
+def causal_mask(_b: Tensor, i: Tensor, j: Tensor) -> Tensor:
     """Keys up to the query."""
     return j <= i
 
 
 def padding_mask(valid: Tensor) -> Mask:
     """Real keys. valid: [b m]."""
-    return lambda b, i, j: valid[b, j]
+    return lambda b, _i, j: valid[b, j]
 
 
 def reach_mask(reach: Tensor) -> Mask:
@@ -107,7 +107,13 @@ def attention_context(
         valid, positions = torch.cat([past.valid, valid], dim=1), torch.cat([past.positions, positions], dim=1)
         is_padded = is_padded or past.is_padded
     (b, n), m = embedded.valid.shape, valid.shape[1]
-    bias = None if position is None else position.bias(embedded.positions, positions, num_heads)
+    rotary = relative = bias = None
+    if position is not None and AttentionFeature.ROTARY in position.requires:
+        rotary = position.rotary(embedded.positions, head_dim)
+    if position is not None and AttentionFeature.RELATIVE in position.requires:
+        relative = position.relative(embedded.positions, positions)
+    if position is not None and AttentionFeature.BIAS in position.requires:
+        bias = position.bias(embedded.positions, positions, num_heads)
     masks: list[Mask] = []
     if reach is not None:
         masks.append(reach_mask(reach))
@@ -138,8 +144,8 @@ def attention_context(
     return AttentionContext(
         attn_mask,
         is_causal=causal if not needs_mask else is_plain_causal,
-        rotary=None if position is None else position.rotary(embedded.positions, head_dim),
-        relative=None if position is None else position.relative(embedded.positions, positions),
+        rotary=rotary,
+        relative=relative,
         query_valid=embedded.valid if embedded.is_padded else None,
         key_valid=valid if is_padded else None,
         adjacency=adjacency,

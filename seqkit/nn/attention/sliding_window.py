@@ -75,12 +75,12 @@ class SlidingWindowAttention(AttentionMechanism):
         if cache is not None:
             k, v = cache.update(k, v)
         n, m = q.shape[2], k.shape[2]
-        if n != m or self.stride or n <= self.size or is_exporting():  # blocks depend on the length
+        if is_exporting() or n != m or self.stride or n <= self.size:  # blocks depend on the length
             return self.attend(q, k, v, self._dense_context(q, k, context))
         output = self._by_blocks(q, k, v, context)
         if self.num_global and not context.is_causal:
             padding = [] if context.key_valid is None else [padding_mask(context.key_valid)]
-            attn_mask = dense(padding, len(q), 1, m, q.device) if padding else None
+            attn_mask = dense(padding, q.shape[0], 1, m, q.device) if padding else None
             from_global = self.attend(q[:, :, : self.num_global], k, v, AttentionContext(attn_mask))
             output = torch.cat([from_global, output[:, :, self.num_global :]], dim=2)
         return output
@@ -92,9 +92,9 @@ class SlidingWindowAttention(AttentionMechanism):
     def _dense_context(self, q: Tensor, k: Tensor, context: AttentionContext) -> AttentionContext:
         """The context of attention that scores every pair; queries are the last n of m columns."""
         n, m = q.shape[2], k.shape[2]
-        if n == m <= self.size and context.is_causal:  # padding is behind all queries
+        if not is_exporting() and n == m <= self.size and context.is_causal:  # padding is behind all queries
             return AttentionContext(is_causal=True)
-        return AttentionContext(dense([self._mask(context, is_continued=n < m)], len(q), n, m, q.device))
+        return AttentionContext(dense([self._mask(context, is_continued=n < m)], q.shape[0], n, m, q.device))
 
     def _mask(self, context: AttentionContext, *, is_continued: bool) -> Mask:
         """Who attends to whom. is_continued: columns are in a cache, and padding between them counts in no distance.
@@ -123,7 +123,7 @@ class SlidingWindowAttention(AttentionMechanism):
 
     def _by_blocks(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext) -> Tensor:
         """Queries by blocks, each with the global keys and those that its windows cover."""
-        b, n, device = len(q), q.shape[2], q.device
+        b, n, device = q.shape[0], q.shape[2], q.device
         s = min(max(self.size, MIN_BLOCK_SIZE), n)  # with as many as the window holds, half of the scores are used
         before, after, num_global = self.size - 1, 0 if context.is_causal else self.size - 1, self.num_global
         starts = torch.arange(0, n, s, device=device)

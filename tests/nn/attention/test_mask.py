@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens
+from seqkit.nn.attention.context import AttentionFeature
 from seqkit.nn.attention.mask import Past, attention_context, cross_attention_context, dense_edge_types
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.rotary import Rotary
@@ -13,6 +14,8 @@ from seqkit.nn.position.rotary import Rotary
 
 class Distance(RelativePosition):
     """A bias that is easy to predict: minus the distance, times the number of the head."""
+
+    requires = AttentionFeature.BIAS
 
     def bias(self, query_positions, key_positions, num_heads):
         distance = (query_positions - key_positions.mT).abs()
