@@ -30,6 +30,8 @@ class Waveform(NamedTuple):
 class Years(float):
     """A date in years since 1970, as the model gets it; as text it is a date again, as ISO 8601 writes it."""
 
+    __slots__ = ()
+
     @classmethod
     def of(cls, day: date) -> Years:
         """A date, with its time if it has one."""

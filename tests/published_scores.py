@@ -1,5 +1,7 @@
 """What a reader computes from a published scores.npz, with NumPy and SciPy alone, as docs/compare.md says it."""
 
+from itertools import combinations
+
 import numpy as np
 from scipy.stats import beta
 from scipy.stats import t as students_t
@@ -37,13 +39,50 @@ def interval(x):
     return x.mean() - half, x.mean() + half
 
 
-def interval_of_difference(x):
-    """Of a difference of two shares."""
-    if (x == x[0, 0]).all():  # nothing varies: as far as the interval of a share of 0
-        half = beta.ppf(0.975, 1, x.shape[1])
-        return max(x[0, 0] - half, -1), min(x[0, 0] + half, 1)
-    low, high = interval(x)
-    return max(low, -1), min(high, 1)
+def variance_of_difference(a, b):
+    """Of the mean of a - b, tables [seeds, units] of the same units, and its degrees of freedom.
+
+    Units are paired. The seeds of a are other draws than those of b.
+    """
+    u = a.shape[1]
+    values, dfs = [(a.mean(0) - b.mean(0)).var(ddof=1) / u], [u - 1]
+    for x in (a, b):
+        s = len(x)
+        rows, columns = x.mean(1, keepdims=True), x.mean(0)
+        values.append(rows.var(ddof=1) / s)
+        values.append(-((x - rows - columns + x.mean()) ** 2).sum() / ((s - 1) * (u - 1)) / (s * u))
+        dfs += [s - 1, (s - 1) * (u - 1)]
+    variance = max(sum(values), -sum(v for v in values if v < 0) / 2)
+    df = variance**2 / sum(v**2 / df for v, df in zip(values, dfs)) if variance else 1
+    return variance, max(df, min(dfs))
+
+
+def differences(tables, *, proportion):
+    """By pair of names: p, p after Holm's correction, and the interval with the same correction."""
+    found = {}
+    for one, other in combinations(tables, 2):
+        a, b = tables[one], tables[other]
+        variance, df = variance_of_difference(a, b)
+        found[one, other] = (a.mean() - b.mean(), variance, df, a.shape[1])
+    p = {}
+    for pair, (mean, variance, df, u) in found.items():
+        if variance > 1e-24:
+            p[pair] = 2 * students_t.sf(abs(mean) / variance**0.5, df)
+        else:
+            p[pair] = float(mean == 0) if not proportion or mean == 0 else 0.5 ** (u - 1)
+    order, adjusted, largest, factor = sorted(p, key=p.get), {}, 0.0, None
+    for i, pair in enumerate(order):
+        if factor is None and p[pair] * (len(p) - i) >= 0.05:
+            factor = len(p) - i
+        largest = max(largest, min(1, p[pair] * (len(p) - i)))
+        mean, variance, df, u = found[pair]
+        tail = 0.025 / (len(p) - i if factor is None else factor)
+        half = students_t.isf(tail, df) * variance**0.5 if variance > 1e-24 else 0.0
+        if proportion and variance <= 1e-24:  # nothing varies: as far as the interval of a share of 0
+            half = beta.isf(tail, 1, u)
+        bound = 1 if proportion else np.inf
+        adjusted[pair] = (p[pair], largest, (max(mean - half, -bound), min(mean + half, bound)))
+    return adjusted
 
 
 def interval_of_share(x):

@@ -279,9 +279,6 @@ def _checked(words: list[str]) -> int:
 
     args, args.overrides = (parsed := parser().parse_known_args(words))[0], parsed[1]
     try:
-        if words[0] == "compare" and args.against:
-            complete(args.what[0], args.preset, args.overrides, may_mix=True)
-            return 0
         if words[0] == "compare":
             settings = _settings(args)
         else:

@@ -68,11 +68,11 @@ class Cora(DataSource):
         if (path := find("cora/cora.npz")) is None:
             raise missing("cora/cora.npz", layout)
         raw = read_graph(str(path))
-        if raw.x is None or not {"y", "train_mask", "valid_mask", "test_mask"} <= set(raw.attributes):
+        if raw.x is None or not {"y", "train_mask", "val_mask", "test_mask"} <= set(raw.attributes):
             raise DataError(f"{path} is not complete; {layout}")
         graph = GraphData(nodes=torch.from_numpy(raw.x).float(), edges=torch.from_numpy(raw.edges))
         label = torch.tensor(raw.attributes["y"])
-        masks = (torch.tensor(raw.attributes[f"{split}_mask"]) for split in ("train", "test", "valid"))
+        masks = (torch.tensor(raw.attributes[f"{split}_mask"]) for split in ("train", "test", "val"))
         return Splits(*(_labelled(graph, label, mask) for mask in masks), list(self.NAMES))
 
 

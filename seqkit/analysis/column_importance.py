@@ -56,14 +56,14 @@ def column_importance(
     The cells of one column, gaps among them, are permuted among the test examples, and the model predicts again. A row
     that would lose its last cell keeps it. The same seed draws the permutations each time. The interval is that of the
     bootstrap, over rows (over groups where rows have some) and permutations.
-    None: the run is on no table of several columns, learns neither classes nor one number, or a part is noise.
+    None: the run is on no table of several columns, or learns neither classes nor one number.
     """
     tokenizer, objective, source = trained.tokenizer, trained.objective, trained.config["data"].get("source")
     schema = schema_of(trained.config)
     kinds = {} if schema is None else {column.name: column.kind for column in schema.inputs}
     columns, is_table = list(kinds), isinstance(source, Mapping) and "columns" in source
     is_known = isinstance(objective, Classify) or (isinstance(objective, Regress) and len(objective.mean) == 1)
-    if not (isinstance(tokenizer, Join) and is_table and is_known) or data.noise is not None:
+    if not (isinstance(tokenizer, Join) and is_table and is_known):
         return None
     if getattr(objective, "level", "") != "sequence":
         return None

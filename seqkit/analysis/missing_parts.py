@@ -26,10 +26,10 @@ def missing_parts(trained: TrainedModel, data: DataModule, metric: str) -> dict[
     """By name of a part, the metric at each of `RATES`: of examples from that share of which the part is taken.
 
     An example keeps its last part. Examples without a part at one rate lack it at every higher one, too. Empty where
-    tokens are not joined, no example has two parts, a part is noise, or the metric is none of the objective's.
+    tokens are not joined, no example has two parts, or the metric is none of the objective's.
     """
     tokenizer, examples = trained.tokenizer, data.test_dataloader().examples
-    if not isinstance(tokenizer, Join) or not isinstance(examples, TokenizedDataset) or data.noise is not None:
+    if not isinstance(tokenizer, Join) or not isinstance(examples, TokenizedDataset):
         return {}
     if metric not in trained.objective.metrics(trained.model.spec):
         return {}

@@ -32,8 +32,6 @@ def run(args: Namespace) -> int:
     if len(args.what) > 1:
         known = next((str(f) for f in folders if not (f / "summary.json").is_file()), args.what[0])
         raise UsageError(f"{known} is no run folder; give one recipe, or several folders of finished runs")
-    if args.against:
-        return _against(args)
     complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
     if args.out is not None and args.out.is_dir():
         check_whole(args.out)
@@ -103,7 +101,7 @@ def _settings(args: Namespace) -> Any:
 
     vary = read_vary(args.vary)
     names = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
-    same = ("preset", "match", "seeds", "lr_trials", "dropout_trials", "trial_share", "run_shares", "pretrain")
+    same = ("preset", "match", "seeds", "lr_trials", "dropout_trials", "trial_share", "run_shares", "least", "pretrain")
     return Settings(
         recipe=args.what[0],
         overrides=list(args.overrides),
@@ -170,33 +168,6 @@ def _print_results(console: Any, folder: Path, results: Mapping[str, Any]) -> No
     )
     for failure in results["failures"]:
         print(f"seqkit compare: {one_line(failure['what'])} failed: {one_line(failure['error'])}", file=sys.stderr)
-
-
-def _against(args: Namespace) -> int:
-    """Compare a mixture with its tasks alone: a table, and a page, for each task."""
-    from rich.console import Console
-
-    from seqkit.cli.parser import parser
-    from seqkit.comparison.against_separate import KINDS, against_separate
-    from seqkit.report.numbers import plural
-
-    usual, own = vars(parser().parse_args(["compare", *args.what])), ("out", "plugin", "against", "seeds", "preset")
-    given = [name for name, value in usual.items() if name not in (*own, "overrides") and getattr(args, name) != value]
-    if given:
-        raise UsageError(
-            f"--against {args.against} takes no --{given[0].replace('_', '-')}; it trains the mixture as it is"
-        )
-    words = [args.what[0], args.preset or "", *args.overrides]
-    digest = hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
-    out = args.out or Path("runs/compare") / f"{args.what[0].replace('/', '-').removesuffix('.yaml')}-separate-{digest}"
-    console = Console(markup=False, emoji=False)
-    console.print(f"each task alone and in the mixture, {plural(args.seeds, 'seed')}; folder  {one_line(out)}")
-    kinds = [kind for kind in KINDS if kind != "noise" or args.against == "noise"]
-    found = against_separate(args.what[0], args.preset, args.overrides, seeds=args.seeds, out=out, kinds=kinds)
-    for task, results in found.items():
-        console.print(f"\n{one_line(task)}", style="bold")
-        _print_results(console, out / task, results)
-    return 0
 
 
 def _runs(args: Namespace, folders: Sequence[Path]) -> int:

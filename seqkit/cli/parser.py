@@ -170,8 +170,7 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     )
     text = "also train for these shares of a run's steps, such as 0.25,0.5, and draw curves"
     add("--run-shares", type=_shares, default=[], metavar="A,B,…", help=text)
-    text = "for a mixture: separate also trains each task alone; noise also trains mixtures whose other tasks are noise"
-    add("--against", choices=("separate", "noise"), metavar="separate|noise", help=text)
+    add("--least", type=float, help="smallest difference that counts, as the metric is shown (default: its last digit)")
     add("--plan", action="store_true", help="write which runs are planned and how the result is decided, and stop")
     add("--latex", action="store_true", help="also write the table as results.tex")
     add("--pretrain", help="masked or next: first train without labels, and report both rankings")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seqkit.comparison.statistics import LEVEL
 from seqkit.config.recipe import load_yaml
 from seqkit.report.headline import is_trial
 from seqkit.report.learning_rates import edge_remarks
@@ -28,20 +29,15 @@ def answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]]
     if not rows:
         return "No candidate has a result. The failures below say why.", []
     order = sorted(rows, key=lambda name: rows[name]["mean"], reverse=metric.higher_is_better)
-    best, reference = order[0], results["reference"]
+    best, rival = order[0], _rival(order, results["reference"])
     trial = trial_sentence(results["candidates"])
     sentences = [] if trial is None else [trial]
-    if at_edge := [row["name"] for row in results["candidates"] if edge_remarks(row)]:
-        sentences.append(
-            f"This is not settled: the best setting of {listed(at_edge)} is the smallest, the largest or the only one "
-            "that was tried, so a better one may lie beyond."
-        )
-    if len(order) == 1:
+    if rival is None:
         value = f"{metric.number(rows[best]['mean'])} {metric.unit}".strip()
         first = f"Only {best} has a result: {metric.label} {value}."
     else:
-        rival = reference if best != reference and reference in rows else order[1]
         first = _answer(results, rows, best, rival, metric)
+        sentences += [f"This is not settled: {why}" for why in _doubts(_pair(results, best, rival), rows)]
         others = [name for name in order[1:] if name != rival]
         sentences += filter(None, [_others(results, best, rival, others)])
         sentences += [f"{remark}." for remark in budget_remarks([rows[name] for name in others])]
@@ -49,6 +45,67 @@ def answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]]
     if failed:
         sentences.append(f"{listed(failed)} {'has' if len(failed) == 1 else 'have'} no result (see the failures).")
     return first, sentences
+
+
+def is_settled(results: Mapping[str, Any], metric: Metric) -> bool:
+    """Whether the answer stands: no trial runs, and nothing that could overturn it (`_doubts`)."""
+    rows = {row["name"]: row for row in results["candidates"] if row["mean"] is not None}
+    order = sorted(rows, key=lambda name: rows[name]["mean"], reverse=metric.higher_is_better)
+    rival = _rival(order, results["reference"])
+    if trial_sentence(results["candidates"]) is not None:
+        return False
+    return rival is None or not _doubts(_pair(results, order[0], rival), rows)
+
+
+def better(entry: Mapping[str, Any], results: Mapping[str, Any], metric: Metric) -> str | None:
+    """The candidate of a pair that is better; None: they are not told apart, or it is not settled.
+
+    One is better if the corrected p-value is below 5 %, both have several seeds (nobody knows what another seed would
+    give), the difference is larger than `--least` (by default, as it is shown, one in its last digit), and nothing
+    could overturn it.
+    """
+    rows = {row["name"]: row for row in results["candidates"]}
+    least = (results.get("settings") or {}).get("least")
+    size = round(metric.shown(abs(entry["difference"])), metric.digits)
+    is_large = size > 10**-metric.digits if least is None else metric.shown(abs(entry["difference"])) > least
+    if entry["p_holm"] is None or entry["p_holm"] >= 1 - LEVEL or not is_large:
+        return None
+    if min(_num_seeds(rows[entry[side]], entry.get("steps")) for side in "ab") < 2:
+        return None
+    winner = entry["a"] if (entry["difference"] > 0) == metric.higher_is_better else entry["b"]
+    return None if _doubts({**entry, "better": winner}, rows) else winner
+
+
+def _num_seeds(row: Row, steps: int | None) -> int:
+    """Seeds that ended, after so many steps of a shorter training; None: of the whole one."""
+    if steps is not None:
+        return next(len(point["values"]) for point in row["by_steps"] if point["steps"] == steps)
+    return sum(run["value"] is not None for run in row["runs"])
+
+
+def _doubts(pair: Mapping[str, Any], rows: Mapping[str, Row]) -> list[str]:
+    """Sentences on what could overturn a verdict.
+
+    A setting of the worse at the end of what was tried: a better one may lie beyond. Seeds of the better that failed:
+    its mean leaves out its worst runs. Of a pair that is not told apart, both of both.
+    """
+    known = [rows[pair[side]] for side in "ab"]
+    tuned = [row for row in known if row["name"] != pair.get("better")]
+    ran = known if pair.get("better") is None else [rows[pair["better"]]]
+    found = [remark for row in tuned for remark in edge_remarks(row)]
+    for row in ran:
+        failed = sum(run["error"] is not None for run in row["runs"])
+        if failed:
+            number = plural(len(row["runs"]), "seed")
+            found.append(f"{failed} of {number} of {row['name']} failed, so its mean leaves out its worst runs.")
+    return found
+
+
+def _rival(order: Sequence[str], reference: str) -> str | None:
+    """With whom the best is compared: the reference, or the second if it is that itself; None: it is alone."""
+    if len(order) < 2:
+        return None
+    return reference if reference in order[1:] else order[1]
 
 
 def trial_sentence(candidates: Sequence[Row]) -> str | None:
@@ -93,6 +150,8 @@ def _answer(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str,
         budget += ", with one seed each" if not budget.endswith(")") else " with one seed each"
     if pair["difference"] == 0:
         text = f"{a} and {b} have the same mean {metric.label}{budget}"
+    elif pair["better"] is None and pair["p_holm"] is not None and pair["p_holm"] < 1 - LEVEL:
+        text = f"{a} is not shown to be better than {b}{budget}. The mean {metric.label} of {a} is {amount}"
     elif pair["better"] is None:
         text = f"{a} and {b} do not differ significantly{budget}. The mean {metric.label} of {a} is {amount}"
     else:
@@ -124,7 +183,7 @@ def _budget(results: Mapping[str, Any], one: Row, other: Row) -> str:
 def _significance(results: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
     """The p-value as text, corrected where there are several pairs."""
     shown, number = p_value(pair), sum(one["p"] is not None for one in results["differences"])
-    holm = f" after Holm's correction for {number} pairs" if number > 1 else ""
+    holm = f", both with Holm's correction for {number} pairs" if number > 1 else ""
     return f"; p {shown if shown.startswith('<') else f'= {shown}'}{holm}"
 
 
@@ -134,7 +193,7 @@ def _others(results: Mapping[str, Any], best: str, rival: str, names: Sequence[s
     equal = [name for name in names if name not in worse]
     also = " also" if _pair(results, best, rival)["better"] else ""
     found = [f"{best} is{also} better than {listed(worse)}."] if worse else []
-    found += [f"{best} does not differ significantly from {listed(equal, 'or')}."] if equal else []
+    found += [f"{best} is not shown to be better than {listed(equal, 'or')}."] if equal else []
     return " ".join(found)
 
 

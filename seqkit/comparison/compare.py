@@ -33,8 +33,8 @@ from seqkit.report.templates import fill
 
 PLAN = "plan.md"
 
-ADDED = ("run_shares",)
-"""Settings that may differ from those of a comparison that is there: they add runs and change none."""
+ADDED = ("run_shares", "least")
+"""Settings that may differ from those of a comparison that is there: they change no run of it."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,7 @@ def write_plan(prepared: Prepared, folder: Path) -> Path:
             command=Markup(settings.command()),  # noqa: S704 - in a code block
             candidates=plan.candidates.values(),
             num_steps=plan.num_steps,
+            least="one in the last digit shown" if settings.least is None else f"{settings.least:g}",
             grids=grids,
             metric=METRICS[plan.metric],
             pairs=pairs,

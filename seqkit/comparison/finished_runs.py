@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,30 +25,26 @@ from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel, load_one
 
 
-def compare_runs(folders: Sequence[Path] | Mapping[str, Sequence[Path]], out: Path) -> dict[str, Any]:
+def compare_runs(folders: Sequence[Path], out: Path) -> dict[str, Any]:
     """Evaluate runs on the test split of their data, write results and page into `out`, and return the results.
 
-    folders: of the runs, of which those that differ in the seed alone are one candidate; or those of each candidate, by
-    its name. The first is the reference.
+    Runs that differ in the seed alone are one candidate. The first is the reference.
     Raises UsageError for fewer than two candidates, a run given twice, runs with different objectives or test examples,
     or a folder that holds something else; DataError for a damaged run.
     """
-    given = folders if isinstance(folders, Mapping) else {}
-    all_folders = [Path(folder) for group in given.values() for folder in group] or [Path(name) for name in folders]
-    command = shlex.join(["seqkit", "compare", *map(str, all_folders)])
+    command = shlex.join(["seqkit", "compare", *map(str, folders)])
     _check_out(out, command)
-    where = [folder.resolve() for folder in all_folders]
+    where = [folder.resolve() for folder in folders]
     if len(set(where)) < len(where):
         raise UsageError("a run is given twice; give each folder once")
-    runs = [_Run(folder) for folder in all_folders]
+    runs = [_Run(folder) for folder in folders]
     objectives = {type(run.trained.objective).__name__ for run in runs}
     if len(objectives) > 1:
         raise UsageError(f"these runs learn different things ({', '.join(sorted(objectives))}); compare alike ones")
     _check_test_data(runs)
     groups: dict[str, list[_Run]] = {}
-    candidates = [name for name, group in given.items() for _ in group] or [run.key for run in runs]
-    for key, run in zip(candidates, runs, strict=True):
-        group = groups.setdefault(key, [])
+    for run in runs:
+        group = groups.setdefault(run.key, [])
         if any(other.config["seed"] == run.config["seed"] for other in group):
             raise UsageError(f"{run.folder} repeats a run with the same configuration and seed; leave one out")
         group.append(run)
@@ -56,7 +52,7 @@ def compare_runs(folders: Sequence[Path] | Mapping[str, Sequence[Path]], out: Pa
         raise UsageError("these runs differ in their seed at most; give runs of which something else differs")
     tokenizers = {json.dumps(run.config["tokenizer"], sort_keys=True) for run in runs}
     metric = metric_of(runs[0].trained.objective, len(tokenizers))
-    names = list(given) or _names(list(groups.values()))
+    names = _names(list(groups.values()))
     scored = [_row(name, group, metric) for name, group in zip(names, groups.values(), strict=True)]
     recipes = dict.fromkeys(run.config["recipe"] for run in runs)
     results: dict[str, Any] = {

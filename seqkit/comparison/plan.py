@@ -31,8 +31,8 @@ BEYOND = 3
 AGAIN = 2
 """Number of the best rates that are tried with a second seed, and of the seeds by which a setting is chosen."""
 
-RULES = 2
-"""Version of how a plan follows from results: those of another one would be taken for results of other trials."""
+RULES = 3
+"""Version of how a plan follows from results. Old trial results would get another meaning under a new one."""
 
 Rate = tuple[int, int]
 """Number of the optimizer, and power of the grid's ratio."""
@@ -260,8 +260,8 @@ class Plan:
     ) -> dict[str, Any]:
         """Values of the setting with the lowest validation loss, a mean over seeds; empty where every trial failed.
 
-        Of the rates, one of those that were tried with both seeds. kinds: what else is chosen: a depth if it is better,
-        and then the best dropout.
+        Of the rates, one of those that were tried with both seeds. kinds: what else is chosen, if it is better: first a
+        depth, then a dropout.
         """
         rates, twice = self._rates(candidate, results)
         ended = [i for i in range(len(rates)) if _trial(candidate.name, "lr", i).id in results]
@@ -278,7 +278,7 @@ class Plan:
             found = self._losses(candidate, kind, range(options * self._num_seeds), results) if kind in kinds else None
             every = [range(i, options * self._num_seeds, options) for i in range(options)]
             tried = {i: fmean(found[j] for j in own) for i, own in enumerate(every) if found and found.keys() >= {*own}}
-            if tried and (kind == "dropout" or min(tried.values()) < loss):
+            if tried and min(tried.values()) < loss:
                 lowest = min(tried, key=tried.__getitem__)
                 chosen, loss = values(candidate, lowest, chosen), tried[lowest]
         return chosen

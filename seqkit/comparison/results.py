@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqkit.comparison.answers import answers, trial_sentence
+from seqkit.comparison.answers import answers, better, is_settled
 from seqkit.comparison.candidates import Candidate, backbone_of
 from seqkit.comparison.curves import (
     Curve,
@@ -24,11 +24,10 @@ from seqkit.comparison.curves import (
 )
 from seqkit.comparison.plan import TUNING_SEED, Plan
 from seqkit.comparison.scores import METRICS
-from seqkit.comparison.statistics import LEVEL, Scores, differences, holm, spread
+from seqkit.comparison.statistics import Scores, differences, holm, spread
 from seqkit.comparison.unmatched import unmatched
 from seqkit.config import complete, to_yaml
 from seqkit.files import write_atomic, write_json
-from seqkit.report.learning_rates import edge_remarks
 from seqkit.report.numbers import Metric
 
 MAX_LENGTHS = 20
@@ -91,11 +90,12 @@ def _weights(plan: Plan, results: Mapping[str, Any]) -> str | None:
 
 
 def write_sentences(results: dict[str, Any]) -> None:
-    """Write anew, from the numbers, every sentence of a comparison's results: answers, and what was not matched."""
+    """Write anew, from the numbers, verdicts and sentences of a comparison's results, and what was not matched."""
     metric = METRICS[results["metric"]["name"]]
     results["metric"] = metric._asdict()
-    are_trials = trial_sentence(results["candidates"]) is not None
-    results["is_settled"] = not are_trials and not any(edge_remarks(row) for row in results["candidates"])
+    for entry in [*results["differences"], *(results.get("differences_by_steps") or [])]:
+        entry["better"] = better(entry, results, metric)
+    results["is_settled"] = is_settled(results, metric)
     results["answer"], results["answers"] = answers(results, metric)
     results["unmatched"] = unmatched(results)
     for rate in results.get("exchange_rates") or []:
@@ -131,7 +131,12 @@ def _add_curves(found: dict[str, Any], plan: Plan, results: Mapping[str, Any], m
             costs = {"FLOPs": row["training_flops"], "time": cost.get("step_seconds")}
             curve = Curve(row["name"], points, metric, {unit: value for unit, value in costs.items() if value})
             curves.update({row["name"]: curve} if curve.seeds else {})
-    found["differences_by_steps"] = _differences_by_steps(found, metric)
+    names, scores = [row["name"] for row in found["candidates"]], found["scores"]
+    lengths = sorted({point["steps"] for row in found["candidates"] for point in row["by_steps"][:-1]})
+    shorter = {n: {name: own for name in names if (own := scores.get(f"{name} after {n} steps"))} for n in lengths}
+    found["differences_by_steps"] = differences_by_steps(shorter, metric)
+    for entry in found["differences_by_steps"]:
+        entry["better"] = better(entry, found, metric)
     reference = curves.get(found["reference"])
     others = [curve for curve in curves.values() if reference is not None and curve is not reference]
     rates = [exchange_rate(reference, curve, metric) for curve in others if reference is not None]
@@ -139,20 +144,17 @@ def _add_curves(found: dict[str, Any], plan: Plan, results: Mapping[str, Any], m
     found["crossovers"] = crossovers(list(curves.values()), metric)
 
 
-def _differences_by_steps(found: Mapping[str, Any], metric: Metric) -> list[dict[str, Any]]:
-    """Every pair after each of the shorter trainings, p corrected for all pairs of all these lengths together."""
-    names = [row["name"] for row in found["candidates"]]
-    lengths = sorted({point["steps"] for row in found["candidates"] for point in row["by_steps"][:-1]})
+def differences_by_steps(scores: Mapping[int, Mapping[str, Scores]], metric: Metric) -> list[dict[str, Any]]:
+    """Every pair after each of the shorter trainings, p corrected for all pairs of all these lengths together.
+
+    scores: by steps, by name of the candidate.
+    """
     pairs: dict[tuple[str, ...], dict[str, Any]] = {}
-    for steps in lengths:
-        scores = {name: own for name in names if (own := found["scores"].get(f"{name} after {steps} steps"))}
-        for entry in _differences(scores, metric):
+    for steps, own in scores.items():
+        for entry in differences_of(own, metric):
             pairs[str(steps), entry["a"], entry["b"]] = {"steps": steps, **entry}
     corrected = holm({key: entry["p"] for key, entry in pairs.items() if entry["p"] is not None})
-    for key, entry in pairs.items():
-        p = entry["p_holm"] = corrected.get(key)
-        entry["better"] = entry["better"] if p is not None and p < 1 - LEVEL else None
-    return list(pairs.values())
+    return [{**entry, "p_holm": corrected.get(key)} for key, entry in pairs.items()]
 
 
 def _point(point: Point, row: Row, cost: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
@@ -192,7 +194,7 @@ def complete_results(
         "metric": metric._asdict(),
         "num_test": max((s.numerator.shape[1] for s in scores.values()), default=0),
         "candidates": rows,
-        "differences": _differences(scores, metric),
+        "differences": differences_of(scores, metric),
         "scores": scores,
         "versions": runs[0].get("versions", {}) if runs else {},
         "machine": runs[0].get("machine", {}) if runs else {},
@@ -371,15 +373,6 @@ def _by_length(scores: Scores, tokens: Sequence[float], metric: Metric) -> list[
     return found
 
 
-def _differences(scores: Mapping[str, Scores], metric: Metric) -> list[dict[str, Any]]:
-    """Every pair. One is better only if its corrected p-value is below 5 %; of one seed, nothing is.
-
-    Nobody knows what another seed would give.
-    """
-    found = []
-    for (a, b), (one, p) in differences(scores, metric).items():
-        winner = a if (one.difference > 0) == metric.higher_is_better else b
-        is_earned = p is not None and p < 1 - LEVEL and min(len(scores[a].seeds), len(scores[b].seeds)) > 1
-        better = winner if is_earned and one.difference != 0 else None
-        found.append({"a": a, "b": b, **one._asdict(), "p_holm": p, "better": better})
-    return found
+def differences_of(scores: Mapping[str, Scores], metric: Metric) -> list[dict[str, Any]]:
+    """Every pair, with its corrected p-value."""
+    return [{"a": a, "b": b, **one._asdict(), "p_holm": p} for (a, b), (one, p) in differences(scores, metric).items()]

@@ -49,7 +49,8 @@ class Settings:
     and double the depth at an equal budget, where backbones are compared at equal parameters or FLOPs and tuned, and
     nothing is pretrained. trial_share: share of a whole run's steps that a trial takes. run_shares: shares of a whole
     run's steps, of each of which there are as many runs more, with a schedule of their own: a curve in the place of a
-    point. pretrain: also train on the same data without labels first. measure: measure speed and memory. threads:
+    point. least: smallest difference that counts, in the unit that the metric is shown in; None: more than one in its
+    last digit. pretrain: also train on the same data without labels first. measure: measure speed and memory. threads:
     torch's threads in each process; None: as OMP_NUM_THREADS says, or the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
     """
@@ -66,6 +67,7 @@ class Settings:
     depths: bool = True
     trial_share: float = 1.0
     run_shares: list[float] = field(default_factory=list)
+    least: float | None = None
     pretrain: Pretrain | None = None
     measure: bool = True
     threads: int | None = None
@@ -82,6 +84,8 @@ class Settings:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
         if self.dropout_trials > len(DROPOUTS):
             raise UsageError(f"--dropout-trials is {self.dropout_trials}; give at most {len(DROPOUTS)}: {DROPOUTS}")
+        if self.least is not None and not 0 <= self.least < float("inf"):
+            raise UsageError(f"--least is {self.least}; give the smallest difference that counts, 0 or more")
         if not 0 < self.trial_share <= 1:
             raise UsageError(f"--trial-share is {self.trial_share}; give a share of the steps, above 0 and up to 1")
         if not all(0 < share < 1 for share in self.run_shares) or len(set(self.run_shares)) < len(self.run_shares):
@@ -144,7 +148,7 @@ class Settings:
         for key, values in self.vary.items():
             words += ["--vary", f"{key}={','.join(values)}"]
         defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
-        for name in ("match", "seeds", "lr_trials", "dropout_trials", "trial_share", "pretrain", "threads"):
+        for name in ("match", "seeds", "lr_trials", "dropout_trials", "trial_share", "least", "pretrain", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         words += ["--run-shares", ",".join(f"{x:g}" for x in self.run_shares)] if self.run_shares else []

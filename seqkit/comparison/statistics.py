@@ -142,38 +142,26 @@ def interval_of(linear: np.ndarray) -> tuple[float, float] | None:
 
 
 def difference(a: Scores, b: Scores, metric: Metric) -> Difference:
-    """mean(a) - mean(b), paired where it can be: where both have a seed or an example, what is common to both cancels.
+    """mean(a) - mean(b). Test examples that both have are paired, so what is common to both cancels.
 
-    Where a proportion differs alike on every unit and with every seed, there is no variance to go by. The interval then
-    has what so few units cannot exclude (Clopper and Pearson 1934, for 0 of u), and p is that of a sign test.
+    Seeds are not paired: two candidates draw other weights from the same seed. Where a proportion differs alike on
+    every unit and with every seed, there is no variance to go by. The interval then has what so few units cannot
+    exclude (Clopper and Pearson 1934, for 0 of u), and p is that of a sign test.
     """
-    return _tested(_contrast(a, b, metric), metric)
+    return _contrast(a, b, metric).tested(LEVEL)
 
 
 def differences(scores: Mapping[str, Scores], metric: Metric) -> dict[tuple[str, str], tuple[Difference, float | None]]:
     """The difference of every pair of candidates, and its p-value corrected for the number of pairs (Holm 1979).
 
-    With three seeds, the variance over seeds of some pair comes out small by chance, and of six equal candidates two
-    would be told apart in up to 27 % of pages. p-values therefore take the mean over the pairs where that is larger.
-    Intervals are each pair's own.
+    An interval has the correction of its p-value, so it holds zero where the pair is not told apart. Each pair has its
+    own variance: in a mean over pairs, one unstable candidate would silence the whole page.
     """
     contrasts = {pair: _contrast(scores[pair[0]], scores[pair[1]], metric) for pair in combinations(scores, 2)}
-    alike: dict[tuple[float, float], list[tuple[str, str]]] = {}
-    for pair, one in contrasts.items():
-        if len(one.parts) == 3:  # seeds, units and rest of a paired difference
-            alike.setdefault((one.parts[0].factor, one.parts[0].df), []).append(pair)
-    found = {pair: _tested(one, metric) for pair, one in contrasts.items()}
-    for (_, df), pairs in alike.items():
-        num_candidates = len({name for pair in pairs for name in pair})
-        common = sum(contrasts[pair].parts[0].mean_square for pair in pairs) / len(pairs)
-        for pair in pairs:
-            seeds, *rest = contrasts[pair].parts
-            if common > seeds.mean_square:
-                parts = [Part(seeds.factor, common, (num_candidates - 1) * df), *rest]
-                cautious = _tested(contrasts[pair]._replace(parts=parts), metric)
-                found[pair] = found[pair]._replace(p=cautious.p)
-    corrected = holm({pair: one.p for pair, one in found.items() if one.p is not None})
-    return {pair: (one, corrected.get(pair)) for pair, one in found.items()}
+    p = {pair: own for pair, one in contrasts.items() if (own := one.tested(LEVEL).p) is not None}
+    corrected, factors = holm(p), _holm_factors(p)
+    levels = {pair: 1 - (1 - LEVEL) / factors.get(pair, 1) for pair in contrasts}
+    return {pair: (one.tested(levels[pair]), corrected.get(pair)) for pair, one in contrasts.items()}
 
 
 class _Contrast(NamedTuple):
@@ -183,41 +171,34 @@ class _Contrast(NamedTuple):
     parts: list[Part]
     num_units: int
     pairs: str
+    is_proportion: bool
+
+    def tested(self, level: float) -> Difference:
+        """The difference with its interval at this level, and its p-value."""
+        if not self.parts:
+            return Difference(self.difference, None, None, self.pairs)
+        variance, df = _variance(self.parts)
+        if variance > 0:
+            half = float(stats.t.ppf((1 + level) / 2, df)) * variance**0.5
+            p = float(2 * stats.t.sf(abs(self.difference) / variance**0.5, df))
+        elif self.is_proportion:
+            half = float(stats.beta.ppf((1 + level) / 2, 1, self.num_units))
+            p = 1.0 if self.difference == 0 else 0.5 ** (self.num_units - 1)
+        else:
+            half, p = 0.0, float(self.difference == 0)
+        limit = 1.0 if self.is_proportion else float("inf")
+        low, high = max(self.difference - half, -limit), min(self.difference + half, limit)
+        return Difference(self.difference, (low, high), p, self.pairs)
 
 
 def _contrast(a: Scores, b: Scores, metric: Metric) -> _Contrast:
-    common = [seed for seed in a.seeds if seed in b.seeds]
-    one, other = (a.only(common), b.only(common)) if common else (a, b)
-    mine, theirs = one.linear(metric), other.linear(metric)
-    same_examples = mine.shape[1] == theirs.shape[1]
-    if common and same_examples:
-        parts, pairs = _crossed(mine - theirs), f"{plural(len(common), 'seed')} × {_counted(one, mine)}"
-    elif common:
-        parts, pairs = _seeds_paired(mine, theirs), f"{plural(len(common), 'seed')}, with different test examples"
-    elif same_examples:
-        parts, pairs = _examples_paired(mine, theirs), f"{_counted(one, mine)}, with different seeds"
+    mine, theirs = a.linear(metric), b.linear(metric)
+    if mine.shape[1] == theirs.shape[1]:
+        parts, pairs = _examples_paired(mine, theirs), _counted(a, mine)
     else:
-        parts, pairs = [*_crossed(mine), *_crossed(theirs)], "not at all: no common seed or test example"
-    observed = float(one.values(metric).mean() - other.values(metric).mean())
-    return _Contrast(observed, parts, mine.shape[1], pairs)
-
-
-def _tested(contrast: _Contrast, metric: Metric) -> Difference:
-    """A difference with its interval and p-value."""
-    observed, parts, num_units, pairs = contrast
-    if not parts:
-        return Difference(observed, None, None, pairs)
-    variance, df = _variance(parts)
-    if variance > 0:
-        half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * variance**0.5
-        p = float(2 * stats.t.sf(abs(observed) / variance**0.5, df))
-    elif metric.proportion:
-        half = float(stats.beta.ppf((1 + LEVEL) / 2, 1, num_units))
-        p = 1.0 if observed == 0 else 0.5 ** (num_units - 1)
-    else:
-        half, p = 0.0, float(observed == 0)
-    limit = 1.0 if metric.proportion else float("inf")
-    return Difference(observed, (max(observed - half, -limit), min(observed + half, limit)), p, pairs)
+        parts, pairs = [*_crossed(mine), *_crossed(theirs)], "not at all: other test examples"
+    observed = float(a.values(metric).mean() - b.values(metric).mean())
+    return _Contrast(observed, parts, mine.shape[1], pairs, metric.proportion)
 
 
 def holm(p: Mapping[K, float]) -> dict[K, float]:
@@ -230,6 +211,13 @@ def holm(p: Mapping[K, float]) -> dict[K, float]:
         largest = max(largest, min(1.0, p[pair] * (len(p) - i)))
         adjusted[pair] = largest
     return adjusted
+
+
+def _holm_factors(p: Mapping[K, float]) -> dict[K, int]:
+    """By how much the p-value of each pair is multiplied; of pairs that are not told apart, by that of the first."""
+    order = sorted(p, key=p.__getitem__)
+    apart = next((i for i, pair in enumerate(order) if p[pair] * (len(p) - i) >= 1 - LEVEL), len(p))
+    return {pair: len(p) - min(i, apart) for i, pair in enumerate(order)}
 
 
 def _counted(scores: Scores, linear: np.ndarray) -> str:
@@ -254,17 +242,6 @@ def _crossed(linear: np.ndarray) -> list[Part]:
         Part(1 / total, units, num_units - 1),
         Part(-1 / total, rest, (num_seeds - 1) * (num_units - 1)),
     ]
-
-
-def _seeds_paired(a: np.ndarray, b: np.ndarray) -> list[Part]:
-    """Variance of a difference [s u] - [s v] where the seeds are common and the units are not."""
-    if len(a) == 1:
-        return [*_crossed(a), *_crossed(b)]
-    seeds = (a.mean(axis=1) - b.mean(axis=1)).var(ddof=1)
-    parts = [Part(1 / len(a), float(seeds), len(a) - 1)]
-    for one in (a, b):
-        parts += _crossed(one)[1:]
-    return parts
 
 
 def _examples_paired(a: np.ndarray, b: np.ndarray) -> list[Part]:

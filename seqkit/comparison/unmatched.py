@@ -10,7 +10,7 @@ from seqkit.comparison.candidates import backbone_of, widths_of
 from seqkit.config.recipe import load_yaml
 from seqkit.registry import components
 from seqkit.report.learning_rates import edge_remarks, trial_length
-from seqkit.report.numbers import listed, plural
+from seqkit.report.numbers import listed
 from seqkit.report.ranking import TOLERANCE
 
 HANDLED = ("trainer.max_steps", "trainer.max_epochs", "model.backbone.type")
@@ -196,12 +196,6 @@ def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding
     for row in rows if tuning["lr_trials"] > 1 else ():
         for remark in edge_remarks(row):
             yield _warning("tuning", remark)
-    for row in rows:
-        depths = row.get("depth_trials") or []
-        if depths and row["depth"] in (depths[0]["depth"], depths[-1]["depth"]):
-            which = "smallest" if row["depth"] == depths[0]["depth"] else "largest"
-            text = f"{row['name']} has {plural(row['depth'], 'layer')}, the {which} number that was tried."
-            yield _note("depth", f"{text} A better one may lie beyond.")
     if tuning["fraction_of_steps"] < 1:
         text = f"Each trial ran for {trial_length(results)}."
         yield _warning("length of trials", f"{text} The best learning rate of a longer run may be another.")

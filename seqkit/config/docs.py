@@ -34,7 +34,6 @@ GENERAL = {
 DOCUMENTED_BY = {"TrainerSettings": "pytorch_lightning:Trainer"}
 """Classes whose arguments are another class's, which documents those that they do not."""
 
-
 TOP = {
     "recipe": "Name of the recipe, and folder of its runs in runs/.",
     "seed": "Seed of the weights at the start, of the order of the data, and of dropout.",

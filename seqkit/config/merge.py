@@ -19,7 +19,7 @@ from seqkit.config.overrides import Switch, Word, shown
 from seqkit.config.own_files import data_source, tell_unread, with_own_files
 from seqkit.config.recipe import check_name, load_yaml
 from seqkit.config.schema import REQUIRED, Field, check_value, fits
-from seqkit.config.table_columns import check_new, settle
+from seqkit.config.table_columns import current, settle
 from seqkit.errors import UsageError
 from seqkit.registry import components, suggest
 
@@ -73,7 +73,7 @@ def completed(
     only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """A complete configuration of a recipe as `read_recipe` gives it. pairs: overrides, as `dotted` gives them."""
-    check_new(config)
+    config = current(config)
     top = Node(root(only))
     for key, value in pairs:  # wrong names are answered before torch is imported
         top.field(key.partition(".")[0])
@@ -104,6 +104,11 @@ def overridden(top: Node, config: Mapping[str, Any], pairs: Pairs) -> Mapping[st
         first, *rest = key.removesuffix(".type").split(".")
         is_of_source = first == "data" and rest != [] and rest[0] not in of_data
         paths.append(([first, *(["source"] if is_of_source else []), *rest], key.endswith(".type"), value))
+    last = {".".join(path): value for path, _, value in paths}
+    for path, _, _ in paths:  # a key below one that is null would bring it back without a word
+        for above in (".".join(path[:i]) for i in range(1, len(path))):
+            if above in last and last[above] in (None, "null", "~"):
+                raise UsageError(f"{above} is null, so {'.'.join(path)} has no place; leave one of the two out")
     for path, is_type, value in sorted(paths, key=lambda one: len(one[0])):
         over = {"type": value.read() if isinstance(value, Word) else value} if is_type else value
         for name in reversed(path):

@@ -20,7 +20,6 @@ MAX_BYTES = 2**20
 MAX_VALUES = 20_000
 """A recipe is a page of text; what is larger is something else."""
 
-
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 """A part of a recipe's name, or the whole: no part is an option, a hidden file, or `..`."""
 

@@ -176,27 +176,13 @@ class EpochBatches(Sampler[Key]):
         self.epoch, self.is_next = epoch, True
 
 
-class _Changed:
-    """Batches of a data set, each changed."""
-
-    def __init__(self, examples: BatchDataset, change: Callable[[Batch, Key], Batch]):
-        self.examples, self.change = examples, change
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def __getitem__(self, key: Key) -> Batch:
-        return self.change(self.examples[key], key)
-
-
 class BatchLoader(DataLoader[Batch]):
     """torch's DataLoader over one epoch after the other, which can resume: its state is (epoch, batches yielded).
 
     Lightning calls `set_epoch` of its sampler before every epoch and saves `state_dict` in checkpoints, so a run that
     was stopped resumes with the next batch. In a plain loop, each pass is the next epoch. The data set makes whole
     batches, so torch's own batching is off (`batch_size=None`).
-    examples: the data set. change: function from a batch and its key to the batch that is yielded; None: as it is.
-    batches: key to the batch that is yielded.
+    examples: the data set: its epoch and indices to the batch that is yielded.
     """
 
     def __init__(
@@ -204,14 +190,12 @@ class BatchLoader(DataLoader[Batch]):
         examples: BatchDataset,
         batch_sampler: LengthGroupedBatchSampler,
         num_workers: int = 0,
-        change: Callable[[Batch, Key], Batch] | None = None,
     ):
         self.examples: Any = examples
         self.epoch_batches, self.yielded = EpochBatches(batch_sampler), 0
         # torch's types know no keys but int
         sampler: Any = self.epoch_batches
-        self.batches: Any = examples if change is None else _Changed(examples, change)
-        super().__init__(cast(Any, self.batches), sampler=sampler, **loader_options(num_workers))
+        super().__init__(cast(Any, examples), sampler=sampler, **loader_options(num_workers))
 
     @property
     def epoch(self) -> int:

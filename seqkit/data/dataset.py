@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,42 @@ MIN_OUTLIER, OUTLIER = 1_000, 20
 log = logging.getLogger("seqkit")
 
 
+@dataclass(frozen=True)
+class Augmentation:
+    """Changes of a raw sample, made one after the other, from draws of its own: workers, resuming and the batch change
+    nothing. seed: torch's CPU generator is seeded by (seed, epoch, index of the sample).
+    """
+
+    changes: Sequence[Callable[[Any], Any]]
+    seed: int = 0
+
+    @contextmanager
+    def draws(self, epoch: int, index: int) -> Iterator[Sequence[Callable[[Any], Any]]]:
+        """The changes, to be made inside this context."""
+        state = torch.get_rng_state()
+        try:
+            # of the CPU alone: torch.manual_seed would reset the accelerator's generator, that is dropout, too
+            torch.default_generator.manual_seed(fold_seed(self.seed, epoch, index))
+            yield self.changes
+        finally:
+            torch.set_rng_state(state)
+
+    def seconds(self, num_samples: int, sample_rate: int, *, epoch: int, index: int) -> float:
+        """Length of a recording afterwards, as far as the changes tell how long they make it."""
+        with self.draws(epoch, index) as changes:
+            for change in changes:
+                foresee = getattr(change, "num_samples", None)
+                if foresee is None:  # what it draws is unknown, and so is what those after it draw
+                    break
+                num_samples = foresee(num_samples, sample_rate)
+        return num_samples / sample_rate
+
+
 class TokenizedDataset:
     """Samples as tokens, encoded once and cached; with `augment`, raw samples are changed and encoded anew each time.
 
     split: its name, for messages. encode_target: `Objective.encode_target`, applied once to every label. augment:
-    changes of the raw sample, made one after the other, with torch's CPU generator seeded by (seed, epoch, index).
+    changes of the raw sample; None: there are none.
     drop: leaves out parts of the tokens, drawn anew each time, after the cache; None: all parts are there.
     cache False: no tokens are held in memory (loader workers). max_tokens: an example's further tokens, and their
     labels, are left out.
@@ -54,22 +86,21 @@ class TokenizedDataset:
         split: str,
         *,
         encode_target: Callable[[Any], Any] | None = None,
-        augment: Sequence[Callable[[Any], Any]] = (),
+        augment: Augmentation | None = None,
         cache: bool = True,
-        seed: int = 0,
         max_tokens: int | None = None,
         drop: DropParts | None = None,
     ):
         self.drop = drop
         self.samples, self.split, self.max_tokens = (samples := Samples.of(samples)), split, max_tokens
-        self.augment, self.seed = tuple(augment), seed
+        self.augment = augment
         self.targets = list(samples.labels)
         self._encoder = Encoder(samples, tokenizer, split, max_tokens)
         self._recordings: list[tuple[int, int]] = []  # number of samples and sample rate, where they are sound
         with one_thread():
             if max_tokens is not None:
                 self.targets = [_first(target, max_tokens) for target in self.targets]
-            if augment:
+            if augment is not None:
                 indices = track(range(len(samples)), f"encoding {split} data", len(samples))
                 encoded = held((self._encoder(i, [self._note_recording]) for i in indices), self.targets, 0)
             else:
@@ -109,9 +140,9 @@ class TokenizedDataset:
         Seconds, for augmented sound, as far as the augmentations tell how long they make it (`num_samples`, which draws
         as they do); else the number of tokens without augmentation.
         """
-        if len(self._recordings) < len(self.samples):
+        if self.augment is None or len(self._recordings) < len(self.samples):
             return self.lengths
-        return [self._seconds(i, epoch) for i in range(len(self._recordings))]
+        return [self.augment.seconds(*one, epoch=epoch, index=i) for i, one in enumerate(self._recordings)]
 
     def digests(self) -> list[bytes]:
         """SHA-256 of the tokens of each example, without augmentation."""
@@ -131,37 +162,16 @@ class TokenizedDataset:
             raise DataError(f"{where} {len(target)} labels for {self.lengths[index]} tokens; give one for each")
 
     def _anew(self, index: int, epoch: int) -> Tokens:
-        """Tokens of an example, augmented from draws of its own: workers, resuming and the batch change nothing."""
-        if not self.augment:
+        """Tokens of an example that are not cached, augmented as that epoch has it."""
+        if self.augment is None:
             return self._encoder(index)
-        with self._own_draws(index, epoch):
-            return self._encoder(index, self.augment)
-
-    @contextmanager
-    def _own_draws(self, index: int, epoch: int) -> Iterator[None]:
-        state = torch.get_rng_state()
-        try:
-            # of the CPU alone: torch.manual_seed would reset the accelerator's generator, that is dropout, too
-            torch.default_generator.manual_seed(fold_seed(self.seed, epoch, index))
-            yield
-        finally:
-            torch.set_rng_state(state)
+        with self.augment.draws(epoch, index) as changes:
+            return self._encoder(index, changes)
 
     def _note_recording(self, raw: Any) -> Any:
         if isinstance(raw, Waveform):
             self._recordings.append((raw.samples.shape[-1], raw.sample_rate))
         return raw
-
-    def _seconds(self, index: int, epoch: int) -> float:
-        """Length of a recording after augmentation."""
-        num_samples, sample_rate = self._recordings[index]
-        with self._own_draws(index, epoch):
-            for change in self.augment:
-                foresee = getattr(change, "num_samples", None)
-                if foresee is None:  # what it draws is unknown, and so is what those after it draw
-                    break
-                num_samples = foresee(num_samples, sample_rate)
-        return num_samples / sample_rate
 
     def _warn_of_lengths(self) -> None:
         """Log how many examples end at `max_tokens`, or name one that is much longer than the others."""

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from seqkit.data.sample import Sample, Samples
 
-PIECE_BYTES = 2**22
+PIECE_CHARACTERS = PIECE_BYTES = 2**22
 """Size of the samples into which longer documents are cut: a tokenizer encodes one whole, in a process of its own."""
+
+_PLACE = " from character "
 
 MAX_HELD_OUT = 1_000_000
 """Most characters that are held out: a larger test split tells the loss no better."""
 
 MAX_SHARE = 1 / 3
 """Largest share of all text that whole documents may take when they are held out."""
+
+
+def place(document: str, start: int) -> str:
+    """The name of the piece of a document that begins at that character."""
+    return f"{document}{_PLACE}{start:,} on" if start else document
+
+
+def document_of(name: str) -> str:
+    """The document of a piece, from its name."""
+    return name.partition(_PLACE)[0]
 
 
 def are_texts(samples: Samples) -> bool:
@@ -58,23 +70,31 @@ def held_out(documents: Samples, fraction: float, seed: int) -> tuple[Samples, S
     if shortest and held < quota / 2 and held + sizes[shortest] <= MAX_SHARE * total:
         chosen.add(shortest)
         held += sizes[shortest]
-    if chosen and held >= quota / 2 and len(documents) > 1:
+    names = [document_of(documents.name(i)) for i in range(len(documents))]
+    if chosen and held >= quota / 2 and len(set(names)) > 1:
         rest, aside = ([i for i, g in enumerate(groups) if (g in chosen) == is_out] for is_out in (False, True))
-        number = f"{len(aside)} of {len(documents)} whole documents" if len(aside) > 1 else "a whole document"
+        count = len({names[i] for i in aside})
+        number = f"{count} of {len(set(names))} whole documents" if count > 1 else "a whole document"
         return documents.at(rest), documents.at(aside), f"{number}, by SHA-256"
     share = min(fraction, MAX_HELD_OUT / max(1, total))
     front, back = cut(documents, lambda size: int(size * (1 - share)))
-    return front, back, "the end" if len(documents) == 1 else "the end of each document"
+    return front, back, "the end" if len(set(names)) == 1 else "the end of each document"
 
 
 def cut(documents: Samples, size_of_front: Callable[[int], int]) -> tuple[Samples, Samples]:
-    """The beginning of each text and what is behind it, as far as there is any. size_of_front: in characters."""
-    parts = []
-    for text, label, group, name in documents:
-        at = size_of_front(len(text))
-        parts.append([Sample(part, label, group, name) for part in (text[:at], text[at:])])
-    front, back = ([sample for sample in side if sample.raw] for side in zip(*parts))
-    return Samples.of(front), Samples.of(back)
+    """The beginning of each document and what is behind it, as far as there is any.
+
+    size_of_front: in characters, from those of the document. Pieces of a document stand one behind the other.
+    """
+    front, back = list[Sample](), list[Sample]()
+    for _, samples in groupby(documents, key=lambda sample: document_of(sample.name)):
+        own = list(samples)
+        at = size_of_front(sum(len(sample.raw) for sample in own))
+        for sample in own:
+            front.append(sample._replace(raw=sample.raw[:at]))
+            back.append(sample._replace(raw=sample.raw[at:]))
+            at = max(0, at - len(sample.raw))
+    return tuple(Samples.of([sample for sample in side if sample.raw]) for side in (front, back))  # type: ignore[return-value]
 
 
 def pieces(documents: Samples) -> Samples:
@@ -85,8 +105,7 @@ def pieces(documents: Samples) -> Samples:
     for text, label, group, name in documents:
         start = 0
         for piece in _pieces_of(text):
-            place = f"{name} from character {start:,} on" if start else name
-            found.append(Sample(piece, label, group, place))
+            found.append(Sample(piece, label, group, place(name, start)))
             start += len(piece)
     return Samples.of(found)
 

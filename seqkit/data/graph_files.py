@@ -24,7 +24,7 @@ from seqkit.data.tables.cells import is_missing, number
 from seqkit.errors import DataError, one_line
 
 if TYPE_CHECKING:
-    from seqkit.data.tables.read import Rows
+    from seqkit.data.tables.rows import Rows
 
 log = logging.getLogger("seqkit")
 
@@ -40,17 +40,13 @@ MAX_TENSOR_BYTES = 2**33
 MAX_CATEGORIES = 10_000
 """Most categories of nodes and types of edges in tensors; they become one-hot, or rows of a table."""
 
-SOURCE_NAMES, TARGET_NAMES = ("source", "src", "from", "node1", "citing"), ("target", "dst", "to", "node2", "cited")
+SOURCE_NAMES, TARGET_NAMES = ("source", "src", "from"), ("target", "dst", "to")
 ID_NAMES = ("id", "node", "node_id", "name")
 
-ARRAYS = {
-    "x": "x", "feat": "x", "edge_index": "edge_index", "y": "y", "label": "y", "edge_type": "edge_type",
-    "src": "src", "dst": "dst", "train_mask": "train_mask", "train": "train_mask", "val_mask": "valid_mask",
-    "valid_mask": "valid_mask", "val": "valid_mask", "test_mask": "test_mask", "test": "test_mask",
-}  # fmt: skip
-"""Names of arrays in PyG, DGL and Planetoid, and what each is here."""
-
 MASKS = ("train_mask", "val_mask", "valid_mask", "test_mask")
+
+ARRAYS = ("x", "edge_index", "y", "edge_type", *MASKS)
+"""Names of arrays, as PyG has them."""
 
 
 @dataclass
@@ -58,7 +54,7 @@ class RawGraph:
     """A graph as a file has it.
 
     ids: names of the nodes. edges: [2 e] int64, source and target. attributes, edge_attributes: a value or None for
-    each node or edge, by name; labels and masks of tensors are y, train_mask, valid_mask and test_mask. x: features
+    each node or edge, by name; labels and masks of tensors are y, train_mask, val_mask, test_mask. x: features
     [n f] or categories [n] of tensors. edge_types: [e] of tensors.
     """
 
@@ -266,13 +262,11 @@ def _read_tensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
-    """The graph of arrays under the names of PyG and DGL. Raises DataError where shapes do not fit."""
-    arrays = {ARRAYS[name.lower()]: array for name, array in given.items() if name.lower() in ARRAYS}
-    if unused := sorted(one_line(name) for name in given if name.lower() not in ARRAYS):
+    """The graph of arrays under the names of PyG. Raises DataError where shapes do not fit."""
+    given = {f"{name}_mask" if name in ("train", "val", "test") else name: array for name, array in given.items()}
+    if unused := sorted(one_line(name) for name in given if name not in ARRAYS):
         log.warning("%s: not used are %s", path, ", ".join(unused[:20]))
-    if "src" in arrays and "dst" in arrays:
-        arrays["edge_index"] = np.stack([arrays["src"], arrays["dst"]])
-    edges, x, y, types = (arrays.get(name) for name in ("edge_index", "x", "y", "edge_type"))
+    edges, x, y, types = (given.get(name) for name in ("edge_index", "x", "y", "edge_type"))
     if edges is None or edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         found = "there is none" if edges is None else f"it is {list(edges.shape)} {edges.dtype}"
         raise DataError(f"{path} needs edge_index as [2 e] integers, source and target; {found}")
@@ -290,12 +284,12 @@ def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
             raise DataError(f"{path}: {name} has categories up to {codes.max():,}; number them from 0 on")
     attributes = {} if y is None else {"y": _labels(path, y)}
     for name in MASKS:
-        if (mask := arrays.get(name)) is not None:
+        if (mask := given.get(name)) is not None:
             if mask.shape != (n,) or not np.isin(mask, (0, 1)).all():
                 raise DataError(f"{path}: {name} is {list(mask.shape)}; give [{n}] true or false, one split alone")
             attributes[name] = mask.astype(bool).tolist()
     edges = np.ascontiguousarray(edges).astype(np.int64)
-    # PyG and DGL store each edge of an undirected graph both ways
+    # PyG stores each edge of an undirected graph both ways
     directed = not np.array_equal(np.unique(edges[0] * n + edges[1]), np.unique(edges[1] * n + edges[0]))
     types = None if types is None else types.astype(np.int64)
     return RawGraph([str(i) for i in range(n)], edges, directed, attributes, x=x, edge_types=types)

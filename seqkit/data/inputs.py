@@ -25,9 +25,10 @@ from seqkit.data.formats import (
     readable_suffixes,
 )
 from seqkit.data.sources.table import KIND_OF_TOKENIZER
+from seqkit.data.tables.examples import Examples
 from seqkit.data.tables.infer import infer
-from seqkit.data.tables.read import Rows, read_tables
-from seqkit.data.tables.rows import Examples
+from seqkit.data.tables.read import read_tables
+from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
 from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
@@ -134,15 +135,11 @@ def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> It
 def names_file(given: str, kind: str | None) -> bool:
     """Whether what names no file looks like the path of one, to a run whose tokenizer reads files.
 
-    Of a run on a column of texts or molecules, where `C/C=C` may be one: a path that leads into a folder which exists.
-    Of all others: any with a separator, a mark of a pattern or a suffix.
+    It does with a separator, a mark of a pattern or a suffix, unless the run is on texts or molecules such as `C/C=C`.
     """
-    if "\n" in given:
+    if "\n" in given or kind in ("text", "smiles"):
         return False
-    folder, separator, _ = given.replace(os.altsep or os.sep, os.sep).rpartition(os.sep)
-    if kind in ("text", "smiles"):
-        return bool(separator) and exists_as(Path(folder or separator), Path.is_dir)
-    return bool(separator) or any(mark in given for mark in PATTERN_MARKS) or _SUFFIX.search(given) is not None
+    return any(mark in given for mark in (os.sep, *PATTERN_MARKS)) or _SUFFIX.search(given) is not None
 
 
 class Inputs:
@@ -233,7 +230,7 @@ class Inputs:
             absent = [name for name in needed if name not in rows.columns]
             if not absent or (self.has_parts and len(absent) < len(needed)):
                 if absent:
-                    unused = [_with_nearest(name, absent) for name in rows.names if name not in needed]
+                    unused = [name for name in rows.names if name not in needed]
                     instead = f"; it has columns that are not used: {_list(unused)}" if unused else ""
                     self.notes.append(f"{given} has no column {_list(absent)}, so these are absent{instead}")
                 return Examples(rows, schema, folder, self.tokenizer)
@@ -369,11 +366,5 @@ def _pairs(given: str) -> dict[str, str]:
     return {match[1]: given[match.end() : end] for match, end in zip(found, ends)}
 
 
-def _with_nearest(name: str, missing: list[str]) -> str:
-    """A column that is not used, with the missing one that it may be."""
-    nearest = suggest(name, missing) if missing else ""
-    return f"{name} ({nearest})" if nearest.startswith("did you mean") else name
-
-
 def _list(names: list[str]) -> str:
-    return ", ".join(one_line(name) for name in names[:8]) + (", …" if len(names) > 8 else "")
+    return ", ".join(map(one_line, names[:8])) + ", …" * (len(names) > 8)

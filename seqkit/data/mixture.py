@@ -126,7 +126,7 @@ class TaskExamples:
 
     def __getitem__(self, key: tuple[int, TaskKey]) -> TaskBatch:
         name, epoch, _ = key[1]
-        tokens, targets = self.loaders[name].batches[epoch, self.indices(key[1])]
+        tokens, targets = self.loaders[name].examples[epoch, self.indices(key[1])]
         return TaskBatch(tokens, targets, name)
 
 

@@ -14,11 +14,10 @@ from pytorch_lightning import LightningDataModule
 from torch import Tensor
 
 from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
-from seqkit.data.dataset import TokenizedDataset
+from seqkit.data.dataset import Augmentation, TokenizedDataset
 from seqkit.data.documents import are_texts, cut, held_out, num_characters, pieces
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
-from seqkit.data.noise import NoiseInputs
 from seqkit.data.notes import Notes
 from seqkit.data.packing import PackedDataset
 from seqkit.data.sample import Sample, Samples, Splits
@@ -57,9 +56,20 @@ class DataModule(LightningDataModule):
     document); the other splits stay whole. limit: at most N samples (or windows) of each split.
     augment: changes to raw training samples, drawn anew in every epoch. drop_parts: probability with which each part of
     a joined example is left out in training, or one by name of a part; never are all, and not the part that is
-    predicted. noise: a control: what these parts say, or all tokens (true), is noise in every split (`NoiseInputs`).
-    num_workers: processes that encode. seed: seed of the order, the windows, the augmentation and the noise in every
+    predicted.
+    num_workers: processes that encode. seed: seed of the order, the windows, the augmentation in every
     epoch. The attribute `notes` keeps what `setup` logs of the data.
+
+    >>> from seqkit.objectives import NextToken
+    >>> from seqkit.tokenizers import Bytes
+    >>> class Words(DataSource):
+    ...     def splits(self):
+    ...         return Splits(train=[Sample("tea"), Sample("coffee")], test=[Sample("milk")])
+    >>> data = DataModule(Words(), Bytes(), NextToken(), valid_fraction=0)
+    >>> data.setup()
+    >>> tokens, targets = next(iter(data.train_dataloader()))
+    >>> tokens.content.shape, tokens.valid.sum(dim=1).sort().values
+    (torch.Size([2, 6]), tensor([3, 6]))
     """
 
     def __init__(
@@ -76,7 +86,6 @@ class DataModule(LightningDataModule):
         valid_fraction: float = 0.1,
         augment: Sequence[Callable[[Any], Any]] | None = None,
         drop_parts: float | dict[str, float] | None = None,
-        noise: bool | list[str] | None = None,
         num_workers: int = 0,
         limit: int | None = None,
         train_share: float = 1.0,
@@ -106,7 +115,6 @@ class DataModule(LightningDataModule):
             raise ValueError("drop_parts leaves out parts of examples and window cuts documents; use one of the two")
         kept = getattr(objective, "part", None)
         self.drop = None if drop_parts is None else DropParts(tokenizer, drop_parts, kept=kept, seed=seed)
-        self.noise = None if noise in (None, False) else NoiseInputs(tokenizer, noise, kept=kept, seed=seed)
         self.source, self.tokenizer, self.objective, self.seed = source, tokenizer, objective, seed
         self.batch_size, self.window, self.valid_fraction = batch_size, window, valid_fraction
         self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
@@ -286,7 +294,7 @@ class DataModule(LightningDataModule):
             tokens_per_batch=self.tokens_per_batch,
             sort_keys=getattr(examples, "sort_keys", None) if shuffle and self.augment else None,
         )
-        return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers, self.noise)
+        return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers)
 
     def _dataset(
         self, split: str, samples: Samples, *, training: bool
@@ -303,9 +311,8 @@ class DataModule(LightningDataModule):
             self.tokenizer,
             split,
             encode_target=self.objective.encode_target if self.objective.needs_labels else None,
-            augment=self.augment if training else (),
+            augment=Augmentation(self.augment, self.seed) if training and self.augment else None,
             cache=self.num_workers == 0,
-            seed=self.seed,
             max_tokens=self.max_tokens,
             drop=self.drop if training else None,
         )

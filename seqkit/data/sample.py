@@ -13,6 +13,9 @@ class Sample(NamedTuple):
     raw: what the tokenizer encodes. label: a class (int), measurements (floats), a class for each token ([n] int64), a
     target text (or several, any of which is right), or None. group: whom or what it is from (a speaker, a patient), as
     samples of one group are not independent; None: it stands alone. name: where it is from, for messages and reports.
+
+    >>> Sample("ham", 0)._replace(group="ann")
+    Sample(raw='ham', label=0, group='ann', name='')
     """
 
     raw: Any
@@ -102,6 +105,10 @@ class Splits:
 
     valid: None: `DataModule` takes it from the training split. names: names of the classes, by label; or of the labels
     of which an example has several. rule: how the data was split, in words; None: as the data source documents.
+
+    >>> splits = Splits(train=[Sample("ham", 0), Sample("spam", 1)], test=[Sample("eggs", 0)], names=["food", "junk"])
+    >>> splits.train.labels, len(splits.test), splits.valid
+    ([0, 1], 1, None)
     """
 
     def __init__(

@@ -84,6 +84,7 @@ class Stored:
 
     def __init__(self, rows: pa.Table):
         self._tensors = rows["tensors"]
+        self._ends = np.cumsum([len(chunk) for chunk in self._tensors.chunks])
 
     def __contains__(self, index: int) -> bool:
         return 0 <= index < len(self._tensors) and self._tensors[index].is_valid
@@ -102,10 +103,16 @@ class Stored:
 
     def _read(self, index: int, without_counted: str = "") -> Iterator[tuple[str, np.ndarray, np.dtype]]:
         """Name, array as stored, and type of each tensor."""
-        for field in self._tensors[index]:
-            name, dtype, stored, shape, is_packed = (field[key].as_py() for key in _TENSOR if key != "values")
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        chunk = self._tensors.chunk(number)
+        # arrays are slices of the file, where a scalar of pyarrow would be a copy of the bytes
+        row = chunk.slice(index - int(self._ends[number]) + len(chunk), 1).flatten()
+        *known, values = row.flatten()
+        _, offsets, data = values.buffers()
+        ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(row) + 1].tolist()
+        for i, (name, dtype, stored, shape, is_packed) in enumerate(zip(*(column.to_pylist() for column in known))):
             if stored != COUNTED:
-                buffer = field["values"].as_buffer()
+                buffer = data.slice(ends[i], ends[i + 1] - ends[i])
                 if is_packed:
                     buffer = _CODEC.decompress(buffer, math.prod(shape) * np.dtype(stored).itemsize)
                 array = np.frombuffer(buffer, stored).reshape(shape)

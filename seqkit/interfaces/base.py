@@ -85,8 +85,9 @@ class Tokenizer(Stateful, ABC):
         return self._was_fitted
 
     def __repr__(self) -> str:
-        """Its constructor with the arguments that are other than their defaults, as its attributes have them."""
-        known, parameters = vars(self), signature(type(self)).parameters.values()
+        """Its constructor with the arguments that are other than their defaults, from the attributes x or _x."""
+        parameters = signature(type(self)).parameters.values()
+        known = {name.removeprefix("_"): value for name, value in vars(self).items()}
         given = [(x.name, repr(known[x.name])) for x in parameters if x.name in known]
         defaults = {x.name: repr(x.default) for x in parameters}
         shown = (f"{name}={' '.join(value.split())}" for name, value in given if value != defaults[name])
@@ -158,6 +159,10 @@ class LossOutput:
     preds, target: the predictions that count, flattened, and their targets, for torchmetrics; None in training.
     probabilities: [m k] of the classes that `preds` [m] were chosen from, for metrics of these; None: none needs them.
     inputs: what the model got; None: more or other than one prepared batch. prediction: the head's, in evaluation.
+
+    >>> outputs = [LossOutput(torch.tensor(6.0), torch.tensor(2)), LossOutput(torch.tensor(3.0), torch.tensor(1))]
+    >>> sum(output.loss for output in outputs) / sum(output.count for output in outputs)
+    tensor(3.)
     """
 
     loss: Tensor
@@ -348,6 +353,14 @@ class Backbone(nn.Module, ABC):
     so anyway. ignores_order: True: it is meant to know no order (a bag of tokens), so no positions are added unless the
     model is given some.
     is_encoder_decoder: True: it generates one sequence from another (`Embedded.source`) and cannot do without.
+
+    >>> class Twice(Backbone):
+    ...     dim = 8
+    ...
+    ...     def forward(self, embedded, cache=None):
+    ...         return 2 * embedded.hidden
+    >>> Twice()(Embedded(torch.ones(2, 3, 8), torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool))).shape
+    torch.Size([2, 3, 8])
     """
 
     dim: int

@@ -217,6 +217,8 @@ from seqkit.recipes.image.official
   cifar10=Cifar10 | 60,000 colour photographs 32x32 | downloads once
 from seqkit.recipes.audio.fsdd
   fsdd=Fsdd | 3,000 spoken digits, six speakers, 8 kHz | official split or leave one speaker out
+from seqkit.recipes.audio.speech_commands
+  speech-commands=SpeechCommands | 105,829 recordings of 35 words, 16 kHz | official lists, 2.4 GB by torchaudio
 from seqkit.recipes.audio.spoken_digits
   spoken-digits=SpokenDigits | synthesised digits in many voices, from espeakng-loader | audio classification, offline
 from seqkit.recipes.graph.molecules

@@ -370,13 +370,10 @@ def _inference(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
     ]
     if Metric.of(results).proportion:
         found.append("The interval of a single candidate follows Korn and Graubard (1998).")
-    if number > 1:
-        found.append(
-            f"p-values are corrected for {number} pairs by Holm's method (1979), intervals are not. If a pair's "
-            "variance over seeds is below the mean over all pairs, its p-value uses that mean."
-        )
+    corrected = f"p-values and intervals of differences are corrected for {number} pairs by Holm's method (1979)."
+    found += [corrected] if number > 1 else []
     pairs = list(dict.fromkeys(entry["pairs"] for entry in results["differences"] if entry.get("pairs")))
-    found += [f"Differences are paired ({'; '.join(pairs)})."] if pairs else []
+    found += [f"Differences are paired by test examples ({'; '.join(pairs)}), not by seeds."] if pairs else []
     return " ".join([*found, "scores.npz has every score, to compute all of this again."])
 
 

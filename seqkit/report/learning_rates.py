@@ -97,8 +97,8 @@ def trial_length(results: Mapping[str, Any]) -> str:
 def edge_remarks(candidate: Mapping[str, Any]) -> list[str]:
     """Sentences on chosen values that are the smallest or largest tried, so that a better one may lie beyond.
 
-    Values whose trial failed count as tried. Zero is no edge: no rate is below it. Values that change together, such as
-    the rates of two optimizers, get one sentence.
+    Values whose trial failed count as tried. Zero is no edge, nor is one layer: nothing is below. Values that change
+    together, such as the rates of two optimizers, get one sentence.
     """
     remarks, orders = [], set()
     name, chosen = candidate["name"], candidate.get("chosen") or {}
@@ -119,6 +119,11 @@ def edge_remarks(candidate: Mapping[str, Any]) -> list[str]:
                 f"{name} chose {key} {plain(value)}, the {side} of {len(tried)} values tried ({plain(tried[0])} to "
                 f"{plain(tried[-1])}). A better one may lie beyond."
             )
+    depths = sorted(trial["depth"] for trial in candidate.get("depth_trials") or [])
+    if depths and (depth := candidate["depth"]) in (depths[0], depths[-1]) and depth > 1:
+        side = "smallest" if depth == depths[0] else "largest"
+        text = f"{name} has {plural(depth, 'layer')}, the {side} number that was tried"
+        remarks.append(f"{text}. A better one may lie beyond.")
     return remarks
 
 

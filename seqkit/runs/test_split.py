@@ -13,7 +13,6 @@ from torch import Tensor
 from seqkit.config import complete
 from seqkit.data.inputs import Input
 from seqkit.data.sample import Sample
-from seqkit.errors import UsageError
 from seqkit.interfaces import IGNORE, Objective
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.raw import GraphData
@@ -27,17 +26,13 @@ log = logging.getLogger("seqkit")
 class SplitInputs:
     """The test examples of a run in the order of the split, each named by where it is from.
 
-    Raises DataError where the data is gone, UsageError where the run's inputs are noise. Logs if the data has changed.
+    Raises DataError where the data is gone. Logs if the data has changed.
     """
 
     def __init__(self, trained: TrainedModel, folder: Path):
         with naming_plugins(folder):
             config = complete(trained.config)
         self._data = data_module(config, trained.tokenizer, trained.objective)
-        if self._data.noise is not None:
-            raise UsageError(
-                f"{folder} was trained on noise (data.noise), which predict does not make; leave out --test"
-            )
         self.objective, self._samples = trained.objective, self._data.splits().test
         self._max_tokens = config["data"]["max_tokens"]
         self._data.test_dataloader()

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from einops import rearrange
+from torch import Tensor
 
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
@@ -45,6 +46,12 @@ class Cells(Tokenizer):
     min_count: number of training rows from which on a word has an id of its own; the others share one id, and so do
     words that training lacks. max_words: most words of a column with ids of their own, the most frequent ones.
     When: tables of numbers and categories, with gaps. Raises ValueError for counts below 1.
+
+    >>> cells = Cells(min_count=1)
+    >>> cells.fit([{"size": 1.0, "kind": "a"}, {"size": 3.0, "kind": "b"}])
+    >>> tokens = cells.encode({"size": 3.0, "kind": None})
+    >>> tokens.content.tolist(), tokens.features.tolist()
+    ([[1, 0]], [[1.0]])
     """
 
     def __init__(self, *, min_count: int = 2, max_words: int = 1000) -> None:
@@ -77,17 +84,16 @@ class Cells(Tokenizer):
 
         Raises DataError for a column with numbers and words, and where no cell is filled.
         """
-        values: dict[str, list[Any]] = {}
         for raw in raws:
-            for name, value in _filled(raw).items():
-                values.setdefault(name, []).append(value)
-        if not values:
-            raise DataError("no training row has a number or a category; leave Cells out")
+            _check_row(raw)
         learned, first_word = {}, UNKNOWN + 1
-        for name in sorted(values):
-            column = self._learned(name, values[name], first_word)
-            learned[name] = column
-            first_word += len(column.words or ())
+        for name in sorted(set().union(*raws)):
+            values = [value for raw in raws if (value := raw.get(name)) is not None and value == value]
+            if values:
+                learned[name] = self._learned(name, values, first_word)
+                first_word += len(learned[name].words or ())
+        if not learned:
+            raise DataError("no training row has a number or a category; leave Cells out")
         self._columns = learned
 
     def encode(self, raw: Any, /) -> Tokens:
@@ -147,33 +153,54 @@ class Cells(Tokenizer):
         self._columns = learned
 
     def _learned(self, name: str, values: Sequence[Any], first_word: int) -> _Column:
-        words = [value for value in values if not _is_number(value)]
-        if not words:
-            numbers = torch.tensor([_number(name, value) for value in values], dtype=torch.float64)
+        """A column by its filled cells, all at once."""
+        kinds = {kind: _is_word(name, kind) for kind in dict.fromkeys(map(type, values))}
+        if not any(kinds.values()):
+            numbers = _numbers(name, values)
             mean, std = float(numbers.mean()), float(numbers.std(correction=0))
             is_constant = std <= 1e-9 * abs(mean)  # rounding of equal numbers is no spread
             return _Column(mean, 1.0 if is_constant or std == 0 else std)
-        if len(words) < len(values):
-            number = next(value for value in values if _is_number(value))
-            raise DataError(f"column {name!r} holds number {number!r} and {_shown(words[0])}; write all in one type")
-        counts = Counter(map(_word, words))
+        if not all(kinds.values()):
+            number, word = (next(value for value in values if kinds[type(value)] is one) for one in (False, True))
+            raise DataError(f"column {name!r} holds number {number!r} and {_shown(word)}; write all in one type")
+        counts: Counter[str] = Counter()
+        for value, count in Counter(values).items():
+            counts[_word(value)] += count
         own = [word for word, count in counts.most_common(self.max_words) if count >= self.min_count]
         return _Column(words={word: first_word + i for i, word in enumerate(sorted(own))})
 
 
-def _filled(raw: Any) -> dict[str, Any]:
-    """The cells of a row that are filled. Raises DataError where it is no row."""
+def _check_row(raw: Any) -> None:
     if not isinstance(raw, Mapping):
         raise DataError(f"the row is of type {type(raw).__name__}; give a mapping from columns to numbers or words")
-    found = {str(name): value for name, value in raw.items() if value is not None and value == value}  # NaN is a gap
+
+
+def _is_word(name: str, kind: type) -> bool:
+    """Whether cells of a type are words; others are numbers. Raises DataError for a type that is neither."""
+    if not issubclass(kind, str | Real):
+        raise DataError(f"column {name!r} holds a {kind.__name__}; give a number, a word or None")
+    return issubclass(kind, str | bool)
+
+
+def _filled(raw: Any) -> dict[str, Any]:
+    """The cells of a row that are filled. Raises DataError where it is no row."""
+    _check_row(raw)
+    found = {name: value for name, value in raw.items() if value is not None and value == value}  # NaN is a gap
     for name, value in found.items():
-        if not isinstance(value, str | float | Real):  # a float is known without asking each abstract class
-            raise DataError(f"column {name!r} holds a {type(value).__name__}; give a number, a word or None")
+        if not isinstance(value, str | float):  # which are known without asking each abstract class
+            _is_word(name, type(value))
     return found
 
 
-def _is_number(value: Any) -> bool:
-    return not isinstance(value, str | bool)
+def _numbers(name: str, values: Sequence[Any]) -> Tensor:
+    """The cells of a column of numbers [n], in float64. Raises DataError where one is too large."""
+    try:
+        numbers = torch.tensor([*map(float, values)], dtype=torch.float64)
+        if bool((numbers.abs() <= MAX_NUMBER).all()):
+            return numbers
+    except OverflowError:
+        pass
+    return torch.tensor([_number(name, value) for value in values])  # which names the first one that is too large
 
 
 def _number(name: str, value: Any) -> float:

@@ -15,9 +15,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from seqkit.comparison.candidates import words_of
-from seqkit.comparison.results import write_sentences
+from seqkit.comparison.results import differences_by_steps, differences_of, write_sentences
 from seqkit.comparison.settings import Settings
+from seqkit.comparison.statistics import Scores
 from seqkit.comparison.unmatched import flattened
 from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
@@ -77,7 +80,7 @@ def main():
             publish(folder, name)
         if (PUBLISHED / name / "results.json").is_file():
             path = PUBLISHED / name / "results.json"
-            results = with_sentences(json.loads(path.read_bytes()))
+            results = with_sentences(with_differences(json.loads(path.read_bytes()), PUBLISHED / name / "scores.npz"))
             write_json(path, results)
             (PUBLISHED / f"{name}.md").write_text(page_of(results), encoding="utf-8")
     (PUBLISHED / "index.md").write_text(index(), encoding="utf-8")
@@ -93,6 +96,25 @@ def publish(folder, name):
     (PUBLISHED / name).mkdir(exist_ok=True)
     write_json(PUBLISHED / name / "results.json", results)
     shutil.copyfile(folder / "scores.npz", PUBLISHED / name / "scores.npz")
+
+
+def with_differences(results, path):
+    """Results with the differences that seqkit computes today of the same scores, also after shorter trainings."""
+    arrays, metric = np.load(path, allow_pickle=False), Metric.of(results)
+
+    def scores_of(name):
+        groups = arrays.get(f"{name}/groups")
+        seeds, *sums = (arrays[f"{name}/{key}"] for key in ("seeds", "numerator", "denominator"))
+        return Scores(tuple(seeds.tolist()), *sums, groups)
+
+    names = [row["name"] for row in results["candidates"] if row["mean"] is not None]
+    results["differences"] = differences_of({name: scores_of(name) for name in names}, metric)
+    if results.get("differences_by_steps"):
+        steps = sorted({entry["steps"] for entry in results["differences_by_steps"]})
+        known = {n: {name: f"{name} after {n} steps" for name in names} for n in steps}
+        shorter = {n: {a: scores_of(b) for a, b in by.items() if f"{b}/seeds" in arrays} for n, by in known.items()}
+        results["differences_by_steps"] = differences_by_steps(shorter, metric)
+    return results
 
 
 def with_sentences(results):

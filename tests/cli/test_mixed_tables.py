@@ -147,7 +147,7 @@ def test_what_the_model_does_not_know_is_said(run, capsys, caplog):
     code, lines, said = asked(capsys, run[0], new)
     assert (code, len(lines)) == (0, 4)
     assert "no column photo, price, weight, sold, so these are absent" in said
-    assert said.strip().endswith("; it has columns that are not used: Price (did you mean price?)")
+    assert said.strip().endswith("; it has columns that are not used: Price")
     unknown = "categories that are rare or absent in training count as one unknown word: size: "
     assert [record.getMessage() for record in caplog.records] == [f"{unknown}3 ('XL', 'XXL')"]
     caplog.clear()

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import Scores, difference, differences, spread
@@ -40,8 +41,6 @@ def covered(rounds, seeds, examples, share, rest, per_group=1):
 
 def covered_accuracy(rounds, seeds, examples, accuracy=0.9, seed_sd=0.2, example_sd=1.0):
     """The same of an accuracy: answers are right where seed + example + rest are above a threshold."""
-    from scipy.stats import norm
-
     rng, hits, threshold = np.random.default_rng(0), 0, norm.ppf(accuracy) * (1 + seed_sd**2 + example_sd**2) ** 0.5
     for _ in range(rounds):
         shapes = ((seed_sd, (seeds, 1)), (example_sd, (1, examples)), (1.0, (seeds, examples)))
@@ -59,6 +58,26 @@ def told_apart(rounds, seeds, examples, share, candidates=6):
         page = {str(i): scores(own + table(rng, seeds, examples, share, 0.5)) for i in range(candidates)}
         wrong += any(p < 0.05 for _, p in differences(page, MEAN).values())
     return wrong / rounds
+
+
+def found_better(rounds, seeds, examples, sd_of_third):
+    """Share of pages in which B, better than A by 3 points at 3 seeds and by 2 at 10, is told from it.
+
+    Both are right on 90 % of the examples and differ by 1 point between seeds. sd_of_third: spread of a third
+    candidate's seeds; None: there is none.
+    """
+    rng, found = np.random.default_rng(0), 0
+    for _ in range(rounds):
+        own = rng.normal(size=(1, examples))
+
+        def candidate(accuracy, sd, own=own):
+            level = np.clip(accuracy + sd * rng.normal(size=(seeds, 1)), 0.02, 0.98)
+            return scores(((own + rng.normal(size=(seeds, examples))) / 2**0.5 < norm.ppf(level)).astype(float))
+
+        page = {"A": candidate(0.9, 0.01), "B": candidate(0.93 if seeds < 5 else 0.92, 0.01)}
+        page |= {} if sd_of_third is None else {"C": candidate(0.7, sd_of_third)}
+        found += differences(page, ACCURACY)["A", "B"][1] < 0.05
+    return found / rounds
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
@@ -83,6 +102,11 @@ def test_of_six_equal_candidates_one_is_seldom_called_better(share):
     assert told_apart(150, 3, 50, share) <= 0.1  # 7 % and 1.5 standard errors
 
 
+def test_an_unstable_third_candidate_costs_little_power():
+    """Pooling the seeds' variance over all pairs found 0 % beside it."""
+    assert found_better(60, 10, 1000, 0.2) >= 0.8
+
+
 def main():
     shares = (0, 0.1, 0.5, 0.9)
     heads = [f"difference, {100 * share:g} %" for share in shares]
@@ -97,6 +121,9 @@ def main():
         print(f"{seeds} seeds x 6 groups of 50: {100 * covered(4000, seeds, 6, 0.3, 0.3, per_group=50):.1f}")
         found = [f"{100 * told_apart(1000, seeds, 100, share):.1f}" for share in (0.1, 0.5, 0.9)]
         print(f"{seeds} seeds x 100 examples, six equal candidates, any called better: {', '.join(found)} %")
+    for seeds in (3, 10):
+        found = [f"{100 * found_better(500, seeds, 1000, sd):.0f}" for sd in (None, 0.01, 0.2)]
+        print(f"{seeds} seeds x 1000 examples, better by {3 if seeds < 5 else 2} points, found: {', '.join(found)} %")
 
 
 if __name__ == "__main__":

@@ -277,6 +277,17 @@ def test_dropout_is_tried_at_the_best_learning_rate_for_every_candidate_that_has
     assert values["model.dropout"] == values["model.backbone.dropout"] == 0.1
 
 
+@pytest.mark.parametrize(("loss", "chosen"), [(9.0, None), (0.1, 0.0)])
+def test_a_dropout_that_is_worse_than_the_recipes_is_not_chosen(loss, chosen):
+    plan = plan_of(dropout_trials=1)
+    results = ended(plan)
+    for key in [key for key in results if "/lr-" in key or "/again-" in key]:
+        results[key] = {"metrics": {"loss": 2.0}}
+    for key in [key for key in results if "/dropout-" in key]:
+        results[key] = {"metrics": {"loss": loss}}
+    assert plan.values(plan.steps({})["LSTM/seed-1"], results).get("model.dropout") == chosen
+
+
 def test_at_matched_time_a_slower_candidate_takes_fewer_steps():
     plan = plan_of(match="time")
     results = {"measure": {"costs": {"LSTM": {"step_seconds": 0.1}, "GRU": {"step_seconds": 0.4}}}}

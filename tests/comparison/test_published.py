@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from published_scores import interval, interval_of_difference, interval_of_share, units
+from published_scores import differences, interval, interval_of_share, units
 
 from seqkit.config.recipe import load_yaml
 from seqkit.report.numbers import Metric
@@ -41,9 +41,11 @@ def test_every_interval_of_a_page_follows_from_its_scores(page):
         for point in row.get("by_steps", [])[:-1]:  # only of a comparison with shorter runs
             table = units(scores, f"{row['name']} after {point['steps']} steps", root=metric.root)
             assert table.mean() == pytest.approx(point["mean"])
+    expected = differences(tables, proportion=metric.proportion)
     for pair in results["differences"]:
-        between = interval_of_difference if metric.proportion else interval
-        assert pair["interval"] == pytest.approx(between(tables[pair["a"]] - tables[pair["b"]]))
+        p, corrected, bounds = expected[pair["a"], pair["b"]]
+        assert (pair["p"], pair["p_holm"]) == pytest.approx((p, corrected), abs=1e-9)
+        assert pair["interval"] == pytest.approx(bounds)
 
 
 @pytest.mark.parametrize("page", PAGES)

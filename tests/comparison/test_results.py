@@ -4,11 +4,12 @@ import csv
 
 import numpy as np
 import pytest
-from published_scores import interval, units
+from published_scores import differences, interval, units
 
+from seqkit.comparison.answers import better
 from seqkit.comparison.candidates import Candidate
 from seqkit.comparison.plan import Plan
-from seqkit.comparison.results import _by_length, _differences, gather, run_row, write_results, write_sentences
+from seqkit.comparison.results import _by_length, differences_of, gather, run_row, write_results, write_sentences
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.statistics import Scores
@@ -174,31 +175,82 @@ def test_a_reader_with_numpy_and_scipy_gets_every_interval_again(tmp_path):
     for row in read_mapping(tmp_path / "results.json")["candidates"]:
         assert row["interval"] == pytest.approx(interval(units(scores, row["name"])))
     (pair,) = read_mapping(tmp_path / "results.json")["differences"]
-    assert pair["interval"] == pytest.approx(interval(units(scores, "LSTM") - units(scores, "GRU")))
-    assert pair["pairs"] == "3 seeds × 12 groups of 60 examples"
+    tables = {name: units(scores, name) for name in ("LSTM", "GRU")}
+    assert pair["interval"] == pytest.approx(differences(tables, proportion=False)["LSTM", "GRU"][2])
+    assert pair["pairs"] == "12 groups of 60 examples"
 
 
 # ── several pairs, few seeds ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_better_is_earned_by_the_corrected_p_value_and_of_one_seed_by_nothing():
+def page(shifts, seeds):
+    """Results of candidates whose losses lie so far apart, with as many seeds."""
     rng = np.random.default_rng(0)
     common = rng.normal(size=(1, 80))
+    tables = {name: common + shift + 0.3 * rng.normal(size=(seeds, 80)) for name, shift in shifts.items()}
+    scores = {
+        name: Scores.of([(seed, row, np.ones(80)) for seed, row in enumerate(table)]) for name, table in tables.items()
+    }
+    runs = [{"value": 1.0, "error": None} for _ in range(seeds)]
+    rows = [{"name": name, "depth": 2, "runs": list(runs)} for name in shifts]
+    return {"candidates": rows, "differences": differences_of(scores, METRICS["loss"])}
 
-    def page(shifts, seeds):
-        tables = {name: common + shift + 0.3 * rng.normal(size=(seeds, 80)) for name, shift in shifts.items()}
-        return {
-            name: Scores.of([(seed, row, np.ones(80)) for seed, row in enumerate(table)])
-            for name, table in tables.items()
-        }
 
+def verdicts(results, **settings):
+    results["settings"] = settings
+    return {(one["a"], one["b"]): better(one, results, METRICS["loss"]) for one in results["differences"]}
+
+
+def test_better_is_earned_by_the_corrected_p_value_and_of_one_seed_by_nothing():
     shifts = {"A": 0.0, "B": 0.0, "C": 5.0}
-    better = {(pair["a"], pair["b"]): pair["better"] for pair in _differences(page(shifts, 5), METRICS["loss"])}
-    assert better == {("A", "B"): None, ("A", "C"): "A", ("B", "C"): "B"}
-    assert {pair["better"] for pair in _differences(page(shifts, 1), METRICS["loss"])} == {None}
-    for pair in _differences(page({"A": 0.0, "B": 0.1, "C": 0.1}, 3), METRICS["loss"]):
+    assert verdicts(page(shifts, 5)) == {("A", "B"): None, ("A", "C"): "A", ("B", "C"): "B"}
+    assert set(verdicts(page(shifts, 1)).values()) == {None}
+    close = page({"A": 0.0, "B": 0.1, "C": 0.1}, 3)
+    found = verdicts(close)
+    for pair in close["differences"]:
         assert pair["p_holm"] >= pair["p"]
-        assert (pair["better"] is not None) == (pair["p_holm"] < 0.05)
+        assert (found[pair["a"], pair["b"]] is not None) == (pair["p_holm"] < 0.05)
+
+
+def test_a_verdict_that_a_failed_seed_or_an_untried_setting_could_overturn_is_not_given():
+    """Seeds that failed are those of the better; a setting at the end of what was tried is one of the worse."""
+
+    def changed(name, **more):
+        results = page({"A": 0.0, "C": 5.0}, 5)
+        next(row for row in results["candidates"] if row["name"] == name).update(more)
+        return verdicts(results)["A", "C"]
+
+    failed = [{"value": 1.0, "error": None}] * 4 + [{"value": None, "error": "it diverged"}]
+    rates = {"chosen": {"lr": 0.1}, "trials": [{"values": {"lr": lr}, "loss": lr} for lr in (0.1, 0.3)]}
+    depths = {"depth_trials": [{"depth": depth, "loss": 1.0} for depth in (2, 4)]}
+    assert [changed("A", runs=failed), changed("C", runs=failed)] == [None, "A"]
+    assert [changed("A", **rates), changed("C", **rates)] == ["A", None]
+    assert [changed("A", **depths), changed("C", **depths)] == ["A", None]
+    assert changed("C", depth=1, depth_trials=[{"depth": depth, "loss": 1.0} for depth in (1, 2)]) == "A"
+
+
+def test_a_difference_that_does_not_count_makes_nothing_better():
+    common = np.random.default_rng(0).normal(size=(3, 80))
+    for gap, expected in ((0.0001, None), (0.0003, "A")):  # shown with four digits
+        rows = page({"A": 0.0, "B": 0.0}, 3)["candidates"]
+        scores = {
+            name: Scores.of([(i, row, np.ones(80)) for i, row in enumerate(np.repeat(common[:1], 3, 0) + shift)])
+            for name, shift in (("A", 0.0), ("B", gap))
+        }
+        results = {"candidates": rows, "differences": differences_of(scores, METRICS["loss"])}
+        assert verdicts(results)["A", "B"] == expected
+        assert verdicts(results, least=0.001)["A", "B"] is None
+
+
+def test_seeds_that_failed_are_named_in_the_answer():
+    def cell(seed):
+        return {"error": "the loss is not finite"} if seed == 3 else ended(0.2, 0.1 + seed / 100)
+
+    results = gathered("loss", of_both(LSTM=lambda seed: ended(1.9, 1.8 + seed / 100), GRU=cell))
+    assert results["answer"].startswith("GRU is not shown to be better than LSTM")
+    reason = "1 of 3 seeds of GRU failed, so its mean leaves out its worst runs."
+    assert f"This is not settled: {reason}" in results["answers"]
+    assert not results["is_settled"]
 
 
 # ── shorter trainings ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from seqkit.comparison.scores import METRICS
-from seqkit.comparison.statistics import Scores, difference, holm, spread
+from seqkit.comparison.statistics import Scores, difference, differences, holm, spread
 
 MEAN, ACCURACY = METRICS["loss"], METRICS["accuracy"]
 
@@ -61,39 +61,66 @@ def test_a_table_by_hand_has_the_variance_and_the_degrees_of_freedom_of_the_form
 def test_a_candidate_and_itself_do_not_differ():
     own = scores(normal(3, 50))
     found = difference(own, own, MEAN)
-    assert (found.difference, found.interval, found.p) == (0, (0, 0), 1.0)
+    assert found.difference == 0
+    assert found.interval[0] == -found.interval[1] < 0
+    assert found.p == 1.0
 
 
 def test_a_constant_shift_is_found_exactly_because_it_is_paired():
-    common = normal(3, 97)
+    common = np.repeat(normal(1, 97), 3, axis=0)
     found = difference(scores(common + 0.25), scores(common), MEAN)
     assert found.interval == pytest.approx((0.25, 0.25))
     assert found.p == 0.0
-    unpaired = difference(scores(common + 0.25, [1, 2, 3]), scores(normal(3, 31, seed=1), [4, 5, 6]), MEAN)
+    unpaired = difference(scores(common + 0.25), scores(normal(3, 31, seed=1)), MEAN)
     assert half(unpaired.interval) > 0.1
-    assert unpaired.pairs == "not at all: no common seed or test example"
+    assert unpaired.pairs == "not at all: other test examples"
 
 
-def test_examples_stay_paired_where_the_seeds_differ():
+def test_examples_are_paired_and_seeds_are_not():
+    """Of seeds that are numbered alike nothing is common: which number a run has makes no difference."""
     common = 10 * normal(1, 61)
     a, b = common + 0.25 + 0.1 * normal(3, 61, seed=1), common + 0.1 * normal(3, 61, seed=2)
-    found = difference(scores(a, [1, 2, 3]), scores(b, [4, 5, 6]), MEAN)
+    found = difference(scores(a), scores(b), MEAN)
     assert half(found.interval) < 0.1
-    assert found.pairs == "61 examples, with different seeds"
+    assert found.pairs == "61 examples"
+    assert difference(scores(a), scores(b[::-1]), MEAN).interval == pytest.approx(found.interval)
+    assert difference(scores(a), scores(b[:2]), MEAN).difference == pytest.approx(a.mean() - b[:2].mean())
 
 
-def test_seeds_stay_paired_where_the_test_examples_differ():
-    common = 10 * normal(5, 1)
-    found = difference(scores(common + np.full(31, 0.25)), scores(common + np.zeros(37)), MEAN)
-    assert found.interval == pytest.approx((0.25, 0.25), abs=1e-6)
-    assert found.pairs == "5 seeds, with different test examples"
+def test_the_variance_of_a_difference_is_that_of_the_formula():
+    """Two seeds of three common examples each: of units, once; of seeds less the rest, of each candidate."""
+    a, b = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 7.0]]), np.array([[0.0, 5.0, 1.0], [4.0, 1.0, 3.0]])
+    variance, squares = (a.mean(0) - b.mean(0)).var(ddof=1) / 3, 0.0
+    squares += variance**2 / 2
+    for x in (a, b):
+        rows = 3 * x.mean(1).var(ddof=1) / 6
+        rest = ((x - x.mean(1, keepdims=True) - x.mean(0) + x.mean()) ** 2).sum() / 2 / 6
+        variance, squares = variance + rows - rest, squares + rows**2 / 1 + rest**2 / 2
+    assert half(difference(scores(a), scores(b), MEAN).interval) == pytest.approx(
+        stats.t.ppf(0.975, max(variance**2 / squares, 1)) * variance**0.5
+    )
 
 
-def test_seeds_that_only_one_of_them_finished_are_left_out():
-    common = normal(3, 31)
-    found = difference(scores(common + 1), scores(common[:2]), MEAN)
-    assert found.pairs == "2 seeds × 31 examples"
-    assert found.difference == pytest.approx(1.0)
+def test_an_unstable_candidate_does_not_silence_the_others():
+    """A and B are told apart alone; beside C, whose seeds spread a hundred times as far, they still are."""
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(1, 400))
+
+    def candidate(shift, sd):
+        return scores(common + shift + sd * rng.normal(size=(5, 1)) + 0.3 * rng.normal(size=(5, 400)))
+
+    two = {"A": candidate(0.0, 0.05), "B": candidate(0.4, 0.05)}
+    assert differences(two, MEAN)["A", "B"][1] < 0.01
+    assert differences(two | {"C": candidate(0.0, 5.0)}, MEAN)["A", "B"][1] < 0.01
+
+
+def test_an_interval_has_the_correction_of_its_p_value():
+    rng = np.random.default_rng(1)
+    common = rng.normal(size=(1, 80))
+    for shifts in ([0.0, 0.1, 0.2, 0.3], [0.0, 0.0, 0.0, 2.0], [0.0, 1.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0]):
+        page = {f"{i}": scores(common + shift + 0.3 * rng.normal(size=(3, 80))) for i, shift in enumerate(shifts)}
+        for one, p in differences(page, MEAN).values():
+            assert (p < 0.05) == (one.interval[0] > 0 or one.interval[1] < 0)
 
 
 def test_one_seed_of_one_example_has_no_interval():
@@ -116,7 +143,7 @@ def test_examples_of_a_group_count_once():
     assert spread(scores(many, groups=groups), MEAN)[2] == pytest.approx(spread(scores(six), MEAN)[2])
     assert half(spread(scores(many), MEAN)[2]) < half(spread(scores(six), MEAN)[2])
     found = difference(scores(many, groups=groups), scores(many + 1, groups=groups), MEAN)
-    assert found.pairs == "4 seeds × 6 groups of 1,200 examples"
+    assert found.pairs == "6 groups of 1,200 examples"
 
 
 def test_the_order_of_examples_and_the_numbers_of_groups_do_not_matter():

@@ -96,7 +96,6 @@ def test_overrides_reach_every_level_and_the_later_wins():
     assert (config["seed"], config["data"]["limit"]) == (5, 7)
     assert completed("--optimizer.lr", "0.1", "--optimizer", "{lr: 0.2}")["optimizer"]["lr"] == 0.1, "it has more dots"
     assert completed("--data.source.type", "mnist", "--data=digits")["data"]["source"]["type"] == "mnist"
-    assert completed("--schedule", "null", "--schedule.floor", "0.1")["schedule"]["floor"] == 0.1
 
 
 def test_presets_and_the_command_line_merge_alike():
@@ -451,3 +450,10 @@ def test_a_number_that_asks_for_memory_or_processes_by_itself_has_a_largest_valu
                 with subtests.test(key), pytest.raises(UsageError, match=f"{name} is 1000000000; give .* of at most"):
                     complete(recipe, None, {key: 10**9})
     assert {"vocab_size", "num_workers", "depth", "dim"} <= {name for name, _ in seen}
+
+
+def test_a_key_below_one_that_is_null_is_refused():
+    with pytest.raises(UsageError, match=r"schedule is null, so schedule.warmup_steps has no place"):
+        complete("image/digits", None, ["--schedule", "null", "--schedule.warmup_steps", "3"])
+    words = ["--schedule", "null", "--schedule", "Cosine", "--schedule.warmup_steps", "3"]
+    assert complete("image/digits", None, words)["schedule"]["warmup_steps"] == 3

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqkit.data import Noise, Shift, SpeedPerturb
-from seqkit.data.dataset import TokenizedDataset, collate_targets
+from seqkit.data.dataset import Augmentation, TokenizedDataset, collate_targets
 from seqkit.data.sample import Sample
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
@@ -107,7 +107,7 @@ def test_without_a_cache_each_batch_is_encoded_anew():
 
 
 def test_augmentation_depends_on_seed_epoch_and_example_alone():
-    encoded = TokenizedDataset(SAMPLES, Letters(), "training", augment=[Repeat(101)], seed=3)
+    encoded = TokenizedDataset(SAMPLES, Letters(), "training", augment=Augmentation([Repeat(101)], 3))
     alone, together = encoded[2, [1]][0], encoded[2, [0, 1, 4]][0]
     n = int(alone.valid.sum())
     assert n > 7
@@ -115,17 +115,22 @@ def test_augmentation_depends_on_seed_epoch_and_example_alone():
     sizes = {int(encoded[epoch, [1]][0].valid.sum()) for epoch in range(7)}
     assert len(sizes) > 4
     assert (
-        int(TokenizedDataset(SAMPLES, Letters(), "training", augment=[Repeat(101)], seed=4)[2, [1]][0].valid.sum()) != n
+        int(
+            TokenizedDataset(SAMPLES, Letters(), "training", augment=Augmentation([Repeat(101)], 4))[2, [1]][
+                0
+            ].valid.sum()
+        )
+        != n
     )
 
 
 def test_examples_of_one_batch_are_augmented_independently_of_each_other():
-    encoded = TokenizedDataset([Sample("abc")] * 11, Letters(), "training", augment=[Repeat(101)])
+    encoded = TokenizedDataset([Sample("abc")] * 11, Letters(), "training", augment=Augmentation([Repeat(101)]))
     assert len(set(encoded[0, list(range(11))][0].valid.sum(dim=1).tolist())) > 5
 
 
 def test_augmentation_leaves_the_callers_random_numbers_alone():
-    encoded = TokenizedDataset(SAMPLES, Letters(), "training", augment=[Repeat()])
+    encoded = TokenizedDataset(SAMPLES, Letters(), "training", augment=Augmentation([Repeat()]))
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -137,7 +142,7 @@ def test_encoding_leaves_the_number_of_threads_alone():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        TokenizedDataset(SAMPLES, Letters(), "training", augment=[Repeat()])[0, [0]]
+        TokenizedDataset(SAMPLES, Letters(), "training", augment=Augmentation([Repeat()]))[0, [0]]
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -223,7 +228,9 @@ SOUNDS = [Sample(Waveform(0.1 * torch.ones(1, 811 + 37 * i), 8000)) for i in ran
 
 
 def test_augmented_sounds_are_sorted_by_how_long_they_become():
-    encoded = TokenizedDataset(SOUNDS, Hundreds(), "training", augment=[SpeedPerturb(), Shift(), Noise()], seed=3)
+    encoded = TokenizedDataset(
+        SOUNDS, Hundreds(), "training", augment=Augmentation([SpeedPerturb(), Shift(), Noise()], 3)
+    )
     for epoch in range(3):
         state = torch.get_rng_state()
         keys = encoded.sort_keys(epoch)
@@ -234,7 +241,7 @@ def test_augmented_sounds_are_sorted_by_how_long_they_become():
 
 
 def test_what_follows_an_augmentation_of_unknown_draws_is_not_foreseen():
-    encoded = TokenizedDataset(SOUNDS, Hundreds(), "training", augment=[Noise(), Shift()])
+    encoded = TokenizedDataset(SOUNDS, Hundreds(), "training", augment=Augmentation([Noise(), Shift()]))
     assert encoded.sort_keys(0) == [len(sample.raw.samples[0]) / 8000 for sample in SOUNDS]
-    texts = TokenizedDataset(SAMPLES, Letters(), "training", augment=[Repeat()])
+    texts = TokenizedDataset(SAMPLES, Letters(), "training", augment=Augmentation([Repeat()]))
     assert texts.sort_keys(0) == texts.lengths == [3, 7, 2, 5, 11]

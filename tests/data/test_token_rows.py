@@ -106,3 +106,10 @@ def test_arrays_are_small_and_not_to_be_written():
     assert found.arrays(0)["content"].tolist() == [7, 300, 7]
     assert not found.arrays(0)["content"].flags.writeable
     assert list(found.arrays(0)) == ["content"]
+
+
+def test_arrays_of_long_tensors_are_no_copies():
+    rows = Stored(pa.Table.from_batches([batch_of([ids(*range(9, 2**20 + 9))])]))
+    one, again = rows.arrays(0)["content"], rows.arrays(0)["content"]
+    assert one.ctypes.data == again.ctypes.data
+    assert one[-1] == 2**20 + 8

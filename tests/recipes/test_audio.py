@@ -6,6 +6,7 @@ import soundfile
 
 from seqkit.errors import DataError
 from seqkit.recipes.audio.fsdd import Fsdd
+from seqkit.recipes.audio.speech_commands import FOLDER, SpeechCommands
 from seqkit.recipes.audio.spoken_digits import TEST_VOICES, TRAIN_VOICES, SpokenDigits
 
 
@@ -98,3 +99,28 @@ def test_an_unknown_voice_is_an_error(own_folder, monkeypatch):
     assert not list(own_folder.rglob("*.npz"))
     with pytest.raises(ValueError, match="takes is 0"):
         SpokenDigits(takes=0)
+
+
+def test_speech_commands_splits_by_the_official_lists_and_groups_by_speaker(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQKIT_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="SPEECHCOMMANDS"):
+        SpeechCommands().splits()
+    folder, lists = tmp_path / FOLDER, {"validation_list.txt": [], "testing_list.txt": []}
+    for word in ("no", "yes", "_background_noise_"):
+        (folder / word).mkdir(parents=True)
+        for speaker, held in (("ann", None), ("bob", "validation_list.txt"), ("cat", "testing_list.txt")):
+            for take in range(2):
+                name = f"{word}/{speaker}_nohash_{take}.wav"
+                soundfile.write(folder / name, np.full(101, 0.1), 16_000)
+                if held and word != "_background_noise_":
+                    lists[held].append(name)
+    with pytest.raises(DataError, match=r"validation_list\.txt"):
+        SpeechCommands().splits()
+    for name, lines in lists.items():
+        (folder / name).write_text("\n".join(lines))
+    splits = SpeechCommands().splits()
+    assert splits.names == ["no", "yes"]
+    for samples, speaker in ((splits.train, "ann"), (splits.valid, "bob"), (splits.test, "cat")):
+        assert sorted(zip(samples.labels, samples.groups)) == [(0, speaker)] * 2 + [(1, speaker)] * 2
+    assert splits.train[0].raw.sample_rate == 16_000
+    assert splits.train.name(0).endswith("ann_nohash_0.wav")

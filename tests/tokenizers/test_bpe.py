@@ -163,3 +163,9 @@ def test_a_missing_library_is_an_error_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ValueError, match=r'pip install "seqkit\[text\]"'):
         BPE()
+
+
+def test_the_repr_is_the_constructor_as_it_was_called():
+    fitted = BPE(300)
+    fitted.fit(["a text"])
+    assert (repr(fitted), repr(BPE())) == ("BPE(vocab_size=300)", "BPE()")

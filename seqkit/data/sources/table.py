@@ -19,16 +19,14 @@ from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
 from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, SPLIT_WORDS, by_group, stratified
 from seqkit.data.tables.cells import canonical, is_missing, number, short
+from seqkit.data.tables.examples import Examples, UsableRows
 from seqkit.data.tables.infer import LOOKED_AT, infer
-from seqkit.data.tables.read import Rows, files_of, is_remote, read_tables
-from seqkit.data.tables.rows import Examples, UsableRows
+from seqkit.data.tables.read import files_of, is_remote, read_tables
+from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import FILES, OF_CELLS, Column, Given, Schema, check_column
 from seqkit.errors import DataError, one_line
 
 log = logging.getLogger("seqkit")
-
-FEW_CLASSES = 10
-"""Number of classes up to which a split says how many rows of each are test."""
 
 KIND_OF_TOKENIZER = {
     "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "Patches": "image",
@@ -136,6 +134,7 @@ class Table(DataSource):
     def divided(self, say: Callable[[str], None]) -> Splits:
         """The splits, as `splits` returns them; `say` gets the lines in place of the log, as of a data set."""
         schema = self.schema(reads=self._reads(), reads_files=own_reader(self._tokenizer) is not None)
+        self._contents = Compared(self.folder)
         train, others = self._files()
         read: dict[str, UsableRows] = {}
         for split, path in {"train": train, **others}.items():
@@ -169,7 +168,7 @@ class Table(DataSource):
         keys = {split: [inputs[of][i] for i in rows] for split, (of, rows) in chosen.items()}
         self._tell_leaks(found, keys, schema, say, is_given="test" in read or self.division.split is not None)
         sizes = ", ".join(f"{len(part):,} {SPLIT_WORDS[split]}" for split, part in found.items())
-        say(f"{name}: {sizes} rows; {rule}{_of_classes(schema, found, names)}")
+        say(f"{name}: {sizes} rows; {rule}")
         return Splits(found["train"], found["test"], found.get("valid"), names, rule)
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -256,10 +255,11 @@ class Table(DataSource):
 
     def _compared(self, column: Column, values: Iterable[Any]) -> list[Hashable]:
         """Values of a column in a form in which equal ones are equal."""
+        if column.kind in OF_CELLS and column.role == "input":
+            return [*values]
         values = (x.strip() if isinstance(x, str) else x for x in values)
         if column.kind in FILES:
-            known = Compared(self.folder)
-            return [None if x is None else known.content(x) for x in values]
+            return [None if x is None else self._contents.content(x) for x in values]
         if column.kind == "smiles":
             return [canonical(x) if isinstance(x, str) else x for x in values]
         return [x if x is None or isinstance(x, str | float) else repr(x) for x in values]
@@ -343,23 +343,6 @@ def _class_names(train: UsableRows, say: Callable[[str], None]) -> list[str]:
     if all(value is not None and math.isfinite(value) for value in values):
         return [name for _, name in sorted(zip(values, names))]  # type: ignore[type-var]
     return sorted(names)
-
-
-def _of_classes(schema: Schema, found: dict[str, Samples], names: Sequence[str] | None) -> str:
-    """Number of rows of each of few classes, or with each label, that are test, as words behind a rule; else empty."""
-    if schema.target_kind not in ("classes", "labels") or names is None or len(names) > FEW_CLASSES:
-        return ""
-    every = [label for samples in found.values() for label in samples.labels]
-    counted = []
-    for j, name in enumerate(names):
-        is_class = schema.target_kind == "classes"
-        test, total = (
-            sum(label == j if is_class else label[j] == 1 for label in labels)
-            for labels in (found["test"].labels, every)
-        )
-        what = f"{schema.targets[0].name}={name}" if is_class else f"{name}=1"
-        counted.append(f"{test:,} of {total:,} {one_line(what)}")
-    return "; test has " + ", ".join(counted)
 
 
 def _check_learnable(found: dict[str, Samples], schema: Schema, table: str, names: Sequence[str] | None) -> None:

@@ -7,7 +7,7 @@ import logging
 from hashlib import sha256
 from pathlib import Path
 
-from seqkit.data.documents import held_out, num_characters
+from seqkit.data.documents import PIECE_CHARACTERS, document_of, held_out, num_characters, place
 from seqkit.data.io import read_text
 from seqkit.data.sample import Sample, Samples, Splits
 from seqkit.data.source import DataSource
@@ -23,7 +23,7 @@ class TextFiles(DataSource):
 
     path: one file, a list of files, or a pattern such as `notes/**/*.txt`. test_fraction: share of all characters that
     is test, at most `MAX_HELD_OUT` of them: of several documents whole ones, in an order by SHA-256 of their
-    text; of one its end.
+    text; of one its end. A document longer than `PIECE_CHARACTERS` is several samples, one behind the other.
     """
 
     def __init__(self, path: str | list[str], *, test_fraction: float = 0.1):
@@ -45,14 +45,16 @@ class TextFiles(DataSource):
                 paths = filled
         samples = []
         for path in track(paths, "reading text", len(paths)):
-            text = read_text(path)
-            group = sha256(text.encode()).hexdigest() if len(paths) > 1 else path
-            samples.append(Sample(text, group=group, name=path))
+            texts, start = _pieces(path), 0
+            group = _sha256(texts) if len(paths) > 1 else path
+            for text in texts:
+                samples.append(Sample(text, group=group, name=place(path, start)))
+                start += len(text)
         documents = Samples.of(samples)
         train, test, rule = held_out(documents, self.test_fraction, seed=0)
         kept = {sample.name for sample in train}
         for sample in samples if rule.startswith("the end") else []:
-            if sample.name not in kept or not test:
+            if document_of(sample.name) == sample.name and (sample.name not in kept or not test):
                 count = len(sample.raw)
                 raise DataError(
                     f"{sample.name} has {count} character{'s' * (count > 1)}, which leaves none to train on beside its "
@@ -60,7 +62,7 @@ class TextFiles(DataSource):
                 )
         log.warning(
             "%d document%s, %s characters: %s are held out for the test (%s)",
-            len(samples), "s" * (len(samples) > 1), f"{num_characters(documents):,}", f"{num_characters(test):,}", rule,
+            len(paths), "s" * (len(paths) > 1), f"{num_characters(documents):,}", f"{num_characters(test):,}", rule,
         )  # fmt: skip
         return Splits(train=train, test=test, rule=rule)
 
@@ -69,6 +71,26 @@ class TextFiles(DataSource):
         if not paths:
             raise ValueError("path is an empty list; give at least one text file")
         return [file for path in paths for file in matching(path)]
+
+
+def _pieces(path: str) -> list[str]:
+    """The text of a file, in pieces of at most `PIECE_CHARACTERS`. Raises DataError as `read_text`."""
+    file = Path(path)
+    if not file.is_file() or file.stat().st_size <= PIECE_CHARACTERS:
+        return [read_text(path)]
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:  # as it is: no line ends are changed
+            found = list(iter(lambda: lines.read(PIECE_CHARACTERS), ""))
+    except (OSError, UnicodeDecodeError):
+        found = []
+    return [read_text(path)] if all(map(str.isspace, found)) else found  # which says what is wrong
+
+
+def _sha256(texts: list[str]) -> str:
+    digest = sha256()
+    for text in texts:
+        digest.update(text.encode())
+    return digest.hexdigest()
 
 
 def _has_text(path: str) -> bool:

@@ -32,7 +32,7 @@ from seqkit.data.tables.cells import (
     truth,
     years,
 )  # fmt: skip
-from seqkit.data.tables.read import Rows
+from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import (
     CELLS,
     FILES,

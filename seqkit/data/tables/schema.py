@@ -26,7 +26,7 @@ from seqkit.data.tables.cells import (
     words_of,
     years,
 )  # fmt: skip
-from seqkit.data.tables.read import Rows
+from seqkit.data.tables.rows import Rows
 from seqkit.errors import DataError, suggest
 from seqkit.files import load_yaml
 

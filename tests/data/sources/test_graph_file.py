@@ -167,16 +167,6 @@ def test_tensors_are_read_with_their_masks(tmp_path, suffix):
     assert GraphFile(str(tmp_path / "one.npz")).splits().train[0].raw.directed
 
 
-def test_dgl_names_are_read(tmp_path):
-    arrays = tensors()
-    np.savez(tmp_path / "dgl.npz", feat=arrays["x"], src=arrays["edge_index"][0], dst=arrays["edge_index"][1],
-             label=arrays["y"], train_mask=arrays["train_mask"], test_mask=arrays["test_mask"])  # fmt: skip
-    splits = GraphFile(str(tmp_path / "dgl.npz")).splits()
-    assert torch.equal(splits.train[0].raw.nodes, torch.from_numpy(arrays["x"]))
-    assert torch.equal(splits.train[0].raw.edges, torch.from_numpy(arrays["edge_index"]))
-    assert splits.valid is None
-
-
 def test_unlabelled_nodes_stay_in_the_graph_and_in_no_split(tmp_path):
     graph = two_groups()
     for i in (0, 7, 13):

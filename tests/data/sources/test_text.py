@@ -116,3 +116,22 @@ def test_files_of_a_folder_that_are_not_read_are_counted_once(tmp_path, caplog):
         (tmp_path / name).write_bytes(b"%\0")
     complete("text/char-lm", "debug", {"data": str(tmp_path)})
     assert [record.message for record in caplog.records] == [f"{tmp_path}: not read are 2 .pdf, 1 .docx"]
+
+
+@pytest.mark.parametrize("names", [["a.txt"], ["a.txt", "b.txt"]])
+def test_a_long_file_is_read_in_pieces_and_split_as_a_whole_one(tmp_path, monkeypatch, names):
+    whole = {name: f"\ufeffa line, zürich {name}\r\n" * 97 for name in names}
+    for name, text in whole.items():
+        (tmp_path / name).write_bytes(text.encode())
+    source = TextFiles([str(tmp_path / name) for name in names])
+    expected = source.splits()
+    monkeypatch.setattr("seqkit.data.sources.text.PIECE_CHARACTERS", 101)
+    found = source.splits()
+    assert len(found.train) > len(expected.train)
+    assert found.rule == expected.rule
+    for own, other in ((found.train, expected.train), (found.test, expected.test)):
+        assert "".join(sample.raw for sample in own) == "".join(sample.raw for sample in other)
+    assert found.train.name(1).endswith("a.txt from character 101 on")
+    (tmp_path / "a.txt").write_bytes(b"text " * 97 + b"\xff")
+    with pytest.raises(DataError, match="not UTF-8"):
+        source.splits()

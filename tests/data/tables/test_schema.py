@@ -10,7 +10,7 @@ import pytest
 from seqkit.data.inputs import schema_of
 from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number, truth
 from seqkit.data.tables.infer import infer
-from seqkit.data.tables.read import Rows
+from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import Column, Given, option
 from seqkit.errors import DataError
 from seqkit.files import load_yaml

@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
+from seqkit.data.tables.examples import Examples, UsableRows
 from seqkit.data.tables.infer import infer
-from seqkit.data.tables.read import Rows
-from seqkit.data.tables.rows import Examples, UsableRows
+from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import Given
 from seqkit.errors import DataError
 from seqkit.tokenizers import Bytes, Cells, Join, LogMel, Molecule, Patches

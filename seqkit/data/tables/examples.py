@@ -1,0 +1,320 @@
+"""Rows of a table as raw examples and labels, each checked; rows that cannot be used are counted, or an error."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from seqkit.data.cache import state_of
+from seqkit.data.formats import AUDIO, IMAGE, own_reader
+from seqkit.data.notes import Caution
+from seqkit.data.tables.cells import is_blank, is_missing, read_content, short, truth, word_of, words_of
+from seqkit.data.tables.rows import Rows
+from seqkit.data.tables.schema import CELLS, FILES, OF_CELLS, Column, Schema
+from seqkit.errors import DataError, attempt, one_line, reason
+
+FORMATS = {"image": IMAGE, "audio": AUDIO}
+
+
+class Examples:
+    """Raw examples of the rows of a table, by its schema.
+
+    folder: folder of the files that cells name; they lie below it. tokenizer: reads files as its parts are encoded; of
+    several parts (`Join`), an example has a part for each column, and one of all numbers, categories and dates. None:
+    as the schema has it.
+    values: by input column, the value of each row (`Column.read`); of a file in a cell, its SHA-256 alone, as the cells
+    may be larger than memory. faults: by row, why it cannot be used.
+
+    >>> rows = Rows({"size": ["1.5", "x"]}, [("t.csv", 2)])
+    >>> examples = Examples(rows, Schema((Column("size", "number"),), "none"), Path())
+    >>> examples.raw(0), examples.faults
+    ({'cells': {'size': 1.5}}, {1: "size is 'x', which is no number"})
+    """
+
+    def __init__(self, rows: Rows, schema: Schema, folder: Path, tokenizer: Any = None):
+        self.rows, self.schema, self.folder = rows, schema, folder
+        parts: Mapping[str, Any] | None = getattr(tokenizer, "parts", None)
+        reads: Mapping[str, str] = getattr(tokenizer, "reads", {})
+        is_one = parts is None and (tokenizer is not None or [c.kind in OF_CELLS for c in schema.inputs] == [False])
+        self._one = schema.inputs[0] if is_one else None
+        self._tokenizers = {reads.get(part, part): one for part, one in (parts or {}).items()}
+        if self._one is not None and tokenizer is not None:
+            self._tokenizers = {self._one.name: tokenizer}
+        for column in schema.inputs if tokenizer is not None else ():
+            reader = self._tokenizers.get(column.name)
+            if column.kind == "file" and reader is not None and own_reader(reader) is None:
+                what = f"names files for a tokenizer with read(path), which {type(reader).__name__} does not have"
+                raise DataError(f"{rows.name}: {column.name} {what}")
+        self.values: dict[str, list[Any]] = {}
+        self.faults: dict[int, str] = {}
+        for column in schema.inputs:
+            if column.name in rows.columns or schema.steps:
+                self.values[column.name] = self._read(column)
+        known = [(column, self.values[column.name]) for column in schema.inputs if column.name in self.values]
+        self._parts = [(column, values) for column, values in known if column.kind not in OF_CELLS]
+        self._cells = [(column.name, values) for column, values in known if column.kind in OF_CELLS]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def is_absent(self, row: int) -> bool:
+        """Whether a row has no input."""
+        return all(values[row] is None for values in self.values.values())
+
+    def raw(self, row: int) -> Any:
+        """The raw example of a row. Raises DataError where a file cannot be read."""
+        if self._one is not None:
+            return self._part(self._one, self.values[self._one.name][row], row)
+        parts = [(column, value) for column, values in self._parts if (value := values[row]) is not None]
+        cells = {name: value for name, values in self._cells if (value := values[row]) is not None}
+        example = {column.name: self._part(column, value, row) for column, value in parts}
+        return example | ({CELLS: cells} if cells else {})
+
+    def attempt(self, row: int) -> None:
+        """Read the row and encode it by tokenizers that need not be fitted first. Raises ValueError or OSError."""
+        raw = self.raw(row)
+        given = {self._one.name: raw} if self._one is not None else raw
+        for name, tokenizer in self._tokenizers.items():
+            if name in given and not hasattr(tokenizer, "fit"):
+                attempt(tokenizer, "encode", given[name])
+
+    def _read(self, column: Column) -> list[Any]:
+        """Values of all rows of a column; faults are kept by row."""
+        if not self.schema.steps:
+            return self._values(column, self.rows.columns[column.name])
+        steps = [self._values(step, self.rows.columns[step.name]) for step in self.schema.steps]
+        for step, values in zip(self.schema.steps, steps):
+            for row in (row for row, value in enumerate(values) if value is None):
+                self.faults.setdefault(row, f"{step.name} is empty, and each column of a series holds a number")
+        return [None if None in numbers else list(numbers) for numbers in zip(*steps)]
+
+    def _values(self, column: Column, cells: Iterable[Any]) -> list[Any]:
+        if column.kind in FILES:  # cells may be whole files, which stay where they are
+            values, faults = _read_each(cells, partial(self._file, column))
+        else:
+            values, faults = read_cells(cells, lambda cell: column.read(cell, self.schema.missing))
+        for row, fault in faults.items():
+            self.faults.setdefault(row, fault)
+        return values
+
+    def _file(self, column: Column, cell: Any) -> str | bytes | None:
+        """The name of a file, or the SHA-256 of its content. Raises ValueError for one that is not below the folder."""
+        name = column.read(cell, self.schema.missing)
+        if not isinstance(name, str):
+            return None if name is None else sha256(name).digest()
+        path = self.folder / name
+        where = "name files relative to the table, or their folder: --data.folder FOLDER"
+        root = os.path.realpath(self.folder)
+        if os.path.commonpath([root, os.path.realpath(path)]) != root:
+            raise ValueError(f"{one_line(name)[:200]} is not below {self.folder}; {where}")
+        if not path.is_file():
+            near = next(iter(sorted(path.parent.glob(f"{path.name}.*"))), None) if path.parent.is_dir() else None
+            hint = f"; there is {near.name}" if near is not None else ""
+            raise ValueError(f"{one_line(name)[:200]} does not exist in {self.folder}{hint}; {where}")
+        return name
+
+    def _part(self, column: Column, value: Any, row: int) -> Any:
+        """The raw data of a part. Raises DataError where a file cannot be read."""
+        if column.kind == "words":
+            return " ".join(value)
+        if column.kind not in FILES:
+            return value
+        tokenizer = self._tokenizers.get(column.name)
+        read = own_reader(tokenizer) or (lambda file: FORMATS[column.kind].read_for(file, tokenizer))
+        if isinstance(value, str):
+            return read(self.folder / value)
+        return read_content(column.read(self.rows.columns[column.name][row]), read, column.name)
+
+
+def read_cells(cells: Iterable[Any], read: Callable[[Any], Any]) -> tuple[list[Any], dict[int, str]]:
+    """The value of each cell, None where `read` raises ValueError or OSError; and by row, what it raises.
+
+    Texts that are equal are read once, so a column of them costs as much as its different ones.
+    """
+    cells = cells if isinstance(cells, tuple) else tuple(cells)
+    if {*map(type, cells)} <= {str, type(None)}:
+        distinct = tuple(dict.fromkeys(cells))
+        each, faults = _read_each(distinct, read)
+        value_of, fault_of = dict(zip(distinct, each)), {distinct[i]: fault for i, fault in faults.items()}
+        rows = (row for row, cell in enumerate(cells) if cell in fault_of) if fault_of else ()
+        return [*map(value_of.__getitem__, cells)], {row: fault_of[cells[row]] for row in rows}
+    return _read_each(cells, read)
+
+
+def _read_each(cells: Iterable[Any], read: Callable[[Any], Any]) -> tuple[list[Any], dict[int, str]]:
+    values: list[Any] = []
+    faults: dict[int, str] = {}
+    for i, cell in enumerate(cells):
+        value = None
+        try:
+            value = read(cell)
+        except (ValueError, OSError) as error:
+            faults[i] = reason(error)
+        values.append(value)
+    return values, faults
+
+
+class UsableRows:
+    """The rows that have input and target.
+
+    say: gets the sentence that counts the others. skip_bad: number of rows that may be left out because a cell is not
+    what its column holds, or a file cannot be read; above 0, each row is read once for that.
+    indices: places of the rows in the table, in its order. labels: their labels; classes as words, until `number`.
+    Raises DataError, with file and line, where more rows than `skip_bad` cannot be used, or none is left.
+    """
+
+    def __init__(self, examples: Examples, *, say: Callable[[str], None], skip_bad: int = 0):
+        self.examples, self.rows, self.schema = examples, examples.rows, examples.schema
+        files = [Path(name) for name, _ in self.rows.files]
+        self._files = [*map(state_of, files)] if all(file.is_file() for file in files) else None
+        self.indices: list[int] = []
+        self.labels: list[Any] = []
+        self._read(say, skip_bad)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def name(self, index: int) -> str:
+        """File and line of a row."""
+        return self.rows.place(self.indices[index])
+
+    def raw(self, index: int) -> Any:
+        """The raw example of a row."""
+        return self.examples.raw(self.indices[index])
+
+    def key(self) -> str | None:
+        """Fingerprint of rows, schema, and files by path, size and time of change; None: the table is elsewhere."""
+        if self._files is None:
+            return None
+        digest = sha256(f"{self._files} {self.schema} {self.indices}".encode(errors="surrogatepass"))
+        for values in (self.examples.values[c.name] for c in self.schema.inputs if c.kind in FILES):
+            for name in (values[row] for row in self.indices):
+                if isinstance(name, str):
+                    digest.update(state_of(self.examples.folder / name).encode(errors="surrogatepass"))
+        return digest.hexdigest()
+
+    def number(self, names: Sequence[str], split: str) -> None:
+        """Number classes and tags by their place in `names`. Raises DataError for one that training lacks."""
+        known = {name: i for i, name in enumerate(names)}
+        is_tags = self.schema.target_kind == "tags"
+        for i, label in enumerate(self.labels):
+            for word in label if is_tags else [label]:
+                if word not in known:
+                    raise DataError(
+                        f"{self.name(i)}: the {split} split has the {'tag' if is_tags else 'class'} {short(word)}, "
+                        "which training lacks; add rows of it to training, or take them out"
+                    )
+        if is_tags:
+            import torch  # slow to import, and a mistake is answered without it
+
+            self.labels = [torch.tensor([known[tag] for tag in tags]) for tags in self.labels]
+        else:
+            self.labels = [known[label] for label in self.labels]
+
+    def _read(self, say: Callable[[str], None], skip_bad: int) -> None:
+        examples, bad = self.examples, list(self.rows.faults)
+        labels, faults = labels_of(examples)
+        empty: dict[str, list[int]] = {}
+        what = self.schema.inputs[0].name if len(self.schema.inputs) == 1 else "filled cell"
+        for row in range(len(self.rows)):
+            try:
+                if row in examples.faults:
+                    raise DataError(examples.faults[row])
+                if examples.is_absent(row):
+                    empty.setdefault(what, []).append(row)
+                    continue
+                if row in faults:
+                    raise DataError(faults[row])
+                if labels[row] is None and self.schema.target_kind != "none":
+                    empty.setdefault(" or ".join(c.name for c in self.schema.targets), []).append(row)
+                    continue
+                if skip_bad > 0:
+                    examples.attempt(row)
+            except (ValueError, OSError) as error:
+                bad.append(f"{self.rows.place(row)}: {reason(error)}")
+                continue
+            self.indices.append(row)
+            self.labels.append(labels[row])
+        total = len(self.rows) + len(self.rows.faults)
+        if len(bad) > skip_bad:
+            advice = f"; --data.skip_bad {len(bad)} leaves them out" if len(self) else ""
+            raise DataError(f"{bad[0]} ({len(bad):,} of {total:,} rows cannot be used{advice})")
+        why = [f"no {what}: {len(rows):,}, the first: {self.rows.place(rows[0])}" for what, rows in empty.items()]
+        why += [f"cannot be used: {len(bad):,}, the first: {bad[0]}"] if bad else []
+        if not len(self):
+            none = f"none of the {total:,} rows has both input and target ({', '.join(why)})"
+            raise DataError(f"{self.rows.name}: {none}; give --data.columns and --data.target")
+        if why:
+            say(Caution(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({'; '.join(why)})"))
+
+
+def labels_of(examples: Examples) -> tuple[list[Any], dict[int, str]]:
+    """The label of each row, and by row, why a cell is not what the target holds.
+
+    A label is a class as a word, a number, a list of numbers, a text or several, or tags; None: the row has none.
+    """
+    schema, columns = examples.schema, examples.rows.columns
+    kind, targets = schema.target_kind, schema.targets
+    if kind in ("numbers", "labels"):
+        each, faults = [], dict[int, str]()
+        for target in targets:
+            read = partial(_number if kind == "numbers" else _truth, target, schema.missing)
+            values, wrong = read_cells(columns[target.name], read)
+            each.append(values)
+            faults = wrong | faults
+        if kind == "numbers" and len(each) == 1:
+            return each[0], faults
+        rows = [[math.nan if x is None else x for x in row] for row in zip(*each)]
+        return [None if all(map(math.isnan, row)) else row for row in rows], faults
+    if kind == "none":
+        return [None] * len(examples), {}
+    (target,) = targets
+    label_of: Callable[..., Any] = {"text": _answer, "tags": _tags}.get(kind, _class)  # type: ignore[assignment]
+    labels, faults = read_cells(columns[target.name], partial(label_of, target, schema.missing))
+    if kind == "tags":
+        ((name, words),) = examples.values.items()
+        for row, tags in enumerate(labels):
+            if tags is not None and words[row] is not None and len(tags) != len(words[row]):
+                what = f"{name} has {len(words[row])} words and {target.name} {len(tags)}"
+                faults[row] = f"{what}; give a tag for each word, or for several labels of a text a column each"
+    return labels, faults
+
+
+def _number(target: Column, missing: Sequence[str], cell: Any) -> float | None:
+    try:
+        found: float | None = replace(target, kind="number").read(cell, missing)
+    except ValueError as error:
+        raise ValueError(f"{error}; correct it, or take the row out (words: --data.target_kind classes)") from None
+    return found
+
+
+def _truth(target: Column, missing: Sequence[str], cell: Any) -> float | None:
+    if (found := truth(cell, missing)) is None:
+        raise ValueError(f"{target.name} is {short(cell)}; write yes or no, true or false, 1 or 0, or nothing")
+    return None if math.isnan(found) else found
+
+
+def _answer(target: Column, _: Sequence[str], cell: Any) -> str | list[str] | None:
+    if is_blank(cell):
+        return None
+    if not all(isinstance(text, str) and text.strip() for text in (cell if isinstance(cell, list) else [cell])):
+        raise ValueError(f"{target.name} is {short(cell)}, which is no text; choose another with --data.target")
+    answer: str | list[str] = cell
+    return answer
+
+
+def _tags(_: Column, __: Sequence[str], cell: Any) -> list[str] | None:
+    return None if is_blank(cell) else [word_of(tag) for tag in words_of(cell)]
+
+
+def _class(target: Column, missing: Sequence[str], cell: Any) -> str | None:
+    if isinstance(cell, list | dict) and not is_blank(cell):
+        advice = "for a class of each word give --data.target_kind tags, for several labels a column each"
+        raise ValueError(f"{target.name} is {short(cell)}, which is no class; {advice}")
+    return None if is_missing(cell, missing) else word_of(cell)
