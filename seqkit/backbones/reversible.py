@@ -165,14 +165,14 @@ class _ReversibleFunction(torch.autograd.Function):
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What a branch is computed with beside its input: autocast, and while training the states of the generators."""
+    """Autocast of a branch and, while training, the states of the generators when it ran."""
 
     autocast: torch.autocast
     rng_states: tuple[Tensor, Tensor | None] | None
 
     @classmethod
     def now(cls, x: Tensor, *, training: bool) -> _Settings:
-        """Those of this moment."""
+        """Settings of this moment."""
         device = x.device.type
         autocast = torch.autocast(device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
         if not training:

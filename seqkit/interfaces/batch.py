@@ -25,7 +25,7 @@ class _Padded:
     """A dataclass of tensors with `valid` [b n] that knows whether there is padding without asking a device.
 
     is_padded: False: every token is known to be real. On the CPU that is looked up when the object is made. On an
-    accelerator it goes along with `to` and `replace`; anything else is True there, which costs an attention mask.
+    accelerator copies and parts take it over; anything else is True there, which costs an attention mask.
     """
 
     is_padded: bool = field(init=False, default=True, repr=False, compare=False)
@@ -47,10 +47,7 @@ class _Padded:
         return moved
 
     def with_known_padding(self, other: _Padded, *, is_part: bool = False) -> Self:
-        """This object, which takes over what `other` knows about padding if both have the same tensor `valid`.
-
-        is_part: True: its tokens are some of the other's, of which none is padding if the other has none.
-        """
+        """Takes over what `other` knows about padding. is_part: True: `valid` is a part of the other's, or all of it."""
         if self.valid is other.valid or (is_part and not other.is_padded):  # type: ignore[attr-defined]
             object.__setattr__(self, "is_padded", other.is_padded)
         return self
@@ -143,12 +140,13 @@ class TokenBatch(_Padded):
         source = None if self.source is None else self.source.select(rows)
         parts = None if self.parts is None else self.parts.select(rows, self.valid.shape[1])
         kept: dict[str, Any] = {name: x[rows] for name, x in by_token(self).items()}
-        chosen = replace(self, adjacency=adjacency, source=source, parts=parts, **kept)
-        return chosen.with_known_padding(self, is_part=True)
+        return replace(self, adjacency=adjacency, source=source, parts=parts, **kept).with_known_padding(
+            self, is_part=True
+        )
 
     def columns(self, kept: slice) -> TokenBatch:
         """These columns of every example, with the edges among them. Raises ValueError for some of joined tokens."""
-        columns = range(self.valid.shape[1])[kept]  # not `kept.indices`, which torch.compile does not take
+        columns = range(self.valid.shape[1])[kept]  # torch.compile does not take `kept.indices`
         return self._between(columns.start, columns.stop)
 
     def pad(self, columns: int) -> TokenBatch:

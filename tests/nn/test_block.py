@@ -87,9 +87,7 @@ def test_a_block_with_cross_attention_is_torchs_decoder_layer(kind, activation, 
     x, hidden = torch.randn(2, 5, 21), torch.randn(2, 7, 21)
     valid, memory_valid = real(5, 5, 3 if padded else 5), real(7, 2 if padded else 7, 7)
     context, later = context_of(valid, causal)
-    cross = AttentionContext(
-        memory_valid[:, None, None], query_valid=valid, key_valid=memory_valid, memory=hidden
-    )
+    cross = AttentionContext(memory_valid[:, None, None], query_valid=valid, key_valid=memory_valid, memory=hidden)
     got = block(x, replace(context, cross=cross))
     right = as_torch(block, name)(
         x, hidden, tgt_mask=later, tgt_key_padding_mask=~valid, memory_key_padding_mask=~memory_valid
