@@ -171,7 +171,6 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "Patches": _images,
     "LogMel": lambda: _sounds("LogMel", 8_000, num_mels=7),
     "WhisperMel": lambda: _sounds("WhisperMel", 7, seconds=1),
-    "MelPatches": lambda: _sounds("MelPatches", 5, stride=(3, 2), num_mels=17, num_frames=23, num_prefix_tokens=0),
     "SampleWindows": _sample_windows,
     "Graph": _graphs,
     "Molecule": lambda: Sample(

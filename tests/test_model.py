@@ -106,8 +106,8 @@ def test_another_positional_encoding_can_be_passed_in():
             Masked,
             "a head_dim of 3 has no channel pair for each of 2 axes",
         ),
-        (IDS, lambda: LSTM(DIM), Classify, "Classify does not know its classes yet"),
-        (IDS, lambda: LSTM(DIM), Regress, "Regress does not know its targets yet"),
+        (IDS, lambda: LSTM(DIM), Classify, "Classify does not know its labels yet"),
+        (IDS, lambda: LSTM(DIM), Regress, "Regress does not know its labels yet"),
         (TokenSpec(num_features=3), lambda: LSTM(DIM, causal=True), NextToken, "these tokens are vectors"),
     ],
 )

@@ -147,10 +147,10 @@ def _scores(trained: TrainedModel, tokens: Sequence[Tokens], targets: Sequence[A
         assert label is not None
         prediction = trained.predictor.step(trained.objective, (TokenBatch.collate(tokens[here]), label)).prediction
         assert prediction is not None
-        if isinstance(trained.objective, Classify):
+        if not isinstance(trained.objective, Regress):
             found += cross_entropy(prediction.double(), label, reduction="none").tolist()
         else:
-            numbers = zip(trained.objective.decode(prediction), label.reshape(-1).tolist())
+            numbers = zip(trained.objective.decode(prediction), trained.objective.in_unit(label).reshape(-1).tolist())
             found += [(number - right) ** 2 for number, right in numbers]
     return np.array(found)
 

@@ -140,8 +140,8 @@ class Mamba(LayerStack):
     A recurrence whose step, input and output maps depend on the token, so that it can keep or skip what it reads, which
     neither `S4D` nor a fixed convolution can. Training takes O(n) time a layer and generation O(1) for each token, with
     no longest sequence. Use it for long texts and other discrete sequences. Kernels take the place of the scan: on a
-    CPU one that numba compiles (the extra `numba`; training is twice as fast), on CUDA that of the package mamba_ssm
-    (the extra `mamba`; no test here runs it).
+    CPU one that numba compiles (the extra `numba`; training is four times as fast), on CUDA that of the package
+    mamba_ssm (the extra `mamba`; no test here runs it).
     depth: number of layers. causal: True: left to right. False: each layer runs over the tokens in both directions,
     with other convolutions and SSMs and shared projections (Zhu et al. 2024, Vision Mamba); the second direction begins
     at the last real token.
@@ -150,6 +150,13 @@ class Mamba(LayerStack):
     Layers are initialised as in the paper's code: torch's defaults, the last projections divided by sqrt(depth).
     Adjacency and segments are refused: the state is carried along all tokens in order.
     Raises ValueError for sizes below 1 or kernel_size below 2.
+
+    >>> from seqkit.interfaces import Embedded
+    >>> x = Embedded(torch.randn(2, 7, 8), torch.zeros(2, 7, 1), torch.ones(2, 7, dtype=torch.bool))
+    >>> backbone = Mamba(8, causal=True)
+    >>> cache = backbone.init_cache(max_tokens=7)
+    >>> backbone(x, cache).shape, [tuple(part.shape) for part in cache.states[0]]
+    (torch.Size([2, 7, 8]), [(2, 3, 16), (2, 16, 16)])
     """
 
     def __init__(

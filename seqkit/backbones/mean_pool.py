@@ -70,6 +70,12 @@ class MeanPool(SequenceBackbone):
     Use it as the baseline that says what order, or interaction between tokens, is worth in a task.
     It refuses adjacency, as the RNNs do (graphs need model.adjacency=ignore: a bag of atoms), and segments.
     Raises ValueError for sizes below 1.
+
+    >>> from seqkit.interfaces import Embedded
+    >>> x = Embedded(torch.randn(2, 7, 8), torch.zeros(2, 7, 1), torch.ones(2, 7, dtype=torch.bool))
+    >>> hidden = MeanPool(8)(x)
+    >>> hidden.shape, bool((hidden[:, :1] == hidden).all())
+    (torch.Size([2, 7, 8]), True)
     """
 
     ignores_order = True

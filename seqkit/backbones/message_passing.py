@@ -5,9 +5,9 @@ b batch · n tokens (nodes) · d width · N = b n tokens of the whole batch · e
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import torch
 from einops import rearrange
@@ -30,6 +30,10 @@ class Edges(NamedTuple):
     edge_type: Tensor
     masked: Tensor
 
+    def rows(self, num_edge_types: int) -> Tensor:
+        """Row of each edge, [e], in a table of so many types; masked edges may have later types."""
+        return (self.edge_type - 1).clamp(max=num_edge_types - 1)
+
 
 class SumOverEdges(nn.Module):
     """Sum of the messages that arrive at each token, in float32 at least."""
@@ -45,19 +49,7 @@ class SumOverEdges(nn.Module):
         return messages.numel()
 
 
-class GraphConvolution(nn.Module, ABC):
-    """One layer of message passing, `dim -> GraphConvolution`."""
-
-    @abstractmethod
-    def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        """[N d] from x [N d]."""
-
-    @abstractmethod
-    def add_edge_types(self, num_edge_types: int) -> None:
-        """Tell that many edge types apart; called once, with 2 or more."""
-
-
-class GINConvolution(GraphConvolution):
+class GINConvolution(nn.Module):
     """MLP((1 + eps) x_i + sum over neighbours j of x_j) with a learned eps (Xu et al. 2019, equation 4.1).
 
     With edge types the sum is of relu(x_j + embedding of the edge's type), after Hu et al. 2020 and equal to
@@ -74,8 +66,7 @@ class GINConvolution(GraphConvolution):
     def forward(self, x: Tensor, edges: Edges) -> Tensor:
         messages = x.index_select(0, edges.source)
         if self.edge_embedding is not None:
-            types = (edges.edge_type - 1).clamp(max=self.edge_embedding.num_embeddings - 1)  # those above are masked
-            messages = (messages + self.edge_embedding(types)).relu()
+            messages = (messages + self.edge_embedding(edges.rows(self.edge_embedding.num_embeddings))).relu()
         messages = messages.masked_fill(rearrange(edges.masked, "e -> e 1"), 0.0)
         return self.mlp((1 + self.eps) * x + self.sum(messages, edges.target, x.shape[0]))
 
@@ -83,45 +74,39 @@ class GINConvolution(GraphConvolution):
         self.edge_embedding = nn.Embedding(num_edge_types, self.dim)
 
 
-class EdgeWeights(NamedTuple):
-    """a_ij / sqrt(deg_i deg_j) of GCN's normalised adjacency (`GCNConvolution`), by its factors.
+class NormalisedAdjacency:
+    """GCN's adjacency of a batch, a_ij / sqrt(deg_i deg_j), in float32 at least; `adjacency @ x` mixes x [N d].
 
-    weight: [e], a_ij of each edge. own: [N], a_ii. inverse_root: [N], deg_i^-0.5.
+    a_ij is 1, with log_edge_weight [t] the exponential of the edge type's; a_ii is the weight of the self-loop or,
+    where there is none, 1. x: [N d], of which length, dtype and device are used. total: sums over edges.
     """
 
-    weight: Tensor
-    own: Tensor
-    inverse_root: Tensor
-
-    @classmethod
-    def normalised(cls, edges: Edges, x: Tensor, log_edge_weight: Tensor | None) -> EdgeWeights:
-        """In float32 at least. x: [N d], of which length, dtype and device are used. log_edge_weight: [t]; None: 0."""
+    def __init__(self, edges: Edges, x: Tensor, log_edge_weight: Tensor | None, total: SumOverEdges):
         wide = torch.promote_types(x.dtype, torch.float32)
         weight = torch.ones_like(edges.edge_type, dtype=wide)
         if log_edge_weight is not None:
-            types = (edges.edge_type - 1).clamp(max=len(log_edge_weight) - 1)  # those above are masked
-            weight = log_edge_weight.to(wide).exp().index_select(0, types)
+            weight = log_edge_weight.to(wide).exp().index_select(0, edges.rows(len(log_edge_weight)))
         weight = weight.masked_fill(edges.masked, 0.0)
         # a self-loop takes the place of the token's own 1; a sum over none of them, where they are masked, leaves it
         replaced = ((edges.source == edges.target) & ~edges.masked).to(wide)
         own = torch.ones(x.shape[0], dtype=wide, device=x.device).index_add(0, edges.target, -replaced)
-        return cls(weight, own, own.index_add(0, edges.target, weight).rsqrt())
+        inverse_root = own.index_add(0, edges.target, weight).rsqrt()
+        self.edges, self.total = edges, total
+        self.weight, self.own, self.inverse_root = (rearrange(t, "n -> n 1") for t in (weight, own, inverse_root))
 
-    def mixed(self, x: Tensor, edges: Edges, total: SumOverEdges) -> Tensor:
-        """[N d], of each token and its neighbours, from x [N d]."""
+    def __matmul__(self, x: Tensor) -> Tensor:
         # symmetric normalisation in two steps, by the source's degree before the sum and the target's after it
-        scaled = x * rearrange(self.inverse_root, "N -> N 1")
-        messages = scaled.index_select(0, edges.source) * rearrange(self.weight, "e -> e 1")
-        mixed = scaled * rearrange(self.own, "N -> N 1") + total(messages, edges.target, x.shape[0])
-        return mixed * rearrange(self.inverse_root, "N -> N 1")
+        scaled = x * self.inverse_root
+        messages = scaled.index_select(0, self.edges.source) * self.weight
+        return (scaled * self.own + self.total(messages, self.edges.target, x.shape[0])) * self.inverse_root
 
 
-class GCNConvolution(GraphConvolution):
+class GCNConvolution(nn.Module):
     """relu(sum over neighbours j and i itself of a_ij / sqrt(deg_i deg_j) W x_j + b) (Kipf and Welling 2017, eq. 2).
 
-    deg_i is the sum over j of a_ij, itself included: a_ii is the weight of its self-loop or, where it has none, 1, as
-    in `GCNConv` of PyG 2.8. a_ij = 1; with edge types the weight of the edge's type, which is learned, starts at 1 and
-    is kept above zero by an exponential (the paper's adjacency may be weighted, its weights are not learned).
+    deg_i is the sum over j of a_ij, itself included, as in `GCNConv` of PyG 2.8 (`NormalisedAdjacency`). With edge
+    types a_ij is the weight of the edge's type, which is learned, starts at 1 and is kept above zero by an exponential
+    (the paper's adjacency may be weighted, its weights are not learned).
     """
 
     def __init__(self, dim: int):
@@ -132,8 +117,8 @@ class GCNConvolution(GraphConvolution):
         self.sum = SumOverEdges()
 
     def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        weights = EdgeWeights.normalised(edges, x, self.log_edge_weight)
-        return (weights.mixed(self.linear(x), edges, self.sum) + self.bias).relu().to(x.dtype)
+        adjacency = NormalisedAdjacency(edges, x, self.log_edge_weight, self.sum)
+        return (adjacency @ self.linear(x) + self.bias).relu().to(x.dtype)
 
     def add_edge_types(self, num_edge_types: int) -> None:
         self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))
@@ -224,7 +209,7 @@ class _MessagePassing(_AlongEdges):
     output.
     """
 
-    convolution: ClassVar[type[GraphConvolution]]
+    convolution: ClassVar[type[GINConvolution | GCNConvolution]]
 
     def __init__(
         self,
@@ -248,7 +233,7 @@ class _MessagePassing(_AlongEdges):
 
     def add_edge_types(self, num_edge_types: int) -> None:
         for convolution in self.convolutions:
-            cast(GraphConvolution, convolution).add_edge_types(num_edge_types)
+            convolution.add_edge_types(num_edge_types)  # type: ignore[union-attr, operator]
 
 
 class GIN(_MessagePassing):
@@ -264,6 +249,12 @@ class GIN(_MessagePassing):
     distance (Molecule does by default), set `tokenizer.max_distance` to 1, which also saves the others' cost, or
     `max_edge_type` to the last type of the graph's own (5 for Molecule).
     Raises ValueError for sizes or a `max_edge_type` below 1.
+
+    >>> from seqkit.interfaces import Adjacency, Embedded
+    >>> path = Adjacency(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.ones(4, dtype=torch.int64))
+    >>> x = Embedded(torch.randn(1, 3, 8), torch.zeros(1, 3, 0), torch.ones(1, 3, dtype=torch.bool), path)
+    >>> GIN(8)(x).shape
+    torch.Size([1, 3, 8])
     """
 
     convolution = GINConvolution
@@ -277,7 +268,7 @@ class GCN(_MessagePassing):
     neighbours and cannot count them.
     Time O(e d + n d^2) and memory O((e + n) d) for each layer; there is no [n n] tensor.
     Use it for labels of nodes where neighbours tend to be alike (citation graphs), or as the baseline of graph
-    networks. Adjacency, other support, `max_edge_type` and `dropout` are as in `GIN`.
+    networks. Adjacency, other support, `max_edge_type`, `dropout` and the example are as in `GIN`.
     Raises ValueError for sizes or a `max_edge_type` below 1.
     """
 
@@ -325,9 +316,9 @@ class APPNP(_AlongEdges):
         z = x.relu()
         for layer in self.layers:
             z = layer(self.dropout(z)).relu()
-        weights, h = EdgeWeights.normalised(edges, z, self.log_edge_weight), z
+        adjacency, h = NormalisedAdjacency(edges, z, self.log_edge_weight, self.sum), z
         for _ in range(self.num_steps):
-            h = (1 - self.alpha) * weights.mixed(h, edges, self.sum) + self.alpha * z
+            h = (1 - self.alpha) * (adjacency @ h) + self.alpha * z
         return h.to(x.dtype)
 
     def add_edge_types(self, num_edge_types: int) -> None:

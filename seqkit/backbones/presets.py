@@ -17,7 +17,7 @@ from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import TokenSpec
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
+from seqkit.nn.block import PostNormBlock, PreNormBlock
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import SequenceHead, TiedHead, TokenHead
 from seqkit.nn.mlp import MLP, GatedMLP
@@ -39,15 +39,18 @@ def vaswani_base(*, dropout: float = 0.1) -> EncoderDecoder:
     this too.
     The paper's table says 65 million parameters; a vocabulary of 37,000 gives 63.
     """
-    return _vaswani(512, 8, dropout)
 
+    def stack(causal: bool) -> Transformer:
+        block = partial(
+            PostNormBlock,
+            attention=partial(MultiHeadAttention, bias=False),  # section 3.2.2 has matrices only
+            mlp=partial(MLP, activation=nn.ReLU),
+            residual=partial(Residual, dropout=dropout),  # section 5.4: of residual branches only
+            cross_attention=causal,
+        )
+        return Transformer(512, 6, num_heads=8, causal=causal, block=block, norm=nn.Identity)
 
-def vaswani_big(*, dropout: float = 0.3) -> EncoderDecoder:
-    """The same at width 1024 with 16 heads (Vaswani et al. 2017, table 3, big: 213 million parameters).
-
-    dropout: dropout of residual branches.
-    """
-    return _vaswani(1024, 16, dropout)
+    return EncoderDecoder(stack(causal=False), stack(causal=True))
 
 
 def t5_mini(*, dropout: float = 0.1) -> EncoderDecoder:
@@ -89,14 +92,6 @@ def bert_mini(*, dropout: float = 0.1) -> Transformer:
     return _bert(256, 4, 4, dropout)
 
 
-def bert_base(*, dropout: float = 0.1) -> Transformer:
-    """BERT with 12 layers of width 768 (Devlin et al. 2019, section 3: 110 million parameters).
-
-    dropout: dropout of residual branches and attention weights.
-    """
-    return _bert(768, 12, 12, dropout)
-
-
 def vit_tiny(*, drop_path: float = 0.1) -> Transformer:
     """Vision transformer with 12 layers of width 192 (Touvron et al. 2021, DeiT-Ti, table 1: 5 million parameters).
 
@@ -104,14 +99,6 @@ def vit_tiny(*, drop_path: float = 0.1) -> Transformer:
     trains (ibid., table 9).
     """
     return _vit(192, 3, drop_path)
-
-
-def vit_base(*, drop_path: float = 0.1) -> Transformer:
-    """The same with width 768 and 12 heads (Dosovitskiy et al. 2021, table 1, ViT-Base: 86 million parameters).
-
-    drop_path: stochastic depth, the probability that an example skips the last layer.
-    """
-    return _vit(768, 12, drop_path)
 
 
 # ── decoders ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -134,15 +121,6 @@ def gpt2(*, dropout: float = 0.1) -> Transformer:
     return _gpt(768, 12, 12, dropout)
 
 
-def gpt3_175b(*, dropout: float = 0.0) -> Transformer:
-    """GPT-3 with 96 layers of width 12288 (Brown et al. 2020, table 2.1).
-
-    To be described, not built. Every second layer of the source has sparse attention in a band; here all are dense.
-    dropout: dropout of residual branches and attention weights.
-    """
-    return _gpt(12_288, 96, 96, dropout)
-
-
 def llama_nano() -> Transformer:
     """LLaMA with 5 layers of width 64, 8 heads, 4 key/value heads (llama2.c by Karpathy, stories260K: 260 thousand
     parameters).
@@ -155,15 +133,6 @@ def llama_nano() -> Transformer:
 def llama_7b() -> Transformer:
     """LLaMA with 32 layers of width 4096 (Touvron et al. 2023, table 2: 6.7 billion parameters)."""
     return _llama(4096, 32, num_heads=32, num_kv_heads=32, multiple_of=256)
-
-
-def palm_mini() -> Transformer:
-    """PaLM's composition (Chowdhery et al. 2022, section 2) with 6 layers of width 256, a size of our own.
-
-    For long generation: all heads share one key/value head (multi-query attention), so the cache is a quarter as large.
-    Attention and MLP are parallel; the source has one norm a layer for both, here each has its own.
-    """
-    return _palm(256, 6, num_heads=4)
 
 
 def moe_mini() -> Transformer:
@@ -184,23 +153,6 @@ def moe_mini() -> Transformer:
 
 
 # ── families ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _vaswani(dim: int, num_heads: int, dropout: float) -> EncoderDecoder:
-    """Post-norm, ReLU; projections without bias (section 3.2.2 has matrices only), dropout of residual branches only
-    (section 5.4)."""
-
-    def stack(causal: bool) -> Transformer:
-        block = partial(
-            PostNormBlock,
-            attention=partial(MultiHeadAttention, bias=False),
-            mlp=partial(MLP, activation=nn.ReLU),
-            residual=partial(Residual, dropout=dropout),
-            cross_attention=causal,
-        )
-        return Transformer(dim, 6, num_heads=num_heads, causal=causal, block=block, norm=nn.Identity)
-
-    return EncoderDecoder(stack(causal=False), stack(causal=True))
 
 
 def _bert(dim: int, depth: int, num_heads: int, dropout: float) -> Transformer:
@@ -246,13 +198,6 @@ class Published:
     head: Head | None = None
 
 
-def _palm(dim: int, depth: int, *, num_heads: int) -> Transformer:
-    norm = partial(nn.LayerNorm, bias=False)
-    attention = partial(MultiHeadAttention, num_kv_heads=1, bias=False)
-    block = partial(ParallelBlock, attention=attention, mlp=partial(GatedMLP, width=4 * dim), norm=norm)
-    return Transformer(dim, depth, num_heads=num_heads, causal=True, block=block, norm=norm, position=Rotary())
-
-
 def _tied(embedder: Embedder) -> nn.Module:
     assert isinstance(embedder.content, nn.Embedding)
     # entries of about 1 beside sinusoids, of 0.02 elsewhere: logits start at about 1, or below
@@ -284,18 +229,13 @@ def _images(build: Callable[[], Transformer]) -> Published:
 
 PUBLISHED = {
     "vaswani_base": _text(vaswani_base, 37_000, 128, position=Sinusoidal),
-    "vaswani_big": _text(vaswani_big, 37_000, 128, position=Sinusoidal),
     "t5_mini": _text(t5_mini, 32_128, 512),
     "bert_mini": _bert_text(bert_mini),
-    "bert_base": _bert_text(bert_base),
     "vit_tiny": _images(vit_tiny),
-    "vit_base": _images(vit_base),
     "gpt_nano": _text(gpt_nano, 65, 128, position=partial(Learned, sizes=[128])),
     "gpt2": _text(gpt2, 50_257, 1024, position=partial(Learned, sizes=[1024])),
-    "gpt3_175b": _text(gpt3_175b, 50_257, 2048, position=partial(Learned, sizes=[2048])),
     "llama_nano": _text(llama_nano, 512, 512),
     "llama_7b": _text(llama_7b, 32_000, 2048, head=_untied),
-    "palm_mini": _text(palm_mini, 256, 256),
     "moe_mini": _text(moe_mini, 256, 256, head=_untied),
 }
-"""Presets by name. Context lengths of models without a limit (Vaswani's, PaLM's, Mixtral's) are our own."""
+"""Presets by name. Context lengths of models without a limit (Vaswani's, Mixtral's) are our own."""

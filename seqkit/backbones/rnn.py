@@ -98,7 +98,13 @@ def _needs_packing(x: Tensor) -> bool:
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory (Hochreiter and Schmidhuber 1997; `torch.nn.LSTM`)."""
+    """Long short-term memory (Hochreiter and Schmidhuber 1997; `torch.nn.LSTM`).
+
+    >>> from seqkit.interfaces import Embedded
+    >>> x = Embedded(torch.randn(2, 7, 8), torch.zeros(2, 7, 1), torch.ones(2, 7, dtype=torch.bool))
+    >>> LSTM(8)(x).shape, LSTM(8, causal=True).layers
+    (torch.Size([2, 7, 8]), LSTM(8, 8, num_layers=2, batch_first=True))
+    """
 
     cell = nn.LSTM
 

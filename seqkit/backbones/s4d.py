@@ -52,6 +52,12 @@ class S4D(LayerStack):
     Adjacency and segments are refused: the state is carried along all tokens in order.
     The paper trains A and dt with a learning rate of at most 0.001 and without decay. They do not decay here either.
     Raises ValueError for sizes below 1 or an odd num_states.
+
+    >>> import torch
+    >>> from seqkit.interfaces import Embedded
+    >>> x = Embedded(torch.randn(2, 7, 8), torch.zeros(2, 7, 1), torch.ones(2, 7, dtype=torch.bool))
+    >>> S4D(8, spectrum="inv")(x).shape
+    torch.Size([2, 7, 8])
     """
 
     def __init__(

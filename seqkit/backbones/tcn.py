@@ -99,6 +99,11 @@ class TCN(LayerStack):
     It refuses adjacency, as the RNNs do (graphs need model.adjacency=ignore), and segments. It knows the order of
     tokens by their columns (`is_recurrent`), so no positions are added to a sequence.
     Raises ValueError for sizes below 1, a kernel size below 2, or an even one with causal=False.
+
+    >>> from seqkit.interfaces import Embedded
+    >>> x = Embedded(torch.randn(2, 7, 8), torch.zeros(2, 7, 1), torch.ones(2, 7, dtype=torch.bool))
+    >>> TCN(8, depth=4)(x).shape, TCN(8, depth=4).receptive_field
+    (torch.Size([2, 7, 8]), 61)
     """
 
     states_per_block = 2

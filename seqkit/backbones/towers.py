@@ -22,6 +22,11 @@ class Towers(Backbone):
     parts: backbones by name of the part. Their widths may differ: d is the largest, and the last channels of tokens of
     a narrower part are zero. So may their causality, and `causal` is then False. Tokens attend within a run of their
     part alone, so objectives that need the parts together are refused; one backbone over all parts serves these.
+
+    >>> from seqkit.backbones import GRU, TCN
+    >>> towers = Towers({"text": GRU(8), "image": TCN(12)})
+    >>> towers.dim, towers.part("text").dim
+    (12, 8)
     """
 
     supports_adjacency = True

@@ -33,8 +33,11 @@ def run(args: Namespace) -> int:
     Raises UsageError with class, law and example if a law is broken, or if there is nothing to check it on.
     """
     settings = dict(_settings(args.overrides))
+    from seqkit.runs.predictor import find_device
+
+    device = str(find_device(args.device))
     for cls in _classes(args.what):
-        checked = _checked(cls, settings, args.input, quick=args.quick)
+        checked = _checked(cls, settings, args.input, quick=args.quick, device=device)
         names = list(dict.fromkeys(law.__name__ for law in checked))
         print(one_line(f"{cls.__name__} keeps {len(names)} laws: {', '.join(names)}"))
         for reason in sorted(set(checked.left_out.values())):
@@ -95,7 +98,7 @@ def _of_file(path: Path, name: str) -> list[type]:
     return found
 
 
-def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool) -> Checked:
+def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool, device: str) -> Checked:
     """The laws that a class keeps."""
     from seqkit.interfaces import Tokenizer
     from seqkit.nn.attention.mechanism import AttentionMechanism
@@ -111,7 +114,7 @@ def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick
             (RelativePosition, check_relative_position),
         ):
             if issubclass(cls, base):
-                return check(partial(cls, **settings), quick=quick)  # type: ignore[operator]
+                return check(partial(cls, **settings), quick=quick, device=device)  # type: ignore[operator]
         if cls.is_encoder_decoder:
             raise UsageError(f"{cls.__name__} is an encoder–decoder; the laws here are for backbones of one sequence")
         has_causal = "causal" in inspect.signature(cls).parameters
@@ -120,7 +123,7 @@ def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick
             return cls(dim, causal=causal, **settings) if has_causal else cls(dim, **settings)
 
         ways = (False, True) if has_causal else (bool(cls(24, **settings).causal),)
-        return check_backbone(build, causal=ways, quick=quick)
+        return check_backbone(build, causal=ways, quick=quick, device=device)
     except AssertionError as error:
         raise UsageError(str(error)) from error
     except TypeError as error:  # of its constructor: what its methods raise names a law

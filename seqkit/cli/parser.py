@@ -389,6 +389,7 @@ def parser() -> argparse.ArgumentParser:
     )
     check.add_argument("what", metavar="PACKAGE.CLASS", help="a class, a Python file, or a name (seqkit list)")
     check.add_argument("--quick", action="store_true", help="leave out slow laws, and name them")
+    check.add_argument("--device", default="cpu", metavar="NAME", help="auto, cpu (default), cuda or mps")
     check.add_argument("--input", action="append", default=[], metavar="FILE", help="raw example: a file or a text")
     new = add("new", "write a working tokenizer or backbone with its test, as a starting point")
     new.add_argument("kind", choices=("tokenizer", "backbone"), help="tokenizer or backbone")

@@ -94,7 +94,7 @@ def _sequence_errors(objective: Objective, model: Model, batch: LabeledBatch) ->
     for i in range(len(generated)):
         rate = SequenceErrorRate()
         rate.update(generated[i : i + 1], label[i : i + 1])
-        found.append((float(rate.total), 1.0))
+        found.append((float(rate.total), float(rate.count)))
     return found
 
 

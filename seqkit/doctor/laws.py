@@ -139,7 +139,8 @@ def check_future(subject: Subject) -> Result:
     probe = _Probe(subject)
     expected = probe.hidden(probe.inputs.batch)
     cuts = _cuts(probe.inputs.batch)
-    difference = max((_future_difference(probe, expected, cut) for cut in cuts), default=0.0)
+    differences = [_future_difference(probe, expected, cut) for cut in cuts]
+    difference = max(differences, key=lambda x: (x != x, x), default=0.0)  # NaN is the largest
     measured = f"other tokens after a token change its hidden state by {difference:.1g} of its size"
     if difference <= TOLERANCE:
         return Result("future", measured)

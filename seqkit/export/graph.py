@@ -107,13 +107,13 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
                 function, _batch(model, *EXAMPLE), dynamic_shapes=(_sizes(spec),), strict=False
             )
             run = WRITERS[to](program, out, spec, notes)
-            found = [_difference(run, function, _batch(model, *sizes)) for sizes in CHECKED]
-            worst = max(found, key=lambda x: (x != x, x))  # NaN is the largest difference
+            differences = [_difference(run, function, _batch(model, *sizes)) for sizes in CHECKED]
     except Exception as error:  # what torch cannot export is told by a dozen kinds of errors
         raise UsageError(
             f"{name} cannot be exported to {to} with these settings ({_reason(error)}); a Transformer with "
             "ScaledDotProductAttention can (docs/export.md has the table)"
         ) from error
+    worst = max(differences, key=lambda x: (x != x, x))  # NaN is the largest: `max` alone passes it over
     if not worst <= TOLERANCE:
         raise UsageError(f"{name} gives other numbers from the {to} file, by {worst:.1e} of the largest; not exported")
     return worst

@@ -1,6 +1,6 @@
 """Continuation of any tokens: several ids each, numbers beside them, positions that are measured, edges.
 
-Ids at positions 0, 1, 2, … have a faster loop (`seqkit.generation.stream`).
+Ids at positions 0, 1, 2, … go on faster by `seqkit.generation.generate`, which packs weights.
 
 b sequences · n tokens · k fields · v vocabulary
 """
@@ -15,9 +15,10 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.generation.decode import check_positions, evaluating
-from seqkit.generation.sampling import PerSequenceRNG, Sampling
-from seqkit.interfaces import Cache, TokenBatch, Tokenizer, Tokens
+from seqkit.generation.decode import Decoding, check_positions, longest_context, supports_cache
+from seqkit.generation.sampling import Sampling
+from seqkit.generation.stream import decoded
+from seqkit.interfaces import TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def continue_examples(
     return [tokenizer.decode(tokens) for tokens in found]
 
 
-@torch.inference_mode()
 def continue_tokens(
     model: Model,
     prompts: Sequence[Tokens],
@@ -77,62 +77,51 @@ def continue_tokens(
         raise ValueError(f"context_length={context_length} counts tokens of the model's input; make it 1 or more")
     for tokens in prompts:
         model.spec.check(tokens)
-    longest = max(map(len, prompts)) + num_new_tokens - 1  # the last new token is in no context
-    longest = longest if context_length is None else min(longest, context_length)
     if getattr(extend, "__func__", None) is Tokenizer.continues:  # which counts; others measure
-        check_positions(model, longest, num_new_tokens)
-    sampling = Sampling() if sampling is None else sampling
-    sizes, found = model.spec.id_sizes, list(prompts)
-    rng = PerSequenceRNG(sampling.seed, len(prompts) * len(sizes))
-    with evaluating(model):
-        contexts = _Contexts(model, context_length, longest)
-        for _ in range(num_new_tokens):
-            logits = rearrange(contexts.next_logits(found), "b ... v -> b (...) v")
-            seen = None if sampling.repetition_penalty == 1 else _seen(model, found, logits)
-            flat = None if seen is None else rearrange(seen, "b k v -> (b k) v")
-            ids = sampling.choose(rearrange(logits, "b k v -> (b k) v"), flat, rng).cpu()
-            new = rearrange(ids, "(b k) -> b k", k=len(sizes))
-            with torch.inference_mode(False):
-                new = new.clone() if model.spec.vocab_sizes else new[:, 0].clone()
-                found = [_extended(model, extend, tokens, content) for tokens, content in zip(found, new)]
-    return found
+        check_positions(model, longest_context(prompts, num_new_tokens, context_length), num_new_tokens)
+    state = TokenDecoding(model, prompts, num_new_tokens, extend, context_length)
+    for new in decoded(model, state, num_new_tokens, Sampling() if sampling is None else sampling):
+        last = new
+    state.append(last)
+    return state.sequences
 
 
-class _Contexts:
-    """The model's input as sequences grow: one new column by a cache, or everything again."""
+class TokenDecoding(Decoding):
+    """Sequences of any tokens, which `extend` makes longer. Those with edges have no cache: an edge may join earlier
+    tokens."""
 
-    def __init__(self, model: Model, context_length: int | None, max_columns: int):
-        self.model, self.limit, self.max_columns = model, context_length, max_columns
-        self.starts: list[int] = []
-        self._cache: Cache | None = None
-        self._device = next(model.parameters()).device
+    def __init__(
+        self, model: Model, prompts: Sequence[Tokens], num_new_tokens: int, extend: Extend, context_length: int | None
+    ):
+        has_cache = all(x.adjacency is None for x in prompts) and supports_cache(model, required=False)
+        max_columns = longest_context(prompts, num_new_tokens, context_length)
+        super().__init__(model, [len(x) for x in prompts], context_length, max_columns, has_cache)
+        self.sequences, self._extend, self.num_fields = list(prompts), extend, len(model.spec.id_sizes)
 
-    def next_logits(self, sequences: Sequence[Tokens]) -> Tensor:
-        """[b v] or [b k v] logits of the token after the last one of each sequence."""
-        if self._cache is not None and self._has_room(sequences):
-            batch = TokenBatch.collate([_moved(x, start, len(x) - 1) for x, start in zip(sequences, self.starts)])
-            logits: Tensor = self.model(batch.to(self._device), cache=self._cache)
-            return logits[:, -1]
-        self.starts = self.starts or [0] * len(sequences)
-        for i, x in enumerate(sequences):
-            if self.limit is not None and len(x) - self.starts[i] > self.limit:
-                self.starts[i] = len(x) - max(1, self.limit // 2)
-        contexts = [_moved(x, start, start) for x, start in zip(sequences, self.starts)]
-        self._cache = self._new_cache(sequences)
-        logits = self.model(TokenBatch.collate(contexts).to(self._device), cache=self._cache)
-        last = torch.tensor([len(x) - 1 for x in contexts], device=self._device)
-        return logits[torch.arange(len(contexts), device=self._device), last]
+    def append(self, ids: Tensor) -> None:
+        super().append(ids)
+        with torch.inference_mode(False):
+            content = ids.cpu().clone()
+            content = rearrange(content, "b -> b 1") if self._model.spec.vocab_sizes and content.ndim == 1 else content
+            self.sequences = [_extended(self._model, self._extend, x, new) for x, new in zip(self.sequences, content)]
 
-    def _has_room(self, sequences: Sequence[Tokens]) -> bool:
-        return self.limit is None or all(len(x) - start <= self.limit for x, start in zip(sequences, self.starts))
+    def reorder(self, rows: Tensor) -> None:
+        super().reorder(rows)
+        self.sequences = [self.sequences[i] for i in rows.tolist()]
 
-    def _new_cache(self, sequences: Sequence[Tokens]) -> Cache | None:
-        if any(x.adjacency is not None for x in sequences):
-            return None  # a new edge may join earlier tokens
-        try:
-            return self.model.backbone.init_cache(self.max_columns)
-        except ValueError:
-            return None
+    def _contexts(self, starts: Sequence[int]) -> TokenBatch:
+        return TokenBatch.collate([_moved(x, start, start) for x, start in zip(self.sequences, starts)])
+
+    def _newest(self) -> TokenBatch:
+        starts = self._starts.tolist()
+        return TokenBatch.collate([_moved(x, start, len(x) - 1) for x, start in zip(self.sequences, starts)])
+
+    def seen(self) -> Tensor:
+        sizes = self._model.spec.id_sizes
+        seen = torch.zeros(len(self), len(sizes), max(sizes), dtype=torch.bool)
+        for row, tokens in zip(seen, self.sequences):
+            row.scatter_(1, self._model.spec.ids_of(tokens).T, True)
+        return seen.to(self.device)
 
 
 def _moved(tokens: Tokens, start: int, first: int) -> Tokens:
@@ -151,11 +140,3 @@ def _extended(model: Model, extend: Extend, tokens: Tokens, content: Tensor) -> 
         raise ValueError("continues(tokens, content) must give the tokens and one more of that content")
     model.spec.check(new)
     return new
-
-
-def _seen(model: Model, sequences: Sequence[Tokens], logits: Tensor) -> Tensor:
-    """[b k v] bool, True: the id occurs in that field of the sequence."""
-    seen = torch.zeros(logits.shape, dtype=torch.bool)
-    for row, tokens in zip(seen, sequences):
-        row.scatter_(1, model.spec.ids_of(tokens).T, True)
-    return seen.to(logits.device)

@@ -5,7 +5,8 @@ b sequences · n tokens · t new tokens · v vocabulary · s stop ids
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
@@ -31,12 +32,79 @@ class Suppressed:
     first: tuple[int, ...] = ()
 
 
-class DecodingState:
-    """Sequences that grow by one token a step: take `next_logits`, choose ids, `append` them, and repeat.
+class Decoding(ABC):
+    """Sequences that grow by one token a step: take `next_logits`, choose, `append`, and repeat.
+
+    The only place of the context window: a sequence whose context has more than `context_length` tokens goes on from
+    the last half of it, at its own time, whatever the rest of the batch does; None: no limit.
+    lengths: tokens of each sequence at the start. has_cache: whether a step feeds the newest tokens alone.
+    max_columns: of the longest context. A subclass says what the tokens are: `_contexts`, `_newest`, `append`.
+    """
+
+    num_fields = 1
+
+    def __init__(
+        self, model: Model, lengths: Sequence[int], context_length: int | None, max_columns: int, has_cache: bool
+    ):
+        self.device = next(model.parameters()).device
+        self._model, self._context_length, self._max_columns = model, context_length, max_columns
+        self._has_cache = has_cache
+        self._cache: Cache | None = None
+        self._lengths = torch.tensor(lengths, device=self.device)  # [b], of the whole sequences
+        self._starts = torch.zeros_like(self._lengths)  # [b], where their contexts begin
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def next_logits(self) -> Tensor:
+        """[b v], of several fields [b k v], logits of the token after the last one of each sequence; -inf: never."""
+        if self._cache is not None and self._cache.num_tokens != self._context_length:
+            return self._cached_step(self._cache)
+        if self._context_length is not None:
+            is_full = self._lengths - self._starts > self._context_length
+            kept = max(1, self._context_length // 2)
+            self._starts = torch.where(is_full, self._lengths - kept, self._starts)
+        self._cache = self._model.backbone.init_cache(self._max_columns) if self._has_cache else None
+        batch = self._contexts(self._starts.tolist())
+        return self._logits(batch.to(self.device), self._lengths - self._starts - 1, self._cache)
+
+    def _cached_step(self, cache: Cache) -> Tensor:
+        """Logits from the last token of each sequence alone; the cache has the others."""
+        return self._logits(self._newest().to(self.device), torch.zeros_like(self._lengths), cache)
+
+    def _logits(self, batch: TokenBatch, columns: Tensor, cache: Cache | None) -> Tensor:
+        """Logits of the token after column [b] of each row."""
+        logits: Tensor = self._model(batch, cache=cache)
+        return logits[torch.arange(len(columns), device=self.device), columns]
+
+    @abstractmethod
+    def _contexts(self, starts: Sequence[int]) -> TokenBatch:
+        """The tokens of each sequence from `starts` on, at the positions of a sequence that begins there."""
+
+    @abstractmethod
+    def _newest(self) -> TokenBatch:
+        """The last token of each sequence."""
+
+    @abstractmethod
+    def seen(self) -> Tensor:
+        """[b v], of several fields [b k v], bool, True: the id occurs in the sequence, prompt included."""
+
+    def append(self, ids: Tensor) -> None:
+        """Append ids [b] or [b k], one token to each sequence."""
+        self._lengths = self._lengths + 1
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these sequences, [b'] indices, in this order (some twice, others not at all)."""
+        self._lengths, self._starts = self._lengths[rows], self._starts[rows]
+        if self._cache is not None:
+            self._cache.reorder(rows)
+
+
+class DecodingState(Decoding):
+    """Sequences of ids at positions 0, 1, 2, …
 
     prompts: [n] int64 ids each, of any lengths >= 1. source: batch for the encoder, an example per prompt.
-    context_length: number of tokens that the model was trained on. A sequence whose context is longer goes on from the
-    last half of it, at its own time, whatever the rest of the batch does. None: no limit.
+    context_length: number of tokens that the model was trained on, as in `Decoding`.
     use_cache: None: where the backbone has a cache. suppressed: ids that are not generated.
     Raises ValueError for a model, prompts or settings that are incompatible.
     """
@@ -53,22 +121,18 @@ class DecodingState:
         suppressed: Suppressed | None = None,
     ):
         _check(model, prompts, max_new_tokens, source, context_length)
-        self.device = next(model.parameters()).device
-        self._model, self._context_length, self._max_new_tokens = model, context_length, max_new_tokens
+        has_cache = use_cache is not False and supports_cache(model, required=use_cache is True)
+        max_columns = longest_context(prompts, max_new_tokens, context_length)
+        super().__init__(model, [len(x) for x in prompts], context_length, max_columns, has_cache)
         self._suppressed = Suppressed() if suppressed is None else suppressed
         checked_ids("suppressed", [*self._suppressed.always, *self._suppressed.first], model)
-        self._max_columns = _max_columns(prompts, max_new_tokens, context_length)
         self._prompts = [prompt.to(self.device) for prompt in prompts]
         self._source = None if source is None else source.to(self.device)
-        self._has_cache = use_cache is not False and _supports_cache(model, required=use_cache is True)
-        self._cache: Cache | None = None
         self._packed: PackedDecoder | None = None  # the model's step over packed weights, if it can be packed
-        self._tried_packing = False
+        self._tries_packing, self._max_new_tokens = True, max_new_tokens
         self._prompt_index = torch.arange(len(prompts), device=self.device)  # the prompt that each sequence continues
         self._new_ids = self._prompt_index.new_empty(len(prompts), 0)
         self.num_new_tokens = 0
-        self._starts = [0] * len(prompts)  # where the context begins in a sequence that continues prompt i
-        self._last_position = self._prompt_index  # [b] int64, of the last token of each sequence
 
     @property
     def new_ids(self) -> Tensor:
@@ -76,81 +140,56 @@ class DecodingState:
         return self._new_ids[:, : self.num_new_tokens]
 
     def seen(self) -> Tensor:
-        """[b v] bool, True: the id occurs in the sequence, prompt included."""
         seen = torch.zeros(len(self._prompt_index), self._model.spec.vocab_size, dtype=torch.bool, device=self.device)
         for row, ids in zip(seen, self._sequences()):
             row[ids] = True
         return seen
 
     def next_logits(self) -> Tensor:
-        """[b v] logits of the token after the last one of each sequence; -inf: not generated."""
-        if self._cache is None or self._cache.num_tokens == self._context_length:
-            logits = self._full_pass()
-        else:
-            logits = self._cached_step(self._cache)
+        logits = super().next_logits()
         never = self._suppressed.always + (() if self.num_new_tokens else self._suppressed.first)
-        if not never:
-            return logits
-        return logits.index_fill(-1, torch.tensor(never, device=logits.device), -torch.inf)
+        return logits.index_fill(-1, torch.tensor(never, device=logits.device), -torch.inf) if never else logits
 
     def append(self, ids: Tensor) -> None:
-        """Append ids [b], one to each sequence."""
+        super().append(ids)
         if self.num_new_tokens == self._new_ids.shape[1]:  # room for twice as many, rather than a copy in every step
             room = self._new_ids.new_empty(len(ids), max(64, self.num_new_tokens))
             self._new_ids = torch.cat([self._new_ids, room], dim=1)
         self._new_ids[:, self.num_new_tokens] = ids
         self.num_new_tokens += 1
-        self._last_position = self._last_position + 1
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these sequences, [b'] indices, in this order (some twice, others not at all)."""
+        super().reorder(rows)
         self._prompt_index, self._new_ids = self._prompt_index[rows], self._new_ids[rows]
-        self._last_position = self._last_position[rows]
-        if self._cache is not None:
-            self._cache.reorder(rows)
 
     def _sequences(self) -> list[Tensor]:
         return [torch.cat([self._prompts[i], row]) for i, row in zip(self._prompt_index.tolist(), self.new_ids)]
 
-    def _full_pass(self) -> Tensor:
-        """Logits from all tokens of each context at once; they fill a new cache, if the backbone has one."""
-        limit = self._context_length
-        for i, prompt in enumerate(self._prompts):
-            length = len(prompt) + self.num_new_tokens
-            if limit is not None and length - self._starts[i] > limit:
-                self._starts[i] = length - max(1, limit // 2)
-        starts = [self._starts[i] for i in self._prompt_index.tolist()]
+    def _contexts(self, starts: Sequence[int]) -> TokenBatch:
         contexts = [ids[start:] for ids, start in zip(self._sequences(), starts)]
-        lengths = torch.tensor([len(ids) for ids in contexts], device=self.device)
         content = torch.nn.utils.rnn.pad_sequence(contexts, batch_first=True)
         index = torch.arange(content.shape[1], device=self.device)
         positions = repeat(index.float(), "n -> b n p", b=len(contexts), p=self._model.spec.num_axes)
         source = None if self._source is None else self._source.select(self._prompt_index)
-        batch = TokenBatch(content, positions, index < rearrange(lengths, "b -> b 1"), source=source)
-        self._last_position = lengths - 1
-        self._cache = self._model.backbone.init_cache(self._max_columns) if self._has_cache else None
-        logits = self._model(batch, cache=self._cache)
-        return logits[torch.arange(len(contexts), device=self.device), lengths - 1]
+        valid = index < rearrange(self._lengths - self._starts, "b -> b 1")
+        return TokenBatch(content, positions, valid, source=source)
+
+    def _newest(self) -> TokenBatch:
+        content = self._new_ids[:, self.num_new_tokens - 1 : self.num_new_tokens]
+        positions = repeat((self._lengths - self._starts - 1).float(), "b -> b 1 p", p=self._model.spec.num_axes)
+        return TokenBatch(content, positions, torch.ones_like(content, dtype=torch.bool))
 
     def _cached_step(self, cache: Cache) -> Tensor:
-        """Logits from the last token of each sequence alone; the cache has the others."""
-        packed = self._packed_decoder()
-        if packed is not None:
-            if not isinstance(cache, PackedCache):
-                self._cache = cache = packed.take_over(cache)
-            return packed.step(self._new_ids[:, self.num_new_tokens - 1], self._last_position, cache)
-        content = self._new_ids[:, self.num_new_tokens - 1 : self.num_new_tokens]
-        positions = repeat(self._last_position.float(), "b -> b 1 p", p=self._model.spec.num_axes)
-        batch = TokenBatch(content, positions, torch.ones_like(content, dtype=torch.bool))
-        return rearrange(self._model(batch, cache=cache), "b 1 v -> b v")
-
-    def _packed_decoder(self) -> PackedDecoder | None:
-        """The model's step over weights that are packed in the first cached step, where enough are left to pay."""
-        if not self._tried_packing:
-            self._tried_packing = True
+        if self._tries_packing:  # in the first cached step, where enough are left to pay
+            self._tries_packing = False
             if self._max_new_tokens - self.num_new_tokens >= MIN_STEPS:
                 self._packed = packed_decoder(self._model, len(self._new_ids), self._max_columns)
-        return self._packed
+        if self._packed is None:
+            return super()._cached_step(cache)
+        if not isinstance(cache, PackedCache):
+            self._cache = cache = self._packed.take_over(cache)
+        newest, positions = self._new_ids[:, self.num_new_tokens - 1], self._lengths - self._starts - 1
+        return self._packed.step(newest, positions, cache)
 
 
 @contextmanager
@@ -177,7 +216,7 @@ def checked_ids(name: str, ids: Sequence[int], model: Model) -> list[int]:
     return sorted(set(ids))
 
 
-def _supports_cache(model: Model, *, required: bool) -> bool:
+def supports_cache(model: Model, *, required: bool) -> bool:
     """True: the backbone has a cache (some attention mechanisms have none). Raises ValueError if one is required."""
     try:
         model.backbone.init_cache(1)
@@ -212,7 +251,7 @@ def _check(
         raise ValueError(f"max_new_tokens={max_new_tokens} counts tokens to generate; make it 1 or more")
     if context_length is not None and context_length < 1:
         raise ValueError(f"context_length={context_length} counts tokens of the model's input; make it 1 or more")
-    check_positions(model, _max_columns(prompts, max_new_tokens, context_length), max_new_tokens)
+    check_positions(model, longest_context(prompts, max_new_tokens, context_length), max_new_tokens)
     if (source is not None) != (model.source_embedder is not None):
         wants = "takes one sequence" if source is not None else "generates one sequence from another, and got no source"
         raise ValueError(f"this model {wants}; a source goes with the objective Seq2Seq, and only there")
@@ -232,7 +271,7 @@ def check_positions(model: Model, num_columns: int, max_new_tokens: int) -> None
         )
 
 
-def _max_columns(prompts: Sequence[Tensor], max_new_tokens: int, context_length: int | None) -> int:
+def longest_context(prompts: Sequence[Sized], max_new_tokens: int, context_length: int | None) -> int:
     """Number of tokens in the longest context (the last new token is in none)."""
     longest = max(map(len, prompts)) + max_new_tokens - 1
     return longest if context_length is None else min(longest, context_length)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import torch
+from einops import rearrange
 from torch import Tensor
 
-from seqkit.generation.decode import evaluating
-from seqkit.generation.sampling import PerSequenceRNG, Sampling
-from seqkit.interfaces import IGNORE, Cache, TokenBatch, Tokens, TokenSpec
+from seqkit.generation.decode import Decoding, supports_cache
+from seqkit.generation.sampling import Sampling
+from seqkit.generation.stream import decoded
+from seqkit.interfaces import IGNORE, Cache, TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.nn.embedder import JoinEmbedder
 from seqkit.nn.heads import END, PartHead
@@ -31,7 +34,6 @@ def before_last_run(tokens: Tokens, part: str) -> Tokens:
     return tokens.at(slice(kept))
 
 
-@torch.inference_mode()
 def continue_with_part(
     model: Model,
     prefixes: Sequence[Tokens],
@@ -52,67 +54,67 @@ def continue_with_part(
         raise ValueError(f"the model does not generate the part {part}; train it with NextToken(part={part!r})")
     if max_new_tokens < 1 or not prefixes:
         raise ValueError(f"{len(prefixes)} prefixes and {max_new_tokens} new tokens; give 1 or more of each")
-    sampling, device = Sampling(temperature=0) if sampling is None else sampling, next(model.parameters()).device
-    rng, found = PerSequenceRNG(sampling.seed, len(prefixes)), torch.zeros(len(prefixes), 0, dtype=torch.int64)
-    sequences, ended = list(prefixes), torch.zeros(len(prefixes), dtype=torch.bool)
-    starts = [_first_position(x) for x in prefixes]
-    with evaluating(model):
-        cache = None if use_cache is False else _cache_of(model, part, max(map(len, prefixes)) + max_new_tokens)
-        hidden = _hidden_of_all(model, sequences, part, cache)
-        for step in range(max_new_tokens):
-            chosen = sampling.choose(head.head(hidden, None), None, rng).cpu()
-            found = torch.cat([found, (chosen - 1).masked_fill(ended | (chosen == END), IGNORE)[:, None]], dim=1)
-            ended = ended | (chosen == END)
-            if bool(ended.all()) or step + 1 == max_new_tokens:
-                break
-            new = [_run_of(int(x) - 1, start + step) for x, start in zip(chosen.clamp(min=1), starts)]
-            if cache is None:
-                sequences = [_longer(model.spec, x, part, run) for x, run in zip(sequences, new)]
-                hidden = _hidden_of_all(model, sequences, part, None)
-            else:
-                hidden = _hidden_of_new(model, [model.spec.join([(part, run)]) for run in new], cache, device)
-    return found[:, : int((found != IGNORE).sum(dim=1).max())] if len(found) else found
+    sampling = Sampling(temperature=0) if sampling is None else sampling
+    state = PartDecoding(model, prefixes, part, max_new_tokens, use_cache=use_cache is not False)
+    end = torch.tensor([END], device=state.device)
+    columns = torch.stack(list(decoded(model, state, max_new_tokens, sampling, end)), dim=1).cpu()
+    found = torch.where(columns > END, columns - 1, IGNORE)
+    return found[:, : int((found != IGNORE).sum(dim=1).max())]
 
 
-def _cache_of(model: Model, part: str, num_columns: int) -> Cache | None:
-    if isinstance(model.embedder, JoinEmbedder) and part in model.embedder.encoders:
-        return None  # it encodes the tokens of a run from the first on
-    try:
-        return model.backbone.init_cache(num_columns)
-    except ValueError:
-        return None
+class PartDecoding(Decoding):
+    """New runs of a part behind prefixes. What is chosen is the number of an id plus 1, or `END`."""
 
+    def __init__(self, model: Model, prefixes: Sequence[Tokens], part: str, max_new_tokens: int, *, use_cache: bool):
+        # an encoder encodes the tokens of a run from the first on
+        is_encoded = isinstance(model.embedder, JoinEmbedder) and part in model.embedder.encoders
+        has_cache = use_cache and not is_encoded and supports_cache(model, required=False)
+        lengths = [len(x) for x in prefixes]
+        super().__init__(model, lengths, None, max(lengths) + max_new_tokens, has_cache)
+        self._part, self._prefixes = part, list(prefixes)
+        # positions of a new run count from 0, or from behind the largest one where those of the prefix run on
+        self._first = [float(x.positions.max()) + 1 if x.runs_on else 0.0 for x in prefixes]
+        self._runs = torch.zeros(len(prefixes), 0, dtype=torch.int64)  # [b t] ids
 
-def _hidden_of_all(model: Model, sequences: Sequence[Tokens], part: str, cache: Cache | None) -> Tensor:
-    """Hidden state [b d] of the last token of each sequence, from all of it."""
-    batch = TokenBatch.collate(sequences).to(next(model.parameters()).device)
-    assert batch.parts is not None
-    hidden = model.backbone(model.embed(batch.replace(reach=batch.parts.prefix_reach(part, batch.valid))), cache)
-    return hidden[torch.arange(len(batch), device=hidden.device), batch.valid.sum(dim=1) - 1]
+    def append(self, ids: Tensor) -> None:
+        super().append(ids)
+        # a sequence that has ended goes on with any id, while others do
+        self._runs = torch.cat([self._runs, rearrange(ids.cpu().clamp(min=END + 1) - 1, "b -> b 1")], dim=1)
 
+    def reorder(self, rows: Tensor) -> None:
+        super().reorder(rows)
+        kept = rows.tolist()
+        self._prefixes, self._first = [self._prefixes[i] for i in kept], [self._first[i] for i in kept]
+        self._runs = self._runs[kept]
 
-def _hidden_of_new(model: Model, tokens: Sequence[Tokens], cache: Cache, device: torch.device) -> Tensor:
-    """Hidden state [b d] of one more token of each sequence; the cache has the others.
+    def seen(self) -> Tensor:
+        raise ValueError("repetition_penalty is for tokens of one kind; leave it 1")
 
-    A token of a part without edges attends to all, and a bias that is the same for all keys changes nothing, so it
-    needs no adjacency.
-    """
-    batch = TokenBatch.collate(tokens).to(device).replace(adjacency=None, graphs=None)
-    return model.backbone(model.embed(batch), cache)[:, -1]
+    def _run(self, row: int, since: int) -> tuple[str, Tokens]:
+        """The new tokens of a row, from number `since` on."""
+        ids = self._runs[row, since:]
+        positions = self._first[row] + torch.arange(float(since), float(self._runs.shape[1]))
+        return self._part, Tokens(ids, rearrange(positions, "t -> t 1"))
 
+    def _contexts(self, starts: Sequence[int]) -> TokenBatch:
+        sequences = self._prefixes
+        if self._runs.shape[1]:
+            join = self._model.spec.join
+            sequences = [
+                replace(join([*x.parts, self._run(i, 0)]), runs_on=x.runs_on) for i, x in enumerate(self._prefixes)
+            ]
+        batch = TokenBatch.collate(sequences)
+        assert batch.parts is not None
+        return batch.replace(reach=batch.parts.prefix_reach(self._part, batch.valid))
 
-def _run_of(content: int, position: float) -> Tokens:
-    return Tokens(torch.tensor([content]), torch.tensor([[position]]))
+    def _newest(self) -> TokenBatch:
+        """A token of a part without edges attends to all, and a bias that is the same for all keys changes nothing, so
+        it needs no adjacency."""
+        last = self._runs.shape[1] - 1
+        tokens = [self._model.spec.join([self._run(i, last)]) for i in range(len(self))]
+        return TokenBatch.collate(tokens).replace(adjacency=None, graphs=None)
 
-
-def _longer(spec: TokenSpec, tokens: Tokens, part: str, run: Tokens) -> Tokens:
-    """The sequence with one more token of its last run, or with the first one of a new run."""
-    *before, (name, last) = tokens.parts
-    if len(tokens.parts) > 1 and name == part and float(last.positions[-1, 0]) == float(run.positions[0, 0]) - 1:
-        return replace(spec.join([*before, (part, Tokens.join([last, run]))]), runs_on=tokens.runs_on)
-    return replace(spec.join([*tokens.parts, (part, run)]), runs_on=tokens.runs_on)
-
-
-def _first_position(prefix: Tokens) -> float:
-    """Position of the first token of a new run: behind the largest one if positions run on, else 0."""
-    return float(prefix.positions.max()) + 1 if prefix.runs_on else 0.0
+    def _logits(self, batch: TokenBatch, columns: Tensor, cache: Cache | None) -> Tensor:
+        hidden = self._model.backbone(self._model.embed(batch), cache)
+        logits: Tensor = cast(PartHead, self._model.head).head(hidden[torch.arange(len(columns)), columns], None)
+        return logits

@@ -56,7 +56,7 @@ class Sampling:
 
         seen: [b v] bool, True: the token occurs in the sequence.
         """
-        logits = self.penalize_repetition(logits, seen).double()
+        logits = self.penalize_repetition(logits, seen).to(widest_float(logits.device))
         # the largest becomes 0 first: then no temperature, however low, makes a logit infinite
         logits = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
         if self.top_k is not None and self.top_k < logits.shape[-1]:
@@ -103,6 +103,11 @@ def keep_min_p(logits: Tensor, p: float) -> Tensor:
     return logits.masked_fill(logits < logits.amax(dim=-1, keepdim=True) + math.log(p), -torch.inf)
 
 
+def widest_float(device: torch.device) -> torch.dtype:
+    """float64, and float32 on Apple's GPUs, which have no more."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 class PerSequenceRNG:
     """Uniform random numbers in [0, 1), a stream of its own for each sequence: sequence i has seed + i."""
 
@@ -111,13 +116,15 @@ class PerSequenceRNG:
         self._drawn, self._num_used = torch.empty(num_sequences, 0), 0
 
     def next(self, device: torch.device) -> Tensor:
-        """[b] float64 on `device`, the next number of each stream."""
+        """[b] on `device`, in its widest float, the next number of each stream."""
         if self._num_used == self._drawn.shape[1]:
             blocks = [torch.rand(BLOCK, generator=generator, dtype=torch.float64) for generator in self._generators]
-            # just below 1, for the product with a sum of probabilities to stay below that sum
-            self._drawn, self._num_used = torch.stack(blocks).clamp(max=1 - 1e-15), 0
+            self._drawn, self._num_used = torch.stack(blocks), 0
         self._num_used += 1
-        return self._drawn[:, self._num_used - 1].to(device)
+        wide = widest_float(device)
+        # just below 1, for the product with a sum of probabilities to stay below that sum
+        below_1 = 1 - 1e-15 if wide == torch.float64 else 1 - 2**-24
+        return self._drawn[:, self._num_used - 1].to(wide).clamp(max=below_1).to(device)
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these sequences, [b'] indices, in this order (each at most once)."""

@@ -13,7 +13,7 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.generation.beam_search import BeamSearch, beam_search
-from seqkit.generation.decode import DecodingState, Suppressed, checked_stop, evaluating
+from seqkit.generation.decode import Decoding, DecodingState, Suppressed, checked_stop, evaluating
 from seqkit.generation.sampling import PerSequenceRNG, Sampling
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.model import Model
@@ -45,7 +45,7 @@ def stream(
         suppressed=suppressed,
     )  # fmt: skip
     stop_ids = checked_stop(stop, model, state.device)
-    return _in_eval_mode(model, _steps(state, len(prompts), max_new_tokens, sampling, stop_ids))
+    return decoded(model, state, max_new_tokens, sampling, stop_ids)
 
 
 def generate(
@@ -98,20 +98,28 @@ def greedy(
     return ids.masked_fill(ids == eos_id, IGNORE)
 
 
-@torch.inference_mode()
-def _steps(
-    state: DecodingState, num_sequences: int, max_new_tokens: int, sampling: Sampling, stop: Tensor
+def decoded(
+    model: Model, state: Decoding, max_new_tokens: int, sampling: Sampling, stop: Tensor | None = None
 ) -> Iterator[Tensor]:
-    rng = PerSequenceRNG(sampling.seed, num_sequences)
-    seen = state.seen() if sampling.repetition_penalty != 1 else None
+    """Yield what the sequences of `state` go on with, [b] or [b k] ids a step, as `stream`. The model is in evaluation
+    mode meanwhile. The last token is not appended. stop: ids [s]; None: sequences have no end."""
+    with evaluating(model):
+        yield from _steps(state, max_new_tokens, sampling, stop)
+
+
+@torch.inference_mode()
+def _steps(state: Decoding, max_new_tokens: int, sampling: Sampling, stop: Tensor | None) -> Iterator[Tensor]:
+    num_sequences, k = len(state), state.num_fields
+    rng = PerSequenceRNG(sampling.seed, num_sequences * k)
+    seen = state.seen().flatten(0, -2) if sampling.repetition_penalty != 1 else None
     rows = torch.arange(num_sequences, device=state.device)  # the sequences that are still in the state
     ongoing = torch.ones_like(rows, dtype=torch.bool)  # and which of them have not ended
     for step in range(max_new_tokens):
-        new = sampling.choose(state.next_logits(), seen, rng)
-        yield _scattered(new, rows, ongoing, num_sequences)
+        new = sampling.choose(state.next_logits().flatten(0, -2), seen, rng)
+        yield _scattered(new, rows, ongoing, num_sequences) if k == 1 else _trainable(new.unflatten(0, (-1, k)))
         if step + 1 == max_new_tokens:
             return
-        if len(stop):
+        if stop is not None and len(stop):
             ongoing = ongoing & ~torch.isin(new, stop)
             num_ongoing = int(ongoing.sum())
             if num_ongoing == 0:
@@ -122,9 +130,14 @@ def _steps(
                 rng.reorder(kept)
                 rows, ongoing, new = rows[kept], ongoing[kept], new[kept]
                 seen = None if seen is None else seen[kept]
-        state.append(new)
+        state.append(new if k == 1 else new.unflatten(0, (-1, k)))
         if seen is not None:
             seen = seen.scatter(1, rearrange(new, "b -> b 1"), True)
+
+
+def _trainable(new: Tensor) -> Tensor:
+    with torch.inference_mode(False):
+        return new.clone()
 
 
 def _scattered(new: Tensor, rows: Tensor, ongoing: Tensor, num_sequences: int) -> Tensor:
@@ -132,8 +145,3 @@ def _scattered(new: Tensor, rows: Tensor, ongoing: Tensor, num_sequences: int) -
     with torch.inference_mode(False):
         new = torch.where(ongoing, new, IGNORE)
         return new if len(new) == num_sequences else new.new_full((num_sequences,), IGNORE).scatter(0, rows, new)
-
-
-def _in_eval_mode(model: Model, steps: Iterator[Tensor]) -> Iterator[Tensor]:
-    with evaluating(model):
-        yield from steps

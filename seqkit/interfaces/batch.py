@@ -25,7 +25,7 @@ class _Padded:
     """A dataclass of tensors with `valid` [b n] that knows whether there is padding without asking a device.
 
     is_padded: False: every token is known to be real. On the CPU that is looked up when the object is made. On an
-    accelerator copies and parts take it over; anything else is True there, which costs an attention mask.
+    accelerator it goes along with `to` and `replace`; anything else is True there, which costs an attention mask.
     """
 
     is_padded: bool = field(init=False, default=True, repr=False, compare=False)
@@ -140,9 +140,8 @@ class TokenBatch(_Padded):
         source = None if self.source is None else self.source.select(rows)
         parts = None if self.parts is None else self.parts.select(rows, self.valid.shape[1])
         kept: dict[str, Any] = {name: x[rows] for name, x in by_token(self).items()}
-        return replace(self, adjacency=adjacency, source=source, parts=parts, **kept).with_known_padding(
-            self, is_part=True
-        )
+        chosen = replace(self, adjacency=adjacency, source=source, parts=parts, **kept)
+        return chosen.with_known_padding(self, is_part=True)
 
     def columns(self, kept: slice) -> TokenBatch:
         """These columns of every example, with the edges among them. Raises ValueError for some of joined tokens."""
@@ -205,8 +204,11 @@ class TokenBatch(_Padded):
         Raises DataError without that part, or where an example has several runs of it.
         """
         rows, part = self.rows(name), self.part(name)
-        if bool((rows.diff() == 0).any()):
-            raise DataError(f"an example has several runs of the part {name}; give one")
+        several, fault = (rows.diff() == 0).any(), f"an example has several runs of the part {name}; give one"
+        if several.is_cuda:
+            torch._assert_async(~several, fault)  # the device looks itself, and nothing waits for it
+        elif not several.is_meta and bool(several):
+            raise DataError(fault)
         assert self.parts is not None
         columns, shape = self.parts[name].columns, part.valid.shape
         own = torch.arange(shape.numel(), device=columns.device).reshape(shape).where(part.valid, 0)

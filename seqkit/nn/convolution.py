@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from seqkit.nn.attention.context import AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache
-from seqkit.nn.recurrence import is_exporting
 
 
 class CausalConvolution(nn.Module):
@@ -23,6 +22,10 @@ class CausalConvolution(nn.Module):
     kernel_size: tokens that it covers, the token itself included. It starts as the identity: the weight of the token
     itself is 1, the others 0.
     Raises ValueError for a kernel size below 2.
+
+    >>> convolution, x = CausalConvolution(3), torch.randn(2, 7, 3)
+    >>> bool((convolution(x) == x).all())
+    True
     """
 
     UNSUPPORTED = (
@@ -46,11 +49,6 @@ class CausalConvolution(nn.Module):
     def forward(self, x: Tensor, valid: Tensor | None = None, cache: LayerCache | None = None) -> Tensor:
         """[b n d] from x [b n d]. valid: [b n] bool, True = real. cache: keeps the last real inputs for the next
         step."""
-        if is_exporting():  # slices that are there at every length
-            past, n = self.kernel_size - 1, x.shape[1]
-            padded = F.pad(x, [0, 0, past, 0])
-            shifted = [padded[:, past - i : past - i + n] * self.weight[i] for i in range(self.kernel_size)]
-            return torch.stack(shifted).sum(dim=0)
         if cache is None:
             return _Convolve.apply(x, self.weight)
         past = self.kernel_size - 1
@@ -75,9 +73,10 @@ class _Convolve(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        y = x * weight[0]
-        for i in range(1, min(len(weight), x.shape[1])):
-            y[:, i:].addcmul_(x[:, :-i], weight[i])
+        y, past, n = x * weight[0], len(weight) - 1, x.shape[1]
+        padded = F.pad(x, [0, 0, past, 0])  # slices that are there at every length, for `torch.export`
+        for i in range(1, past + 1):
+            y.addcmul_(padded[:, past - i : past - i + n], weight[i])
         return y
 
     @staticmethod

@@ -197,7 +197,7 @@ class PartHead(nn.Module):
 
 
 class HeadsOfParts(nn.Module):
-    """A head for each part of joined tokens: [b n d] → name to prediction, of the parts that the batch has."""
+    """A head for each part of joined tokens: [b n d] → name to prediction, of no run where the batch lacks the part."""
 
     def __init__(self, heads: Mapping[str, PartHead]):
         super().__init__()
@@ -205,7 +205,7 @@ class HeadsOfParts(nn.Module):
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> dict[str, Tensor]:
         """Prediction of each part."""
-        return {name: head(hidden, embedded) for name, head in self.heads.items() if name in (embedded.parts or {})}
+        return {name: head(hidden, embedded) for name, head in self.heads.items()}
 
 
 def columns_before(columns: Tensor, n: int) -> Tensor:

@@ -67,7 +67,16 @@ class _TwoLayers(nn.Module):
 
 
 class MLP(_TwoLayers):
-    """Two linear layers with an activation between (Vaswani et al. 2017, equation 2, with ReLU)."""
+    """Two linear layers with an activation between (Vaswani et al. 2017, equation 2, with ReLU).
+
+    >>> MLP(8, ratio=4)
+    MLP(
+      (up_proj): Linear(in_features=8, out_features=32, bias=True)
+      (activation): GELU(approximate='none')
+      (dropout): Dropout(p=0.0, inplace=False)
+      (down_proj): Linear(in_features=32, out_features=8, bias=True)
+    )
+    """
 
     layer = nn.Linear
 
@@ -84,6 +93,9 @@ class GatedMLP(nn.Module):
     three matrices hold what the two of `MLP` hold with ratio 4 (ibid., section 2). multiple_of: the width is rounded up
     to it (LLaMA: 256). dropout: dropout of the inner width.
     Raises ValueError for a width or multiple below 1.
+
+    >>> GatedMLP(96).down_proj.in_features, GatedMLP(96, multiple_of=100).down_proj.in_features
+    (256, 300)
     """
 
     def __init__(

@@ -13,9 +13,10 @@ import torch
 from einops import einsum, rearrange, reduce
 from torch import Tensor, nn
 
+from seqkit.interfaces.tokens import may_read
 from seqkit.nn.mlp import MLP, PaddingAwareMLP
 from seqkit.nn.precision import no_autocast
-from seqkit.nn.recurrence import is_exporting
+from seqkit.nn.recurrence import check_not_exporting
 
 
 class AuxiliaryLoss(ABC):
@@ -43,6 +44,10 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
     where t may be 0. aux_loss_weight: weight of the load-balancing loss (Switch: 0.01).
     Raises ValueError for fewer experts than top_k, a top_k below 1, a negative weight, or experts that fail on no
     tokens.
+
+    >>> experts = MixtureOfExperts(8, num_experts=4, top_k=2)
+    >>> experts(torch.randn(2, 7, 8)).shape, experts.aux_loss().shape
+    (torch.Size([2, 7, 8]), torch.Size([]))
     """
 
     def __init__(
@@ -81,12 +86,9 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         Padding goes to no expert and gives zero.
         """
         tokens = rearrange(x, "b n d -> (b n) d")
-        if is_exporting():  # how many tokens an expert gets is no size of a graph: each gets all
-            output = self._mix_all(tokens)
-            if valid is not None:
-                output = output.masked_fill(~rearrange(valid, "b n -> (b n) 1"), 0.0)
-        elif valid is None or valid.is_meta:  # tensors without data are taken to have no padding
-            output = self._mix(tokens)
+        check_not_exporting("a mixture of experts", "an MLP or GatedMLP")
+        if valid is None or valid.is_meta or (may_read(valid) and bool(valid.all())):
+            output = self._mix(tokens)  # tensors without data are taken to have no padding
         else:
             real = rearrange(valid, "b n -> (b n)").nonzero()[:, 0]
             mixed = self._mix(tokens.index_select(0, real))
@@ -102,13 +104,6 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         outputs = torch.cat([expert(one) for expert, one in zip(self.experts, inputs)])
         outputs = rearrange(outputs.index_select(0, by_expert.argsort()), "(t k) d -> t k d", k=self.top_k)
         return einsum(gates.to(outputs.dtype), outputs, "t k, t k d -> t d")
-
-    def _mix_all(self, x: Tensor) -> Tensor:
-        """`_mix` with every expert over every token."""
-        gates, chosen = self._route(x)
-        weights = gates.new_zeros(x.shape[0], len(self.experts)).scatter(1, chosen, gates)
-        outputs = torch.stack([expert(x) for expert in self.experts], dim=1)
-        return einsum(weights.to(outputs.dtype), outputs, "t e, t e d -> t d")
 
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Gates and chosen experts, both [t k], the best first."""

@@ -40,6 +40,10 @@ class LinearProjection(Projection):
     """Pooled tokens, a linear layer, an activation.
 
     pool: as of `SequenceHead`. bias: whether the linear layer has one. activation: activation behind it; None: none.
+
+    >>> hidden, valid = torch.randn(2, 7, 8), torch.ones(2, 7, dtype=torch.bool)
+    >>> LinearProjection(8, 3, pool="last")(hidden, valid).shape
+    torch.Size([2, 3])
     """
 
     def __init__(
@@ -68,6 +72,10 @@ class AttentionPooling(Projection):
     The head of SigLIP's image encoder (Zhai et al. 2022, Scaling Vision Transformers, section 3.2). num_heads: heads of
     the attention. mlp, norm: as of a block.
     Raises ValueError where the vectors are not as wide as the hidden states, or heads do not divide the width.
+
+    >>> hidden, valid = torch.randn(2, 7, 8), torch.ones(2, 7, dtype=torch.bool)
+    >>> AttentionPooling(8, 8, num_heads=2)(hidden, valid).shape
+    torch.Size([2, 8])
     """
 
     def __init__(

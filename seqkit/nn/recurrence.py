@@ -1,7 +1,6 @@
-"""Recurrences token by token as one operation of an exported graph, for every length.
+"""torch's recurrent layers token by token, as one operation of an exported graph for every length.
 
-Packed sequences, compiled kernels and convolutions of the sequence's length cannot be exported. These recurrences can,
-and give the same.
+Packed sequences cannot be exported. These recurrences can, and give the same.
 
 b batch · n tokens · g gates of all units of a layer
 """
@@ -20,6 +19,12 @@ from torch._higher_order_ops.scan import scan
 def is_exporting() -> bool:
     """Whether `torch.export` traces (not strictly); torch 2.11's own question is true in `torch.compile`, too."""
     return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
+
+
+def check_not_exporting(name: str, instead: str) -> None:
+    """Raise ValueError in `torch.export`. name: what a graph for every length cannot hold. instead: what it can."""
+    if is_exporting():
+        raise ValueError(f"{name} is no graph for every length; {instead} is")
 
 
 def scan_tokens(

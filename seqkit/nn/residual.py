@@ -25,6 +25,9 @@ class Residual(InheritedDropout):
     branch's output before all of these, `dim -> nn.Module` (Gemma 2, OLMo 2; Liu et al. 2022, Swin v2, section 3.2:
     res-post-norm); None: none.
     Raises ValueError for probabilities outside [0, 1), or a scale that is not above 0.
+
+    >>> Residual(2, layer_scale=0.1)(torch.ones(1, 1, 2), torch.ones(1, 1, 2))
+    tensor([[[1.1000, 1.1000]]], grad_fn=<AddBackward0>)
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from seqkit.nn.precision import no_autocast
-from seqkit.nn.recurrence import is_exporting, scan_tokens
+from seqkit.nn.recurrence import check_not_exporting
 
 Spectrum = Literal["lin", "inv"]
 """Initial frequencies: S4D-Lin or S4D-Inv."""
@@ -38,6 +38,12 @@ class S4DLayer(nn.Module):
     A sequence takes O(n log n) time and O(n) memory for each channel; a step with a state O(num_states).
     Logarithms and frequencies of A are stored flat: optimizers decay matrices, and these are none.
     Raises ValueError for an odd num_states or one below 2.
+
+    >>> layer, x = S4DLayer(3), torch.randn(2, 7, 3)
+    >>> first, state = layer.step(x[:, :4], None, None)
+    >>> rest, state = layer.step(x[:, 4:], None, state)
+    >>> torch.allclose(torch.cat([first, rest], dim=1), layer(x), atol=1e-5), state.shape
+    (True, torch.Size([2, 3, 32]))
     """
 
     def __init__(self, dim: int, *, num_states: int = 64, spectrum: Spectrum = "lin", bidirectional: bool = False):
@@ -60,10 +66,9 @@ class S4DLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[b n d] from x [b n d], which is zero where padded."""
+        check_not_exporting("the convolution of S4D", "an LSTM or GRU")
         # FFTs have no bfloat16, and powers of a ratio near 1 need the digits
         n, exact = x.shape[1], x.to(torch.promote_types(x.dtype, torch.float32))
-        if is_exporting():
-            return self._token_by_token(exact).to(x.dtype)
         log_step, C = self._discretised(exact.dtype)
         with no_autocast(x):
             kernels = geometric_sums(C, log_step, n)
@@ -72,30 +77,6 @@ class S4DLayer(nn.Module):
                 kernel = F.pad(kernel, [0, n]) + F.pad(kernels[1].flip(-1), [n, 0])
             y = fft_convolution(exact, kernel) + exact * self.D.to(exact.dtype)
         return y.to(x.dtype)
-
-    def _token_by_token(self, x: Tensor) -> Tensor:
-        """`forward` as a recurrence in real numbers: graphs have neither complex ones nor a kernel of any length."""
-        a, w = (rearrange(t.to(x.dtype), "(d s) -> d s", d=self.dim) for t in (-self.log_decay.exp(), self.frequency))
-        dt = rearrange(self.log_dt.to(x.dtype).exp(), "d -> d 1")
-        re, im = (a * dt).exp() * (w * dt).cos(), (a * dt).exp() * (w * dt).sin()
-        held, turned = ((re - 1) * a + im * w) / (a**2 + w**2), (im * a - (re - 1) * w) / (a**2 + w**2)
-        C = [(c[..., 0] * held - c[..., 1] * turned, c[..., 0] * turned + c[..., 1] * held) for c in self.C.to(x.dtype)]
-        start = x.new_zeros(x.shape[0], self.dim, self.num_pairs)
-
-        def way(x: Tensor, C: tuple[Tensor, Tensor], *, is_late: bool) -> Tensor:
-            """One direction. is_late: a token is added to the state after its output."""
-            left, right = 2 * C[0], 2 * C[1]
-
-            def step(state: tuple[Tensor, Tensor], token: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-                h, g = state
-                new = (re * h - im * g + rearrange(token[0], "b d -> b d 1"), re * g + im * h)
-                seen, turned = state if is_late else new
-                return new, (left * seen - right * turned).sum(dim=-1)
-
-            return scan_tokens(step, (start, start.clone()), (x,))
-
-        y = way(x, C[0], is_late=False) + x * self.D.to(x.dtype)
-        return y + way(x.flip(1), C[1], is_late=True).flip(1) if self.bidirectional else y
 
     def step(self, x: Tensor, valid: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
         """The next tokens after a state: y [b n d] and the complex state [b d s] after each last real token.

@@ -1,7 +1,7 @@
 """The selective scan on a CPU, compiled by numba: loops over the tokens, whose inner loop is over the channels.
 
-`forward` and `backward` take and give what those of `selective_scan` do, in float32. A state is read and written once a
-token there, and about twenty times by torch's operations.
+The same chunks as in `selective_scan`, one after the other, in float32. A state is read and written once a token, and
+about thirty times by torch's operations.
 
 b batch · n tokens · e channels · s states of one channel · k chunks · m tokens of one chunk
 """
@@ -19,6 +19,7 @@ import torch
 from einops import rearrange
 from numba import njit
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from seqkit.nn.selective_scan import chunks
 
@@ -33,26 +34,39 @@ The kernels get them as an argument: LLVM would read constants again for each ve
 """
 
 
-def forward(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """y [b n e], the last state [b e s] and the states before each chunk [b k s e]."""
-    b, n, e = x.shape
-    s, (k, m) = A.shape[1], chunks(n)
-    h = rearrange(state, "b e s -> b s e").clone(memory_format=torch.contiguous_format)
-    y, starts = x.new_empty(b, n, e), x.new_empty(b, k, s, e)
-    _over_examples(partial(_forward, m), [x, dt, _exponents(A), B, C], [h, y, starts])
-    return y, rearrange(h, "b s e -> b e s").contiguous(), starts
+def scan(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """y [b n e] and the last state [b e s]. Arguments: as of `selective_scan.selective_scan`."""
+    y: Tensor
+    last: Tensor
+    y, last = _Scan.apply(x, dt, A, B, C, state)
+    return y, last
 
 
-def backward(
-    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, starts: Tensor, dy: Tensor, dlast: Tensor
-) -> tuple[Tensor, ...]:
-    """Gradients of x, dt, A, B, C and the first state."""
-    (b, n, e), s = x.shape, A.shape[1]
-    g = rearrange(dlast, "b e s -> b s e").clone(memory_format=torch.contiguous_format)
-    (dx, ddt), (dB, dC), dA = x.new_empty(2, b, n, e), x.new_empty(2, b, n, s), x.new_zeros(b, s, e)
-    outputs = [g, dx, ddt, dA, dB, dC]
-    _over_examples(partial(_backward, chunks(n)[1]), [x, dt, _exponents(A), B, C, starts, dy], outputs)
-    return dx, ddt, rearrange(dA.sum(dim=0), "s e -> e s"), dB, dC, rearrange(g, "b s e -> b e s")
+class _Scan(torch.autograd.Function):
+    """The states before each chunk [b k s e] are saved; the backward pass computes those of a chunk again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        b, n, e = x.shape
+        s, (k, m) = A.shape[1], chunks(n)
+        h = rearrange(state, "b e s -> b s e").clone(memory_format=torch.contiguous_format)
+        y, starts = x.new_empty(b, n, e), x.new_empty(b, k, s, e)
+        _over_examples(partial(_forward, m), [x, dt, _exponents(A), B, C], [h, y, starts])
+        ctx.save_for_backward(x, dt, A, B, C, starts)
+        return y, rearrange(h, "b s e -> b e s").contiguous()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor, dlast: Tensor) -> tuple[Tensor, ...]:
+        x, dt, A, B, C, starts = ctx.saved_tensors
+        (b, n, e), s = x.shape, A.shape[1]
+        g = rearrange(dlast, "b e s -> b s e").clone(memory_format=torch.contiguous_format)
+        (dx, ddt), (dB, dC), dA = x.new_empty(2, b, n, e), x.new_empty(2, b, n, s), x.new_zeros(b, s, e)
+        outputs = [g, dx, ddt, dA, dB, dC]
+        _over_examples(partial(_backward, chunks(n)[1]), [x, dt, _exponents(A), B, C, starts, dy], outputs)
+        return dx, ddt, rearrange(dA.sum(dim=0), "s e -> e s"), dB, dC, rearrange(g, "b s e -> b e s")
 
 
 def _exponents(A: Tensor) -> Tensor:

@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqkit.errors import DataError, one_line
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import Pool, Transform, label_head
-from seqkit.objectives.labels import plain
-from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, TokenBatch, TokenSpec
+from seqkit.nn.heads import Pool, Transform
+from seqkit.objectives.labels import LabelObjective, Level, on_device, plain
+from seqkit.objectives.losses import checked_smoothing, class_counts, cross_entropy, frequencies
 
 ClassMetric = Literal[
     "Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC", "AveragePrecision",
@@ -28,20 +27,21 @@ ClassMetric = Literal[
 NEED_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError", "BrierScore"}
 """Names of the metrics that need the probabilities of all classes, not the likeliest class alone."""
 
-OF_POSITIVE = {"precision", "recall", "average_precision", "calibration_error"}
-"""Metrics, as reported, that are of the positive class where there are two classes."""
-
-
 MainMetric = Literal["Accuracy", "Loss", "BalancedAccuracy", "MacroF1", "MatthewsCorrCoef", "AUROC", "AveragePrecision"]
 """Metrics by which models may be compared."""
 
-_REPORTED = {
-    "Accuracy": "accuracy", "Loss": "loss", "BalancedAccuracy": "balanced_accuracy", "MacroF1": "macro_f1",
-    "MatthewsCorrCoef": "matthews", "AUROC": "auroc", "AveragePrecision": "average_precision",
+REPORTED = {
+    "Loss": "loss", "Accuracy": "accuracy", "BalancedAccuracy": "balanced_accuracy", "MacroF1": "macro_f1",
+    "Precision": "precision", "Recall": "recall", "MatthewsCorrCoef": "matthews", "AUROC": "auroc",
+    "AveragePrecision": "average_precision", "CalibrationError": "calibration_error", "BrierScore": "brier",
 }  # fmt: skip
+"""Name of each metric in tables and files."""
+
+BINARY_METRICS = {"precision", "recall", "average_precision", "calibration_error"}
+"""Metrics, as reported, that are of the positive class where there are two classes."""
 
 
-class Classify(PredictionObjective):
+class Classify(LabelObjective):
     """Classification: cross-entropy of class labels, in nats; tokens labelled IGNORE (-100) are left out.
 
     level: what is classified: the whole "sequence" or each "token".
@@ -55,14 +55,17 @@ class Classify(PredictionObjective):
     None: the rarer one in training, or the second where both are as frequent.
     main: the metric by which the best weights are chosen and runs are compared; None: the accuracy. It is
     measured where `metrics` does not name it. `seqkit compare` takes the loss in place of any but the accuracy.
-    """
 
-    needs_labels = True
+    >>> objective = Classify()
+    >>> objective.fit([0, 1, 1], ["ant", "bee"])
+    >>> objective.decode(torch.tensor([[0.3, 0.1], [-2.0, 2.0]]))
+    ['ant', 'bee']
+    """
 
     def __init__(
         self,
         *,
-        level: Literal["sequence", "token"] = "sequence",
+        level: Level = "sequence",
         pool: Pool = "mean",
         label_smoothing: float = 0.0,
         metrics: list[ClassMetric] | None = None,
@@ -71,14 +74,15 @@ class Classify(PredictionObjective):
         positive: str | int | None = None,
         main: MainMetric | None = None,
     ):
-        self.level, self.pool, self.label_smoothing = level, pool, checked_smoothing(label_smoothing)
+        super().__init__(level, pool, transform)
+        self.label_smoothing = checked_smoothing(label_smoothing)
         if isinstance(class_weights, list) and not all(0 < x < math.inf for x in class_weights):
             raise ValueError(f"class_weights is {class_weights}; give finite numbers above 0, or balanced")
         self.chosen_metrics: list[str] = ["Accuracy", *(("MacroF1",) if metrics is None else metrics)]
         if main is not None and main not in ("Loss", *self.chosen_metrics):
             self.chosen_metrics.append(main)
-        self.primary_metric = _REPORTED[main or "Accuracy"]
-        self.class_weights, self.transform = class_weights, transform
+        self.primary_metric = REPORTED[main or "Accuracy"]
+        self.class_weights = class_weights
         self.positive = None if positive is None else str(positive)  # 1 is the class "1"
         self.positive_class: int | None = None
         self.names: list[str] = []
@@ -89,7 +93,7 @@ class Classify(PredictionObjective):
         known = plain(label)
         if not isinstance(known, int | float | Tensor):
             each = "an int64 tensor [n] of class numbers" if self.level == "token" else "the number of a class, from 0"
-            raise DataError(f"label is {_short(label)}; give {each}")
+            raise DataError(f"label is {one_line(repr(label)[:60])}; give {each}")
         return known
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
@@ -107,11 +111,13 @@ class Classify(PredictionObjective):
             raise DataError(f"the training labels hold {len(names)} class; classification needs two or more")
         self.names = list(names)
         if len(self.names) == 2:
-            counts = _counts(labels, 2)
+            counts = class_counts(map(torch.as_tensor, labels), 2)
             self.positive_class = int(counts[1] <= counts[0])
         self._choose_positive()
         if self.class_weights == "balanced":
-            self.weights = _balanced(labels, len(self.names))
+            # n / (k n_c) for each class c of n_c among n labels, scikit-learn's "balanced"; 1 where n_c is 0
+            numbers = class_counts(map(torch.as_tensor, labels), len(self.names)).tolist()
+            self.weights = [sum(numbers) / (len(numbers) * n) if n else 1.0 for n in numbers]
         elif self.class_weights is not None:
             if len(self.class_weights) != len(self.names):
                 raise DataError(
@@ -149,31 +155,24 @@ class Classify(PredictionObjective):
         if self.weights and len(self.weights) != len(self.names):
             raise ValueError(f"there are {len(self.weights)} weights for {len(self.names)} classes")
 
-    def head(self, embedder: nn.Module) -> nn.Module:
-        """Logits [b k] or [b n k]."""
-        assert isinstance(embedder, TokenEmbedder)
-        if not self.names:
-            raise ValueError("Classify does not know its classes yet; call fit(labels, names) before building a model")
-        pool = None if self.level == "token" else self.pool
-        return label_head(embedder, len(self.names), pool=pool, transform=self.transform)
+    @property
+    def num_outputs(self) -> int:
+        """Number of classes; 0 before `fit`."""
+        return len(self.names)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The batch as it is; the target is the label, [b] or [b n]."""
-        shape = batch.valid.shape if self.level == "token" else batch.valid.shape[:1]
-        if label is None or label.shape != shape or label.is_floating_point():
-            got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
-            raise DataError(f"labels are {got}; classification of each {self.level} needs integers {list(shape)}")
+        inputs = self._input(batch, label, dtype=torch.long)
+        label = inputs.target
         known = label[label != IGNORE] if label.device.type == "cpu" else label[:0]  # an accelerator would wait
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(self.names):
-            raise DataError(
-                f"labels run from {int(known.min())} to {int(known.max())}; "
-                f"there are classes 0 to {len(self.names) - 1}"
-            )
-        return ModelInput(batch, None, label)
+            found = f"labels run from {int(known.min())} to {int(known.max())}"
+            raise DataError(f"{found}; there are classes 0 to {len(self.names) - 1}")
+        return inputs
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Cross-entropy of logits [b k] or [b n k], summed over the targets that are not IGNORE."""
-        weights = prediction.new_tensor(self.weights, dtype=torch.float32) if training and self.weights else None
+        weights = on_device(self.weights, prediction.device) if training and self.weights else None
         return cross_entropy(
             prediction,
             target,
@@ -214,23 +213,3 @@ class Classify(PredictionObjective):
             return [named(i) for i in index] if isinstance(index, list) else self.names[index]
 
         return named(prediction.argmax(dim=-1).tolist())
-
-
-def _short(label: Any) -> str:
-    return one_line(repr(label)[:60])
-
-
-def _counts(labels: Sequence[Any], num_classes: int) -> Tensor:
-    """How many labels are of each class [k]; IGNORE counts as none."""
-    counts = torch.zeros(num_classes, dtype=torch.long)
-    for label in labels:
-        ids = torch.as_tensor(label).reshape(-1)
-        counts += torch.bincount(ids[ids != IGNORE], minlength=num_classes)
-    return counts
-
-
-def _balanced(labels: Sequence[Any], num_classes: int) -> list[float]:
-    """n / (k n_c) for each class c of n_c among n labels, scikit-learn's "balanced"; 1 where n_c is 0."""
-    counts = _counts(labels, num_classes)
-    total = int(counts.sum())
-    return [total / (num_classes * n) if n else 1.0 for n in counts.tolist()]

@@ -6,7 +6,7 @@ b batch · n tokens · d width of the shared space · k parts · m candidates, o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from seqkit.interfaces import Embedded, LabeledBatch, LossOutput, Objective, Tok
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.projection import LinearProjection, Projection
 from seqkit.objectives.labels import plain
-from seqkit.objectives.losses import is_positive
+from seqkit.objectives.losses import check_factor, is_positive
 
 MAX_SCALE = 100.0
 """Largest factor of the cosines, as in CLIP (Radford et al. 2021, section 2.5)."""
@@ -50,12 +50,17 @@ class Contrastive(Objective):
     Positives are examples with the same class where the data has classes. Otherwise they are examples whose tokens of
     either part are equal, so two equal captions are no negatives of each other. The loss of an anchor is the mean over
     its positives of -log softmax (Khosla et al. 2020, equation 2) over all examples of the batch that have the other
-    part; it is averaged over all anchors, in both directions of every pair of parts. An example that lacks a part is
-    left out of its pairs. With loss="sigmoid" it is the sum over these examples of -log sigmoid of the scaled cosine
-    and a learned bias, `logit_bias` of the head, with the sign turned for negatives (SigLIP; Zhai et al. 2023).
+    part; it is averaged over all anchors, in both directions of every pair of parts. The anchors of a pair are the
+    examples that have both its parts. With loss="sigmoid" it is the sum, over all that have the other part, of -log
+    sigmoid of the scaled cosine and a learned bias, `logit_bias` of the head, with the sign turned for negatives
+    (SigLIP; Zhai et al. 2023).
     Negatives come from all devices. Accumulation (`trainer.accumulate_grad_batches`) is not a larger batch: each
     micro-batch has its own negatives alone.
     Raises ValueError for fewer than two parts, a temperature that is too low, or a projection of another part.
+
+    >>> objective = Contrastive(["image", "text"], dim=2)
+    >>> objective.decode(torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]))
+    [{'image, text': 0.0}]
     """
 
     primary_metric = "recall@1"
@@ -77,12 +82,10 @@ class Contrastive(Objective):
             _check_parts(self.parts)
         if dim < 1:
             raise ValueError(f"dim is {dim}; give the width of the shared space, 1 or more")
-        if max_scale is not None and not 0 < max_scale < math.inf:
-            raise ValueError(f"max_scale is {max_scale}; give a number above 0, or None")
-        least = 0 if max_scale is None else 1 / max_scale
-        if not (temperature >= least and temperature > 0):
-            wanted = f"{least} or more" if least else "more than 0"
-            raise ValueError(f"temperature is {temperature}; give {wanted}, such as 0.07")
+        if max_scale is not None:
+            check_factor("max_scale", max_scale)
+        if not (temperature > 0 and (max_scale is None or 1 / temperature <= max_scale)):
+            raise ValueError(f"temperature is {temperature}; give more than 0, and 1 / max_scale or more, such as 0.07")
         if loss not in ("softmax", "sigmoid"):
             raise ValueError(f"loss={loss!r}; give softmax or sigmoid")
         self.has_classes: bool | None = None
@@ -99,7 +102,7 @@ class Contrastive(Objective):
         known = sum(label is not None for label in labels)
         if 0 < known < len(labels):
             raise DataError(f"{known:,} of {len(labels):,} training samples have a label; label all of them, or none")
-        self._set(known > 0)
+        self.has_classes = self.needs_labels = known > 0
 
     def state(self) -> dict[str, Any]:
         """Whether the data has classes."""
@@ -107,26 +110,20 @@ class Contrastive(Objective):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores whether the data has classes."""
-        self._set(bool(state["has_classes"]))
-
-    def _set(self, has_classes: bool) -> None:
-        self.has_classes = self.needs_labels = has_classes
+        self.has_classes = self.needs_labels = bool(state["has_classes"])
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Vectors [b k d] in the shared space. Raises ValueError for parts that are not there."""
         assert isinstance(embedder, TokenEmbedder)
         self.parts = self.parts or [name for name, _ in embedder.spec.parts]
         _check_parts(self.parts)
-        if unknown := [name for name in self.projections if name not in self.parts]:
-            raise ValueError(
-                f"projections name {unknown[0]!r}, which is not compared; {suggest(unknown[0], self.parts)}"
-            )
-        made = {
-            name: self.projections.get(name, LinearProjection)(embedder.part(name).dim, self.dim) for name in self.parts
-        }
-        return ContrastiveHead(
-            made, 1 / self.temperature, max_scale=self.max_scale, bias=FIRST_BIAS if self.loss == "sigmoid" else None
-        )
+        for name in self.projections:
+            if name not in self.parts:
+                raise ValueError(f"projections name {name!r}, which is not compared; {suggest(name, self.parts)}")
+        make = self.projections.get
+        made = {x: make(x, LinearProjection)(embedder.part(x).dim, self.dim) for x in self.parts}
+        bias = FIRST_BIAS if self.loss == "sigmoid" else None
+        return ContrastiveHead(made, 1 / self.temperature, max_scale=self.max_scale, bias=bias)
 
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of all pairs of parts. preds: vectors [b k d] of length 1, NaN where a part is absent. target: [b k],
@@ -168,7 +165,10 @@ class Contrastive(Objective):
 
         bias = None
         if self.loss == "sigmoid":
-            counts = torch.stack([torch.stack(_num_pairs(alike(batch))) for batch in batches]).sum(dim=0).double()
+            counts = torch.zeros(2, dtype=torch.float64)
+            for own in map(alike, batches):
+                for *_, positive, compared in _pairs(own, own):
+                    counts += torch.stack([positive.sum(), compared.sum()]).cpu()
             bias = (counts[0] / counts[1]).logit(eps=1e-6).float()
 
         def step(batch: LabeledBatch) -> LossOutput:
@@ -196,16 +196,14 @@ class Contrastive(Objective):
         here = [name for name in self.parts if batch.parts is not None and name in batch.parts]
         if not here:
             raise DataError(f"no example of the batch has any of the parts {', '.join(self.parts)}")
-        vectors: list[Tensor | None] = []
+        vectors: dict[int, Tensor] = {}
         for i, name in enumerate(self.parts):
-            encoded = name if name in here else here[0]
-            if name not in here and _num_processes() == 1:
-                vectors.append(None)
-                continue
-            own: Tensor = model(batch.only(encoded))[:, i]  # zeros where it was another part
-            vectors.append(own.new_zeros(len(batch), own.shape[-1]).index_copy(0, batch.rows(encoded), own))
-        known = next(own for own in vectors if own is not None)
-        stacked = torch.stack([torch.zeros_like(known) if own is None else own for own in vectors], dim=1)
+            if name in here or _num_processes() > 1:
+                encoded = name if name in here else here[0]
+                own: Tensor = model(batch.only(encoded))[:, i]  # zeros where it was another part
+                vectors[i] = own.new_zeros(len(batch), own.shape[-1]).index_copy(0, batch.rows(encoded), own)
+        zeros = torch.zeros_like(next(iter(vectors.values())))
+        stacked = torch.stack([vectors.get(i, zeros) for i in range(len(self.parts))], dim=1)
         present = torch.stack([self._has(batch, name) for name in self.parts], dim=1)
         if self.loss == "softmax":
             return stacked, present, None
@@ -215,9 +213,7 @@ class Contrastive(Objective):
     def _has(batch: TokenBatch, name: str) -> Tensor:
         """Whether each example has the part, [b] bool."""
         has = torch.zeros(len(batch), dtype=torch.bool, device=batch.valid.device)
-        if batch.parts is None or name not in batch.parts:
-            return has
-        return has.index_fill(0, batch.rows(name), True)
+        return has.index_fill(0, batch.rows(name), True) if name in (batch.parts or ()) else has
 
     def _keys(self, batch: TokenBatch, label: Tensor | None) -> Tensor:
         """Numbers [b k] int64: two examples are positives if their numbers of either part are equal."""
@@ -295,33 +291,31 @@ def multi_positive_loss(
     bias: what is added to the logits of the sigmoid loss, which is then taken (Zhai et al. 2023, equation 1).
     """
     losses, counts = [], []
-    for i, j in permutations(range(anchors.vectors.shape[1]), 2):
+    for i, j, counted, positive, compared in _pairs(anchors, candidates):
         logits = einsum(anchors.vectors[:, i], candidates.vectors[:, j], "b d, m d -> b m")
-        others = candidates.present[:, i] & candidates.present[:, j]
-        positive = is_positive(anchors.keys, candidates.keys, i, j) & others
-        counted = anchors.present[:, i] & anchors.present[:, j]
         if bias is None:
-            logits = logits.masked_fill(~others, -math.inf)
             # rows that do not count get finite numbers before log_softmax: NaN times zero is NaN in the gradient
-            log_p = logits.masked_fill(~rearrange(counted, "b -> b 1"), 0.0).log_softmax(dim=1)
+            others = torch.where(rearrange(counted, "b -> b 1"), -math.inf, 0.0)
+            log_p = logits.where(compared, others.to(logits.dtype)).log_softmax(dim=1)
             each = -log_p.masked_fill(~positive, 0.0).sum(dim=1) / positive.sum(dim=1).clamp(min=1)
         else:
             logits = (logits + bias) * torch.where(positive, 1.0, -1.0)
-            each = -F.logsigmoid(logits).masked_fill(~others, 0.0).sum(dim=1)
-        losses.append(each.masked_fill(~counted, 0.0).sum())
+            each = -F.logsigmoid(logits).masked_fill(~compared, 0.0).sum(dim=1)
+        losses.append(each.sum())
         counts.append(counted.sum())
     return torch.stack(losses).sum(), torch.stack(counts).sum()
 
 
-def _num_pairs(own: Candidates) -> tuple[Tensor, Tensor]:
-    """Numbers of positive pairs, and of all, over all ordered pairs of parts."""
-    positives, pairs = [], []
-    for i, j in permutations(range(own.keys.shape[1]), 2):
-        both = own.present[:, i] & own.present[:, j]
-        pair = both & rearrange(both, "b -> b 1")
-        positives.append((is_positive(own.keys, own.keys, i, j) & pair).sum())
-        pairs.append(pair.sum())
-    return torch.stack(positives).sum(), torch.stack(pairs).sum()
+def _pairs(anchors: Candidates, candidates: Candidates) -> Iterator[tuple[int, int, Tensor, Tensor, Tensor]]:
+    """Each ordered pair of parts i and j: i, j, the anchors that count, [b], and of them and the candidates, [b m],
+    which are positives, and which are compared.
+
+    Anchors have both parts. They are compared with all candidates that have part j.
+    """
+    for i, j in permutations(range(anchors.keys.shape[1]), 2):
+        counted = anchors.present[:, i] & anchors.present[:, j]
+        compared = rearrange(counted, "b -> b 1") & candidates.present[:, j]
+        yield i, j, counted, is_positive(anchors.keys, candidates.keys, i, j) & compared, compared
 
 
 def fingerprints(batch: TokenBatch) -> Tensor:
@@ -357,9 +351,6 @@ def _mixed(x: Tensor) -> Tensor:
 def _unit(vectors: Tensor, present: Tensor) -> Tensor:
     """Vectors [b k d] of length 1, NaN where a part is absent."""
     return F.normalize(vectors, dim=-1).masked_fill(~rearrange(present, "b k -> b k 1"), math.nan)
-
-
-# ── several processes ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def everywhere(vectors: Tensor, present: Tensor, keys: Tensor) -> Candidates:

@@ -1,17 +1,79 @@
-"""Labels as plain data: numbers of NumPy, of torch and of Python count alike."""
+"""Base class of the objectives that predict labels, and labels as plain data.
+
+b batch · n tokens · k outputs
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
-from torch import Tensor, from_numpy
+import torch
+from torch import Tensor, from_numpy, nn
+
+from seqkit.errors import DataError
+from seqkit.interfaces import ModelInput, PredictionObjective, TokenBatch
+from seqkit.nn.embedder import TokenEmbedder
+from seqkit.nn.heads import Pool, Transform, label_head
+
+Level = Literal["sequence", "token"]
+
+
+class LabelObjective(PredictionObjective):
+    """Base class of `Classify`, `MultiLabel` and `Regress`: k outputs for each sequence, or for each token.
+
+    level: what has a label. pool: how a sequence's hidden states become one vector. transform: layers between hidden
+    states and the head's output layer; None: none.
+    """
+
+    needs_labels = True
+
+    def __init__(self, level: Level, pool: Pool, transform: Callable[[int], Transform] | None):
+        self.level, self.pool, self.transform = level, pool, transform
+
+    @property
+    @abstractmethod
+    def num_outputs(self) -> int:
+        """Number k of the head's outputs; 0 before `fit`."""
+
+    def head(self, embedder: nn.Module) -> nn.Module:
+        """Outputs [b k] or, for each token, [b n k]. Raises ValueError before `fit`."""
+        assert isinstance(embedder, TokenEmbedder)
+        if not self.num_outputs:
+            raise ValueError(
+                f"{type(self).__name__} does not know its labels yet; call fit(labels, names) before building a model"
+            )
+        pool = None if self.level == "token" else self.pool
+        return label_head(embedder, self.num_outputs, pool=pool, transform=self.transform)
+
+    def _input(self, batch: TokenBatch, label: Tensor | None, *axes: int, dtype: torch.dtype) -> ModelInput:
+        """The batch as it is; the target is the label, [b *axes] or [b n *axes].
+
+        Raises DataError for labels of another shape, or of floats where `dtype` is of integers.
+        """
+        shape = [*(batch.valid.shape if self.level == "token" else batch.valid.shape[:1]), *axes]
+        if label is None or list(label.shape) != shape or (label.is_floating_point() and not dtype.is_floating_point):
+            got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
+            wanted = "numbers" if dtype.is_floating_point else "integers"
+            raise DataError(f"labels are {got}; {type(self).__name__} of each {self.level} needs {wanted} {shape}")
+        return ModelInput(batch, None, label.to(dtype))
+
+
+def on_device(values: Sequence[float], device: torch.device) -> Tensor:
+    """Numbers as a float32 tensor, from pinned memory, so that a CUDA device does not wait for the copy."""
+    made = torch.tensor(values, dtype=torch.float32)
+    return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
 
 
 def plain(label: Any) -> Any:
     """A label as an int, a float, a list of them, or an int64 or floating-point tensor; itself if it is one, or else.
 
     Truth values are 0 and 1, and an array without axes is its number. Floats in arrays of NumPy become float32.
+
+    >>> plain(np.array([1, 0, 1])), plain(np.float64(0.5)), plain([True, 2])
+    (tensor([1, 0, 1]), 0.5, [1, 2])
     """
     if type(label) in (int, float):
         return label

@@ -5,7 +5,8 @@ b batch · n tokens · k fields or parts · v vocabulary or classes · m candida
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -66,11 +67,17 @@ def frequencies(targets: Sequence[Tensor], num_classes: int) -> Callable[[Tensor
 
     One is added to every count (Laplace smoothing), so that no class has probability 0.
     """
-    counts = torch.ones(num_classes, dtype=torch.float64)
-    for target in targets:
-        counts += torch.bincount(target[target != IGNORE].cpu(), minlength=num_classes)
+    counts = 1.0 + class_counts(targets, num_classes)
     logits = (counts / counts.sum()).log().float()
     return lambda target: logits.expand(*target.shape, num_classes)
+
+
+def class_counts(targets: Iterable[Tensor], num_classes: int) -> Tensor:
+    """How many targets are of each class, [k] float64; IGNORE counts as none."""
+    counts = torch.zeros(num_classes, dtype=torch.float64)
+    for target in targets:
+        counts += torch.bincount(target[target != IGNORE].cpu(), minlength=num_classes)
+    return counts
 
 
 def checked_smoothing(label_smoothing: float) -> float:
@@ -78,6 +85,12 @@ def checked_smoothing(label_smoothing: float) -> float:
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1")
     return label_smoothing
+
+
+def check_factor(name: str, value: float) -> None:
+    """Raises ValueError unless the setting of that name is a finite number above 0."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name}={value}; give a finite number above 0, or leave it out")
 
 
 def is_positive(anchors: Tensor, candidates: Tensor, i: int, j: int) -> Tensor:

@@ -6,6 +6,7 @@ b batch · n, m tokens · k fields · f features · v vocabulary
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,6 +36,10 @@ class Masked(PredictionObjective):
     tied, its width is the table's.
     Masked tokens stay in the sequence, so every bidirectional backbone fits. A causal one is refused: it could not
     attend to the tokens that follow.
+
+    >>> batch = TokenBatch(torch.arange(4)[None], torch.zeros(1, 4, 1), torch.ones(1, 4, dtype=torch.bool))
+    >>> int(Masked(fraction=0.5).prepare(batch, None).masked.sum())
+    2
     """
 
     causal = False
@@ -58,14 +63,11 @@ class Masked(PredictionObjective):
         """Logits [b n v] over the vocabulary, [b n k v] over those of the fields, or features [b n f]; of parts, one
         for each."""
         assert isinstance(embedder, TokenEmbedder)
+        make = partial(content_head, tied=self.tied, transform=self.transform)
         if embedder.spec.is_joined and self.part is None:
-            return HeadsOfParts({name: self._head_of_part(name, embedder) for name, _ in embedder.spec.parts})
-        if self.part is not None:
-            return self._head_of_part(self.part, embedder)
-        return content_head(embedder.part(None), tied=self.tied, transform=self.transform)
-
-    def _head_of_part(self, name: str, embedder: TokenEmbedder) -> PartHead:
-        return PartHead(name, content_head(embedder.part(name), tied=self.tied, transform=self.transform))
+            return HeadsOfParts({x: PartHead(x, make(embedder.part(x))) for x, _ in embedder.spec.parts})
+        head = make(embedder.part(self.part))
+        return head if self.part is None else PartHead(self.part, head)
 
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of the model's prediction; of all parts, of each."""
@@ -75,7 +77,10 @@ class Masked(PredictionObjective):
         masked = self._masked(tokens)
         predictions = model(tokens, masked)
         targets = _targets_of_parts(tokens, masked)
-        return self._sum([self.loss(predictions[name], target, training=True) for name, target in targets.items()])
+        found = [self.loss(predictions[name], target, training=True) for name, target in targets.items()]
+        # heads of absent parts predict nothing, whose sum is 0: `DistributedDataParallel` waits for their gradients
+        absent = [LossOutput(x.sum(), found[0].count * 0) for name, x in predictions.items() if name not in targets]
+        return self._sum([*found, *absent])
 
     def baseline_step(
         self, batches: Iterable[LabeledBatch], spec: TokenSpec

@@ -6,7 +6,8 @@ b batch · a references · t tokens · m predictions · f features
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -22,11 +23,10 @@ from torchmetrics.classification import (
 from torchmetrics.text import CHRFScore
 
 from seqkit.interfaces import IGNORE, LossOutput
+from seqkit.objectives.classify import REPORTED
 
 NUM_BINS = 15
 """Bins of equal width of a calibration error, and of a reliability diagram."""
-
-# ── metrics by the names that a recipe gives ─────────────────────────────────────────────────────────────────────────
 
 
 def of_classes(names: Sequence[str], num_classes: int, positive: int = 1) -> dict[str, Any]:
@@ -34,81 +34,73 @@ def of_classes(names: Sequence[str], num_classes: int, positive: int = 1) -> dic
 
     Means over classes ("macro") weigh each class alike. Areas under curves are one class against the rest. These and
     the balanced accuracy leave out a class of which the data has no example, as scikit-learn does.
-    positive: of two classes, the one that `seqkit.objectives.classify.OF_POSITIVE` are of, as in scikit-learn.
+    positive: of two classes, the one that `seqkit.objectives.classify.BINARY_METRICS` are of, as in scikit-learn.
+
+    >>> list(of_classes(["MacroF1", "AUROC"], 3))
+    ['macro_f1', 'auroc']
     """
-    k, is_binary = num_classes, num_classes == 2
-    table: dict[str, tuple[str, Callable[[], Any]]] = {
-        "Accuracy": ("accuracy", Accuracy),
-        "BalancedAccuracy": ("balanced_accuracy", lambda: BalancedAccuracy(k)),
-        "MacroF1": ("macro_f1", lambda: MulticlassF1Score(k, average="macro")),
-        "Precision": (
-            "precision",
-            lambda: PositiveRate(positive, "predicted") if is_binary else MulticlassPrecision(k, average="macro"),
-        ),
-        "Recall": (
-            "recall",
-            lambda: PositiveRate(positive, "actual") if is_binary else MulticlassRecall(k, average="macro"),
-        ),
-        "MatthewsCorrCoef": ("matthews", lambda: MatthewsCorrCoef(k)),
-        "AUROC": ("auroc", lambda: MeanArea("roc")),
-        "AveragePrecision": (
-            "average_precision",
-            lambda: MeanArea("precision-recall", only=positive if is_binary else None),
-        ),
-        "CalibrationError": (
-            "calibration_error",
-            lambda: (
-                PositiveCalibrationError(positive)
-                if is_binary
-                else MulticlassCalibrationError(k, n_bins=NUM_BINS, norm="l1")
-            ),
-        ),
-        "BrierScore": ("brier", BrierScore),
+    k = num_classes
+    table: dict[str, Callable[[], Metric]] = {
+        "Accuracy": Accuracy,
+        "BalancedAccuracy": lambda: CountMetric(k, balanced_accuracy),
+        "MacroF1": lambda: MulticlassF1Score(k, average="macro"),
+        "Precision": lambda: MulticlassPrecision(k, average="macro"),
+        "Recall": lambda: MulticlassRecall(k, average="macro"),
+        "MatthewsCorrCoef": lambda: CountMetric(k, matthews),
+        "AUROC": lambda: MeanClassArea("roc"),
+        "AveragePrecision": lambda: MeanClassArea("precision-recall"),
+        "CalibrationError": lambda: MulticlassCalibrationError(k, n_bins=NUM_BINS, norm="l1"),
+        "BrierScore": BrierScore,
     }
-    return _build(table, names)
+    if k == 2:
+        table |= {
+            "Precision": lambda: CountMetric(k, partial(positive_rate, positive=positive, among="predicted")),
+            "Recall": lambda: CountMetric(k, partial(positive_rate, positive=positive, among="actual")),
+            "AveragePrecision": lambda: MeanClassArea("precision-recall", only=positive),
+            "CalibrationError": lambda: PositiveCalibrationError(positive),
+        }
+    return {REPORTED[name]: metric for name, metric in _built(table, names).items()}
 
 
 def of_numbers(names: Sequence[str]) -> dict[str, Any]:
     """Metrics of regression, by the names of `seqkit.objectives.regress.NumberMetric`, of all targets together."""
-    table: dict[str, tuple[str, Callable[[], Any]]] = {
-        "RMSE": ("rmse", lambda: MeanSquaredError(squared=False)),
-        "MAE": ("mae", MeanAbsoluteError),
-        "R2Score": ("r2", R2Score),
-        "SpearmanCorrCoef": ("spearman", SpearmanCorrCoef),
-        "PearsonCorrCoef": ("pearson", PearsonCorrCoef),
+    table: dict[str, Callable[[], Metric]] = {
+        "RMSE": lambda: MeanSquaredError(squared=False),
+        "MAE": MeanAbsoluteError,
+        "R2Score": R2Score,
+        "SpearmanCorrCoef": SpearmanCorrCoef,
+        "PearsonCorrCoef": PearsonCorrCoef,
     }
-    return _build(table, names)
+    reported = {"R2Score": "r2", "SpearmanCorrCoef": "spearman", "PearsonCorrCoef": "pearson"}
+    return {reported.get(name, name.lower()): metric for name, metric in _built(table, names).items()}
 
 
-def of_ids(names: Sequence[str]) -> dict[str, Any]:
-    """Metrics of predicted ids, by the names of `seqkit.objectives.next_token.TokenMetric`."""
-    table: dict[str, tuple[str, Callable[[], Any]]] = {
-        "Accuracy": ("accuracy", Accuracy),
-        "Perplexity": ("perplexity", Perplexity),
+def of_tokens(names: Sequence[str], decode: Callable[[Tensor], str]) -> dict[str, Any]:
+    """Metrics of ids and of generated sequences, by the names of `seqkit.objectives.next_token.TokenMetric`.
+
+    decode: ids of a sequence to its text.
+    """
+    table: dict[str, Callable[[], Metric]] = {
+        "Accuracy": Accuracy,
+        "Perplexity": Perplexity,
+        "TokenErrorRate": TokenErrorRate,
+        "SequenceErrorRate": SequenceErrorRate,
+        "CHRFScore": lambda: GeneratedCHRF(decode),
     }
-    return _build(table, names)
+    reported = {"TokenErrorRate": "token_error", "SequenceErrorRate": "sequence_error", "CHRFScore": "chrf"}
+    return {reported.get(name, name.lower()): metric for name, metric in _built(table, names).items()}
 
 
-def of_texts(names: Sequence[str], decode: Callable[[Tensor], str]) -> dict[str, Any]:
-    """Metrics of generated sequences, by the names of `seqkit.objectives.seq2seq.TextMetric`. decode: ids to text."""
-    table: dict[str, tuple[str, Callable[[], Any]]] = {
-        "TokenErrorRate": ("token_error", TokenErrorRate),
-        "SequenceErrorRate": ("sequence_error", SequenceErrorRate),
-        "CHRFScore": ("chrf", lambda: GeneratedCHRF(decode)),
-    }
-    return _build(table, names)
-
-
-def _build(table: dict[str, tuple[str, Callable[[], Any]]], names: Sequence[str]) -> dict[str, Any]:
-    """Builds the named metrics of a table, by the names of their results; each name counts once."""
+def _built(table: Mapping[str, Callable[[], Metric]], names: Sequence[str]) -> dict[str, Metric]:
+    """The named metrics of a table; each name counts once."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Metric .* will save all targets and predictions in the buffer")
-        return {table[name][0]: table[name][1]() for name in dict.fromkeys(names)}
+        return {name: table[name]() for name in dict.fromkeys(names)}
 
 
 def needs_probabilities(metric: Any) -> bool:
     """Whether a metric is of the probabilities of the classes, not of the predictions."""
-    return isinstance(metric, MeanArea | MulticlassCalibrationError | PositiveCalibrationError | BrierScore)
+    return isinstance(metric, MeanClassArea | MulticlassCalibrationError | PositiveCalibrationError | BrierScore)
 
 
 def update(metric: Any, output: LossOutput) -> None:
@@ -122,9 +114,6 @@ def update(metric: Any, output: LossOutput) -> None:
         metric.update(output.probabilities, output.target)
     else:
         metric.update(output.preds, output.target)
-
-
-# ── metrics ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Ratio(Metric):
@@ -156,8 +145,11 @@ class Accuracy(Ratio):
         self.count += target.numel()
 
 
-class ClassCounts(Metric):
-    """Base class of metrics of the predictions, the targets and the hits of each of k classes."""
+class CountMetric(Metric):
+    """A metric of the predictions, the targets and the hits of each of k classes.
+
+    value: (predicted, actual, hits), [k] each, to the value of the metric.
+    """
 
     higher_is_better = True
     full_state_update = False
@@ -165,8 +157,9 @@ class ClassCounts(Metric):
     actual: Tensor
     hits: Tensor
 
-    def __init__(self, num_classes: int) -> None:
+    def __init__(self, num_classes: int, value: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
         super().__init__()
+        self.value = value
         for name in ("predicted", "actual", "hits"):
             self.add_state(name, torch.zeros(num_classes, dtype=torch.int64), dist_reduce_fx="sum")
 
@@ -175,44 +168,38 @@ class ClassCounts(Metric):
         for counts, ids in ((self.predicted, preds), (self.actual, target), (self.hits, target[preds == target])):
             counts += torch.bincount(ids.flatten(), minlength=len(counts))
 
+    def compute(self) -> Tensor:
+        """The value of all updates."""
+        return self.value(self.predicted, self.actual, self.hits)
 
-class BalancedAccuracy(ClassCounts):
-    """Mean recall of the classes that have a target, as scikit-learn's balanced_accuracy_score.
+
+def balanced_accuracy(_predicted: Tensor, actual: Tensor, hits: Tensor) -> Tensor:
+    """Mean recall of the classes that have a target, as scikit-learn's balanced_accuracy_score; NaN without any.
 
     torchmetrics' own counts a class without a target as 0 if it is predicted.
     """
-
-    def compute(self) -> Tensor:
-        """1/m for a constant prediction if m classes have targets; NaN without any."""
-        known = self.actual > 0
-        return (self.hits[known] / self.actual[known]).mean()
+    known = actual > 0
+    return (hits[known] / actual[known]).mean()
 
 
-class PositiveRate(ClassCounts):
-    """Hits of one of two classes among those predicted (precision) or those actual (recall); 0 where there is none."""
-
-    def __init__(self, positive: int, among: Literal["predicted", "actual"]) -> None:
-        super().__init__(2)
-        self.positive, self.among = positive, among
-
-    def compute(self) -> Tensor:
-        """Between 0 and 1."""
-        return (self.hits / getattr(self, self.among).clamp(min=1))[self.positive]
+def positive_rate(
+    predicted: Tensor, actual: Tensor, hits: Tensor, *, positive: int, among: Literal["predicted", "actual"]
+) -> Tensor:
+    """Hits of one class among its predictions (precision) or its targets (recall); 0 without any."""
+    return (hits / (predicted if among == "predicted" else actual).clamp(min=1))[positive]
 
 
-class MatthewsCorrCoef(ClassCounts):
+def matthews(predicted: Tensor, actual: Tensor, hits: Tensor) -> Tensor:
     """Correlation of predicted and actual classes (Gorodkin 2004), as scikit-learn's matthews_corrcoef.
 
-    torchmetrics' own is above 0 for a constant prediction of two classes: it replaces the zero denominator.
+    It is 0 if all predictions, or all targets, are of one class. torchmetrics' own is 0.4 for a constant prediction of
+    13 examples of one class and 3 of another.
     """
-
-    def compute(self) -> Tensor:
-        """Between -1 and 1; 0 if all predictions, or all targets, are of one class."""
-        predicted, actual = self.predicted.double(), self.actual.double()
-        total = actual.sum()
-        covariance = self.hits.sum() * total - predicted @ actual
-        variances = (total**2 - predicted.square().sum()) * (total**2 - actual.square().sum())
-        return torch.where(variances > 0, covariance / variances.sqrt(), 0.0).float()
+    predicted, actual = predicted.double(), actual.double()
+    total = actual.sum()
+    covariance = hits.sum() * total - predicted @ actual
+    variances = (total**2 - predicted.square().sum()) * (total**2 - actual.square().sum())
+    return torch.where(variances > 0, covariance / variances.sqrt(), 0.0).float()
 
 
 class LabelAccuracy(Ratio):
@@ -228,41 +215,49 @@ class LabelAccuracy(Ratio):
 
 
 class MeanArea(Metric):
-    """Area under a curve of each class against the rest, mean over the classes of which it is defined.
+    """Area under a curve of each class against the rest, or of each yes-or-no label; mean over those that have one.
 
-    curve: "roc": of classes that some, and not all, examples are of. "precision-recall": the average precision, of
-    classes that some examples are of. torchmetrics' own takes 0 for the area of a class without examples.
+    curve: "roc": of classes and labels that some, and not all, examples have. "precision-recall": the average
+    precision, of those that some examples have. torchmetrics' own takes 0 for the area of a class without examples.
     only: the class whose area alone is computed; None: all.
+    Unknown labels (NaN) are left out, as MoleculeNet does (Wu et al. 2018, section 3.4).
     """
 
     higher_is_better = True
     full_state_update = False
-    shares: list[Tensor]
+    scores: list[Tensor]
     target: list[Tensor]
 
     def __init__(self, curve: Literal["roc", "precision-recall"], only: int | None = None) -> None:
         super().__init__()
         self.curve, self.only = curve, only
-        self.add_state("shares", [], dist_reduce_fx="cat")
+        self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("target", [], dist_reduce_fx="cat")
 
-    def update(self, shares: Tensor, target: Tensor) -> None:
-        """shares: probabilities of the classes [m k], target: classes [m]."""
-        self.shares.append(shares.float())
+    def update(self, scores: Tensor, target: Tensor) -> None:
+        """scores: probabilities or logits [m k]. target: classes [m] int64, or labels [m k], 0, 1 or NaN."""
+        self.scores.append(scores.float())
         self.target.append(target)
 
     def compute(self) -> Tensor:
-        """The mean area, between 0 and 1; NaN if no class has one."""
+        """The mean area, between 0 and 1, 0.5 of "roc" for any constant prediction; NaN if there is none."""
         from torchmetrics.functional.classification import binary_auroc, binary_average_precision
         from torchmetrics.utilities import dim_zero_cat
 
-        shares, target = dim_zero_cat(self.shares), dim_zero_cat(self.target)
+        scores, target = dim_zero_cat(self.scores), dim_zero_cat(self.target)
         area = binary_auroc if self.curve == "roc" else binary_average_precision
-        known = target.unique().tolist()
-        if self.curve == "roc" and len(known) == 1:
-            known = []
-        areas = [area(shares[:, k], (target == k).long()) for k in known if self.only in (None, k)]
-        return torch.stack(areas).mean() if areas else shares.new_tensor(torch.nan)
+        areas = []
+        for k in range(scores.shape[1]) if self.only is None else [self.only]:
+            labels = (target == k).float() if target.ndim == 1 else target[:, k]
+            known = ~labels.isnan()
+            answers = labels[known].long()
+            if answers.any() and (self.curve != "roc" or not answers.all()):
+                areas.append(area(scores[known, k], answers))
+        return torch.stack(areas).mean() if areas else scores.new_tensor(torch.nan)
+
+
+class MeanClassArea(MeanArea):
+    """`MeanArea` of the probabilities of the classes."""
 
 
 class PositiveCalibrationError(BinaryCalibrationError):
@@ -293,41 +288,6 @@ class BrierScore(Ratio):
         distances = (shares.double() - torch.nn.functional.one_hot(target, k)).square().sum()
         self.total += distances / 2 if k == 2 else distances
         self.count += len(target)
-
-
-class MeanAUROC(Metric):
-    """Area under the ROC curve of yes-or-no labels, mean over those that have both answers; NaN if none has.
-
-    Unknown labels (NaN) are left out, as MoleculeNet does (Wu et al. 2018, section 3.4).
-    """
-
-    higher_is_better = True
-    full_state_update = False
-    preds: list[Tensor]
-    target: list[Tensor]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("preds", [], dist_reduce_fx="cat")
-        self.add_state("target", [], dist_reduce_fx="cat")
-
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """preds: logits [m k], target: 0, 1 or NaN [m k]."""
-        self.preds.append(preds.float())
-        self.target.append(target.float())
-
-    def compute(self) -> Tensor:
-        """The mean area, between 0 and 1; 0.5 for any constant prediction."""
-        from torchmetrics.functional.classification import binary_auroc
-        from torchmetrics.utilities import dim_zero_cat
-
-        preds, target = dim_zero_cat(self.preds), dim_zero_cat(self.target)
-        areas = []
-        for logits, labels in zip(preds.T, target.T):
-            known = ~labels.isnan()
-            if len(labels[known].unique()) == 2:
-                areas.append(binary_auroc(logits[known], labels[known].long()))
-        return torch.stack(areas).mean() if areas else preds.new_tensor(torch.nan)
 
 
 class R2Score(Metric):
@@ -367,7 +327,8 @@ class TokenErrorRate(Ratio):
     """Insertions, deletions and substitutions to the nearest reference, over the length of that reference.
 
     Both are summed over all examples first, as in word and phoneme error rates. If two references are equally near, the
-    shorter one counts. The rate is above 1 if much more than a reference is generated.
+    shorter one counts. The rate is above 1 if much more than a reference is generated. An example without a reference
+    does not count.
     """
 
     higher_is_better = False
@@ -376,30 +337,29 @@ class TokenErrorRate(Ratio):
         """preds: generated ids [b t], IGNORE after the end. target: references [b a t]; a row of IGNORE is none."""
         from torchmetrics.functional.text import edit_distance
 
-        for generated, padded in zip(preds.tolist(), target.tolist()):
-            references = _references(padded)
-            distances = edit_distance([_as_text(generated)] * len(references), references, reduction="none").tolist()
+        for generated, references in _with_references(preds, target, _as_text):
+            distances = edit_distance([generated] * len(references), references, reduction="none").tolist()
             errors, length = min(zip(distances, map(len, references)))
             self.total += int(errors)
             self.count += length
 
 
 class SequenceErrorRate(Ratio):
-    """Share of generated sequences that equal none of their references."""
+    """Share of generated sequences that equal none of their references. Without a reference, one does not count."""
 
     higher_is_better = False
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """preds, target: as in `TokenErrorRate`."""
-        for generated, padded in zip(preds.tolist(), target.tolist()):
-            self.total += _as_text(generated) not in _references(padded)
+        for generated, references in _with_references(preds, target, _as_text):
+            self.total += generated not in references
             self.count += 1
 
 
 class GeneratedCHRF(CHRFScore):
     """chrF++ of generated texts, between 0 and 1 (Popović 2017): F-score of letter and word n-grams, recall twice.
 
-    decode: ids [n] to text.
+    decode: ids [n] to text. A text without a reference does not count.
     """
 
     def __init__(self, decode: Callable[[Tensor], str]) -> None:
@@ -408,19 +368,21 @@ class GeneratedCHRF(CHRFScore):
 
     def update(self, preds: Tensor, target: Tensor) -> None:  # type: ignore[override]  # ids in place of texts
         """preds, target: as in `TokenErrorRate`."""
-        texts = [self.decode(row[row != IGNORE]) for row in preds]
-        references = [[self.decode(row[row != IGNORE]) for row in rows if int(row[0]) != IGNORE] for rows in target]
-        super().update(texts, references)
+        if found := list(_with_references(preds, target, self.decode)):
+            super().update(*map(list, zip(*found)))
 
 
-def _references(rows: list[list[int]]) -> list[str]:
-    """The references among padded rows."""
-    return [_as_text(ids) for ids in rows if ids[0] != IGNORE]
+def _with_references(preds: Tensor, target: Tensor, decode: Callable[[Tensor], str]) -> Iterator[tuple[str, list[str]]]:
+    """Text and references of each example that has a reference. preds, target: as in `TokenErrorRate`."""
+    for generated, rows in zip(preds, target):
+        references = [decode(row[row != IGNORE]) for row in rows if bool((row[:1] != IGNORE).any())]
+        if references:
+            yield decode(generated[generated != IGNORE]), references
 
 
-def _as_text(ids: list[int]) -> str:
-    """A character for each id, as torchmetrics compares characters; IGNORE is left out."""
-    return "".join(chr(i) for i in ids if i != IGNORE)
+def _as_text(ids: Tensor) -> str:
+    """A character for each id, as torchmetrics compares characters."""
+    return "".join(map(chr, ids.tolist()))
 
 
 class MeanLoss(Ratio):

@@ -1,6 +1,6 @@
 """Several yes-or-no labels per sequence, any of which may be unknown.
 
-b batch · n tokens · d width · k labels
+b batch · k labels
 """
 
 from __future__ import annotations
@@ -10,27 +10,30 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqkit.errors import DataError, one_line
-from seqkit.interfaces import LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import Pool, Transform, label_head
+from seqkit.interfaces import LossOutput, ModelInput, TokenBatch, TokenSpec
+from seqkit.nn.heads import Pool, Transform
+from seqkit.objectives.labels import LabelObjective
 
 
-class MultiLabel(PredictionObjective):
+class MultiLabel(LabelObjective):
     """Multi-label classification: binary cross-entropy of k yes-or-no labels, in nats; a label that is NaN is left out.
 
     Labels are 0, 1 or NaN (unknown), a list of k for each example, such as twelve assays of which a molecule went
     through some.
     pool: how a sequence's hidden states become one vector.
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
+
+    >>> objective = MultiLabel()
+    >>> objective.fit([[1, 0], [0, float("nan")]], ["toxic", "soluble"])
+    >>> objective.decode(torch.zeros(1, 2))
+    [[0.5, 0.5]]
     """
 
-    needs_labels = True
-
     def __init__(self, *, pool: Pool = "mean", transform: Callable[[int], Transform] | None = None):
-        self.pool, self.transform = pool, transform
+        super().__init__("sequence", pool, transform)
         self.shares: list[float] = []
         self.label_names: list[str] = []
 
@@ -73,20 +76,14 @@ class MultiLabel(PredictionObjective):
         if self.label_names and len(self.label_names) != len(self.shares):
             raise ValueError(f"there are {len(self.label_names)} names for {len(self.shares)} labels")
 
-    def head(self, embedder: nn.Module) -> nn.Module:
-        """Logits [b k]."""
-        assert isinstance(embedder, TokenEmbedder)
-        if not self.shares:
-            raise ValueError("MultiLabel does not know its labels yet; call fit(labels, names) before building a model")
-        return label_head(embedder, len(self.shares), pool=self.pool, transform=self.transform)
+    @property
+    def num_outputs(self) -> int:
+        """Number of labels; 0 before `fit`."""
+        return len(self.shares)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The batch as it is; the target is the labels, [b k]."""
-        shape = [len(batch), len(self.shares)]
-        if label is None or list(label.shape) != shape:
-            got = "none" if label is None else f"{list(label.shape)}"
-            raise DataError(f"labels are {got}; several labels of each sequence are {shape}")
-        return ModelInput(batch, None, label.float())
+        return self._input(batch, label, len(self.shares), dtype=torch.float32)
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Binary cross-entropy of logits [b k], summed over the labels that are known.
@@ -108,9 +105,9 @@ class MultiLabel(PredictionObjective):
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """Area under the ROC curve, mean of the labels; share of known labels that are predicted right."""
-        from seqkit.objectives.metrics import LabelAccuracy, MeanAUROC
+        from seqkit.objectives.metrics import LabelAccuracy, MeanArea
 
-        return {"auroc": MeanAUROC(), "accuracy": LabelAccuracy()}
+        return {"auroc": MeanArea("roc"), "accuracy": LabelAccuracy()}
 
     def probabilities(self, prediction: Tensor) -> Tensor:
         """Probability of yes for each label, [b k]."""
@@ -118,7 +115,7 @@ class MultiLabel(PredictionObjective):
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """Probabilities of yes: a list with one for each label, or a number if there is one label, for each example."""
-        chances = prediction.float().sigmoid().tolist()
+        chances = self.probabilities(prediction).tolist()
         return [row[0] for row in chances] if len(self.shares) == 1 else chances
 
 

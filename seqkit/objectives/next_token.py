@@ -5,9 +5,8 @@ b batch · n tokens · k fields · v vocabulary
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import torch
 import torch.nn.functional as F
@@ -27,15 +26,15 @@ from seqkit.interfaces import (
 )
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import END, PartHead, TokenHead, content_head
-from seqkit.objectives.losses import cross_entropy, frequencies, id_frequencies, like
+from seqkit.objectives.losses import check_factor, cross_entropy, frequencies, id_frequencies, like
 
 if TYPE_CHECKING:
     from seqkit.model import Model
 
 TokenMetric = Literal["Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
-"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_ids` and `of_texts`."""
+"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_tokens`."""
 
-GENERATED = ("TokenErrorRate", "SequenceErrorRate", "CHRFScore")
+TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
 """Names of the metrics of generated sequences."""
 
 
@@ -60,6 +59,11 @@ class NextToken(PredictionObjective):
     SequenceErrorRate and CHRFScore compare what is generated in place of the last run with that run.
     Raises ValueError if the tokens are vectors or a number is out of range; DataError for a batch in which no example
     has a second token.
+
+    >>> batch = TokenBatch(torch.arange(4)[None], torch.zeros(1, 4, 1), torch.ones(1, 4, dtype=torch.bool))
+    >>> inputs = NextToken().prepare(batch, None)
+    >>> inputs.batch.content, inputs.target
+    (tensor([[0, 1, 2]]), tensor([[1, 2, 3]]))
     """
 
     causal = True
@@ -80,15 +84,15 @@ class NextToken(PredictionObjective):
     ):
         if max_new_tokens < 1:
             raise ValueError(f"max_new_tokens={max_new_tokens} counts tokens to generate; make it 1 or more")
-        if part is None and (generated := [name for name in metrics or () if name in GENERATED]):
+        if part is None and (generated := [name for name in metrics or () if name in get_args(TextMetric)]):
             raise ValueError(f"{generated[0]} compares generated sequences of a part; name it (model.objective.part)")
         if part is not None and tied:
             raise ValueError("tied=True shares the table of the part's ids, which has no row for their end; use False")
         if tied_bias and not tied:
             raise ValueError("tied_bias=True is the bias of a tied head, and this one is not tied; use bias=True")
-        for name, value in (("logit_scale", logit_scale), ("softcap", softcap)):
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name}={value}; give a finite number above 0, or leave it out")
+        check_factor("logit_scale", logit_scale)
+        if softcap is not None:
+            check_factor("softcap", softcap)
         self.part, self.tied, self.bias = part, tied, tied_bias if tied else bias
         self.logit_scale, self.softcap = logit_scale, softcap
         self.chosen_metrics: list[str] = ["Accuracy", "Perplexity"] if metrics is None else list(metrics)
@@ -147,22 +151,22 @@ class NextToken(PredictionObjective):
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """The chosen metrics; accuracy is that of the likeliest next token (of fields, the share that is right)."""
-        from seqkit.objectives.metrics import of_ids
+        from seqkit.objectives.metrics import of_tokens
 
-        return of_ids([name for name in self.chosen_metrics if name not in GENERATED])
+        return of_tokens([name for name in self.chosen_metrics if name not in get_args(TextMetric)], self._text)
 
     def generation_metrics(self) -> dict[str, Any]:
         """The chosen metrics of generated sequences."""
-        from seqkit.objectives.metrics import of_texts
+        from seqkit.objectives.metrics import of_tokens
 
-        return of_texts([name for name in self.chosen_metrics if name in GENERATED], self._text)
+        return of_tokens([name for name in self.chosen_metrics if name in get_args(TextMetric)], self._text)
 
     def references(self, batch: LabeledBatch) -> Tensor:
         """Ids [b 1 t] of the last run of the part in each example, IGNORE behind it."""
-        rows = [torch.full((0,), IGNORE)] * len(batch[0])
-        for i in range(len(rows)):
+        rows, none = [], torch.empty(0, dtype=torch.int64)
+        for i in range(len(batch[0])):
             runs = [run.content for name, run in batch[0].example(i).parts if name == self.part]
-            rows[i] = runs[-1] if runs else rows[i]
+            rows.append(runs[-1] if runs else none)
         return rearrange(nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE), "b t -> b 1 t")
 
     def read_from(self, tokenizer: Tokenizer) -> None:

@@ -11,13 +11,12 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqkit.errors import DataError, one_line
-from seqkit.interfaces import LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import Pool, Transform, label_head
-from seqkit.objectives.labels import plain
+from seqkit.interfaces import LossOutput, ModelInput, TokenBatch, TokenSpec
+from seqkit.nn.heads import Pool, Transform
+from seqkit.objectives.labels import LabelObjective, Level, on_device, plain
 
 NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_numbers`."""
@@ -31,7 +30,7 @@ def large_offset(mean: float, std: float) -> float:
     return mean if abs(mean) > LARGE_OFFSET * std else 0.0
 
 
-class Regress(PredictionObjective):
+class Regress(LabelObjective):
     """Regression: squared or Huber error of standardised targets; metrics are in the target's own unit.
 
     Mean and standard deviation of the targets are fitted on the training labels. A target that is NaN is left out.
@@ -41,21 +40,26 @@ class Regress(PredictionObjective):
     metrics: metrics that are measured beside the loss and the RMSE, over all targets together; None: MAE, and for a
     single target R2Score.
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
+
+    >>> objective = Regress()
+    >>> objective.fit([10.0, 30.0], None)
+    >>> objective.decode(torch.tensor([[0.0], [1.0]]))
+    [20.0, 30.0]
     """
 
-    needs_labels = True
     primary_metric = "rmse"
 
     def __init__(
         self,
         *,
-        level: Literal["sequence", "token"] = "sequence",
+        level: Level = "sequence",
         pool: Pool = "mean",
         loss: Literal["squared", "huber"] = "squared",
         metrics: list[NumberMetric] | None = None,
         transform: Callable[[int], Transform] | None = None,
     ):
-        self.level, self.pool, self.chosen_metrics, self.transform = level, pool, metrics, transform
+        super().__init__(level, pool, transform)
+        self.chosen_metrics = metrics
         self._error = F.mse_loss if loss == "squared" else F.huber_loss
         self.mean: list[float] = []
         self.std: list[float] = []
@@ -96,12 +100,15 @@ class Regress(PredictionObjective):
     def encode_target(self, label: Any) -> Tensor:
         """Targets [k], or per token [n k], less `center`. Raises DataError if k is not that of the training data."""
         rows = self._rows(label)
-        if rows.shape[1] == len(self.mean) and any(self.center):
-            rows = rows - torch.tensor(self.center, dtype=rows.dtype)
-        rows = rows.float()
         if rows.shape[1] != len(self.mean):
             raise DataError(f"label has {rows.shape[1]} targets; give {len(self.mean)}, as in the training data")
-        return rows[0] if self.level == "sequence" else rows
+        if any(self.center):
+            rows = rows - torch.tensor(self.center, dtype=rows.dtype)
+        return rows[0].float() if self.level == "sequence" else rows.float()
+
+    def in_unit(self, target: Tensor) -> Tensor:
+        """Targets as `encode_target` gives them, [... k], in their own unit: with `center`, float64 on the CPU."""
+        return target.cpu().double() + torch.tensor(self.center, dtype=torch.float64)
 
     def _rows(self, label: Any) -> Tensor:
         """A label as float64 [m k]: one row, or one for each token."""
@@ -125,29 +132,21 @@ class Regress(PredictionObjective):
         """Restores mean and standard deviation."""
         self.mean, self.std = [float(x) for x in state["mean"]], [float(x) for x in state["std"]]
 
-    def head(self, embedder: nn.Module) -> nn.Module:
-        """Standardised predictions [b k] or [b n k]."""
-        assert isinstance(embedder, TokenEmbedder)
-        if not self.mean:
-            raise ValueError("Regress does not know its targets yet; call fit(labels, names) before building the model")
-        pool = None if self.level == "token" else self.pool
-        return label_head(embedder, len(self.mean), pool=pool, transform=self.transform)
+    @property
+    def num_outputs(self) -> int:
+        """Number of targets; 0 before `fit`."""
+        return len(self.mean)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
-        """The batch as it is; the target is the label, [b k] or [b n k]."""
-        shape = [*(batch.valid.shape if self.level == "token" else batch.valid.shape[:1]), len(self.mean)]
-        if label is not None and list(label.shape) == shape[:-1] and shape[-1] == 1:
+        """The batch as it is; the target is the label, [b k] or [b n k]. A single target needs no axis."""
+        if label is not None and len(self.mean) == 1 and label.ndim == (2 if self.level == "token" else 1):
             label = label[..., None]
-        if label is None or list(label.shape) != shape:
-            got = "none" if label is None else f"{list(label.shape)}"
-            raise DataError(f"labels are {got}; regression of each {self.level} needs numbers {shape}")
-        return ModelInput(batch, None, label.float())
+        return self._input(batch, label, len(self.mean), dtype=torch.float32)
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Error of standardised predictions [b k] or [b n k], summed over the targets that are not NaN."""
-        mean, std = (prediction.new_tensor(x, dtype=torch.float32) for x in (self.centred_mean, self.std))
-        known = ~target.isnan()
-        prediction = prediction.float()
+        mean, std = (on_device(x, prediction.device) for x in (self.centred_mean, self.std))
+        known, prediction = ~target.isnan(), prediction.float()
         # unknown targets differ by zero: no selection, which an accelerator would wait for
         standardised = torch.where(known, (target - mean) / std, prediction.detach())
         loss = self._error(prediction, standardised, reduction="sum")
@@ -172,14 +171,12 @@ class Regress(PredictionObjective):
 
         NaN where the target is unknown, infinite where the prediction is not finite.
         """
-        mean, std = (prediction.new_tensor(x, dtype=torch.float32) for x in (self.centred_mean, self.std))
+        mean, std = (on_device(x, prediction.device) for x in (self.centred_mean, self.std))
         distance = (prediction.float() * std + mean - target).abs()
         return torch.where(target.isnan(), target, distance.nan_to_num(torch.inf, torch.inf))
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """Predictions in the target's unit: a list for each example, or a number if it has a single target."""
-        found = prediction * prediction.new_tensor(self.std) + prediction.new_tensor(self.centred_mean)
-        if any(self.center):
-            found = found.cpu().double() + torch.tensor(self.center, dtype=torch.float64)
-        numbers = found.tolist()
+        mean, std = (torch.tensor(x, dtype=torch.float64) for x in (self.mean, self.std))
+        numbers = (prediction.cpu().double() * std + mean).tolist()
         return [x[0] for x in numbers] if self.level == "sequence" and len(self.mean) == 1 else numbers

@@ -22,6 +22,7 @@ ROWS = 1024
 class Recall(Metric):
     """Share of examples that have a positive among the nearest vectors of another part, over the whole split.
 
+    Asked are the examples that have both parts of a pair; found may be all that have the other part.
     pairs: numbers of two parts each, (asked, found); their shares are averaged. most: number of nearest vectors. Of
     equally near ones a random order is assumed, so vectors that are all alike have the recall of guessing.
     """
@@ -52,21 +53,17 @@ class Recall(Metric):
         return torch.stack([self._hits(vectors, keys, *pair) for pair in self.pairs], dim=1)
 
     def _hits(self, vectors: Tensor, keys: Tensor, i: int, j: int) -> Tensor:
-        known = ~(vectors[:, i, 0].isnan() | vectors[:, j, 0].isnan())
-        found = torch.full((len(vectors),), torch.nan, device=vectors.device)
-        if known.any():
-            vectors, keys = vectors[known], keys[known]
-            found[known] = torch.cat(
+        asked, found = (~vectors[:, part, 0].isnan() for part in (i, j))
+        asked, hits = asked & found, torch.full((len(vectors),), torch.nan, device=vectors.device)
+        others, other_keys = vectors[found, j], keys[found]
+        if asked.any():
+            hits[asked] = torch.cat(
                 [
-                    hit_rate(
-                        einsum(own[:, i], vectors[:, j], "b d, m d -> b m"),
-                        is_positive(own_keys, keys, i, j),
-                        self.most,
-                    )
-                    for own, own_keys in zip(vectors.split(ROWS), keys.split(ROWS))
+                    hit_rate(einsum(own, others, "b d, m d -> b m"), is_positive(own_keys, other_keys, i, j), self.most)
+                    for own, own_keys in zip(vectors[asked, i].split(ROWS), keys[asked].split(ROWS))
                 ]
             )
-        return found
+        return hits
 
 
 def hit_rate(similarity: Tensor, positive: Tensor, most: int) -> Tensor:

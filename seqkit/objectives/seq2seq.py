@@ -5,9 +5,8 @@ b batch · n source tokens · t target tokens · a references · v target vocabu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from einops import repeat
@@ -29,13 +28,11 @@ from seqkit.interfaces import (
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import content_head
-from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
+from seqkit.objectives.losses import check_factor, checked_smoothing, cross_entropy, frequencies
+from seqkit.objectives.next_token import TextMetric
 
 MAX_LONGEST = 1_000_000
 """Tokens of a label, at most; a prediction is generated until it has as many as the longest one."""
-
-TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
-"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_texts`."""
 
 
 class Seq2Seq(PredictionObjective):
@@ -80,8 +77,7 @@ class Seq2Seq(PredictionObjective):
             )
         if (start is None) != (eos is None) or start == []:
             raise ValueError(f"start={start} and eos={eos} go together: give ids of the target tokenizer, or neither")
-        if not 0 < logit_scale < math.inf:
-            raise ValueError(f"logit_scale={logit_scale}; give a finite number above 0, or leave it out")
+        check_factor("logit_scale", logit_scale)
         self.target: Any = target
         self.start, self.eos = start, eos
         self.suppressed = Suppressed(tuple(suppress or ()), tuple(suppress_first or ()))
@@ -169,8 +165,8 @@ class Seq2Seq(PredictionObjective):
             first = first[:, : int(lengths.max())]
         target = nn.functional.pad(first, [0, 1], value=IGNORE)
         target[torch.arange(len(target), device=target.device), lengths] = self.eos_id
-        start, valid = torch.tensor(self.start_ids, device=first.device), target != IGNORE
-        ids = torch.cat([repeat(start, "s -> b s", b=len(first)), first.clamp(min=0)], dim=1)
+        valid, start = target != IGNORE, [torch.full_like(first[:, :1], i) for i in self.start_ids]
+        ids = torch.cat([*start, first.clamp(min=0)], dim=1)
         target = nn.functional.pad(target, [len(start) - 1, 0], value=IGNORE)
         valid = nn.functional.pad(valid, [len(start) - 1, 0], value=True)
         index = torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device)
@@ -193,9 +189,9 @@ class Seq2Seq(PredictionObjective):
 
     def generation_metrics(self) -> dict[str, Any]:
         """The chosen metrics: for phonemes, error rates per token and per sequence are PER and WER."""
-        from seqkit.objectives.metrics import of_texts
+        from seqkit.objectives.metrics import of_tokens
 
-        return of_texts(self.chosen_metrics, self._text)
+        return of_tokens(self.chosen_metrics, self._text)
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Ids [b t] that `model` generates greedily from the source `batch`, IGNORE from eos on."""

@@ -10,16 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.errors import DataError, suggest
-from seqkit.files import decoded, load_json, read_small
-from seqkit.pretrained.config_file import MAX_BYTES, ConfigFile
-from seqkit.pretrained.processors import NESTED, PLAIN
+from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.processors import NESTED, PLAIN, has_section
 
 RATE = 16_000
-
-CHANGES_NOTHING = {
-    "feature_extractor_type", "mel_filters", "n_samples", "nb_max_frames", "processor_class", "return_attention_mask",
-}  # fmt: skip
-"""Keys that do not change the features of a clip: they are computed from others, or say what is done in batches."""
 
 
 def audio_settings(folder: Path) -> dict[str, Any]:
@@ -28,19 +22,18 @@ def audio_settings(folder: Path) -> dict[str, Any]:
     folder: with `preprocessor_config.json` or `processor_config.json` of transformers.
     Raises DataError for a feature extractor that is not read, or a setting of it.
     """
-    nested = _has_extractor(folder / NESTED)
+    nested = has_section(folder / NESTED, "feature_extractor")
     path = folder / (NESTED if nested else PLAIN)
     config = ConfigFile(
         path,
         kinds=("feature_extractor_type",),
         section="feature_extractor" if nested else None,
-        changes_nothing=CHANGES_NOTHING,
     )
     kind = config.model_type
     if kind not in EXTRACTORS:
         raise DataError(f"{path}: the feature extractor {kind} is not read; {suggest(kind, EXTRACTORS)}")
     found = EXTRACTORS[kind](config)
-    config.check_all_read()
+    config.warn_of_unread()
     return found
 
 
@@ -54,30 +47,6 @@ def sounds(folder: Path, kind: str, sizes: dict[str, int]) -> dict[str, Any]:
         sized = "".join(f", {name}={size}" for name, size in sizes.items())
         raise DataError(f"{folder}: its feature extractor is {found}, and the model is for {kind}{sized}")
     return found
-
-
-def _has_extractor(path: Path) -> bool:
-    """Whether a JSON file has a feature extractor; False where it is missing or damaged."""
-    try:
-        return "feature_extractor" in load_json(decoded(read_small(path, MAX_BYTES)))
-    except (OSError, ValueError, TypeError):
-        return False
-
-
-def _ast(config: ConfigFile) -> dict[str, Any]:
-    config.must_be(RATE, "sampling_rate")
-    config.must_be(1, "feature_size")
-    config.get("padding_side")  # the spectrogram is filled up behind, whatever these two say
-    config.get("padding_value")
-    mean, std = config.number("mean", -4.2677393), config.number("std", 4.5689974)
-    if not std > 0:
-        raise config.refused("std", "a positive number")
-    return {
-        "type": "MelPatches",
-        "num_mels": config.size("num_mel_bins", 128),
-        "num_frames": config.size("max_length", 1024),
-        "normalize": [mean, std] if _flag(config, "do_normalize") else None,
-    }
 
 
 def _whisper(config: ConfigFile) -> dict[str, Any]:
@@ -94,7 +63,6 @@ def _whisper(config: ConfigFile) -> dict[str, Any]:
 def _wav2vec2(config: ConfigFile) -> dict[str, Any]:
     config.must_be(1, "feature_size")
     config.must_be(0.0, "padding_value")
-    config.get("padding_side")  # of batches: here a clip has no padding
     return {
         "type": "SampleWindows",
         "sample_rate": config.size("sampling_rate", RATE),
@@ -110,7 +78,6 @@ def _flag(config: ConfigFile, name: str) -> bool:
 
 
 EXTRACTORS: dict[str, Callable[[ConfigFile], dict[str, Any]]] = {
-    "ASTFeatureExtractor": _ast,
     "WhisperFeatureExtractor": _whisper,
     "Wav2Vec2FeatureExtractor": _wav2vec2,
 }

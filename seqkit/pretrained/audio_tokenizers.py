@@ -1,7 +1,6 @@
 """Sound as pretrained models take it: the features that their own feature extractors make of a waveform.
 
-t samples · m mel bands · n tokens · s frames of a token · p q patch height (bands) and width (frames)
-h w grid of patches · k learned tokens before the patches
+t samples · m mel bands · n tokens · s frames of a token
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor
-from torchaudio.compliance.kaldi import fbank
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens, TokenSpec
@@ -30,10 +28,7 @@ from seqkit.tokenizers.audio import AudioTokenizer, Channels
 from seqkit.tokenizers.given import counted
 
 RATE, WINDOW, HOP = 16_000, 400, 160
-"""Samples a second, in a frame and in a hop of Whisper and AST: 25 and 10 ms."""
-
-AUDIO_SET = (-4.2677393, 4.5689974)
-"""Mean and standard deviation of AST's features on AudioSet (Gong et al. 2021, published code)."""
+"""Samples a second, in a frame and in a hop of Whisper: 25 and 10 ms."""
 
 _BASE = Convolutions()
 
@@ -82,89 +77,6 @@ class WhisperMel(AudioTokenizer):
             frames.unfold(1, WHISPER_FRAMES, WHISPER_STRIDE)[:, : self.seconds * 50], "m n s -> n (s m)"
         )
         return Tokens(content, counted(len(content)))
-
-
-class MelPatches(AudioTokenizer):
-    """Overlapping patches of a log-mel spectrogram of Kaldi's filter banks, and learned tokens before them.
-
-    patch: side of a patch, in bands and frames. stride: bands and frames from one patch to the next.
-    num_mels: number of mel bands. num_frames: length of the spectrogram, one frame every 10 ms; after a shorter clip
-    the frames are 0, before they are normalised.
-    normalize: (mean, std) of the features: they become (x - mean) / (2 std). None: they stay.
-    num_prefix_tokens: learned tokens before the patches: class and distillation token.
-    channels: "mono" refuses more than one channel, "mix" takes their mean, "first" takes channel 0.
-    truncate: True drops what is longer than `num_frames`, as AST's own extractor does; False refuses it.
-    When: weights of AST. Raises ValueError for sizes below 1, patches that do not fit, or a std that is not positive.
-    Gong et al. 2021, section 2.1. Features are those of `ASTFeatureExtractor` (transformers 5.23): 16,000 Hz, frames of
-    25 ms with a Hann window, a preemphasis of 0.97, without their mean.
-    """
-
-    def __init__(
-        self,
-        patch: int = 16,
-        *,
-        stride: tuple[int, int] = (10, 10),
-        num_mels: int = 128,
-        num_frames: int = 1024,
-        normalize: tuple[float, float] | None = AUDIO_SET,
-        num_prefix_tokens: int = 2,
-        channels: Channels = "mono",
-        truncate: bool = False,
-    ) -> None:
-        super().__init__(RATE, channels)
-        self.patch, self.stride = patch, (int(stride[0]), int(stride[1]))
-        if min(patch, *self.stride) < 1 or num_prefix_tokens < 0 or not patch <= min(num_mels, num_frames):
-            raise ValueError(
-                f"patch={patch}, stride={self.stride}, num_mels={num_mels}, num_frames={num_frames}, "
-                f"num_prefix_tokens={num_prefix_tokens}; give sizes of at least 1, and patches that fit"
-            )
-        if num_mels < 4:
-            raise ValueError(f"num_mels={num_mels}; Kaldi's filter banks have 4 bands at least")
-        if normalize is not None and not normalize[1] > 0:
-            raise ValueError(f"normalize={normalize}; give a mean and a positive std")
-        self.num_mels, self.num_frames, self.num_prefix_tokens = num_mels, num_frames, num_prefix_tokens
-        self.normalize = None if normalize is None else (float(normalize[0]), float(normalize[1]))
-        self.truncate = truncate
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Numbers of patches along bands and frames."""
-        sides = zip((self.num_mels, self.num_frames), self.stride)
-        rows, columns = ((size - self.patch) // step + 1 for size, step in sides)
-        return rows, columns
-
-    @property
-    def spec(self) -> TokenSpec:
-        """Vectors of k + p q numbers: flags of the tokens before the patches, and log-energies."""
-        k = self.num_prefix_tokens
-        return TokenSpec(num_features=k + self.patch**2, num_prefix_tokens=k)
-
-    def encode(self, raw: Any, /) -> Tokens:
-        """A `Waveform` as k + h w tokens: content [k+n k+f], f = p q log-energies; low bands first, then by time.
-
-        Positions [k+n 1] count all tokens. Raises DataError as `AudioTokenizer.wave`, and on a clip that is too long.
-        """
-        wave = self.wave(raw, WINDOW)
-        most = WINDOW + self.num_frames * HOP - 1  # samples that make no more frames
-        wave = _at_most(wave, most, self.truncate, f"{self.num_frames} frames of 10 ms", "num_frames")
-        bands = fbank(
-            rearrange(wave, "t -> 1 t"), sample_frequency=RATE, window_type="hanning", num_mel_bins=self.num_mels
-        )
-        bands = F.pad(bands, [0, 0, 0, self.num_frames - len(bands)])
-        if self.normalize is not None:
-            mean, std = self.normalize
-            bands = (bands - mean) / (2 * std)
-        patches = bands.T.unfold(0, self.patch, self.stride[0]).unfold(1, self.patch, self.stride[1])
-        content = rearrange(patches, "h w p q -> (h w) (p q)")
-        if k := self.num_prefix_tokens:
-            content = torch.block_diag(torch.eye(k), content)
-        return Tokens(content, counted(len(content)))
-
-    def cut(self, tokens: Tokens, n: int) -> Tokens:
-        """The tokens themselves. Raises DataError where they are more than n: the first patches are no sound."""
-        if len(tokens) > n:
-            raise DataError(f"a sound of {len(tokens):,} patches cannot be cut to {n:,}; leave --data.max_tokens out")
-        return tokens
 
 
 class SampleWindows(AudioTokenizer):

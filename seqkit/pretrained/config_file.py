@@ -1,43 +1,71 @@
-"""`config.json` of Hugging Face's transformers, of which every key is read, known to change nothing, or refused."""
+"""`config.json` of Hugging Face's transformers, whose values are read or refused, and whose unknown keys are named."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+import logging
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, one_line
 from seqkit.files import decoded, load_json, read_small
+
+log = logging.getLogger("seqkit")
 
 NAME = "config.json"
 MAX_BYTES = 1 << 20
 
-CHANGES_NOTHING = {
-    "_attn_implementation_autoset", "_name_or_path", "_num_labels", "add_cross_attention", "architectures", "auto_map",
-    "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "cache_implementation", "chunk_size_feed_forward",
-    "classifier_dropout", "cls_token_id", "cross_attention_hidden_size", "decoder_start_token_id", "directionality",
-    "diversity_penalty", "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id",
-    "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
-    "gradient_checkpointing", "id2label", "initializer_factor", "initializer_range", "is_decoder",
-    "is_encoder_decoder", "label2id", "language", "length_penalty", "mask_token_id", "max_length", "min_length",
-    "model_type", "n_ctx", "name_or_path", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_labels",
-    "num_return_sequences", "output_attentions", "output_hidden_states", "output_past", "output_scores",
-    "pad_token_id", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
-    "pooler_type", "prefix", "pretraining_tp", "problem_type", "pruned_heads", "qa_dropout", "remove_invalid_values",
-    "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "seq_classif_dropout",
-    "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
-    "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tie_weights_",
-    "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
-    "type_vocab_size", "typical_p", "unk_token_id", "use_bfloat16", "use_cache", "vocab_size",
-}  # fmt: skip
-"""Keys that do not change what a forward pass gives, or that the weights tell themselves."""
+HARMLESS = re.compile(
+    # names and versions; what the weights tell themselves
+    r"_?name_or_path|_attn_implementation_autoset|_?num_labels|architectures|auto_map|(torch_)?dtype|torchscript"
+    r"|transformers_version|model_type|.*(id2label|label2id)|finetuning_task|language|prefix|problem_type|.*_class"
+    r"|task_specific_params|(type_)?vocab_size|tie_.*|is_encoder_decoder|is_decoder|add_cross_attention|projection_dim"
+    # training, losses and first weights
+    r"|.*drop(out)?(_.*)?|.*layerdrop|.*init(ializer)?_.*|init_std|.*loss.*|(no_)?mask_(time|channel|feature)_.*"
+    r"|apply_spec_augment|.*codevector.*|num_negatives|contrastive_.*|gradient_checkpointing|use_bfloat16|pretraining_tp"
+    r"|sparse_pred.*|ctc_.*|freeze_.*|time_step_.*|use_mask_token"
+    # generation
+    r"|.*token_ids?|.*_to_id|.*(penalty|ngram_size|suppress_tokens)|num_(beam|return).*|(max|min)_length|top_[kp]|typical_p"
+    r"|do_sample|temperature|early_stopping|bad_words_ids|force(d)?_.*|remove_invalid_values|.*cache.*|decoder_start_.*"
+    # outputs, and heads that are not read
+    r"|output_.*|return_dict.*|pooler_.*|summary_.*|seq_classif.*|classif.*|xvector_.*|tdnn_.*|num_adapter_layers"
+    r"|adapter_(kernel_size|stride)|use_weighted_layer_sum|out_(features|indices)|stage_names|encoder_stride|decoder_bias"
+    # kernels, precision, and names that older versions wrote
+    r"|chunk_size_feed_forward|pruned_heads|deterministic_flash_attn|reference_compile|repad_logits_.*|use_mambapy"
+    r"|use_associative_scan|use_falcon_mamba|residual_in_fp32|fused_add_norm|rms_norm|pad_vocab_size_multiple|n_(ctx|layer)"
+    r"|d_(model|inner)|ssm_cfg|directionality|cross_attention_hidden_size|max_position_embeddings|position_embedding_type"
+    r"|original_max_position_embeddings|n_positions|median_filter_width|num_(hidden|feat_extract)_layers|save_step"
+    r"|(do_blenderbot_90|normalize_(before|emb)|extra_pos|static_position|add_(bias|final)).*"
+    # processors: what is done in batches, and to what is no colour image
+    r"|_valid_processor_keys|(input_)?data_format|device|disable_grouping|do_convert_rgb|(do_)?reduce_labels|pad_size"
+    r"|image_seq_length|return_.*|mel_filters|n_samples|nb_max_frames|padding_side"
+)
+"""Keys that change nothing here if no family reads them; a file may have them without a word."""
+
+
+def own_file(path: Path) -> Path:
+    """The path itself. Raises DataError for a link out of its folder, other than to the blobs of the hub's cache."""
+    folder, target = path.parent.resolve(), path.resolve()
+    blobs = next((place.parent / "blobs" for place in folder.parents if place.name == "snapshots"), None)
+    if path.is_symlink() and target.parent not in (folder, blobs):
+        raise DataError(f"{path} is a link out of its folder, and could be any file; put a copy in its place")
+    return path
+
+
+def read_json(path: Path, max_bytes: int = MAX_BYTES) -> Any:
+    """Content of a JSON file of a foreign folder. Raises DataError if it is damaged, too large, or a link elsewhere."""
+    try:
+        return load_json(decoded(read_small(own_file(path), max_bytes)))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is no JSON ({one_line(error)}); copy it again") from error
 
 
 class ConfigFile:
-    """Settings of a foreign model; what was not read at the end is refused (`check_all_read`).
+    """Settings of a foreign model; keys that were not read at the end are a warning (`warn_of_unread`).
 
     path: the file. kinds: keys of which one names the type of the model. section: key below which the settings stand,
-    and maybe their type; None: they are at the top. changes_nothing: keys that need not be read.
+    and maybe their type; None: they are at the top.
     Raises DataError where the file is missing, damaged, or names no type.
     """
 
@@ -47,15 +75,11 @@ class ConfigFile:
         *,
         kinds: Sequence[str] = ("model_type", "architecture"),
         section: str | None = None,
-        changes_nothing: Set[str] = CHANGES_NOTHING,
     ):
         self.path = path
-        try:
-            values = load_json(decoded(read_small(path, MAX_BYTES)))
-        except FileNotFoundError:
-            raise DataError(f"{path} is missing; give a folder that transformers saved (save_pretrained)") from None
-        except ValueError as error:
-            raise DataError(f"{path} is no JSON ({' '.join(str(error).split())}); copy it again") from error
+        if not path.exists():
+            raise DataError(f"{path} is missing; give a folder that transformers saved (save_pretrained)")
+        values = read_json(path)
         whole = values if isinstance(values, Mapping) else {}
         inner = whole if section is None else whole.get(section)
         inner = inner if isinstance(inner, Mapping) else {}
@@ -63,7 +87,7 @@ class ConfigFile:
         if not found or not isinstance(found[0], str):
             raise DataError(f"{path} names no {kinds[0]}; give a folder that transformers saved (save_pretrained)")
         self.model_type: str = found[0]
-        self._values, self._changes_nothing = dict(inner), changes_nothing
+        self._values = dict(inner)
         self._read: set[str] = set(kinds)
         self._sections: dict[str, ConfigFile] = {}
 
@@ -73,14 +97,14 @@ class ConfigFile:
         return self._values.get(name, default)
 
     def section(self, name: str) -> ConfigFile:
-        """Settings below a key, all of which have to be read, too; the type of the whole is theirs if they name none.
+        """Settings below a key; the type of the whole is theirs if they name none.
 
         Raises DataError for a value that holds no settings.
         """
         if name not in self._sections:
             if not isinstance(self.get(name) or {}, Mapping):
                 raise self.refused(name, "settings by name")
-            self._sections[name] = ConfigFile(self.path, section=name, changes_nothing=self._changes_nothing)
+            self._sections[name] = ConfigFile(self.path, section=name)
         return self._sections[name]
 
     def size(self, name: str, default: int | None = None, *, most: int = 1 << 24) -> int:
@@ -97,6 +121,13 @@ class ConfigFile:
             raise self.refused(name, "a number")
         return float(value)
 
+    def positive(self, name: str, default: float) -> float:
+        """A finite number above 0, such as the epsilon of a norm. Raises DataError for anything else."""
+        value = self.number(name, default)
+        if value <= 0:
+            raise self.refused(name, "a number above 0")
+        return value
+
     def one_of(self, name: str, options: Mapping[Any, Any], default: Any = None) -> Any:
         """Meaning of the value of a key. Raises DataError for a value that is not read, with those that are."""
         value = self.get(name, default)
@@ -110,16 +141,13 @@ class ConfigFile:
             if self.get(name, default) != default:
                 raise self.refused(name, str(default))
 
-    def check_all_read(self) -> None:
-        """Raise DataError for the first key that was not read: it may change what the model computes."""
+    def warn_of_unread(self) -> None:
+        """Log the keys that were not read and are not `HARMLESS`: they may change what the model computes."""
         for section in self._sections.values():
-            section.check_all_read()
-        left = sorted(self._values.keys() - self._read - self._changes_nothing)
+            section.warn_of_unread()
+        left = sorted(key for key in self._values if key not in self._read and not HARMLESS.fullmatch(key))
         if left:
-            raise DataError(
-                f"{self.path}: the key {left[0]} of a {self.model_type} is not known, and could change what the model "
-                "computes; it is refused until it is read"
-            )
+            log.warning("%s: keys that are not known, and may change what the model computes: %s", self.path, left)
 
     def refused(self, name: str, known: str) -> DataError:
         """The error for a value that is not read."""

@@ -120,10 +120,12 @@ def rotary_settings(
     """
     is_partial = share is not None
     if given is None:
-        base = config.get("rope_theta", config.get("rotary_emb_base", base))
-        written = config.get("partial_rotary_factor", config.get("rotary_pct"))
-        share = share if written is None else written
-        given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+        base = config.get("rope_theta", base)
+        share = config.get("partial_rotary_factor", share)
+        new, old = config.get("rope_parameters"), config.get("rope_scaling")
+        if new and old and new != old:
+            raise config.refused("rope_scaling", "what rope_parameters says, or one of the two alone")
+        given = new or old or {}
     key = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
     left = dict(given)
     kind = left.pop("rope_type", left.pop("type", "default"))

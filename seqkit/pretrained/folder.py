@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 from einops import EinopsError
 
 from seqkit.errors import DataError, one_line
-from seqkit.files import MAX_JSON_BYTES, decoded, load_json, read_mapping, read_small, write_atomic
-from seqkit.pretrained.config_file import NAME, ConfigFile
+from seqkit.files import MAX_JSON_BYTES, read_mapping, read_regular, read_small, write_atomic
+from seqkit.pretrained.config_file import NAME, ConfigFile, own_file, read_json
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.family import Family, class_of
-from seqkit.pretrained.hub import HUB, RUN, fetched
-from seqkit.pretrained.rows import read, write
+from seqkit.pretrained.hub import HUB, INDEX, RUN, fetched, files_of_weights
+from seqkit.pretrained.rows import Entry, Row, write
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-ONE, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
-MAX_INDEX_BYTES = 64 << 20
+TOKENIZER = "tokenizer.json"
 
 
 def located(source: str | Path) -> Path:
@@ -93,7 +92,12 @@ def kept_files(place: Path) -> dict[str, bytes]:
     folder = place if is_foreign(place) else place / KEPT
     if not (folder / NAME).is_file():
         return {}
-    return {name: read_small(folder / name, MAX_KEPT_BYTES) for name in KEPT_FILES if (folder / name).is_file()}
+    found = {}
+    for name in KEPT_FILES:
+        if (folder / name).exists():
+            read_json(folder / name, MAX_KEPT_BYTES)  # what is no JSON, or is a link elsewhere, is not published
+            found[name] = read_small(folder / name, MAX_KEPT_BYTES)
+    return found
 
 
 def keep_files(place: Path, run: Path) -> None:
@@ -128,13 +132,13 @@ def settings(folder: Path, task: str | None) -> dict[str, Any]:
         if head is not None:
             model["objective"] = head.objective(config)
         tokenizer = _texts(folder, config, model) if family.inputs is None else family.inputs(folder, config)
-    config.check_all_read()
+    config.warn_of_unread()
     return {"tokenizer": tokenizer, "model": model}
 
 
 def _texts(folder: Path, config: ConfigFile, model: Mapping[str, Any]) -> dict[str, Any]:
     """The section `tokenizer` for the texts of a model, whose second table of positions is that of token types."""
-    path = folder / TOKENIZER
+    path = own_file(folder / TOKENIZER)
     if not path.is_file():
         raise DataError(f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
     position = model["position"] if isinstance(model["position"], Mapping) else {}
@@ -171,17 +175,17 @@ def _understood(config: ConfigFile) -> Iterator[None]:
         raise DataError(f"{config.path} has values that are not understood ({one_line(error)})") from error
 
 
-def weights(folder: Path, task: str | None) -> tuple[dict[str, Tensor], list[str], str]:
+def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[str], str]:
     """Weights of a foreign folder under our names, in float32; names of theirs that were left out; a SHA-256 of all.
 
-    task: as of `settings`; a head for it is read where the file has one.
-    Raises DataError where a file is missing or damaged, or a weight is unknown or missing.
+    task: as of `settings`; a head for it is read where the file has one. The weights are read one by one, as they are
+    asked for: a model that copies each has them once in memory.
+    Raises DataError where a file is missing or damaged, or a weight is unknown or missing; so does reading a weight
+    that is of another size than the table says, no number, or no floating-point one.
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
-    theirs, digest = _read(folder)
-    theirs = {_plain(name, family.prefix): x.float() for name, x in theirs.items()}
-    theirs = {name: x for name, x in theirs.items() if not name.endswith(BUFFERS)}
+    theirs = SavedTensors(folder, family.prefix)
     with _understood(config):
         head = family.head(config, task)
         of_head = [] if head is None else head.table(config)
@@ -192,21 +196,89 @@ def weights(folder: Path, task: str | None) -> tuple[dict[str, Tensor], list[str
     needed = [name for row in of_head if not row.is_alias for name in row.theirs if name.endswith(".weight")]
     if missing := {*needed} - theirs.keys():
         if head is not None and head.classes and class_of(config).endswith(head.classes):
-            raise DataError(f"{folder} has no weight {min(missing)}, and {NAME} says {class_of(config)}; copy it again")
+            raise DataError(
+                f"{folder} has no weight {min(missing)}, which seqkit's {class_of(config)} needs; if transformers left "
+                "it out as tied, untie it there (tie_word_embeddings) and save it again, else copy the folder again"
+            )
         of_head = []  # a file of the model without its head
+    table = [*table, *of_head]
+    if task == "Masked" and (index := _mask_id(folder, family)) is not None:
+        ids = next(row for row in table if row.ours == "embedder.content.weight")
+        table.append(replace(ids, ours=MASK_TOKEN, whole=Entry(index)))
     try:
-        ours, used = read([*table, *of_head], theirs)
-        if task == "Masked" and (row := _mask_id(folder, family)) is not None:
-            ours[MASK_TOKEN] = ours["embedder.content.weight"][row].clone()
+        rows = [row for row in table if row.is_in(theirs.keys())]
     except KeyError as error:
         raise DataError(f"{folder} has no weight {error.args[0]}; copy it again") from None
-    except (RuntimeError, ValueError, IndexError, EinopsError) as error:
-        raise DataError(f"{folder}: the weights are of other sizes than {NAME} says ({one_line(error)})") from error
-    others = sorted(theirs.keys() - used)
+    ours = ForeignWeights(theirs, {row.ours: row for row in reversed(rows) if not row.is_alias})
+    for row in rows:
+        if row.is_alias and not theirs[row.theirs[0]].equal(ours[row.ours]):
+            raise DataError(f"{folder}: {row.theirs[0]} is tied to another weight, and differs from it")
+    others = sorted(theirs.keys() - {name for row in rows for name in row.theirs})
     if unknown := [name for name in others if not name.startswith(family.left_out)]:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         raise DataError(f"{folder} has a weight {unknown[0]}{more} that a {config.model_type} is not known to have")
-    return ours, others, digest
+    return ours, others, theirs.sha256
+
+
+class ForeignWeights(Mapping[str, "Tensor"]):
+    """Weights under our names, each read from the file when it is asked for. Raises as `weights`."""
+
+    def __init__(self, theirs: SavedTensors, rows: Mapping[str, Row]):
+        self._theirs, self._rows = theirs, rows
+
+    def __getitem__(self, name: str) -> Tensor:
+        try:
+            return self._rows[name].read(self._theirs)
+        except (RuntimeError, ValueError, IndexError, EinopsError) as error:
+            where = f"{self._theirs.folder}: the weights for {name}"
+            raise DataError(f"{where} are of other sizes than {NAME} says ({one_line(error)})") from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+
+class SavedTensors(Mapping[str, "Tensor"]):
+    """Tensors of the safetensors of a folder by plain names, in float32, mapped and not held in memory.
+
+    folder: with one file, or several that an index lists. prefix: of the names in a file of a model with a head.
+    Raises DataError for files that are missing, damaged, or no regular ones, and as one is read for NaN and whole
+    numbers. sha256: of all files.
+    """
+
+    def __init__(self, folder: Path, prefix: str):
+        self.folder, digest = folder, hashlib.sha256()
+        self._places: dict[str, tuple[Any, str]] = {}
+        for file, listed in files_of_weights(folder).items():
+            held = _opened(folder / file, digest)
+            names = {*held.keys()}
+            if listed is not None and names != listed:
+                unlike = min(names ^ listed)
+                raise DataError(f"{folder / INDEX} and {file} disagree about the weight {unlike}; copy it again")
+            self._places |= {_plain(name, prefix): (held, name) for name in names if not name.endswith(BUFFERS)}
+        self.sha256 = digest.hexdigest()
+
+    def __getitem__(self, name: str) -> Tensor:
+        held, key = self._places[name]
+        x: Tensor = held.get_tensor(key)
+        if not x.is_floating_point() or x.isnan().any():
+            wrong = "NaN" if x.is_floating_point() else str(x.dtype).removeprefix("torch.")
+            raise DataError(f"{self.folder}: the weight {key} holds {wrong}; no model is made of it")
+        return x.float()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
 
 
 def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) -> tuple[dict[str, Tensor], list[str]]:
@@ -260,7 +332,7 @@ def _mask_id(folder: Path, family: Family) -> int | None:
     """Row of the table of ids that is the mask token, by the tokenizer; None: there is none, or inputs are no texts."""
     if family.inputs is not None:
         return None
-    added = load_json(decoded(read_small(folder / TOKENIZER, MAX_JSON_BYTES))).get("added_tokens") or []
+    added = read_json(folder / TOKENIZER, MAX_JSON_BYTES).get("added_tokens") or []
     return next((int(token["id"]) for token in added if token["content"] in ("[MASK]", "<mask>")), None)
 
 
@@ -287,52 +359,25 @@ def _plain(name: str, prefix: str) -> str:
     return name.removeprefix(prefix)
 
 
-def _read(folder: Path) -> tuple[dict[str, Tensor], str]:
-    """All weights under their names, and the SHA-256 of their files. Only the files that the index lists are read."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load
+def _opened(path: Path, digest: Any) -> Any:
+    """A file of safetensors, mapped. digest: gets its content.
 
-    index = folder / INDEX
-    shards: dict[str, set[str]] | None = None
-    if (folder / ONE).is_file():
-        if index.is_file():
-            raise DataError(f"{folder} has {ONE} and {INDEX}, which may disagree; remove one of them")
-        names = [ONE]
-    elif index.is_file():
-        shards = _shards(index)
-        names = sorted(shards)
-    else:
-        raise DataError(
-            f"{folder} has no {ONE}; only safetensors are read, since unpickling other files runs their code: "
-            "save it again with save_pretrained"
-        )
-    found: dict[str, Tensor] = {}
-    digest = hashlib.sha256()
-    for name in names:
-        try:
-            content = (folder / name).read_bytes()
-            digest.update(content)
-            held = load(content)
-        except OSError as error:
-            raise DataError(f"{folder / name} is not readable ({error.strerror}); copy it again") from error
-        except (SafetensorError, ValueError, KeyError) as error:
-            raise DataError(f"{folder / name} holds no weights ({one_line(error)}); copy it again") from error
-        if shards is not None and held.keys() != shards[name]:
-            unlike = min(held.keys() ^ shards[name])
-            raise DataError(f"{index} and {name} disagree about the weight {unlike}; copy the folder again")
-        found |= held
-    return found, digest.hexdigest()
+    Raises DataError for anything else, and for a file of the hub's cache that is not what its name there says.
+    """
+    from safetensors import SafetensorError, safe_open
 
-
-def _shards(index: Path) -> dict[str, set[str]]:
-    """Names of the weights in each file that an index lists."""
     try:
-        listed = load_json(decoded(read_small(index, MAX_INDEX_BYTES)))["weight_map"]
-        shards: dict[str, set[str]] = {}
-        for name, file in listed.items():
-            if Path(file).name != file or not file.endswith(".safetensors"):
-                raise ValueError(f"{file!r} is no file of this folder")
-            shards.setdefault(file, set()).add(name)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{index} is damaged ({one_line(error)}); copy it again") from error
-    return shards
+        read_regular(own_file(path), 0)  # a FIFO or a device is not opened
+        own = hashlib.sha256()
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 22):
+                own.update(chunk)
+                digest.update(chunk)
+        blob = path.resolve()
+        if path.is_symlink() and re.fullmatch("[0-9a-f]{64}", blob.name) and blob.name != own.hexdigest():
+            raise DataError(f"{path} is damaged: it is not what the hub says; delete {blob} and fetch it again")
+        return safe_open(path, "pt")
+    except OSError as error:
+        raise DataError(f"{path} is not readable ({error.strerror}); copy it again") from error
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise DataError(f"{path} holds no weights ({one_line(error)}); copy it again") from error

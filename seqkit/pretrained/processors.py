@@ -1,6 +1,6 @@
 """Image processors of pretrained vision models: what they do to an image, as the section `tokenizer` of a recipe.
 
-Sources: `image_processing_backends` of transformers 5.23, and `timm.data.transforms_factory` of timm 1.0.31.
+Sources: `image_processing_backends` of transformers 5.23.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.errors import DataError, suggest
-from seqkit.files import decoded, load_json, read_small
-from seqkit.pretrained.config_file import MAX_BYTES, NAME, ConfigFile
+from seqkit.pretrained.config_file import ConfigFile, read_json
 
 NESTED, PLAIN = "processor_config.json", "preprocessor_config.json"
 CHANNELS, MAX_SIDE = 3, 1 << 14
@@ -43,46 +42,26 @@ DEFAULTS = {
 }  # fmt: skip
 """The same, of all classes."""
 
-CHANGES_NOTHING = {
-    "_valid_processor_keys", "data_format", "device", "disable_grouping", "do_convert_rgb", "do_reduce_labels",
-    "image_seq_length", "input_data_format", "pad_size", "processor_class", "reduce_labels", "return_tensors",
-}  # fmt: skip
-"""Keys that do not change the pixels of a colour image. Others are always converted to three colours: where
-`do_convert_rgb` is false, those processors refuse them or make a grey image of them."""
-
 FILTERS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}
 """Filters by PIL's numbers."""
-
-TIMM_CHANGES_NOTHING = {
-    "architecture", "classifier", "custom_load", "description", "file", "first_conv", "fixed_input_size",
-    "hf_hub_filename", "hf_hub_id", "label_descriptions", "label_names", "label_offset", "license", "min_input_size",
-    "notes", "num_classes", "origin_url", "paper_ids", "paper_name", "pool_size", "source", "tag", "test_crop_pct",
-    "test_input_size", "test_pool_size", "url",
-}  # fmt: skip
-"""Keys of timm that do not change the pixels, unless sizes for tests are asked for."""
 
 
 def image_settings(folder: Path) -> dict[str, Any]:
     """The section `tokenizer` of a recipe for the images of a foreign model, without its patch size and its positions.
 
-    folder: with `preprocessor_config.json` or `processor_config.json` of transformers, or `config.json` of timm.
+    folder: with `preprocessor_config.json` or `processor_config.json` of transformers.
     Raises DataError for a processor that is not read, or a setting of it.
     """
-    if "image_processor" in _keys(folder / NESTED):
+    if has_section(folder / NESTED, "image_processor"):
         return _processor(folder / NESTED, "image_processor")
     if (folder / PLAIN).is_file():
         return _processor(folder / PLAIN, None)
-    if "pretrained_cfg" in _keys(folder / NAME):
-        return _timm(folder / NAME)
     raise DataError(f"{folder} has no {PLAIN}, which says how images are resized; save the image processor there, too")
 
 
-def _keys(path: Path) -> set[str]:
-    """Keys of a JSON file; none where it is missing or damaged."""
-    try:
-        return {*load_json(decoded(read_small(path, MAX_BYTES)))}
-    except (OSError, ValueError, TypeError):
-        return set()
+def has_section(path: Path, name: str) -> bool:
+    """Whether there is a JSON file with these settings. Raises DataError if it is damaged."""
+    return path.exists() and name in read_json(path)
 
 
 # ── transformers ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,7 +69,7 @@ def _keys(path: Path) -> set[str]:
 
 def _processor(path: Path, section: str | None) -> dict[str, Any]:
     kinds = ("image_processor_type", "feature_extractor_type")
-    config = ConfigFile(path, kinds=kinds, section=section, changes_nothing=CHANGES_NOTHING)
+    config = ConfigFile(path, kinds=kinds, section=section)
     kind = config.model_type.replace("FeatureExtractor", "ImageProcessor").removesuffix("Fast").removesuffix("Pil")
     if kind not in PROCESSORS:
         raise DataError(f"{path}: the image processor {config.model_type} is not read; {suggest(kind, PROCESSORS)}")
@@ -118,7 +97,7 @@ def _processor(path: Path, section: str | None) -> dict[str, Any]:
     for ours, theirs, none in (("mean", "image_mean", 0.0), ("std", "image_std", 1.0)):
         colours = _colours(config, theirs, default[theirs])
         found[ours] = colours if flags["do_normalize"] else none
-    config.check_all_read()
+    config.warn_of_unread()
     return found
 
 
@@ -167,35 +146,3 @@ def _colours(config: ConfigFile, name: str, default: list[float]) -> list[float]
     if len(values) != CHANNELS or not all(isinstance(x, int | float) and low < x < math.inf for x in values):
         raise config.refused(name, f"a{' positive' * (low == 0)} number for each of {CHANNELS} colours")
     return [float(x) for x in values]
-
-
-# ── timm ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _timm(path: Path) -> dict[str, Any]:
-    config = ConfigFile(path, kinds=("architecture",), section="pretrained_cfg", changes_nothing=TIMM_CHANGES_NOTHING)
-    size = _given(config, "input_size", [CHANNELS, 224, 224])
-    if not isinstance(size, list) or len(size) != 3 or size[0] != CHANNELS or not all(map(_is_side, size[1:])):
-        raise config.refused("input_size", f"{CHANNELS} colours, height and width, from 1 to {MAX_SIDE:,}")
-    crop, share = size[1:], _given(config, "crop_pct", 0.875)
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        raise config.refused("crop_pct", "a share above 0 and at most 1")
-    larger = [math.floor(side / share) for side in crop]
-    mode = _option(config, "crop_mode", {"center": "middle", "squash": "whole image"}, "center")
-    if mode == "middle" and crop[0] != crop[1]:
-        raise config.refused("input_size", "as high as wide where crop_mode is center")
-    interpolation = _option(config, "interpolation", dict(zip(FILTERS.values(), FILTERS.values())), "bicubic")
-    found = {
-        "type": "Patches",
-        "channels": CHANNELS,
-        "resize": {
-            "size": larger[0] if mode == "middle" else larger,
-            "crop": crop,
-            "interpolation": interpolation,
-            "middle": "round",
-        },
-        "mean": _colours(config, "mean", IMAGENET[0]),
-        "std": _colours(config, "std", IMAGENET[1]),
-    }
-    config.check_all_read()
-    return found

@@ -53,6 +53,8 @@ class Pairs:
 
         heads = rearrange(x, "(h c) ... -> h c ...", c=self.head_dim)
         turned = self.head_dim if self.rotated is None else self.rotated
+        if turned % 2:
+            raise ValueError(f"{turned} channels of a head cannot be turned in pairs; an even number can")
         first, rest = heads[: self.heads], heads[len(heads) if self.heads is None else self.heads :]
         first = torch.cat([rearrange(first[:, :turned], pattern, two=2), first[:, turned:]], dim=1)
         return rearrange(torch.cat([first, rest]), "h c ... -> (h c) ...")
@@ -66,6 +68,21 @@ class Transposed:
         return rearrange(x, "i o -> o i") if x.ndim == 2 else x
 
     write = read
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the first axis, which is written elsewhere."""
+
+    index: int
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """The entry."""
+        return x[self.index]
+
+    def write(self, x: Tensor, /) -> Tensor:
+        """Not used: the whole tensor has a row of its own."""
+        raise NotImplementedError
 
 
 class Reversed:
@@ -134,12 +151,19 @@ class Row:
     is_alias: bool = False
     zeros: int | None = None
 
-    def read(self, weights: Mapping[str, Tensor]) -> Tensor | None:
-        """Our tensor; None if it may miss and does. Raises KeyError with the name of one that is missing."""
+    def is_in(self, names: Collection[str]) -> bool:
+        """Whether a file of these names has the tensor. Raises KeyError with the name of one that it has to have."""
+        given = [name for name in self.theirs if name in names]
+        if not given and (self.may_miss or self.zeros is not None):
+            return self.zeros is not None
+        if missing := [name for name in self.theirs if name and name not in names]:
+            raise KeyError(missing[0])
+        return True
+
+    def read(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """Our tensor, from a file that has it (`is_in`). Raises ValueError or RuntimeError for other sizes."""
         import torch
 
-        if self.may_miss and not any(name in weights for name in self.theirs):
-            return None
         if self.zeros is not None and not any(name in weights for name in self.theirs):
             return torch.zeros(self.zeros)
         given = [weights[name] for name in self.theirs if name]
@@ -212,23 +236,6 @@ def below(rows: Rows, ours: str, theirs: str) -> Rows:
 def layers(depth: int, ours: str, theirs: str, rows: Rows) -> Rows:
     """The rows of each of so many layers. ours, theirs: what their names begin with, with {} for the number."""
     return [row for i in range(depth) for row in below(rows, ours.format(i), theirs.format(i))]
-
-
-def read(table: Rows, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
-    """Our tensors by name, and the names of theirs that were read.
-
-    Raises KeyError with the name of one that is missing, ValueError or RuntimeError for sizes that do not fit.
-    """
-    found: dict[str, Tensor] = {}
-    used: set[str] = set()
-    for row in table:
-        if (x := row.read(weights)) is None:
-            continue
-        if row.is_alias and not x.equal(found[row.ours]):
-            raise ValueError(f"{row.theirs[0]} is tied to another weight, and differs from it")
-        found.setdefault(row.ours, x)
-        used |= {name for name in row.theirs if name}
-    return found, used
 
 
 def write(table: Rows, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:

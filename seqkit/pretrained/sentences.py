@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seqkit.errors import DataError, one_line
-from seqkit.files import decoded, load_json, read_small
-from seqkit.pretrained.config_file import MAX_BYTES, NAME
+from seqkit.errors import DataError
+from seqkit.pretrained.config_file import NAME, read_json
 
 
 def sentence_vectors(folder: Path) -> dict[str, Any]:
@@ -54,11 +53,8 @@ def longest_sentence(folder: Path) -> dict[str, Any]:
 
 
 def _json(path: Path, kind: type[Any]) -> Any:
-    """Content of a small JSON file. Raises DataError if it is damaged."""
-    try:
-        value = load_json(decoded(read_small(path, MAX_BYTES)))
-        if not isinstance(value, kind) or (kind is list and not all(isinstance(one, dict) for one in value)):
-            raise ValueError(f"it is no {kind.__name__}")
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is damaged ({one_line(error)}); copy it again") from error
+    """Content of a small JSON file. Raises DataError if it is damaged, or of another kind."""
+    value = read_json(path)
+    if not isinstance(value, kind) or (kind is list and not all(isinstance(one, dict) for one in value)):
+        raise DataError(f"{path} is no {kind.__name__}; copy it again")
     return value

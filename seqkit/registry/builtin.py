@@ -58,7 +58,6 @@ from seqkit.tokenizers
   Join | several tokenizers, each for a part of an example | examples of several modalities, with gaps
 from seqkit.pretrained.audio_tokenizers
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
-  MelPatches | overlapping patches of a log-mel spectrogram of fixed length | weights of AST
   SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
 from seqkit.runs.frozen_encoder
   FrozenEncoder | hidden states of a trained model that stays as it is | few labels, a part of joined tokens
@@ -83,18 +82,13 @@ from seqkit.backbones
 == preset
 from seqkit.backbones.presets
   vaswani_base | encoder–decoder, 6 + 6 layers, width 512 | to compare with the first Transformer
-  vaswani_big | the same, width 1024 | where vaswani_base is not enough
   t5_mini | encoder–decoder, 4 + 4 layers, width 384 | text from text of any length
   bert_mini | encoder, 4 layers, width 256 | labels of texts, after pretraining with Masked
-  bert_base | encoder, 12 layers, width 768 | where bert_mini is not enough; a GPU
   vit_tiny | encoder, 12 layers, width 192 | labels of images
-  vit_base | encoder, 12 layers, width 768 | where vit_tiny is not enough; a GPU
   gpt_nano | decoder, 3 layers, width 48 | language models: first steps and tests
   gpt2 | decoder, 12 layers, width 768 | language models on a GPU
-  gpt3_175b | decoder, 96 layers, width 12,288 | to be described, not built
   llama_nano | decoder, 5 layers, width 64, as LLaMA | the later composition at the smallest size
   llama_7b | decoder, 32 layers, width 4096, as LLaMA | to be described, not built
-  palm_mini | decoder, 6 layers, width 256, as PaLM | long generation: a small cache
   moe_mini | decoder, 4 layers, width 128, experts | where memory is not what is short
 == objective
 from seqkit.objectives

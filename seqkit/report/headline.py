@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seqkit.errors import one_line
-from seqkit.objectives.classify import OF_POSITIVE
+from seqkit.objectives.classify import BINARY_METRICS
 from seqkit.report.numbers import scaled
 from seqkit.runs.intervals import told
 from seqkit.runs.summary import FEW_STEPS
@@ -215,7 +215,7 @@ def _worse_by(summary: dict[str, Any], others: dict[str, float]) -> list[str]:
 
 def metric_label(summary: Mapping[str, Any], name: str) -> str:
     """A metric with the class that it is of, where a run tells two classes apart: average_precision of yes."""
-    return f"{name} of {one_line(summary['positive'])}" if name in OF_POSITIVE and "positive" in summary else name
+    return f"{name} of {one_line(summary['positive'])}" if name in BINARY_METRICS and "positive" in summary else name
 
 
 def format_metric(name: str, value: float | None) -> str:

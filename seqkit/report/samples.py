@@ -370,13 +370,15 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
         assert output.preds is not None
         targets.append(output.target)
         predicted.append(output.preds)
-        answers = zip(objective.decode(prediction), label.reshape(-1).tolist()) if has_one_target else ()
-        for i, (found, right) in enumerate(answers):
+        rights = objective.in_unit(label).reshape(-1).tolist() if has_one_target else ()
+        for i, (found, right) in enumerate(zip(objective.decode(prediction), rights)):
             if right == right:  # NaN: unknown
                 caption = f"{amount(found)}, not {amount(right)}".replace("-", "−")
                 errors.append(Error(abs(found - right), caption, example(batch, i), indices[i]))
         errors = _largest(errors)
-    target, preds = torch.cat(targets).numpy(), torch.cat(predicted).numpy()
+    target, preds = torch.cat(targets).double().numpy(), torch.cat(predicted).double().numpy()
+    if has_one_target:
+        target, preds = target + objective.center[0], preds + objective.center[0]
     rmse = float(np.sqrt(np.mean((target - preds) ** 2)))
     largest = float(np.abs(target - preds).max())
     note = (
@@ -524,10 +526,10 @@ def _(objective: Contrastive, trained: TrainedModel, data: DataModule | None) ->
     vectors, keys = (torch.cat([getattr(one, name) for one in outputs])[order] for name in ("preds", "target"))
     figures = []
     for i, j in islice(permutations(range(len(objective.parts)), 2), NUM_DIRECTIONS):
-        known = (~(vectors[:, i, 0].isnan() | vectors[:, j, 0].isnan())).nonzero()[:, 0]
-        if not len(known):
+        known = (~vectors[:, j, 0].isnan()).nonzero()[:, 0]
+        queries = known[~vectors[known, i, 0].isnan()][:NUM_QUERIES]
+        if not len(queries):
             continue
-        queries = known[:NUM_QUERIES]
         cosines, nearest = (vectors[queries, i] @ vectors[known, j].T).topk(min(NUM_NEAREST, len(known)), dim=1)
         right = is_positive(keys[queries], keys[known], i, j).gather(1, nearest)
         shown = queries.tolist(), known[nearest].tolist(), cosines.tolist(), right.tolist()

@@ -79,6 +79,8 @@ def predictions(
     def answer(batch: TokenBatch) -> list[Any]:
         prediction = objective.predict(trained.model, batch)
         prediction = prediction.float() if prediction.is_floating_point() else prediction
+        if not objective.encodes_parts_alone:  # whose missing parts are NaN
+            _check_numbers(prediction, batch)
         decoded = objective.decode(prediction)
         shares = objective.probabilities(prediction).cpu() if probabilities else [None] * len(decoded)
         if getattr(objective, "level", "sequence") == "token":  # without padding
@@ -97,6 +99,13 @@ def predictions(
             labels, shares = found
             for i, part in enumerate(one.parts):
                 yield Answer(part, labels[i], None if shares is None else shares[i])
+
+
+def _check_numbers(values: Tensor, batch: TokenBatch) -> None:
+    """Raise ValueError if a value of an example [b …] or of a real token [b n …] is NaN."""
+    real = values[batch.valid] if values.shape[:2] == batch.valid.shape else values
+    if real.isnan().any():
+        raise ValueError("the model computes NaN for it: the weights are damaged, or training diverged; train again")
 
 
 def probability_names(objective: Objective) -> list[str]:
@@ -121,6 +130,7 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
     def answer(batch: TokenBatch) -> list[Any]:
         if trained.objective.encodes_parts_alone:
             shared = trained.objective.predict(trained.model, batch).float().nanmean(dim=1)
+            _check_numbers(shared, batch)
             return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
         hidden = hidden_states(trained.model, batch)
         head = trained.model.head
@@ -129,6 +139,7 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
         else:
             whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
         hidden, whole = hidden.float(), whole.float()
+        _check_numbers(whole, batch)
         if _normalizes(trained.model):
             hidden, whole = F.normalize(hidden, dim=-1), F.normalize(whole, dim=-1)
         return list(zip(hidden.cpu(), whole.cpu()))

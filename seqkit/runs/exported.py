@@ -69,7 +69,7 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
             raise UsageError(f"{trained.folder} is no such model any more: {error}; use --to safetensors") from error
         changed: dict[str, Any] = {key: _dtype(weights) for key in ("dtype", "torch_dtype") if key in settings}
         if not left_out and names != foreign.objective_state(part, task).get("names", []):
-            changed |= _named(settings, names)
+            changed |= _named(names)
         other_class = left_out or foreign.own_task(part) not in (None, task)
         if other_class or settings | changed != settings:  # else the file stays as it is
             settings |= changed
@@ -93,7 +93,7 @@ def _with_head(
     if name is None or not names or name in (settings.get("architectures") or [name]):
         return None
     other = {key: x for key, x in settings.items() if key != "problem_type"}
-    other |= {"architectures": [name], **_named(settings, names)}
+    other |= {"architectures": [name], **_named(names)}
     write_json(part / foreign.NAME, other)
     if not _changed(trained.config, part, task):
         return other
@@ -101,11 +101,8 @@ def _with_head(
     return None
 
 
-def _named(settings: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    """The keys of `config.json` that name the classes, as transformers or timm have them."""
-    if "architecture" in settings:
-        args = {**settings.get("model_args", {}), "num_classes": len(names)}
-        return {"label_names": names, "num_classes": len(names), "model_args": args}
+def _named(names: list[str]) -> dict[str, Any]:
+    """The keys of `config.json` that name the classes."""
     return {
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},

@@ -23,7 +23,7 @@ Pooling = Literal["mean", "max", "first", "last"]
 class FrozenEncoder(Tokenizer):
     """Hidden states of a trained model, a token for each of its own: BERT's words, ViT's patches, an own run's tokens.
 
-    model: folder of a run, of a model of transformers or timm, or `hf:OWNER/NAME` of the hub; of an encoder–decoder the
+    model: folder of a run, of a model of transformers, or `hf:OWNER/NAME` of the hub; of an encoder–decoder the
     encoder is used. It gets the raw examples that it was trained on.
     pool: how the hidden states of an example become one token, as in `seqkit embed`; None: each stays a token.
     The model is no part of the run that uses it: a run needs it again to read raw examples, and refuses another one by

@@ -11,13 +11,15 @@ from seqkit.config.merge import MODEL_KEYS
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping, whole_folder, write_atomic, write_json
 from seqkit.pretrained import folder as foreign
+from seqkit.pretrained.folder import MASK_TOKEN
 from seqkit.pretrained.hub import HUB
 from seqkit.pretrained.sentences import longest_sentence, sentence_vectors
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_new, sha256
+from seqkit.runs.initial_weights import copied
 from seqkit.runs.trained_files import versions
 from seqkit.runs.trained_model import load_one
 from seqkit.training.checkpoint_files import FOLDER
-from seqkit.training.weights import misfits, save_weights
+from seqkit.training.weights import save_weights
 
 HEADLESS = "Features"
 """Objective of a model whose head is not known, or that has none."""
@@ -50,13 +52,14 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
         built.model["objective"].load_state(state)
     model = build_model(built, built.tokenizer.spec)
     weights, left_out, digest = foreign.weights(place, task)
-    if "embedder.mask_token" not in model.state_dict() and weights.pop("embedder.mask_token", None) is not None:
+    own, names = model.state_dict(), [*weights]
+    if MASK_TOKEN in weights and MASK_TOKEN not in own:
+        names.remove(MASK_TOKEN)
         left_out = [*left_out, "mask_token"]  # of an objective that this run does not have
-    if "embedder.mask_token" in model.state_dict().keys() - weights.keys():
+    if MASK_TOKEN in own and MASK_TOKEN not in weights:
         raise DataError(f"{place}: the tokenizer has no [MASK] or <mask>, without which {objective} hides no tokens")
-    if wrong := misfits(weights, model.state_dict()):
-        raise DataError(f"{place}: {wrong[0]}; its weights and its {foreign.NAME} disagree, copy it again")
-    model.load_state_dict(weights, strict=False)
+    if wrong := copied(weights, names, own):
+        raise DataError(f"{place}: {wrong}; its weights and its {foreign.NAME} disagree, copy it again")
 
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(out) as part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from seqkit.pretrained.folder import weights as weights_of
 from seqkit.runs.folder import CONFIG
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers.join import Join
-from seqkit.training.weights import component_of, misfits
+from seqkit.training.weights import component_of
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,10 @@ class InitialWeights:
         # vectors of parts mean the same whether examples have classes or not
         is_same_state = objective.encodes_parts_alone or _outputs(objective.state()) == _outputs(self.source.objective)
         is_same_head = self._is_same_tokenizer and self._is_same_objective and is_same_state
-        weights = _below(theirs, taken)
-        optional = {name for name in {*weights, *own} if name.endswith(".mask_token")}
-        weights = {name: x for name, x in weights.items() if name not in optional or _fits(name, x, own)}
-        needed = {name: x for name, x in _below(own, taken).items() if name not in optional}
-        if wrong := misfits(weights, needed | {name: own[name] for name in weights if name in optional}):
+        optional = {name for name in own if name.endswith(".mask_token")}
+        names = [name for name in _below(theirs, taken) if not name.endswith(".mask_token") or _fits(name, theirs, own)]
+        needed = {name: own[name] for name in _below(own, taken) if name not in optional or name in names}
+        if wrong := copied(theirs, names, needed):
             advice = (
                 "leave model.backbone and model.position out, and they are that model's (if they are, its weights and "
                 "its config.json disagree)"
@@ -109,12 +108,12 @@ class InitialWeights:
                 else "give model.backbone and what the embedder has (model.position, model.encoders) as its "
                 "config.yaml says"
             )
-            raise UsageError(f"model.init {self.name}: {wrong[0]}; {advice}")
+            raise UsageError(f"model.init {self.name}: {wrong}; {advice}")
         head = [name for name in ("head", target) if name is not None]
-        if is_same_head and not misfits(_below(theirs, head), _untied(_below(own, head), weights, own)):
-            weights |= _below(theirs, head)
-        model.load_state_dict(weights, strict=False)
-        new = sorted({component_of(name) for name in _untied(own, weights, own) if name not in optional})
+        of_head = _below(theirs, head) if is_same_head else []
+        if is_same_head and not copied(theirs, of_head, {n: own[n] for n in _untied(_below(own, head), names, own)}):
+            names += of_head
+        new = sorted({component_of(name) for name in _untied(own, names, own) if name not in optional})
         left_out = sorted({name.partition(".")[0] for name in self.source.left_out})
         return {
             "run": self.name,
@@ -193,15 +192,34 @@ def told_of_head(initial: Mapping[str, Any]) -> str:
     return f"seqkit export --to hf leaves the new head out: the other library has none like it; {initial['no_head']}"
 
 
-def _below(weights: Mapping[str, Tensor], prefixes: list[str]) -> dict[str, Tensor]:
-    return {name: x for name, x in weights.items() if name.startswith(tuple(f"{prefix}." for prefix in prefixes))}
+def copied(theirs: Mapping[str, Tensor], names: Sequence[str], own: Mapping[str, Tensor]) -> str:
+    """Copy weights of these names into ours, one at a time; gives the first fault, empty if they fit.
+
+    own: those that have to be set; one that is tied to a given one need not be given. Nothing is copied where a name
+    is missing or unknown; a weight of another shape ends the copying.
+    """
+    tied = {own[name].data_ptr() for name in names if name in own}
+    missing = next((name for name, x in own.items() if name not in names and x.data_ptr() not in tied), None)
+    if missing is not None:
+        return f"{missing} is missing"
+    for name in sorted(names, key=lambda name: name in own):  # an unknown one comes first
+        if name not in own or own[name].shape != (x := theirs[name]).shape:
+            return f"{name} is unknown or of another shape"
+        with torch.no_grad():
+            own[name].copy_(x)
+    return ""
 
 
-def _untied(some: Mapping[str, Tensor], weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of ours that the given weights do not set, also under another name. own: all of ours."""
-    given = {own[name].data_ptr() for name in weights}
-    return {name: x for name, x in some.items() if x.data_ptr() not in given}
+def _below(weights: Mapping[str, Tensor], prefixes: list[str]) -> list[str]:
+    """Names of weights below these prefixes."""
+    return [name for name in weights if name.startswith(tuple(f"{prefix}." for prefix in prefixes))]
 
 
-def _fits(name: str, weight: Tensor, own: Mapping[str, Tensor]) -> bool:
-    return name in own and own[name].shape == weight.shape
+def _untied(some: Iterable[str], given: Iterable[str], own: Mapping[str, Tensor]) -> list[str]:
+    """Names of ours that the given ones do not set, also under another name. own: all of ours."""
+    places = {own[name].data_ptr() for name in given}
+    return [name for name in some if own[name].data_ptr() not in places]
+
+
+def _fits(name: str, theirs: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> bool:
+    return name in own and own[name].shape == theirs[name].shape

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from einops import rearrange, repeat
 
 from seqkit.interfaces import Adjacency, Backbone, Tokens, TokenSpec
-from seqkit.testing.checks import Checked, Checks
+from seqkit.testing.checks import Checked, Checks, takes_device
 from seqkit.testing.laws import (
     EmbeddedBackbone,
     InFloat64,
@@ -113,6 +113,7 @@ def _check_embedded(checks: Checks, spec: TokenSpec, backbone: Backbone, example
             _check(checks, model, law, model, given)
 
 
+@takes_device
 def check_backbone(
     build: Callable[..., Backbone],
     *,
@@ -121,6 +122,7 @@ def check_backbone(
     kinds: Sequence[str] = KINDS,
     quick: bool = False,
     expected_failures: Mapping[str, str] | None = None,
+    device: str = "cpu",  # noqa: ARG001 (of `takes_device`)
 ) -> Checked:
     """Checks every law over synthetic texts, images, series and graphs; returns the laws that were checked.
 
@@ -129,9 +131,16 @@ def check_backbone(
     kinds: names of tokens in `synthetic`; fewer are enough where the others would run the same code.
     quick: True: laws that take long are left out. expected_failures: name of each law that is known to be broken, and
     the reason; one that is kept all the same is an error. `left_out` of the result has what was not checked, and why.
+    device: where backbones and tokens are, such as "cuda".
     Tokens that the backbone refuses with ValueError in `check_supported`, texts of 70 and of 300 tokens that it refuses
     in `forward`, and a cache that it refuses in `init_cache`, are left out.
-    Raises AssertionError with the class, the law, the example and the fault.
+    Raises AssertionError with the class, the law, the example and the fault; ValueError for a device that is not here.
+
+    >>> from functools import partial
+    >>> from seqkit.backbones import GRU
+    >>> checked = check_backbone(partial(GRU, depth=1), kinds=["text"], causal=[True], quick=True)
+    >>> len(checked), [law.__name__ for law in checked][-1]
+    (17, 'caches_are_apart')
     """
     checks = Checks(quick=quick, expected_failures=expected_failures)
     for is_causal in causal:

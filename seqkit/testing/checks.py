@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ParamSpec
 
-from seqkit.errors import described
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
+
+from seqkit.errors import described, one_line
 
 Law = Callable[..., None]
+P = ParamSpec("P")
 
 SLOW = frozenset(
     {
@@ -42,6 +48,51 @@ class Checked(list[Any]):
 
     def __repr__(self) -> str:
         return f"{len(self)} laws are kept: {', '.join(law.__name__ for law in self)}"
+
+
+class _NewTensorsOn(TorchFunctionMode):
+    """Context in which new tensors are moved to a device; `torch.device` cannot draw there from a generator of the CPU.
+
+    So modules, batches and what laws compare them with are on the device, and none of them needs to know it.
+    """
+
+    def __init__(self, device: torch.device):
+        super().__init__()
+        self.device = device
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        return found.to(self.device) if func in _device_constructors() else found
+
+
+@contextlib.contextmanager
+def on_device(name: str) -> Iterator[None]:
+    """Context of checks on a device. Raises ValueError for one that this machine does not have.
+
+    cuDNN is off: its recurrent layers have no gradient in evaluation mode, in which laws are checked.
+    """
+    if name == "cpu":
+        yield
+        return
+    try:
+        device = torch.ones(1, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(
+            f"device {name} cannot be used here ({one_line(error)[:100]}); give cpu, cuda or mps"
+        ) from None
+    with _NewTensorsOn(device), torch.backends.cudnn.flags(enabled=False):
+        yield
+
+
+def takes_device(check: Callable[P, Checked]) -> Callable[P, Checked]:
+    """Runs a check on the device that its argument `device` names."""
+
+    @functools.wraps(check)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Checked:
+        with on_device(str(kwargs.get("device", "cpu"))):
+            return check(*args, **kwargs)
+
+    return run
 
 
 class Checks:

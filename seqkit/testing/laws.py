@@ -98,7 +98,8 @@ def leave_zero(backbone: Backbone) -> None:
     generator = fixed_generator()
     for parameter in backbone.parameters():
         if parameter.requires_grad and not bool(parameter.any()):
-            nn.init.normal_(parameter, std=0.1, generator=generator)
+            with torch.no_grad():
+                parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
 
 
 def has_cache(backbone: Backbone) -> bool:

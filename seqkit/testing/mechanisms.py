@@ -21,7 +21,7 @@ from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.testing.backbones import check_backbone
-from seqkit.testing.checks import Checked, Checks, NotCheckedError
+from seqkit.testing.checks import Checked, Checks, NotCheckedError, takes_device
 from seqkit.testing.module_laws import COLUMNS_ADVICE
 
 ADVICE = (
@@ -37,13 +37,19 @@ DIM, HEADS, DEPTH = 24, 3, 2
 """Sizes of the Transformer in which a mechanism is checked."""
 
 
+@takes_device
 def check_mechanism(
-    build: Build, *, quick: bool = False, expected_failures: Mapping[str, str] | None = None
+    build: Build,
+    *,
+    quick: bool = False,
+    expected_failures: Mapping[str, str] | None = None,
+    device: str = "cpu",  # noqa: ARG001 (of `takes_device`)
 ) -> Checked:
     """Checks every law of backbones with the mechanism in a small Transformer, bidirectional, causal or both, as its
     `supports` says; returns the laws that were checked.
 
-    build: `(num_heads, head_dim) -> AttentionMechanism`. quick, expected_failures: as in `check_backbone`.
+    build: `(num_heads, head_dim) -> AttentionMechanism`. quick, expected_failures, device: as in
+    `check_backbone`.
     Raises AssertionError with the class, the law, the example and the fault.
     """
     with torch.random.fork_rng(devices=[]):

@@ -19,7 +19,7 @@ from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionFeature
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
-from seqkit.testing.checks import Checked
+from seqkit.testing.checks import Checked, takes_device
 from seqkit.testing.laws import fixed_generator
 from seqkit.testing.mechanisms import DEPTH, DIM, HEADS, check_inside
 from seqkit.testing.process import seeded
@@ -28,14 +28,20 @@ AXES = (1, 2)
 """Numbers of axes of the positions that are tried."""
 
 
+@takes_device
 def check_relative_position(
-    build: Callable[..., RelativePosition], *, quick: bool = False, expected_failures: Mapping[str, str] | None = None
+    build: Callable[..., RelativePosition],
+    *,
+    quick: bool = False,
+    expected_failures: Mapping[str, str] | None = None,
+    device: str = "cpu",  # noqa: ARG001 (of `takes_device`)
 ) -> Checked:
     """Checks every law of backbones with the position in a small Transformer, and the shape of what it gives; returns
     the laws that were checked.
 
     build: makes the position; arguments `num_heads` and `head_dim` without a value are those of the Transformer, 3 and
-    8. quick, expected_failures: as in `check_backbone`. Tokens whose axes it refuses in `check_axes` are left out.
+    8. quick, expected_failures, device: as in `check_backbone`. Tokens whose axes it refuses in `check_axes` are left
+    out.
     Raises AssertionError with the class, the law, the example and the fault.
     """
     sizes = {"num_heads": HEADS, "head_dim": DIM // HEADS}
@@ -61,17 +67,19 @@ def check_relative_position(
         raise _without_backbone(error) from error.__cause__
 
 
+@takes_device
 def check_position(
     build: Callable[[int, int], PositionalEncoding],
     *,
     quick: bool = False,
     expected_failures: Mapping[str, str] | None = None,
+    device: str = "cpu",  # noqa: ARG001 (of `takes_device`)
 ) -> Checked:
     """Checks every law of backbones with the position added to the embeddings of a small Transformer, on one axis and
     on two, and the shape and dtype of its vectors; returns the laws that were checked.
 
     build: `(dim, num_axes) -> PositionalEncoding`; it raises ValueError for a number of axes that it does not support,
-    and these are left out. quick, expected_failures: as in `check_backbone`.
+    and these are left out. quick, expected_failures, device: as in `check_backbone`.
     Raises AssertionError with the class, the law, the example and the fault.
     """
     found, refusals = [], []

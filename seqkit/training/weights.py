@@ -45,6 +45,8 @@ def load_weights(model: nn.Module, path: Path, digest: str) -> None:
     if wrong := misfits(weights, model.state_dict()):
         more = f", and {len(wrong) - 1} more" if wrong[1:] else ""
         raise DataError(f"{path} does not fit the model of config.yaml: {wrong[0]}{more}; copy the run again")
+    if broken := next((name for name, x in weights.items() if x.isnan().any()), None):
+        raise DataError(f"{path}: the weight {broken} holds NaN; its training diverged, train again")
     model.load_state_dict(weights, strict=False)
 
 

@@ -39,13 +39,13 @@ class Reads:
         return LossOutput(torch.zeros(()), torch.tensor(len(found)), prediction=found[:, None])
 
 
-def looked_at(kind, num_rows, tmp_path):
+def looked_at(kind, num_rows, tmp_path, offset=0):
     """A run with its data. Its target is the sign of the column `tells`, or that number; another column has gaps."""
     numbers = np.random.default_rng(1).normal(size=num_rows).round(3).tolist()
     rows = [
         {
             "note": f"words {i}", "tells": x, "city": ["Rome", "Oslo", None][i % 3], "row": i,
-            "y": ["no", "yes"][x > 0] if kind == "classes" else x,
+            "y": ["no", "yes"][x > 0] if kind == "classes" else offset + x,
         }
         for i, x in enumerate(numbers)
     ]  # fmt: skip
@@ -94,6 +94,13 @@ def test_the_column_that_tells_is_found_and_no_other(kind, tmp_path):
         assert low < worse < high
     assert found.columns["note"] == found.columns["city"] == (0, 0, 0)
     assert column_importance(trained, data) == found, "seeded"
+
+
+def test_the_errors_of_targets_far_from_zero_are_in_their_own_unit(tmp_path):
+    trained, data = looked_at("numbers", 40, tmp_path, offset=2**40)
+    found = column_importance(trained, data)
+    assert found.metric < 0.5, "the root of the mean squared error, and the spread is 1"
+    assert next(iter(found.columns)) == "tells"
 
 
 def test_it_ends_in_time_and_names_what_it_left_out(tmp_path):

@@ -41,15 +41,11 @@ def count(model):
     ("name", "printed", "off"),
     [
         ("vaswani_base", 65e6, 0.031),  # the vocabulary is printed as "about 37,000", and a million is 2,000 tokens
-        ("vaswani_big", 213e6, 0.006),
         ("bert_mini", 11.3e6, 0.02),
-        ("bert_base", 110e6, 0.011),
         ("vit_tiny", 5.7e6, 0.005),  # table 1 prints 5M; timm counts 5.7
-        ("vit_base", 86e6, 0.007),
         ("gpt2", 124e6, 0.004),
         ("llama_nano", 260e3, 0.001),
         ("llama_7b", 6.7e9, 0.006),
-        ("gpt3_175b", 175.0e9, 0.003),
     ],
 )
 def test_parameters_are_those_of_the_paper(name, printed, off):
@@ -57,13 +53,17 @@ def test_parameters_are_those_of_the_paper(name, printed, off):
         assert count(PresetModel(PUBLISHED[name])) == pytest.approx(printed, rel=off)
 
 
+BERT_MINI = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
+VIT_TINY = {"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768, "num_labels": 1000}
+
+
 @pytest.mark.parametrize(
     ("name", "theirs"),
     [
         ("gpt2", lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config())),
-        ("bert_base", lambda: transformers.BertModel(transformers.BertConfig(), add_pooling_layer=False)),
+        ("bert_mini", lambda: transformers.BertModel(transformers.BertConfig(**BERT_MINI), add_pooling_layer=False)),
         ("llama_7b", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig())),
-        ("vit_base", lambda: transformers.ViTForImageClassification(transformers.ViTConfig(num_labels=1000))),
+        ("vit_tiny", lambda: transformers.ViTForImageClassification(transformers.ViTConfig(**VIT_TINY))),
     ],
 )
 def test_parameters_equal_hugging_faces_exactly(name, theirs):
@@ -71,16 +71,14 @@ def test_parameters_equal_hugging_faces_exactly(name, theirs):
         assert count(PresetModel(PUBLISHED[name])) == count(theirs())
 
 
-@pytest.mark.slow
-def test_gpt3_is_measured_without_being_allocated():
-    cost = describe("gpt3_175b", context_length=128)
-    assert cost.parameters == pytest.approx(175e9, rel=0.003)
-    assert ("parameters", "174.6 B") in cost.rows()
+def test_llama_is_measured_without_being_allocated():
+    cost = describe("llama_7b", context_length=128)
+    assert ("parameters", "6.7 B") in cost.rows()
     assert cost.weights_and_adam == 16 * cost.parameters
     # two for each weight outside the looked-up tables, and for each pair of tokens and channel, twice (section 2.1)
-    outside = cost.parameters - 2048 * 12_288
-    assert cost.flops_per_token == pytest.approx(2 * outside + 96 * 4 * 128 * 12_288, rel=1e-3)
-    assert cost.cache == pytest.approx(2 * 96 * 128 * 12_288 * 4, rel=1e-3)
+    outside = cost.parameters - cost.embedding
+    assert cost.flops_per_token == pytest.approx(2 * outside + 32 * 4 * 128 * 4096, rel=1e-3)
+    assert cost.cache == pytest.approx(2 * 32 * 128 * 4096 * 4, rel=1e-3)
 
 
 @pytest.mark.parametrize("context_length", [1024, 7])
@@ -351,10 +349,10 @@ def saved_bytes(name, context_length):
     return sum(tensor.untyped_storage().nbytes() for tensor in found.values())
 
 
-@pytest.mark.parametrize("name", ["llama_nano", "palm_mini"])
-def test_activations_are_what_autograd_saves(name):
-    """Presets without dropout in attention: with it, torch on a CPU takes another kernel, which saves the scores."""
-    assert describe(name, context_length=131).activations == pytest.approx(saved_bytes(name, 131), rel=1e-3)
+def test_activations_are_what_autograd_saves():
+    """A preset without dropout in attention: with it, torch on a CPU takes another kernel, which saves the scores."""
+    cost = describe("llama_nano", context_length=131)
+    assert cost.activations == pytest.approx(saved_bytes("llama_nano", 131), rel=1e-3)
 
 
 def test_scores_are_not_saved():

@@ -30,7 +30,6 @@ def test_the_registered_presets_are_those_in_published():
         pytest.param(
             partial(presets._llama, 24, 2, num_heads=4, num_kv_heads=2, multiple_of=8), "text", True, id="llama"
         ),
-        pytest.param(partial(presets._palm, 24, 2, num_heads=4), "text", True, id="palm"),
         pytest.param(partial(presets._bert, 24, 2, 2, 0.0), "text", False, id="bert"),
         pytest.param(partial(presets._vit, 24, 3, 0.0), "image", False, id="vit"),
     ],

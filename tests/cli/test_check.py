@@ -43,6 +43,15 @@ def test_a_new_backbone_passes_its_check(capsys):
     assert "there is a backbone LSTM already" in capsys.readouterr().err
 
 
+def test_the_device_of_a_check_is_given_and_one_that_is_not_here_is_an_error_of_one_line(capsys):
+    assert main(["check", "MeanPool", "--device", "cpu", "--quick"]) == 0
+    assert "MeanPool keeps 1" in capsys.readouterr().out
+    assert main(["check", "MeanPool", "--device", "gpu"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "device gpu cannot be used here" in said
+
+
 MECHANISM = """
 from seqkit import register
 from seqkit.nn.attention.context import ALL_FEATURES, AttentionFeature

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from seqkit.doctor import laws
 from seqkit.doctor.laws import _cuts, check_future, check_padding, check_positions, check_target
 from seqkit.interfaces import TokenBatch, Tokens
 
@@ -100,3 +101,9 @@ def test_a_law_that_says_nothing_here_says_why(subject, recipe, check, why):
 def test_the_future_is_changed_after_four_columns_from_the_first_to_the_last_but_one(lengths, cuts):
     tokens = [Tokens(torch.zeros(n, dtype=torch.int64), torch.zeros(n, 1)) for n in lengths]
     assert _cuts(TokenBatch.collate(tokens)) == cuts
+
+
+def test_not_a_number_after_one_of_several_tokens_is_a_leak(subject, monkeypatch):
+    differences = iter([0.0, float("nan"), 0.0, 0.0])
+    monkeypatch.setattr(laws, "_future_difference", lambda *_: next(differences))
+    assert check_future(subject("mechanism/copy")).finding

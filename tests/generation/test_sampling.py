@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqkit.generation import Sampling
-from seqkit.generation.sampling import PerSequenceRNG
+from seqkit.generation.sampling import PerSequenceRNG, widest_float
 
 B, V = 5, 37
 
@@ -184,3 +185,26 @@ def test_an_impossible_setting_is_refused(settings):
     with pytest.raises(ValueError, match=f"^{name}=") as error:
         Sampling(**settings)
     assert "\n" not in str(error.value)
+
+
+class NoFloat64(TorchDispatchMode):
+    """A device that has no float64, as Apple's GPUs: only drawn numbers have it, which are made on the CPU."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor) and out.dtype == torch.float64:
+            assert func.overloadpacket in (torch.ops.aten.rand, torch.ops.aten.stack, torch.ops.aten.select), func
+        return out
+
+
+def test_without_float64_the_same_ids_are_drawn_and_the_largest_number_draws_an_id(monkeypatch):
+    sampling, logits = Sampling(temperature=0.8, top_k=20, top_p=0.9, min_p=0.01), random_logits(3)
+    right = [sampling.choose(logits, None, PerSequenceRNG(seed, B)) for seed in range(20)]
+    assert widest_float(torch.device("mps")) == torch.float32
+    monkeypatch.setattr("seqkit.generation.sampling.widest_float", lambda device: torch.float32)
+    with NoFloat64():
+        got = [sampling.choose(logits, None, PerSequenceRNG(seed, B)) for seed in range(20)]
+    assert torch.stack(got).equal(torch.stack(right))
+    monkeypatch.setattr(torch, "rand", lambda *args, **kwargs: torch.full((128,), 1 - 1e-15, dtype=torch.float64))
+    last = Sampling().choose(logits, None, PerSequenceRNG(0, B))
+    assert (last < V).all()

@@ -228,6 +228,14 @@ def test_what_is_known_of_padding_goes_along_to_a_device_without_values_to_look_
     assert moved.replace(positions=torch.zeros(2, 3, 2, device="meta")).is_padded == make(valid).is_padded
 
 
+@pytest.mark.parametrize("cut", [slice(2), slice(1, None), slice(0, 3)])
+def test_columns_of_a_batch_without_padding_have_none_on_a_device_either(cut):
+    for valid in (FULL, RAGGED):
+        moved = TokenBatch(torch.zeros(2, 3, 5), ZEROS, valid).to("meta")
+        assert moved.columns(cut).is_padded == moved.is_padded
+        assert moved.pad(1).is_padded
+
+
 @KINDS
 def test_padding_that_was_not_looked_up_counts_as_padding(make):
     assert make(FULL.to("meta")).is_padded

@@ -36,7 +36,7 @@ from seqkit.testing import (
     tokenizers,
 )
 from seqkit.testing.backbones import KINDS
-from seqkit.testing.checks import SLOW
+from seqkit.testing.checks import SLOW, on_device
 from seqkit.testing.other_process import run_elsewhere
 from seqkit.testing.tokenizers import is_the_same_in_another_process
 
@@ -686,3 +686,21 @@ def test_check_embedded_backbone_needs_examples_of_different_lengths():
     spec, examples = synthetic()["text"]
     with pytest.raises(ValueError, match=r"\[7, 7\] tokens"):
         check_embedded_backbone(spec, LSTM(DIM), [examples[0], examples[0]])
+
+
+# ── devices ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_all_that_a_check_makes_is_on_its_device_also_what_a_generator_of_the_cpu_draws():
+    with on_device("meta"):
+        drawn = [torch.randn(2, generator=laws.fixed_generator()), torch.tensor([1]), *LSTM(DIM).parameters()]
+        assert not torch.backends.cudnn.enabled  # its recurrent layers have no gradient in evaluation mode
+    assert {x.device.type for x in drawn} == {"meta"}
+    assert torch.backends.cudnn.enabled
+    assert torch.ones(1).device.type == "cpu"
+
+
+def test_a_device_that_is_not_here_is_refused():
+    with pytest.raises(ValueError, match="device gpu cannot be used here") as refused:
+        check_backbone(MeanPool, dim=DIM, device="gpu")
+    assert "\n" not in str(refused.value)

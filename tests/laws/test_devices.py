@@ -10,14 +10,15 @@ import torch
 from laws.combinations import DIM, HEADS, POSITIONS, build, required, supports
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seqkit.backbones import Transformer
+from seqkit.backbones import EncoderDecoder, Transformer
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.block import PostNormBlock, PreNormBlock
 from seqkit.nn.position.absolute import Learned, Sinusoidal
-from seqkit.objectives import Classify, Masked, NextToken, Regress
+from seqkit.objectives import Classify, Contrastive, Masked, MultiLabel, NextToken, Regress, Seq2Seq
 from seqkit.registry import components
 from seqkit.testing import synthetic
+from seqkit.tokenizers import Characters, Ids, Join, Patches
 from seqkit.training.module import TrainingModule
 from seqkit.training.optim import AdamW
 
@@ -49,19 +50,41 @@ def numbers():
     return objective
 
 
+def fitted(objective, *labels):
+    objective.fit(labels, None)
+    return objective
+
+
 OBJECTIVES = {
     "NextToken": (NextToken, lambda batch: None, True),
     "Masked": (Masked, lambda batch: None, False),
     "Classify": (classes, lambda batch: torch.arange(len(batch)) % 3, False),
-    "Classify tokens": (lambda: _per_token(), lambda batch: torch.where(batch.valid, 1, IGNORE), False),
+    "Classify tokens": (
+        lambda: fitted(Classify(level="token", label_smoothing=0.1, class_weights="balanced"), 0, 1, 2),
+        lambda batch: torch.where(batch.valid, 1, IGNORE),
+        False,
+    ),
     "Regress": (numbers, lambda batch: torch.rand(len(batch), 1), False),
+    "Regress tokens": (
+        lambda: fitted(Regress(level="token", loss="huber"), torch.rand(3, 2)),
+        lambda batch: torch.rand(*batch.valid.shape, 2),
+        False,
+    ),
+    "MultiLabel": (lambda: fitted(MultiLabel(), [0, 1], [1, 0]), lambda batch: torch.ones(len(batch), 2), False),
+    "Seq2Seq": (
+        lambda: fitted(Seq2Seq(Characters("abc"), label_smoothing=0.1), "abc"),
+        lambda batch: torch.ones(len(batch), 1, 3, dtype=torch.int64),
+        True,
+    ),
 }
-
-
-def _per_token():
-    objective = Classify(level="token", label_smoothing=0.1)
-    objective.fit([0, 1, 2], None)
-    return objective
+OF_PARTS = {
+    "NextToken": lambda: NextToken(part="text"),
+    "Masked": Masked,
+    "Masked part": lambda: Masked(part="text"),
+    "Contrastive": lambda: fitted(Contrastive(["text", "image"]), None),
+    "Contrastive sigmoid": lambda: fitted(Contrastive(["text", "image"], loss="sigmoid"), None),
+    "Classify": lambda: fitted(Classify(pool="parts"), 0, 1, 2),
+}
 
 
 class Looks(TorchDispatchMode):
@@ -110,8 +133,23 @@ def test_no_objective_makes_a_device_wait(name):
     spec, examples = synthetic()["text"]
     batch, objective = TokenBatch.collate(examples), make()
     position = partial(Learned, sizes=[16])  # whose range is looked at on the CPU only
-    model = Model(spec, Transformer(DIM, 1, num_heads=HEADS, causal=causal), objective, position=position)
-    assert looks_of_a_step(model, objective, batch, label(batch)) == []
+    backbone = Transformer(DIM, 1, num_heads=HEADS, causal=causal)
+    if isinstance(objective, Seq2Seq):
+        block = partial(PreNormBlock, cross_attention=True)
+        decoder = Transformer(DIM, 1, num_heads=HEADS, causal=True, block=block)
+        backbone = EncoderDecoder(Transformer(DIM, 1, num_heads=HEADS), decoder)
+    assert looks_of_a_step(Model(spec, backbone, objective, position=position), objective, batch, label(batch)) == []
+
+
+@pytest.mark.parametrize("name", OF_PARTS)
+def test_no_objective_of_parts_makes_a_device_wait(name):
+    """Not of their ids either: both examples have a text, and one has an image."""
+    tokenizer, objective = Join({"image": Patches(4), "text": Ids(5)}), OF_PARTS[name]()
+    raws = [{"image": torch.rand(1, 4, 8), "text": [1, 2]}, {"text": [3]}, {"image": torch.rand(1, 4, 4), "text": [0]}]
+    batch = TokenBatch.collate([tokenizer.encode(raw) for raw in raws])
+    backbone = Transformer(DIM, 1, num_heads=HEADS, causal=None if isinstance(objective, NextToken) else False)
+    label = torch.arange(3) if isinstance(objective, Classify) else None
+    assert looks_of_a_step(Model(tokenizer.spec, backbone, objective), objective, batch, label) == []
 
 
 def test_a_step_that_looks_is_noticed():

@@ -109,15 +109,24 @@ def test_a_forked_process_scans_too(monkeypatch):
 # ── where it does not run ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_tracers_counters_other_types_and_devices_get_torchs_operations():
+def test_counters_other_types_and_devices_get_torchs_operations():
     assert compiled_scan(torch.zeros(2)) is scan_kernel
     assert compiled_scan(torch.zeros(2, dtype=torch.float64)) is None
     assert compiled_scan(torch.zeros(2, device="meta")) is None
     with FlopCounterMode(display=False):
         assert compiled_scan(torch.zeros(2)) is None
-    seen = []
-    torch.compile(lambda x: seen.append(compiled_scan(x)) or x + 1, backend="eager")(torch.zeros(2))
-    assert seen == [None]
+
+
+def test_compiled_modules_run_it_too():
+    inputs, graphs = [t.detach() for t in rounded(arguments(11))], []
+
+    def backend(graph, _examples):
+        graphs.append(len(graph.graph.nodes))
+        return graph.forward
+
+    got = torch.compile(lambda *given: selective_scan(*given)[0] + 1, backend=backend)(*inputs)
+    assert_close(got, selective_scan(*inputs)[0] + 1, rtol=0, atol=0)
+    assert max(graphs) < 10  # the scan is none of their operations
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_blocks_of_examples_change_nothing(monkeypatch):
     right = selective_scan(*inputs)
     expected = torch.autograd.grad(right[0].sin().sum() + right[1].sin().sum(), inputs)
     for size in (1, 2 * 5 * 5 * 7):  # one example at once; two, and a last one alone
-        monkeypatch.setattr(module, "CPU_BLOCK", size)
+        monkeypatch.setattr(module, "BLOCK", size)
         got = selective_scan(*inputs)
         assert_close(got, right)
         assert_close(torch.autograd.grad(got[0].sin().sum() + got[1].sin().sum(), inputs), expected)

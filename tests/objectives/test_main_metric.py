@@ -1,21 +1,22 @@
 """The metric by which a classifier's best weights are chosen."""
 
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 
 from seqkit.interfaces import TokenSpec
 from seqkit.objectives import Regress
-from seqkit.objectives.classify import _REPORTED, Classify
+from seqkit.objectives.classify import REPORTED, Classify, MainMetric
 from seqkit.objectives.metrics import of_classes
 from seqkit.report.headline import headline
 from seqkit.training.resume import best_weights
 
 
-@pytest.mark.parametrize("name", [name for name in _REPORTED if name != "Loss"])
+@pytest.mark.parametrize("name", [name for name in get_args(MainMetric) if name != "Loss"])
 def test_each_is_reported_by_that_name_and_more_is_better(name):
     ((key, metric),) = of_classes([name], 2).items()
-    assert (key, metric.higher_is_better) == (_REPORTED[name], True)
+    assert (key, metric.higher_is_better) == (REPORTED[name], True)
     assert name in Classify(metrics=[], main=name).chosen_metrics
 
 

@@ -3,6 +3,9 @@
 b batch · n columns · r runs · m tokens of a run
 """
 
+from functools import partial
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,7 +18,7 @@ from seqkit.backbones.tcn import TCN
 from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.model import Model
-from seqkit.nn.heads import END
+from seqkit.nn.heads import END, Transform
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken
 from seqkit.tokenizers import Graph, Ids, Join, Patches, Series
@@ -171,6 +174,18 @@ def test_all_parts_are_masked_and_each_predicted_by_its_head():
     assert int(output.count) == int(masked.sum())
 
 
+@pytest.mark.parametrize("settings", [{}, {"transform": partial(Transform, norm=torch.nn.LayerNorm)}])
+def test_all_parts_of_a_batch_without_one_of_them_have_gradients_of_zero_for_its_head(settings):
+    """`DistributedDataParallel` waits for the gradient of every parameter."""
+    objective = Masked(fraction=0.5, **settings)
+    model = Model(join().spec, transformer(False), objective)
+    for raw, absent in (({"image": IMAGE}, "text"), ({"text": [1, 2]}, "image")):
+        model.zero_grad()
+        objective.step(model, (batch_of(raw).with_dtype(torch.float32), None), training=True).loss.backward()
+        assert all(p.grad is not None for p in model.parameters())
+        assert not any(bool(p.grad.any()) for p in model.head.heads[absent].parameters())
+
+
 def test_masked_content_of_a_part_is_not_seen():
     objective = Masked(fraction=0.5, part="text")
     model, batch = Model(join().spec, transformer(False), objective).double().eval(), batch_of(*RAWS)
@@ -231,3 +246,16 @@ def test_a_graph_may_be_captioned():
     batch = TokenBatch.collate([tokenizer.encode(raw) for raw in raws]).with_dtype(torch.float64)
     NextToken(part="text").step(model, (batch, None)).loss.backward()
     assert all(p.grad is not None for p in model.embedder.parameters())
+
+
+def test_an_example_without_the_generated_part_counts_in_no_metric():
+    """One with the part, one without it, and a batch in which no example has it."""
+    objective = NextToken(part="text", metrics=["TokenErrorRate", "SequenceErrorRate", "CHRFScore"])
+    objective.read_from(SimpleNamespace(parts={"text": SimpleNamespace(decode=lambda ids: "tea oin")}))
+    wrong, generated = batch_of({"image": IMAGE}), torch.tensor([[2], [2]])
+    for name, metric in objective.generation_metrics().items():
+        metric.update(
+            generated, objective.references((batch_of({"image": IMAGE, "text": [2]}, {"image": IMAGE}), None))
+        )
+        metric.update(generated[:1], objective.references((wrong, None)))
+        assert float(metric.compute()) == (1 if name == "chrf" else 0), name

@@ -213,6 +213,7 @@ def test_a_large_offset_of_the_target_takes_no_precision(targets):
     encoded = torch.stack([objective.encode_target(target) for target in targets])
     exact = torch.tensor([[(target - mean) / std] for target in targets], dtype=torch.float64)
     assert objective.decode(exact.float()) == pytest.approx(targets, abs=1e-5 * std)
+    assert objective.in_unit(encoded)[:, 0].tolist() == pytest.approx(targets, abs=1e-5 * std)
     off = exact + 0.25  # each prediction is a quarter of the spread too high
     output = objective.loss(off.float(), encoded)
     assert float(output.loss) / len(targets) == pytest.approx(0.0625, rel=1e-4)

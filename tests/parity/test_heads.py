@@ -20,14 +20,12 @@ from seqkit.pretrained.folder import settings, weights
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts.md"
 LINES = dict(re.findall(r"^\| ([^|`]+) \| `(\{type: .+\})` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-MASKED, CLASSIFIER = "BERT and DistilBERT, masked language model", "BERT and RoBERTa, classifier"
+MASKED, CLASSIFIER = "BERT, masked language model", "BERT and RoBERTa, classifier"
 MODELS = {
     ("Bert", "ForMaskedLM"): (MASKED, {}),
     ("Roberta", "ForMaskedLM"): ("RoBERTa, masked language model", {}),
-    ("DistilBert", "ForMaskedLM"): (MASKED, {"activation": {"type": "ReLU"}}),
     ("Bert", "ForSequenceClassification"): (CLASSIFIER, {}),
     ("Roberta", "ForSequenceClassification"): (CLASSIFIER, {}),
-    ("DistilBert", "ForSequenceClassification"): ("DistilBERT, classifier", {}),
 }
 """By their names: the line of the page, and what is other in its transform."""
 

@@ -29,11 +29,6 @@ ENCODERS = {
     "Bert": BERT,
     "Roberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
     "XLMRoberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
-    "DistilBert": {
-        "vocab_size": VOCAB, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 40, "activation": "relu",
-        "max_position_embeddings": CONTEXT,
-    },
-    "Electra": {**BERT, "embedding_size": 10},
     "ModernBert": {
         **{key: BERT[key] for key in BERT if key != "max_position_embeddings"}, "num_hidden_layers": 5,
         "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1,
@@ -70,14 +65,7 @@ DECODERS = {
     "Qwen2 with YaRN": {**LLAMA, "rope_parameters": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1e6}},
     "Phi3": {**LLAMA, "sliding_window": 11},
-    "Phi": {**LLAMA, "num_key_value_heads": 3, "rope_parameters": {
-        "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}},
-    "GPTNeoX": {**{key: x for key, x in LLAMA.items() if key != "num_key_value_heads"}, "rope_parameters": {
-        "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}},
-    "OPT": {"vocab_size": VOCAB, "hidden_size": 24, "word_embed_proj_dim": 24, "ffn_dim": 36, "num_hidden_layers": 3,
-            "num_attention_heads": 3, "max_position_embeddings": CONTEXT},
     "Mamba": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3},
-    "Bloom": {"vocab_size": VOCAB, "hidden_size": 24, "n_layer": 3, "n_head": 6},
     "Mixtral": {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2},
     "Qwen3Moe": {**LLAMA, "head_dim": 14, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 17,
                  "mlp_only_layers": [1]},

@@ -33,7 +33,7 @@ def weights(*names):
     return save({name: np.arange(5, dtype=np.float32) + i for i, name in enumerate(names)})
 
 
-SMALL = {"config.json": b'{"model_type": "bert"}', "tokenizer.json": b'{"version": "1.0"}', "vocab.txt": b"a\nb\n"}
+SMALL = {"config.json": b'{"model_type": "bert"}', "tokenizer.json": b'{"version": "1.0"}'}
 MODEL = {**SMALL, "model.safetensors": weights("a", "b")}
 INDEX = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
 SHARDED = {
@@ -175,6 +175,8 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/api/repos/create":
             asked = json.loads(body)
             name = f"{asked['organization']}/{asked['name']}"
+            if name in hub.repos:
+                return self.answer(409, {"error": "You already created it", "url": f"{hub.url}/{name}"})
             hub.created.append(asked)
             is_private = asked.get("visibility") == "private" or bool(asked.get("private"))
             hub.repos[name] = Repo({".gitattributes": b"*"}, private=is_private)
@@ -197,6 +199,12 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, {"files": files})
         if rest.startswith("/commit/"):
             return self.committed(repo, name, body)
+        if rest.startswith("/tree/"):
+            _, files = repo.at(rest.removeprefix("/tree/"))
+            return self.answer(200, [
+                {"type": "file", "path": each, "size": len(content), "oid": git_sha(content)}
+                for each, content in files.items()
+            ])  # fmt: skip
         sha, files = repo.at(rest.removeprefix("/revision/") if rest else "main")
         if sha is None:
             return self.fail(404, "RevisionNotFound", "Invalid rev id")

@@ -5,11 +5,11 @@ import pytest
 import torch
 from einops import rearrange
 from torch.testing import assert_close
-from transformers import ASTFeatureExtractor, Wav2Vec2FeatureExtractor, WhisperFeatureExtractor
+from transformers import Wav2Vec2FeatureExtractor, WhisperFeatureExtractor
 
 from seqkit.errors import DataError
 from seqkit.pretrained.audio_stems import Convolutions, clip_statistics
-from seqkit.pretrained.audio_tokenizers import MelPatches, SampleWindows, WhisperMel
+from seqkit.pretrained.audio_tokenizers import SampleWindows, WhisperMel
 from seqkit.raw import Waveform
 
 RATE = 16_000
@@ -62,61 +62,6 @@ def test_settings_of_whisper_that_make_no_frames(given, said):
         WhisperMel(**given)
 
 
-# ── AST ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("num_samples", [10_000, 400, 90])
-@pytest.mark.parametrize("normalize", [True, False])
-def test_patches_of_ast(num_samples, normalize):
-    p, (down, across), num_mels, num_frames = 5, (3, 2), 17, 63
-    wave = sound(num_samples)
-    extractor = ASTFeatureExtractor(
-        num_mel_bins=num_mels, max_length=num_frames, do_normalize=normalize, mean=-3.0, std=2.0
-    )
-    padded = np.pad(wave, (0, max(0, 400 - num_samples)))  # of less than a frame theirs makes none
-    right = torch.tensor(extractor(padded, sampling_rate=RATE)["input_values"][0])
-    tokenizer = MelPatches(
-        p, stride=(down, across), num_mels=num_mels, num_frames=num_frames, normalize=(-3, 2) if normalize else None
-    )
-    tokens = tokenizer.encode(Waveform(wave, RATE))
-    rows, columns = tokenizer.grid
-    assert (rows, columns) == (5, 30)
-    assert len(tokens) == 2 + rows * columns
-    assert tokens.content[:2].equal(torch.eye(2, 2 + p * p))
-    assert tokens.content[2:, :2].eq(0).all()
-    patches = rearrange(tokens.content[2:, 2:], "(h w) (p q) -> h w p q", h=rows, p=p)
-    for i, j in ((0, 0), (4, 29), (2, 17)):
-        there = right[across * j : across * j + p, down * i : down * i + p].T
-        assert_close(patches[i, j], there, rtol=0, atol=1e-4)
-
-
-def test_a_clip_that_ast_does_not_take_is_refused_or_cut():
-    given = {"num_mels": 16, "num_frames": 20}
-    most = 400 + 20 * 160 - 1  # theirs drops a frame that is not whole
-    tokens = MelPatches(**given).encode(Waveform(sound(most), RATE))
-    with pytest.raises(DataError, match=r"20 frames.*--tokenizer\.num_frames"):
-        MelPatches(**given).encode(Waveform(sound(most + 1), RATE))
-    cut = MelPatches(**given, truncate=True).encode(Waveform(np.pad(sound(most), (0, 999)), RATE))
-    assert cut.content.equal(tokens.content)
-    with pytest.raises(DataError, match=r"cut to 2;.*--data\.max_tokens"):
-        MelPatches(**given).cut(tokens, 2)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"patch": 17, "num_mels": 16}, "patch=17, .*patches that fit"),
-        ({"stride": (0, 1)}, r"stride=\(0, 1\)"),
-        ({"num_prefix_tokens": -1}, "num_prefix_tokens=-1"),
-        ({"patch": 3, "num_mels": 3}, "num_mels=3; Kaldi's filter banks have 4 bands at least"),
-        ({"normalize": (0.0, 0.0)}, r"normalize=\(0\.0, 0\.0\); give a mean and a positive std"),
-    ],
-)
-def test_settings_of_ast_that_make_no_patches(given, said):
-    with pytest.raises(ValueError, match=said):
-        MelPatches(**given)
-
-
 # ── wav2vec 2.0 ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -151,7 +96,7 @@ def test_a_clip_shorter_than_a_window_is_one_token_ending_in_zeros():
     assert tokens.content[0, :7].std() > 0.5
 
 
-@pytest.mark.parametrize("tokenizer", [WhisperMel(seconds=1), MelPatches(num_frames=99), SampleWindows()])
+@pytest.mark.parametrize("tokenizer", [WhisperMel(seconds=1), SampleWindows()])
 def test_other_rates_and_channels(tokenizer):
     wave = sound(RATE // 2)
     half, whole = tokenizer.encode(Waveform(wave[::2].copy(), RATE // 2)), tokenizer.encode(Waveform(wave, RATE))

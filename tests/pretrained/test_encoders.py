@@ -60,10 +60,10 @@ def test_a_tuned_masked_language_model_is_theirs_again_with_its_mask_token(tmp_p
 
 
 def test_a_tuned_classifier_is_theirs_again_with_its_classes(tmp_path):
-    run = tuned(folder_of(tmp_path / "theirs", "Electra", CLASSIFIER), "Classify")
+    run = tuned(folder_of(tmp_path / "theirs", "Roberta", CLASSIFIER), "Classify")
     assert run.summary["initial"]["new"] == ["head"]
     assert to_hf(run, tmp_path / "back") == []
-    back = transformers.ElectraForSequenceClassification.from_pretrained(tmp_path / "back").eval()
+    back = transformers.RobertaForSequenceClassification.from_pretrained(tmp_path / "back").eval()
     assert back.config.id2label == {0: "fir", 1: "oak", 2: "yew"}
     batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
     with torch.no_grad():
@@ -103,9 +103,9 @@ def test_weights_that_are_tied_may_stand_twice_if_they_are_equal(tmp_path):
     "keys", [{"problem_type": "multi_label_classification"}, {"problem_type": "regression"}, {"id2label": {"0": "x"}}]
 )
 def test_a_head_for_no_classes_is_left_out(tmp_path, keys):
-    run = imported(folder_of(tmp_path / "theirs", "DistilBert", CLASSIFIER, **keys))
+    run = imported(folder_of(tmp_path / "theirs", "Roberta", CLASSIFIER, **keys))
     assert run.summary["objective"] == "Features"
-    assert run.summary["initial"]["left_out"] == ["classifier", "pre_classifier"]
+    assert run.summary["initial"]["left_out"] == ["classifier"]
 
 
 def test_modernbert_of_older_versions_names_bases_and_layers_otherwise(tmp_path):
@@ -141,15 +141,6 @@ def test_logits_of_modernbert_with_biases_and_another_head(tmp_path, changes, po
     assert all(held[name].equal(x) for name, x in back.items())
 
 
-def test_embeddings_of_electra_may_be_as_wide_as_its_layers(tmp_path):
-    given = {**ENCODERS["Electra"], "embedding_size": 24}
-    theirs = saved(tmp_path / "theirs", "Electra", given, MASKED)
-    run = imported(tmp_path / "theirs")
-    batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
-    with torch.no_grad():
-        assert_equal(doubled(run.model)(batch), doubled(theirs)(batch.content).logits)
-
-
 def test_an_imported_tagger_gives_a_class_for_each_token(tmp_path):
     theirs = saved(tmp_path / "theirs", "Bert", {**ENCODERS["Bert"], "id2label": NAMES}, TAGGER)
     run = imported(tmp_path / "theirs")
@@ -166,7 +157,7 @@ def test_the_head_of_a_tagger_is_not_that_of_a_classifier(tmp_path):
     assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == ["BertModel"]
 
 
-@pytest.mark.parametrize("name", ["Bert", "DistilBert"])
+@pytest.mark.parametrize("name", ["Bert", "Roberta"])
 def test_a_classifier_on_a_masked_language_model_is_theirs_if_its_head_is(tmp_path, name):
     folder = folder_of(tmp_path / "theirs", name, MASKED)
     wanted = objective_with_head(folder, "Classify")
@@ -204,20 +195,8 @@ def test_a_level_that_an_override_gives_chooses_the_head(tmp_path):
     assert (each["level"], each["transform"]) == ("token", None)
 
 
-def test_electras_discriminator_is_read_without_its_head(tmp_path):
-    theirs = saved(tmp_path / "theirs", "Electra", ENCODERS["Electra"], "ForPreTraining")
-    run = imported(tmp_path / "theirs")
-    assert (run.summary["objective"], run.summary["initial"]["left_out"]) == ("Features", ["discriminator_predictions"])
-    batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
-    with torch.no_grad():
-        model = doubled(run.model)
-        right = doubled(theirs).electra(batch.content).last_hidden_state
-        assert_equal(model.backbone(model.embed(batch)), right)
-
-
 OTHER = {
-    **{name: {"hidden_act": "silu", "layer_norm_eps": 1e-2} for name in ("Bert", "Roberta", "Electra")},
-    "DistilBert": {"activation": "silu"},
+    **{name: {"hidden_act": "silu", "layer_norm_eps": 1e-2} for name in ("Bert", "Roberta")},
     "ModernBert": {"hidden_activation": "silu", "norm_eps": 1e-2},
 }
 
@@ -264,7 +243,6 @@ def test_a_masked_language_model_whose_tokenizer_has_no_mask_token_is_refused(tm
         (MASKED, {"attention_bias": "some"}, "attention_bias is 'some'"),
         (MASKED, {"local_attention": -1}, "local_attention is -1"),
         (MASKED, {"global_rope_theta": "large"}, "global_rope_theta is 'large'"),
-        (MASKED, {"is_causal": True}, "the key is_causal"),
     ],
 )
 def test_a_setting_of_modernbert_that_is_not_read_is_refused(tmp_path, kind, keys, said):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,11 +17,9 @@ import seqkit
 from seqkit.cli.main import main
 from seqkit.config import complete
 from seqkit.errors import DataError, UsageError
-from seqkit.pretrained import hub as ours
 from seqkit.pretrained.folder import located
 from seqkit.pretrained.folder import weights as weights_of
-from seqkit.pretrained.hub import fetched, origin, parsed, pinned
-from seqkit.progress import ProgressBar
+from seqkit.pretrained.hub import fetched, parsed, pinned
 from seqkit.runs.exported import to_seqkit
 from seqkit.runs.imported import import_model
 from seqkit.runs.initial_weights import InitialWeights
@@ -58,8 +55,8 @@ def said(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name.startswith("seqkit")]
 
 
-def test_of_several_files_of_weights_those_are_fetched_that_the_index_lists(hub):
-    hub.repos["owner/tiny"] = Repo(SHARDED | {"model-00003-of-00002.safetensors": b"no"})
+def test_of_several_files_of_weights_all_are_fetched(hub):
+    hub.repos["owner/tiny"] = Repo(SHARDED | {"other.safetensors": b"no"})
     folder = fetched(NAME)
     assert {name: (folder / name).read_bytes() for name in names(folder)} == SHARDED
 
@@ -69,17 +66,10 @@ def test_one_file_of_weights_is_enough_where_there_are_several_too(hub):
     assert names(fetched(NAME)) == set(MODEL)
 
 
-def test_the_commit_is_said_and_the_origin_has_it_with_the_digest_of_each_file(hub, caplog):
+def test_the_commit_is_said(hub, caplog):
     hub.repos["owner/tiny"] = repo = Repo(MODEL)
-    folder = fetched(NAME)
-    commit = repo.revisions["main"]
-    assert said(caplog) == [f"{NAME} is commit {commit}"]
-    files = {name: sha256(content) for name, content in MODEL.items()}
-    assert origin(folder) == {"source": f"{NAME}@{commit}", "commit": commit, "files": files}
-
-
-def test_a_folder_of_ones_own_has_no_origin(tmp_path):
-    assert origin(tmp_path) == {}
+    fetched(NAME)
+    assert said(caplog) == [f"{NAME} is commit {repo.revisions['main']}"]
 
 
 def test_a_revision_is_a_branch_a_tag_or_a_commit(hub):
@@ -148,9 +138,9 @@ def test_a_hub_that_cannot_be_reached_is_a_warning_if_the_cache_has_the_model(hu
     caplog.clear()
     hub.says["/api/models/owner/tiny/revision/main"] = lambda handler: handler.fail(503)
     assert fetched(NAME) == folder
-    assert said(caplog) == [
-        f"{NAME}: the hub cannot be reached (HTTP 503: no); the commit {folder.name} of the cache is used"
-    ]
+    (line,) = said(caplog)
+    assert "503" in line
+    assert f"the commit {folder.name} of the cache is used" in line
 
 
 def test_without_a_network_and_a_cache_there_is_an_error_in_a_line(hub, monkeypatch):
@@ -167,7 +157,7 @@ def test_without_a_network_and_a_cache_there_is_an_error_in_a_line(hub, monkeypa
 def test_a_cache_that_lacks_a_file_of_the_weights_is_not_taken_for_the_model(hub, missing):
     hub.repos["owner/tiny"] = Repo(SHARDED)
     (fetched(NAME) / missing).unlink()
-    with pytest.raises(DataError, match="not all of it is in the cache"):
+    with pytest.raises(DataError, match="does not have all of it"):
         fetched(NAME, offline=True)
     assert (fetched(NAME) / missing).read_bytes() == SHARDED[missing]
 
@@ -184,16 +174,26 @@ def test_a_link_out_of_the_cache_is_refused(hub, tmp_path):
     assert outside.exists()
 
 
-@pytest.mark.parametrize("offline", [False, True])
-def test_a_file_of_the_cache_that_has_changed_is_found_and_fetched_again(hub, offline):
-    hub.repos["owner/tiny"] = Repo(MODEL)
+def test_weights_of_the_cache_that_have_changed_are_named(hub, tmp_path):
+    saved(tmp_path / "bert", "Bert", ENCODERS["Bert"])
+    hub.repos["owner/tiny"] = Repo({path.name: path.read_bytes() for path in (tmp_path / "bert").iterdir()})
     blob = (fetched(NAME) / "model.safetensors").resolve()
     content = bytearray(blob.read_bytes())
     content[-1] ^= 1
     blob.write_bytes(content)
-    with pytest.raises(DataError, match=r"model\.safetensors is damaged"):
-        fetched(NAME, offline=offline)
-    assert (fetched(NAME) / "model.safetensors").read_bytes() == MODEL["model.safetensors"]
+    with pytest.raises(DataError, match=rf"model\.safetensors is damaged.*{blob.name}"):
+        import_model(located(NAME), tmp_path / "run", NAME)
+
+
+@pytest.mark.parametrize("header", ["ETag", "X-Linked-ETag", "X-Repo-Commit"])
+def test_a_hub_that_names_a_path_writes_nothing_outside_the_cache(hub, tmp_path, header):
+    hub.repos["owner/tiny"] = repo = Repo(MODEL)
+    commit, content = repo.revisions["main"], MODEL["config.json"]
+    headers = {"X-Repo-Commit": commit, "ETag": f'"{git_sha(content)}"', header: '"../../../../evil"'}
+    hub.says[f"/owner/tiny/resolve/{commit}/config.json"] = lambda handler: handler.answer(200, content, headers)
+    with pytest.raises(DataError, match="check HF_ENDPOINT"):
+        fetched(NAME)
+    assert [path.name for path in tmp_path.rglob("*evil*")] == []
 
 
 # ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -206,18 +206,11 @@ def without(files, *left_out):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        (SMALL | {"pytorch_model.bin": b"x"}, r"pytorch_model\.bin is refused"),
-        (SMALL | {"tf_model.h5": b"x", "a/b.safetensors": b""}, r"tf_model\.h5 is refused"),
-        (SMALL, "and no other weights"),
+        (SMALL | {"pytorch_model.bin": b"x"}, "unpickling them runs code"),
+        (SMALL | {"tf_model.h5": b"x", "a/b.safetensors": b""}, "unpickling them runs code"),
+        (SMALL, "no other weights"),
         (without(MODEL, "config.json"), r"no config\.json"),
         ({"config.yaml": b"", "summary.json": b"", "model.safetensors": b""}, r"state\.json"),
-        (MODEL | {"config.json": b" " * (2**20 + 1)}, "1,048,576"),
-        (without(SHARDED, "model-00002-of-00002.safetensors"), "model-00002-of-00002"),
-        (SHARDED | {"model.safetensors.index.json": b"{"}, r"index\.json"),
-        (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {}}'}, "0 files"),
-        (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": "../x.safetensors"}}'}, "x.safetensors"),
-        (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": "x.bin"}}'}, "x.bin"),
-        (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": ["x"]}}'}, "is not understood"),
     ],
 )  # fmt: skip
 def test_a_model_that_is_not_read_is_refused_in_a_line(hub, files, said):
@@ -228,10 +221,10 @@ def test_a_model_that_is_not_read_is_refused_in_a_line(hub, files, said):
     assert not [path for path in hub.asked if path.startswith("GET /storage")]
 
 
-def test_a_vocabulary_that_is_too_large_is_left_out(hub, monkeypatch):
-    monkeypatch.setitem(ours.VOCABULARIES, "vocab.txt", 3)
-    hub.repos["owner/tiny"] = Repo(MODEL)
-    assert names(fetched(NAME)) == set(MODEL) - {"vocab.txt"}
+def test_a_model_that_lacks_a_file_of_its_index_is_refused(hub):
+    hub.repos["owner/tiny"] = Repo(without(SHARDED, "model-00002-of-00002.safetensors"))
+    with pytest.raises(DataError, match="lists files that the model does not have"):
+        fetched(NAME)
 
 
 def test_a_file_whose_name_climbs_out_is_not_asked_for(hub, tmp_path):
@@ -255,14 +248,14 @@ def test_a_commit_that_is_none_is_refused(hub, tmp_path, sha):
     [
         (lambda h: h.fail(404, "RepoNotFound"), UsageError, "not on the hub"),
         (lambda h: h.fail(404, "RevisionNotFound"), UsageError, "has no such revision"),
-        (lambda h: h.fail(403, "GatedRepo"), DataError, r"gated.*http://127.*/owner/tiny"),
-        (lambda h: h.fail(401), DataError, "does not know the token"),
-        (lambda h: h.fail(403), DataError, "does not let this token in"),
-        (lambda h: h.fail(418), DataError, r"HTTP 418"),
-        (lambda h: h.fail(500), DataError, r"HTTP 500"),
-        (lambda h: h.answer(200, b"<html>log in</html>"), DataError, "cannot be reached .JSONDecodeError"),
-        (lambda h: h.answer(200, {"siblings": 7}), DataError, "cannot be reached"),
-        (lambda h: h.answer(200, b"{}" * 9, cut=3), DataError, "cannot be reached"),
+        (lambda h: h.fail(403, "GatedRepo"), DataError, "is gated"),
+        (lambda h: h.fail(401), DataError, "401.*log in"),
+        (lambda h: h.fail(403), DataError, "403.*log in"),
+        (lambda h: h.fail(418), DataError, "418"),
+        (lambda h: h.fail(500), DataError, "500"),
+        (lambda h: h.answer(200, b"<html>log in</html>"), DataError, "JSONDecodeError"),
+        (lambda h: h.answer(200, {"siblings": 7}), DataError, "no answer"),
+        (lambda h: h.answer(200, b"{}" * 9, cut=3), DataError, "no answer"),
     ],
 )  # fmt: skip
 def test_what_the_hub_says_instead_is_told_in_a_line(hub, how, kind, said):
@@ -331,48 +324,22 @@ def test_a_download_that_breaks_off_is_made_whole(hub):
     assert hub.asked.count(f"GET {STORED}") == 2
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (MODEL["model.safetensors"][:-1], r"model\.safetensors.*Consistency"),
-        (MODEL["model.safetensors"][:-1] + b"?", r"model\.safetensors is damaged"),
-    ],
-)
-def test_a_file_of_another_size_or_digest_is_not_kept(hub, content, said):
+def test_a_file_of_another_size_is_not_kept(hub):
     hub.repos["owner/tiny"] = Repo(MODEL)
-    hub.says[STORED] = lambda handler: handler.answer(200, content)
-    with pytest.raises(DataError, match=said) as failure:
+    hub.says[STORED] = lambda handler: handler.answer(200, MODEL["model.safetensors"][:-1])
+    with pytest.raises(DataError, match="Consistency") as failure:
         fetched(NAME)
     assert "\n" not in str(failure.value)
-    with pytest.raises(DataError, match="in the cache"):
+    with pytest.raises(DataError, match="the cache"):
         fetched(NAME, offline=True)
     hub.says.clear()
     assert (fetched(NAME) / "model.safetensors").read_bytes() == MODEL["model.safetensors"]
 
 
-def test_a_digest_of_another_kind_leaves_the_size_to_tell(tmp_path):
-    (path := tmp_path / "a").write_bytes(b"abc")
-    found = [ours.Listed(size, digest).is_content_of(path) for size in (2, 3) for digest in ("etag-7", "0" * 40)]
-    assert found == [False, False, True, False]
-    assert ours.Listed(3, git_sha(b"abc")).is_content_of(path)
-
-
-def test_settings_that_are_not_what_the_hub_lists_are_not_kept(hub):
-    hub.repos["owner/tiny"] = repo = Repo(MODEL)
-    commit, wrong = repo.revisions["main"], b'{"model_type": "gpt"}?'
-    assert len(wrong) == len(MODEL["config.json"])
-    headers = {"X-Repo-Commit": commit, "ETag": f'"{git_sha(MODEL["config.json"])}"'}
-    hub.says[f"/owner/tiny/resolve/{commit}/config.json"] = lambda handler: handler.answer(200, wrong, headers)
-    with pytest.raises(DataError, match=r"config\.json is damaged"):
-        fetched(NAME)
-    hub.says.clear()
-    assert (fetched(NAME) / "config.json").read_bytes() == MODEL["config.json"]
-
-
 def test_a_storage_that_fails_is_told_with_the_file(hub):
     hub.repos["owner/tiny"] = Repo(MODEL)
     hub.says[STORED] = lambda handler: handler.fail(500)
-    with pytest.raises(DataError, match=r"model\.safetensors.*HTTP 500"):
+    with pytest.raises(DataError, match="500"):
         fetched(NAME)
 
 
@@ -412,7 +379,7 @@ def test_a_download_that_is_killed_leaves_no_half_file_and_begins_anew(hub):
     killed.set()
     assert process.returncode < 0
     assert sha256(content) not in {path.name for path in blobs()}
-    with pytest.raises(DataError, match="in the cache"):
+    with pytest.raises(DataError, match="the cache"):
         fetched(NAME, offline=True)
     hub.says.clear()
     assert (fetched(NAME) / "model.safetensors").read_bytes() == content
@@ -435,46 +402,6 @@ def test_two_processes_at_once_get_the_same_whole_folder(hub):
     assert said[0] == said[1]
     folder = Path(said[0].strip())
     assert {name: (folder / name).read_bytes() for name in names(folder)} == SHARDED
-
-
-# ── progress ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Bar(ProgressBar):
-    """A bar that notes what it would show."""
-
-    def __init__(self):
-        super().__init__("fetching", None, in_bytes=True)
-        self.shown, self.done = False, []
-
-    def start(self):
-        self.shown = True
-
-    def update(self, done, note=""):
-        self.done.append(done)
-
-
-def test_one_bar_counts_the_bytes_of_all_files(hub, monkeypatch):
-    bars = []
-    monkeypatch.setattr(ours, "ProgressBar", lambda *_, **__: bars.append(Bar()) or bars[-1])
-    hub.repos["owner/tiny"] = Repo(SHARDED)
-    fetched(NAME)
-    fetched(NAME)
-    size = sum(map(len, SHARDED.values()))
-    assert [(bar.shown, bar.total, bar.done[-1:]) for bar in bars] == [(True, size, [size]), (False, size, [])]
-
-
-def test_bytes_by_the_xet_protocol_are_counted_once():
-    reporting = pytest.importorskip("huggingface_hub.utils._xet_progress_reporting")
-    bar, n = Bar(), 101
-    counting = ours._counting(bar)
-    settings = {"reconstruction_desc": "file", "total": n, "log_level": 0, "tqdm_class": counting}
-    with reporting.XetDownloadProgressReporter(**settings) as reporter:
-        for done in (13, n):
-            counts = ("total_bytes_completed", "total_transfer_bytes_completed", "total_bytes")
-            rates = ("total_bytes_completion_rate", "total_transfer_bytes_completion_rate")
-            reporter.update_progress(SimpleNamespace(**dict.fromkeys(counts, done), **dict.fromkeys(rates, 2.0)))
-    assert bar.done == [13, n]
 
 
 # ── runs that begin with a model of the hub ──────────────────────────────────────────────────────────────────────────
@@ -547,9 +474,7 @@ def test_a_published_run_is_loaded_imported_and_begun_with(hub, published, tmp_p
                                                 **{f"model.{name}": x for name, x in given.items()}})  # fmt: skip
     assert InitialWeights(NAME, config).source.sha256 == published.summary["sha256"]
     assert not list(Path(constants.HF_HUB_CACHE).glob("**/evil.py"))
-    assert {name for name in origin(located(NAME))["files"] if "/" in name} == {
-        "checkpoints/model.safetensors", "pretrained/config.json", "pretrained/generation_config.json"
-    }  # fmt: skip
+    assert {path.name for path in (located(NAME) / "pretrained").iterdir()} == {"config.json", "generation_config.json"}
 
 
 def test_a_published_run_with_plugins_is_refused(hub, published):

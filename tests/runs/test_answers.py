@@ -127,3 +127,13 @@ def test_tokens_have_predictions_and_probabilities_and_padding_has_none():
         assert [None if one.probabilities is None else one.probabilities.shape for one in found] == (
             [(5, 2), (2, 2)] if chosen else [None, None]
         )
+
+
+def test_weights_that_are_not_numbers_give_no_answer():
+    """Of a batch, only the examples whose own prediction is NaN fail."""
+    trained = model_of()
+    forward = trained.model.function
+    trained.model.function = lambda batch: forward(batch).masked_fill((batch.valid.sum(dim=1) > 3)[:, None], torch.nan)
+    found = list(predictions(trained, [Input(word, word) for word in ("ab", "abcdef")]))
+    assert (found[0].prediction, found[0].error) == ("short", None)
+    assert "NaN" in found[1].error

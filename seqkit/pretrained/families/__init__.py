@@ -5,27 +5,25 @@
 
 from __future__ import annotations
 
-from seqkit.errors import suggest
+from seqkit.errors import DataError, one_line, suggest
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.audio import AST, HUBERT, WAV2VEC2
+from seqkit.pretrained.families.audio import HUBERT, WAV2VEC2
 from seqkit.pretrained.families.bart import BART, MARIAN, PEGASUS, WHOLE_BART, WHOLE_MARIAN, WHOLE_PEGASUS
-from seqkit.pretrained.families.encoders import BERT, DISTILBERT, ELECTRA, ROBERTA
-from seqkit.pretrained.families.gpt import BLOOM, GPT2, NEOX, OPT, PHI
+from seqkit.pretrained.families.encoders import BERT, ROBERTA
+from seqkit.pretrained.families.gpt import GPT2
 from seqkit.pretrained.families.llama import KINDS, LLAMA
 from seqkit.pretrained.families.mamba import MAMBA
 from seqkit.pretrained.families.modernbert import MODERNBERT
 from seqkit.pretrained.families.pairs import PAIRS
 from seqkit.pretrained.families.t5 import T5, WHOLE_T5
-from seqkit.pretrained.families.vision import DEIT, DINOV2, TIMM, VIT, VIT_OF_TIMM
+from seqkit.pretrained.families.vision import DEIT, DINOV2, VIT
 from seqkit.pretrained.families.whisper import WHISPER, WHOLE_WHISPER
 from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
-    "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "distilbert": DISTILBERT, "electra": ELECTRA,
-    "modernbert": MODERNBERT, "gpt2": GPT2, "gpt_neox": NEOX,
-    "opt": OPT, "bloom": BLOOM, "phi": PHI, "mamba": MAMBA, "vit": VIT, "deit": DEIT, "dinov2": DINOV2,
-    "audio-spectrogram-transformer": AST, "wav2vec2": WAV2VEC2, "hubert": HUBERT, "whisper": WHISPER,
-    "t5": T5, "mt5": T5, "bart": BART, "marian": MARIAN, "pegasus": PEGASUS,
+    "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "modernbert": MODERNBERT, "gpt2": GPT2,
+    "mamba": MAMBA, "vit": VIT, "deit": DEIT, "dinov2": DINOV2, "wav2vec2": WAV2VEC2, "hubert": HUBERT,
+    "whisper": WHISPER, "t5": T5, "mt5": T5, "bart": BART, "marian": MARIAN, "pegasus": PEGASUS,
     **PAIRS, **dict.fromkeys(KINDS, LLAMA),
 }  # fmt: skip
 
@@ -42,8 +40,10 @@ def family_of(config: ConfigFile, task: str | None) -> Family:
 
     Raises DataError for a model type that is not read, with those that are.
     """
-    found = VIT_OF_TIMM if TIMM.fullmatch(config.model_type) else FAMILIES.get(config.model_type)
+    found = FAMILIES.get(config.model_type)
     if found is None:
-        known = f"{', '.join(FAMILIES)}, or the ViT of timm ({suggest(config.model_type, FAMILIES)})"
-        raise config.refused("model_type", known)
+        raise DataError(
+            f"{config.path}: the model type {one_line(config.model_type)} is not read; "
+            f"{suggest(config.model_type, FAMILIES)}"
+        )
     return WHOLE.get(config.model_type, found) if task == "Seq2Seq" else found

@@ -1,4 +1,4 @@
-"""AST, wav2vec 2.0, HuBERT (transformers 5.23)."""
+"""wav2vec 2.0 and HuBERT (transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from seqkit.pretrained.audio_inputs import sounds
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoders import post_norm
-from seqkit.pretrained.families.vision import vit_settings, vit_table
 from seqkit.pretrained.family import Family, Settings, depth_of
 from seqkit.pretrained.rows import Rows, below, layers, module, tensor
 
@@ -20,55 +19,6 @@ def _pre_norm(found: Settings) -> Settings:
     backbone = found["backbone"]
     backbone["norm"], backbone["block"]["type"] = found.pop("embedding_norm"), "PreNormBlock"
     return found
-
-
-# ── AST ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _spectrogram(config: ConfigFile) -> dict[str, int]:
-    return {"num_mels": config.size("num_mel_bins", 128), "num_frames": config.size("max_length", 1024)}
-
-
-def _patches(config: ConfigFile) -> tuple[int, list[int]]:
-    """Side of a patch, and bands and frames from one to the next."""
-    return config.size("patch_size", 16), [config.size(f"{name}_stride", 10) for name in ("frequency", "time")]
-
-
-def _ast(config: ConfigFile) -> Settings:
-    p, strides = _patches(config)
-    rows, columns = ((size - p) // step + 1 for size, step in zip(_spectrogram(config).values(), strides))
-    if min(rows, columns) < 1:
-        raise config.refused("patch_size", "a size that fits into the spectrogram")
-    return vit_settings(config, 2 + rows * columns)
-
-
-def _ast_table(config: ConfigFile) -> Rows:
-    return vit_table(config, ["cls_token", "distillation_token"], 1, _patches(config)[0])
-
-
-def _ast_inputs(folder: Path, config: ConfigFile) -> Settings:
-    p, strides = _patches(config)
-    return {**sounds(folder, "MelPatches", _spectrogram(config)), "patch": p, "stride": strides}
-
-
-AST = Family(_ast, _ast_table, "audio_spectrogram_transformer.", {}, ("classifier.",), _ast_inputs)
-"""Its classes see the mean of the two learned tokens, after a second norm: that head is not read."""
-
-# ── wav2vec 2.0, HuBERT ───────────────────────────────────────────────────────────────────────────────────────────────
-
-UNUSED = (
-    "activation_dropout", "adapter_kernel_size", "adapter_stride", "apply_spec_augment", "classifier_proj_size",
-    "codevector_dim", "contrastive_logits_temperature", "ctc_loss_reduction", "ctc_zero_infinity",
-    "diversity_loss_weight", "feat_extract_dropout", "feat_proj_dropout", "feat_quantizer_dropout", "final_dropout",
-    "freeze_feat_extract_train", "hidden_dropout_prob", "layerdrop", "mask_channel_length", "mask_channel_min_space",
-    "mask_channel_other", "mask_channel_prob", "mask_channel_selection", "mask_feature_length",
-    "mask_feature_min_masks", "mask_feature_prob", "mask_time_length", "mask_time_min_masks", "mask_time_min_space",
-    "mask_time_other", "mask_time_prob", "mask_time_selection", "no_mask_channel_overlap", "no_mask_time_overlap",
-    "num_adapter_layers", "num_codevector_groups", "num_codevectors_per_group", "num_feat_extract_layers",
-    "num_negatives", "output_hidden_size", "proj_codevector_dim", "tdnn_dilation", "tdnn_dim", "tdnn_kernel",
-    "use_weighted_layer_sum", "xvector_output_dim",
-)  # fmt: skip
-"""Keys of training, and of heads and adapters that are not there."""
 
 
 def _convolutions(config: ConfigFile) -> dict[str, Any]:
@@ -89,7 +39,7 @@ def _convolutions(config: ConfigFile) -> dict[str, Any]:
     found["norm"] = config.one_of("feat_extract_norm", {"group": "group", "layer": "layer"}, "group")
     found["bias"] = config.one_of("conv_bias", YES_OR_NO, False)
     is_normed = config.model_type == "wav2vec2" or config.one_of("feat_proj_layer_norm", YES_OR_NO, True)
-    return {**found, "norm_eps": config.number("layer_norm_eps", 1e-5) if is_normed else None}
+    return {**found, "norm_eps": config.positive("layer_norm_eps", 1e-5) if is_normed else None}
 
 
 def _is_pre_norm(config: ConfigFile) -> bool:
@@ -100,14 +50,12 @@ def _wav2vec2(config: ConfigFile) -> Settings:
     config.must_be("gelu", "feat_extract_activation")
     config.must_be(False, "conv_pos_batch_norm" if config.model_type == "hubert" else "add_adapter")
     config.must_be(None, "adapter_attn_dim")
-    for name in UNUSED:
-        config.get(name)
     dim, groups = config.size("hidden_size", 768), config.size("num_conv_pos_embedding_groups", 16)
     if dim % groups:
         raise config.refused("num_conv_pos_embedding_groups", f"a divisor of hidden_size, {dim}")
     found = post_norm(
         config, dim, depth_of(config, default=12), config.size("num_attention_heads", 12),
-        config.size("intermediate_size", 3072), config.number("layer_norm_eps", 1e-5),
+        config.size("intermediate_size", 3072), config.positive("layer_norm_eps", 1e-5),
         ("hidden_act", "hidden_dropout", "attention_dropout"),
     )  # fmt: skip
     kernel = config.size("num_conv_pos_embeddings", 128)

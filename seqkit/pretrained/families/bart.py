@@ -19,14 +19,6 @@ from seqkit.pretrained.family import Family, Head, Settings
 from seqkit.pretrained.rows import Rearranged, Rows, alias, module, tensor
 
 YES_OR_NO = {True: True, False: False}
-UNUSED = (
-    "activation_dropout", "add_bias_logits", "add_final_layer_norm", "classif_dropout", "decoder_layerdrop",
-    "do_blenderbot_90_layernorm", "early_stopping", "encoder_layerdrop", "extra_pos_embeddings",
-    "force_bos_token_to_be_generated", "forced_bos_token_id", "forced_eos_token_id", "init_std", "length_penalty",
-    "min_length", "no_repeat_ngram_size", "normalize_before", "normalize_embedding", "num_beams", "num_hidden_layers",
-    "save_step", "static_position_embeddings",
-)  # fmt: skip
-"""Keys of training, of search and of other heads, and those that the class of a model decides."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +40,6 @@ class Bart:
 
     def encoder(self, config: ConfigFile) -> Settings:
         """Section `model` of the encoder alone."""
-        for name in UNUSED:
-            config.get(name)
         config.must_be(True, "share_encoder_decoder_embeddings")
         config.must_be(config.get("vocab_size", self.num_ids), "decoder_vocab_size")
         rows = config.size("max_position_embeddings", 1024) + (self.first or 0)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqkit.errors import DataError
-from seqkit.files import MAX_JSON_BYTES, decoded, load_json, read_small
-from seqkit.pretrained.config_file import MAX_BYTES, ConfigFile
+from seqkit.files import MAX_JSON_BYTES, decoded, read_small
+from seqkit.pretrained.config_file import ConfigFile, own_file, read_json
 from seqkit.pretrained.family import ACTIVATIONS, Settings, class_of, depth_of
 from seqkit.pretrained.rows import Rows, alias, layers, module, tensor
 
@@ -27,10 +27,7 @@ class Generation:
 
     def __init__(self, config: ConfigFile):
         self._config, self.path = config, config.path.parent / GENERATION
-        try:
-            held = load_json(decoded(read_small(self.path, MAX_BYTES))) if self.path.is_file() else {}
-        except ValueError as error:
-            raise DataError(f"{self.path} is no JSON ({' '.join(str(error).split())}); copy it again") from error
+        held = read_json(self.path) if self.path.exists() else {}
         self._held: dict[str, Any] = held if isinstance(held, dict) else {}
 
     def get(self, name: str) -> Any:
@@ -89,7 +86,7 @@ def written_state(longest: Callable[[ConfigFile], int]) -> Callable[[ConfigFile]
         path = config.path.parent / TOKENIZER
         if not path.is_file():
             raise DataError(f"{path.parent} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
-        return {"target": {TOKENIZER: decoded(read_small(path, MAX_JSON_BYTES))}, "longest": longest(config)}
+        return {"target": {TOKENIZER: decoded(read_small(own_file(path), MAX_JSON_BYTES))}, "longest": longest(config)}
 
     return state
 

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, XLM-R, ELECTRA and DistilBERT (transformers 5.23)."""
+"""BERT, RoBERTa and XLM-R (transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def post_norm(
     }  # fmt: skip
 
 
-def tied(config: ConfigFile, activation: Any, eps: float, **transform: Any) -> Settings:
-    """A masked language model's objective, whose output layer is the embedding table. transform: other keys of it."""
+def tied(config: ConfigFile, activation: Any, eps: float) -> Settings:
+    """A masked language model's objective, whose output layer is the embedding table."""
     config.must_be(True, "tie_word_embeddings")
     norm = {"type": "LayerNorm", "eps": eps}
-    return {"type": "Masked", "tied": True, "transform": {"activation": activation, "norm": norm, **transform}}
+    return {"type": "Masked", "tied": True, "transform": {"activation": activation, "norm": norm}}
 
 
 def masked_rows(dense: str, norm: str, decoder: str, bias: str) -> Rows:
@@ -71,37 +71,26 @@ TAGGER = Head(
 )
 
 
-# ── BERT, RoBERTa, XLM-R, ELECTRA ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def _bert(config: ConfigFile) -> Settings:
     config.must_be("absolute", "position_embedding_type")
     config.must_be(False, "is_decoder", "add_cross_attention")
-    dim, heads, inner = (256, 4, 1024) if config.model_type == "electra" else (768, 12, 3072)
     found = post_norm(
-        config, config.size("hidden_size", dim), depth_of(config, default=12),
-        config.size("num_attention_heads", heads), config.size("intermediate_size", inner), _eps(config),
+        config, config.size("hidden_size", 768), depth_of(config, default=12),
+        config.size("num_attention_heads", 12), config.size("intermediate_size", 3072), _eps(config),
         ("hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"),
     )  # fmt: skip
-    if config.model_type == "electra":
-        config.get("summary_last_dropout")  # of a head for multiple choice
-        found = {"embedding_dim": _embedding_dim(config), **found}
     sizes = [config.size("max_position_embeddings", 512), config.size("type_vocab_size", 2)]
     first = {"first": row} if (row := _first(config)) else {}
     return {"position": {"type": "Learned", "sizes": sizes, **first}, **found}
 
 
 def _eps(config: ConfigFile) -> float:
-    return config.number("layer_norm_eps", 1e-12)
-
-
-def _embedding_dim(config: ConfigFile) -> int:
-    return config.size("embedding_size", 128)
+    return config.positive("layer_norm_eps", 1e-12)
 
 
 def _first(config: ConfigFile) -> int:
     """Row of the first token in the table of positions: RoBERTa counts from behind the padding's id."""
-    return 0 if config.model_type in ("bert", "electra") else int(config.get("pad_token_id", 1)) + 1
+    return 0 if config.model_type == "bert" else int(config.get("pad_token_id", 1)) + 1
 
 
 def _bert_table(config: ConfigFile) -> Rows:
@@ -118,7 +107,6 @@ def _bert_table(config: ConfigFile) -> Rows:
         *tensor("embedder.position.tables.0", "embeddings.position_embeddings.weight"),
         *tensor("embedder.position.tables.1", "embeddings.token_type_embeddings.weight"),
         *module("embedder.norm", "embeddings.LayerNorm"),
-        *module("embedder.projection", "embeddings_project"),
         *layers(depth_of(config, default=12), "backbone.blocks.{}.", "encoder.layer.{}.", layer),
     ]
 
@@ -136,13 +124,6 @@ ROBERTA_MASKED = Head(
     lambda config: tied(config, "GELU", _eps(config)),
     lambda _: masked_rows("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
 )
-GENERATOR = Head(
-    ("ForMaskedLM",),
-    lambda config: tied(config, "GELU", _eps(config), width=_embedding_dim(config)),
-    lambda _: masked_rows(
-        "generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head", "generator_lm_head.bias"
-    ),
-)
 TWO_LAYERS = ("classifier.dense", "classifier.out_proj")
 LEFT_OUT = ("pooler.", "classifier.", "qa_outputs.")
 BERT = Family(
@@ -153,49 +134,4 @@ BERT = Family(
 ROBERTA = Family(
     _bert, _bert_table, "roberta.",
     {"Masked": ROBERTA_MASKED, "Classify": classifier("Tanh", *TWO_LAYERS), TAGS: TAGGER}, (*LEFT_OUT, "lm_head."),
-)  # fmt: skip
-ELECTRA = Family(
-    _bert, _bert_table, "electra.",
-    {"Masked": GENERATOR, "Classify": classifier("GELU", *TWO_LAYERS), TAGS: TAGGER},
-    (*LEFT_OUT, "generator_", "discriminator_predictions.", "sequence_summary."),
-)  # fmt: skip
-
-# ── DistilBERT ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _distilbert(config: ConfigFile) -> Settings:
-    config.must_be(False, "sinusoidal_pos_embds")
-    found = post_norm(
-        config, config.size("dim", 768), depth_of(config, "n_layers", 6), config.size("n_heads", 12),
-        config.size("hidden_dim", 3072), 1e-12, ("activation", "dropout", "attention_dropout"),
-    )  # fmt: skip
-    return {"position": {"type": "Learned", "sizes": [config.size("max_position_embeddings", 512)]}, **found}
-
-
-def _distilbert_table(config: ConfigFile) -> Rows:
-    layer = [
-        *module("attention.qkv_proj", "attention.q_lin", "attention.k_lin", "attention.v_lin"),
-        *module("attention.out_proj", "attention.out_lin"),
-        *module("attention_norm", "sa_layer_norm"),
-        *module("mlp.up_proj", "ffn.lin1"),
-        *module("mlp.down_proj", "ffn.lin2"),
-        *module("mlp_norm", "output_layer_norm"),
-    ]
-    return [
-        *tensor("embedder.content.weight", "embeddings.word_embeddings.weight"),
-        *tensor("embedder.position.tables.0", "embeddings.position_embeddings.weight"),
-        *module("embedder.norm", "embeddings.LayerNorm"),
-        *layers(depth_of(config, "n_layers", 6), "backbone.blocks.{}.", "transformer.layer.{}.", layer),
-    ]
-
-
-DISTILBERT_MASKED = Head(
-    ("ForMaskedLM",),
-    lambda config: tied(config, config.one_of("activation", ACTIVATIONS, "gelu"), 1e-12),
-    lambda _: masked_rows("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
-)
-DISTILBERT = Family(
-    _distilbert, _distilbert_table, "distilbert.",
-    {"Masked": DISTILBERT_MASKED, "Classify": classifier("ReLU", "pre_classifier", "classifier"), TAGS: TAGGER},
-    ("vocab_", "pre_classifier.", "classifier.", "qa_outputs."),
 )  # fmt: skip

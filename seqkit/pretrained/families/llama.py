@@ -5,7 +5,6 @@ h heads · c channels of one head
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -88,8 +87,6 @@ def _model(config: ConfigFile) -> Settings:
         config.get(of_head)
     if config.get("use_bidirectional_attention"):
         raise config.refused("use_bidirectional_attention", "a causal model")
-    for unused in ("max_position_embeddings", "original_max_position_embeddings"):
-        config.get(unused)  # rotary positions have no table
     norm, dropout = _norm(config), config.number("hidden_dropout", 0.0)
     attention, sizes = _attention(config), _windows(config, depth)
     constant = {"scale": scale} if (scale := config.number("residual_multiplier", 1.0)) != 1 else {}
@@ -120,7 +117,7 @@ def _norm(config: ConfigFile) -> Settings:
     if config.model_type == "olmo":
         return {"type": "LayerNorm", "eps": kind.eps, "elementwise_affine": False}
     key = "layer_norm_eps" if kind.norm == "LayerNorm" else "rms_norm_eps"
-    return {"type": kind.norm, "eps": config.number(key, kind.eps)}
+    return {"type": kind.norm, "eps": config.positive(key, kind.eps)}
 
 
 def _heads(config: ConfigFile) -> tuple[int, int, int]:
@@ -157,6 +154,8 @@ def _mechanism(config: ConfigFile, size: int | None) -> Settings:
         divisor = 1 / config.number("attention_multiplier", 1.0)
     if divisor != head_dim**0.5:
         found["temperature"] = divisor
+    if config.model_type == "gemma3_text":
+        config.must_be(None, "attn_logit_softcapping")  # transformers keeps the key, and applies none
     if (softcap := config.get("attn_logit_softcapping", _softcaps(config)[0])) is not None:
         found["softcap"] = softcap
     return found
@@ -242,8 +241,12 @@ def _positions(config: ConfigFile, sizes: list[int | None]) -> list[Settings | N
     if config.model_type == "gemma3_text":
         given = config.get("rope_parameters")
         local, full = {"rope_theta": config.get("rope_local_base_freq", 10_000.0)}, None
-        if isinstance(given, Mapping) and {*given} == {"sliding_attention", "full_attention"}:
+        if given:
+            if {*given} != {"sliding_attention", "full_attention"}:
+                raise config.refused("rope_parameters", "those of sliding_attention and of full_attention")
             local, full = given["sliding_attention"], given["full_attention"]
+        elif "rope_type" not in (config.get("rope_scaling") or {"rope_type": "default"}):
+            raise config.refused("rope_scaling", "with rope_type; transformers ignores it without")
         by_kind = [rotary_settings(config, full, base=1_000_000.0), rotary_settings(config, local)]
         return [by_kind[size is not None] for size in sizes]
     rotary = rotary_settings(config, base=_kind(config).base, share=share)

@@ -23,12 +23,6 @@ def _model(config: ConfigFile) -> Settings:
     expand = config.number("expand", 2)
     if expand != int(expand) or config.get("intermediate_size", expand * dim) != expand * dim:
         raise config.refused("intermediate_size", "a multiple of hidden_size")
-    for unused in (
-        "residual_in_fp32", "time_step_scale", "time_step_min", "time_step_max", "time_step_init_scheme",
-        "time_step_floor", "use_mambapy", "use_associative_scan", "use_falcon_mamba", "fused_add_norm", "rms_norm",
-        "pad_vocab_size_multiple", "d_model", "d_inner", "n_layer", "ssm_cfg",
-    ):  # fmt: skip
-        config.get(unused)  # of first weights, precision and kernels, or a second name of what is read
     return {
         "position": "NoPosition",
         "dropout": 0.0,

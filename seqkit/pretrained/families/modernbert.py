@@ -41,12 +41,6 @@ def _model(config: ConfigFile) -> Settings:
         {**block, "attention": {**attention, "mechanism": {**mechanisms[kind], "dropout": dropout}}} for kind in kinds
     ]
     blocks[0]["attention_norm"] = "Identity"
-    for unused in (
-        "max_position_embeddings", "layer_norm_eps", "position_embedding_type", "initializer_cutoff_factor",
-        "deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index", "reference_compile",
-        "repad_logits_with_grad", "decoder_bias", "classifier_bias", "classifier_activation", "classifier_pooling",
-    ):  # fmt: skip
-        config.get(unused)  # of training, of heads, or of older versions, which do not use it
     rotary = {FULL: _rotary(config, FULL, "global_rope_theta", 160_000.0)}
     rotary[LOCAL] = _rotary(config, LOCAL, "local_rope_theta", 10_000.0)
     return {
@@ -77,7 +71,7 @@ def _kinds(config: ConfigFile) -> list[str]:
 def _norm(config: ConfigFile) -> Settings:
     return {
         "type": "LayerNorm",
-        "eps": config.number("norm_eps", 1e-5),
+        "eps": config.positive("norm_eps", 1e-5),
         "bias": config.one_of("norm_bias", FLAG, False),
     }
 

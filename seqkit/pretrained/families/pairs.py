@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqkit.errors import DataError
-from seqkit.files import decoded, load_json, read_small
-from seqkit.pretrained.config_file import MAX_BYTES, ConfigFile
+from seqkit.pretrained.config_file import ConfigFile, own_file, read_json
 from seqkit.pretrained.families.vision import checked_images, kernel
 from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_of, depth_of
 from seqkit.pretrained.rows import Rearranged, Rows, below, layers, module, tensor
@@ -51,7 +50,7 @@ def _heads(config: ConfigFile, part: str) -> int:
 
 
 def _norm(config: ConfigFile) -> Settings:
-    return {"type": "LayerNorm", "eps": config.number("layer_norm_eps", 1e-5 if _is_clip(config) else 1e-6)}
+    return {"type": "LayerNorm", "eps": config.positive("layer_norm_eps", 1e-5 if _is_clip(config) else 1e-6)}
 
 
 def _mlp(config: ConfigFile, part: str) -> Settings:
@@ -81,9 +80,6 @@ def _position(config: ConfigFile, part: str) -> Settings:
 def _backbone(config: ConfigFile, part: str) -> Settings:
     if part == IMAGE:
         config.must_be(3, "num_channels")
-    config.get("projection_dim")  # of classes with a projection, and of the whole model
-    if _is_clip(config):
-        config.get("dropout")  # older files have it, and no layer
     norm, dim = _norm(config), _dim(config, part)
     mechanism = {"type": "ScaledDotProductAttention", "dropout": config.number("attention_dropout", 0.0)}
     block = {
@@ -160,13 +156,13 @@ def _texts(folder: Path, config: ConfigFile) -> Settings:
     """Texts as they are published for: CLIP's end at the first end token, SigLIP's are filled up to all positions."""
     from seqkit.tokenizers.from_file import NAME, FromFile
 
-    path, most = folder / NAME, _num_positions(config, TEXT)
+    path, most = own_file(folder / NAME), _num_positions(config, TEXT)
     num_ids = config.size("vocab_size", 49408 if _is_clip(config) else 32000)
     found = {"type": "FromFile", "path": str(path), "num_ids": num_ids, "max_tokens": most}
     if not path.is_file():
         raise DataError(f"{folder} has no {NAME}; save its fast tokenizer there (save_pretrained)")
     said = folder / "tokenizer_config.json"
-    of_tokenizer = load_json(decoded(read_small(said, MAX_BYTES))) if said.is_file() else {}
+    of_tokenizer = read_json(said) if said.exists() else {}
     known = FromFile(str(path))
     if not _is_clip(config):
         length = of_tokenizer.get("model_max_length", most)
@@ -232,7 +228,6 @@ def _alone(part: str) -> Family:
 
 def _whole(config: ConfigFile) -> Settings:
     _contrastive(config)  # which other objectives leave out
-    config.get("logit_scale_init_value")
     towers = {part: _section(config, part) for part in INPUTS}
     return {
         "positions": {part: _position(tower, part) for part, tower in towers.items()},

@@ -16,7 +16,6 @@ from seqkit.pretrained.families.encoder_decoder import (
 from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, depth_of
 from seqkit.pretrained.rows import Rows, alias, layers, module, tensor
 
-UNUSED = ("early_stopping", "initializer_factor", "length_penalty", "n_positions", "no_repeat_ngram_size", "num_beams")
 LONGEST = 512
 """Tokens of a target at most, as in training; distances have no table that ends."""
 
@@ -55,7 +54,7 @@ def _mlp(config: ConfigFile, dim: int) -> Settings:
 
 def _stack(config: ConfigFile, side: str) -> Settings:
     dim, heads, is_decoder = config.size("d_model", _default(config, 0)), _heads(config), side == "decoder"
-    norm = {"type": "RMSNorm", "eps": config.number("layer_norm_epsilon", 1e-6)}
+    norm = {"type": "RMSNorm", "eps": config.positive("layer_norm_epsilon", 1e-6)}
     dropout = config.number("dropout_rate", 0.1)
     mechanism = {"type": "ScaledDotProductAttention", "temperature": 1.0, "dropout": dropout}
     buckets = config.size("relative_attention_num_buckets", 32)
@@ -79,8 +78,7 @@ def _heads(config: ConfigFile) -> int:
 
 def _encoder(config: ConfigFile) -> Settings:
     """Section `model` of the encoder alone."""
-    for name in (*UNUSED, "scale_decoder_outputs"):
-        config.get(name)
+    config.get("scale_decoder_outputs")  # of the head
     _depth(config, "decoder")
     dropout = config.number("dropout_rate", 0.1)
     return {"position": "NoPosition", "dropout": dropout, "backbone": _stack(config, "encoder")}

@@ -1,17 +1,15 @@
-"""ViT, DeiT and DINOv2 (transformers 5.23), and the ViT of timm (1.0.31).
+"""ViT, DeiT and DINOv2 (transformers 5.23).
 
 n tokens · d width · c channels · p q height and width of a patch
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from seqkit.errors import DataError
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.family import ACTIVATIONS, MAX_LAYERS, Family, Head, Settings, class_names, depth_of
+from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of
 from seqkit.pretrained.processors import image_settings
 from seqkit.pretrained.rows import Change, Rearranged, Row, Rows, layers, module, tensor
 
@@ -33,17 +31,10 @@ def _num_positions(config: ConfigFile) -> int:
 
 def _model(config: ConfigFile) -> Settings:
     config.must_be(3, "num_channels")
-    return vit_settings(config, _num_positions(config))
-
-
-def vit_settings(config: ConfigFile, num_positions: int) -> Settings:
-    """Embedder and backbone of a ViT. num_positions: of all tokens, the learned ones before the patches too."""
     is_dino = config.model_type == "dinov2"
     config.must_be(True, "qkv_bias", *(["apply_layernorm", "reshape_hidden_states"] if is_dino else []))
-    for unused in ("encoder_stride", "pooler_output_size", "pooler_act", "out_features", "out_indices", "stage_names"):
-        config.get(unused)  # of a pooler and other heads
     dim = config.size("hidden_size", 768)
-    norm = {"type": "LayerNorm", "eps": config.number("layer_norm_eps", 1e-6 if is_dino else 1e-12)}
+    norm = {"type": "LayerNorm", "eps": config.positive("layer_norm_eps", 1e-6 if is_dino else 1e-12)}
     activation = config.one_of("hidden_act", ACTIVATIONS, "gelu")
     branches, attention = (config.number(f"{name}_dropout_prob", 0.0) for name in ("hidden", "attention_probs"))
     block: Settings = {
@@ -53,11 +44,10 @@ def vit_settings(config: ConfigFile, num_positions: int) -> Settings:
     }  # fmt: skip
     if is_dino:
         config.must_be(False, "use_swiglu_ffn")
-        config.get("use_mask_token")
         block["residual"] = {"layer_scale": config.number("layerscale_value", 1.0)}
         config.must_be(0.0, "drop_path_rate")
     return {
-        "position": {"type": "Learned", "sizes": [num_positions]},
+        "position": {"type": "Learned", "sizes": [_num_positions(config)]},
         "dropout": branches,
         "backbone": {
             "type": "Transformer", "dim": dim, "depth": depth_of(config, default=12), "norm": norm, "dropout": branches,
@@ -83,11 +73,6 @@ def kernel(num_channels: int, p: int) -> Change:
 
 def _table(config: ConfigFile) -> Rows:
     before = ["cls_token", *(["distillation_token"] if config.model_type == "deit" else [])]
-    return vit_table(config, before, 3, _patch(config))
-
-
-def vit_table(config: ConfigFile, before: list[str], num_channels: int, p: int) -> Rows:
-    """Names of the weights of a ViT. before: names of the learned tokens. p: side of a patch."""
     is_dino = config.model_type == "dinov2"
     names = ("norm1", "norm2", "mlp.fc1", "mlp.fc2") if is_dino else (
         "layernorm_before", "layernorm_after", "intermediate.dense", "output.dense"
@@ -110,7 +95,7 @@ def vit_table(config: ConfigFile, before: list[str], num_channels: int, p: int) 
         Row(
             "embedder.content.projection.weight",
             ("embeddings.patch_embeddings.projection.weight",),
-            whole=kernel(num_channels, p),
+            whole=kernel(3, _patch(config)),
         ),
         *tensor("embedder.content.projection.bias", "embeddings.patch_embeddings.projection.bias"),
         *tensor("embedder.position.tables.0", "embeddings.position_embeddings", whole=FIRST),
@@ -145,115 +130,3 @@ LEFT_OUT = ("pooler.", "classifier.", "decoder.", "distillation_classifier.", "c
 VIT = Family(_model, _table, "vit.", {"Classify": CLASSIFY}, LEFT_OUT, _inputs)
 DEIT = Family(_model, _table, "deit.", {"Classify": CLASSIFY}, LEFT_OUT, _inputs)
 DINOV2 = Family(_model, _table, "dinov2.", {}, LEFT_OUT, _inputs)  # its classes also see the mean of the patches
-
-# ── timm ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-TIMM = re.compile(r"(?:vit|deit)_(tiny|small|base|large|huge)_patch(\d+)_(\d+)")
-"""Architectures of timm that are ViT as the paper has it; others have other norms, pooling or positions."""
-
-TIMM_SIZES = {
-    "tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12), "large": (1024, 24, 16), "huge": (1280, 32, 16),
-}  # fmt: skip
-"""Width, layers and heads."""
-
-
-@dataclass(frozen=True)
-class _Timm:
-    """Sizes of a ViT of timm, by its name and by `model_args`. side, patch: in pixels."""
-
-    dim: int
-    depth: int
-    heads: int
-    ratio: float
-    patch: int
-    side: int
-
-    @property
-    def num_positions(self) -> int:
-        """Positions of the class token and the patches."""
-        return 1 + (self.side // self.patch) ** 2
-
-
-def _timm(config: ConfigFile) -> _Timm:
-    match = TIMM.fullmatch(config.model_type)
-    assert match is not None, "the family was found by it"
-    given = dict(config.get("model_args") or {})
-    dim, depth, heads = TIMM_SIZES[match[1]]
-    side = given.pop("img_size", int(match[3]))
-    height, width = side if isinstance(side, list) else (side, side)
-    patch = given.pop("patch_size", int(match[2]))
-    found = _Timm(
-        given.pop("embed_dim", dim), given.pop("depth", depth), given.pop("num_heads", heads),
-        given.pop("mlp_ratio", 4.0), patch, height,
-    )  # fmt: skip
-    usual = {"num_classes": config.get("num_classes", 1000), "in_chans": 3, "global_pool": "token", "qkv_bias": True}
-    for name, value in given.items():
-        if name not in usual or value != usual[name]:
-            raise config.refused("model_args", f"sizes; {name}={value!r} is not read")
-    if not all(isinstance(x, int) and 1 <= x <= 1 << 14 for x in (found.dim, found.depth, found.heads, patch, height)):
-        raise config.refused("model_args", "whole numbers from 1 to 16,384")
-    if height != width or height % patch or found.depth > MAX_LAYERS:
-        raise config.refused("model_args", f"square images of a multiple of {patch} pixels")
-    return found
-
-
-def _timm_model(config: ConfigFile) -> Settings:
-    config.must_be("token", "global_pool")
-    for elsewhere in ("num_features", "pretrained_cfg", "label_names", "label_descriptions"):
-        config.get(elsewhere)  # of the images and of the head
-    sizes, norm = _timm(config), {"type": "LayerNorm", "eps": 1e-6}
-    block = {"type": "PreNormBlock", "norm": norm, "mlp": {"ratio": sizes.ratio, "activation": "GELU"}}
-    return {
-        "position": {"type": "Learned", "sizes": [sizes.num_positions]},
-        "dropout": 0.0,
-        "backbone": {
-            "type": "Transformer", "dim": sizes.dim, "depth": sizes.depth, "num_heads": sizes.heads, "norm": norm,
-            "dropout": 0.0, "block": block,
-        },
-    }  # fmt: skip
-
-
-def _timm_table(config: ConfigFile) -> Rows:
-    sizes = _timm(config)
-    layer = [
-        *module("attention_norm", "norm1"),
-        *module("attention.qkv_proj", "attn.qkv"),
-        *module("attention.out_proj", "attn.proj"),
-        *module("mlp_norm", "norm2"),
-        *module("mlp.up_proj", "mlp.fc1"),
-        *module("mlp.down_proj", "mlp.fc2"),
-    ]
-    return [
-        *tensor("embedder.content.prefix", "cls_token", whole=FIRST),
-        *tensor("embedder.content.projection.weight", "patch_embed.proj.weight", whole=kernel(3, sizes.patch)),
-        *tensor("embedder.content.projection.bias", "patch_embed.proj.bias"),
-        *tensor("embedder.position.tables.0", "pos_embed", whole=FIRST),
-        *layers(sizes.depth, "backbone.blocks.{}.", "blocks.{}.", layer),
-        *module("backbone.norm", "norm"),
-    ]
-
-
-def _timm_classes(config: ConfigFile) -> dict[str, list[str]]:
-    """State of `Classify`: `label_names`, or LABEL_0, LABEL_1 and so on."""
-    num = config.size("num_classes", 1000)
-    names = config.get("label_names") or [f"LABEL_{i}" for i in range(num)]
-    if not isinstance(names, list) or len(names) != num or num < 2:
-        raise config.refused("label_names", f"a name for each of {num} classes")
-    return {"names": [str(name) for name in names]}
-
-
-def _timm_inputs(folder: Path, config: ConfigFile) -> Settings:
-    sizes = _timm(config)
-    return checked_images(folder, sizes.patch, sizes.side, 1)
-
-
-VIT_OF_TIMM = Family(
-    _timm_model, _timm_table, "",
-    {
-        "Classify": Head(
-            ("",), lambda _: {"type": "Classify", "pool": "first"}, lambda _: module("head.linear", "head"),
-            _timm_classes, lambda config: config.get("num_classes", 1000) > 1,
-        )
-    },
-    ("head.",), _timm_inputs,
-)  # fmt: skip

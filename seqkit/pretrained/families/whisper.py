@@ -12,19 +12,10 @@ from seqkit.pretrained.family import Family, Head, Settings
 from seqkit.pretrained.rows import Rows, alias, module, tensor
 
 LAYERS = Kind(384, 4, 6, 1536, dropout=0.0, is_pre_norm=True, has_key_bias=False)
-UNUSED = (
-    "activation_dropout", "apply_spec_augment", "begin_suppress_tokens", "classifier_proj_size", "decoder_layerdrop",
-    "encoder_layerdrop", "forced_decoder_ids", "init_std", "mask_feature_length", "mask_feature_min_masks",
-    "mask_feature_prob", "mask_time_length", "mask_time_min_masks", "mask_time_prob", "median_filter_width",
-    "num_hidden_layers", "suppress_tokens", "use_weighted_layer_sum",
-)  # fmt: skip
-"""Keys of training, of search and of other heads."""
 
 
 def _encoder(config: ConfigFile) -> Settings:
     """Section `model` of the encoder alone."""
-    for name in UNUSED:
-        config.get(name)
     config.must_be(False, "scale_embedding")
     LAYERS.settings(config, "decoder")  # its keys are read, though nothing is made of them
     _longest(config)
