@@ -47,7 +47,7 @@ class _Padded:
         return moved
 
     def with_known_padding(self, other: _Padded, *, is_part: bool = False) -> Self:
-        """Takes over what `other` knows about padding. is_part: True: `valid` is a part of the other's, or all of it."""
+        """Takes over what `other` knows about padding. is_part: True: `valid` is a part of the other's."""
         if self.valid is other.valid or (is_part and not other.is_padded):  # type: ignore[attr-defined]
             object.__setattr__(self, "is_padded", other.is_padded)
         return self
