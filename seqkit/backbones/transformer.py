@@ -270,7 +270,7 @@ class Transformer(Backbone):
         return cast(EdgeBias, self.edge_biases[name]).weight if name in self.edge_biases else None
 
     def _memory(self, embedded: Embedded, cache: TransformerCache | None) -> Embedded | None:
-        """What cross-attention attends to: the encoder's output, or without an encoder the embedded source.
+        """Memory of cross-attention: the encoder's output, or without an encoder the embedded source.
 
         A cache keeps it from the first step on.
         """
