@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from seqkit.backbones import LSTM, EncoderDecoder, Transformer
 from seqkit.data.dataset import collate_targets
-from seqkit.interfaces import TokenBatch, TokenSpec
+from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
@@ -322,3 +322,15 @@ def test_one_objective_serves_models_over_ids_and_over_vectors():
         assert int(output.count) == int(task.masked.sum())
         assert list(objective.metrics(model.spec)) == [name]
         objective.baseline([task.target], model.spec)(task.target)
+
+
+@pytest.mark.slow
+def test_the_loss_of_next_token_compiles_as_one_graph():
+    spec, objective = TokenSpec(num_axes=1, vocab_size=7), NextToken()
+    model = Model(spec, Transformer(8, 1, num_heads=2, causal=True, position=Rotary()), objective)
+    batch = TokenBatch.collate([Tokens(torch.randint(7, (5,)), torch.arange(5.0)[:, None]) for _ in range(2)])
+
+    def loss(batch):
+        return objective.step(model, (batch, None), training=True).loss
+
+    torch.testing.assert_close(torch.compile(loss, fullgraph=True, backend="eager")(batch), loss(batch))

@@ -65,8 +65,8 @@ def record_attention_maps(model: nn.Module) -> Iterator[list[AttentionMap]]:
 
 
 def _note_memory(call: dict[str, bool], _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Records whether this call of `MultiHeadAttention.forward(x, context, cache, memory)` has a memory."""
-    call["is_cross"] = kwargs.get("memory") is not None or (len(args) > 3 and args[3] is not None)
+    """Records whether this call of `MultiHeadAttention.forward(x, context, cache)` has a memory."""
+    call["is_cross"] = dict(zip(("x", "context"), args), **kwargs)["context"].memory is not None
 
 
 def _record(

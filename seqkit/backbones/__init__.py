@@ -7,7 +7,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "attention_decoder": ["AttentionDecoder"],
         "encoder_decoder": ["EncoderDecoder"],
-        "linear_transformer": ["LinearTransformer"],
         "mamba": ["Mamba"],
         "mean_pool": ["MeanPool"],
         "message_passing": ["APPNP", "GCN", "GIN"],

@@ -70,7 +70,7 @@ class AttentionDecoder(Backbone):
         memory = encoder_output(self, embedded, cache)
         states = self.backbone(embedded.replace(source=None, memory=None), None if cache is None else cache.inner)
         context = cross_attention_context(embedded.valid, memory, needs_mask=self.attention.needs_mask)
-        attended = self.attention(states, context, None if cache is None else cache.attention, memory.hidden)
+        attended = self.attention(states, context, None if cache is None else cache.attention)
         if cache is not None:
             cache.num_tokens += states.shape[1]
         output = self.out(torch.cat([attended, states], dim=-1)).tanh()

@@ -6,7 +6,7 @@ b batch · n tokens · d width
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -24,6 +24,9 @@ from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.residual import Residual
 
+LEARNED = ("attn_mask", "relative", "rotary", "edge_bias")
+"""Fields of an attention context that may have a gradient."""
+
 
 class Reversible(Backbone):
     """Reversible residual streams: y1 = x1 + attention(norm(x2)), y2 = x2 + mlp(norm(y1)).
@@ -33,9 +36,7 @@ class Reversible(Backbone):
     Training stores the last two streams [b n d] for any depth, and the backward pass computes each layer once more: a
     third more time (docs/efficient.md). Gradients are those of plain backpropagation up to the rounding of
     x = (x + f) - f, so weights should be float32 (autocast is fine), and hashing or top-k may differ at a tie.
-    block: block whose components are used, `(dim, num_heads) -> PreNormBlock`. dim: width. depth: number of blocks.
-    num_heads: number of attention heads. causal: True: tokens attend to earlier ones only. norm: norm of the last
-    output. position: positions inside attention. dropout: dropout of residual branches and attention weights.
+    block: block whose components are used, `(dim, num_heads) -> PreNormBlock`. The rest: as in `Transformer`.
     Raises ValueError for another kind of block, another residual than `Residual`, cross-attention, components with an
     auxiliary loss (its graph is not stored either), and what `Transformer` refuses.
     """
@@ -56,12 +57,7 @@ class Reversible(Backbone):
         self.stack = Transformer(
             dim, depth, num_heads=num_heads, causal=causal, block=block, norm=norm, position=position, dropout=dropout
         )
-        if len(set(self.stack.kinds)) > 1:
-            raise ValueError(
-                "Reversible takes blocks of one kind; use a Transformer for blocks or positions that differ"
-            )
-        for layer in self.stack.blocks:
-            _check_reversible(layer)
+        _check_reversible(self.stack)
         self.dim, self.num_heads, self.causal = dim, num_heads, causal
         self.supports_adjacency, self.supports_segments = self.stack.supports_adjacency, self.stack.supports_segments
         self.joins_graphs, self.knows_columns = self.stack.joins_graphs, self.stack.knows_columns
@@ -78,13 +74,8 @@ class Reversible(Backbone):
         """Hidden states [b n d], zero where padded."""
         if cache is not None and not isinstance(cache, TransformerCache):
             raise ValueError(f"Reversible was given a {type(cache).__name__}; make its cache with init_cache")
-        self.stack.check_batch(embedded)
-        if embedded.memory is not None or embedded.source is not None:
-            raise ValueError("Reversible does not support cross-attention, and was given a source; use a Transformer")
-        contexts = self.stack.contexts(embedded, None if cache is None else cache.past)
-        layers = [
-            ReversibleLayer(cast(BaseBlock, block), context) for block, context in zip(self.stack.blocks, contexts)
-        ]
+        context = self.stack.contexts(embedded, cache)[self.stack.kinds[0]]
+        layers = [ReversibleLayer(cast(BaseBlock, block), context) for block in self.stack.blocks]
         x, y = embedded.hidden, embedded.hidden
         if cache is None:
             x, y = run_reversible(layers, x, y)
@@ -123,12 +114,9 @@ class ReversibleLayer:
 
 def run_reversible(layers: Sequence[ReversibleLayer], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Both streams [b n d] through all layers; only the last ones are stored for the backward pass."""
-    parameters = _trainable(layers)
-    context = layers[0].context
-    learned = [name for name in ("attn_mask", "relative", "rotary", "edge_bias")
-               if getattr(context, name) is not None and getattr(context, name).requires_grad]  # fmt: skip
-    from_context = [getattr(context, name) for name in learned]
-    x, y = _ReversibleFunction.apply(layers, learned, len(parameters), x, y, *parameters, *from_context)
+    given = {name: getattr(layers[0].context, name) for name in LEARNED}
+    learned = {name: tensor for name, tensor in given.items() if tensor is not None and tensor.requires_grad}
+    x, y = _ReversibleFunction.apply(layers, [*learned], x, y, *_trainable(layers), *learned.values())
     return x, y
 
 
@@ -136,31 +124,19 @@ class _ReversibleFunction(torch.autograd.Function):
     """Forward without a graph; backward from the last layer to the first, each from its recomputed input.
 
     All that has a gradient is an input, so that `torch.autograd.grad` sees it: the streams, the parameters, and what
-    positions or edges add to the scores. Dropout masks are drawn again from the stored states of the generators.
+    positions or edges add to the scores, the fields `learned` of the context.
     """
 
     @staticmethod
     def forward(
-        ctx: Any,
-        layers: Sequence[ReversibleLayer],
-        learned: list[str],
-        num_parameters: int,
-        x: Tensor,
-        y: Tensor,
-        *inputs: Tensor,
+        ctx: Any, layers: Sequence[ReversibleLayer], learned: list[str], x: Tensor, y: Tensor, *inputs: Tensor
     ) -> tuple[Tensor, Tensor]:
-        device = x.device.type
-        ctx.autocast = torch.amp.is_autocast_available(device) and (
-            torch.is_autocast_enabled(device),
-            torch.get_autocast_dtype(device),
-        )
-        ctx.layers, ctx.learned, ctx.num_parameters, ctx.rng_states = layers, learned, num_parameters, []
-        with _autocast(x, ctx.autocast):
-            for layer in layers:
-                ctx.rng_states.append(_rng_state(x, layer))
-                x = x + layer.attend(y)
-                ctx.rng_states.append(_rng_state(x, layer))
-                y = y + layer.feed_forward(x)
+        ctx.layers, ctx.learned, ctx.settings = layers, learned, []
+        for layer in layers:
+            for branch in (layer.attend, layer.feed_forward):
+                ctx.settings.append(_Settings.now(x, training=layer.block.training))
+                with ctx.settings[-1].autocast:
+                    x, y = y, x + branch(y)
         ctx.save_for_backward(x, y, *inputs)
         return x, y
 
@@ -169,31 +145,50 @@ class _ReversibleFunction(torch.autograd.Function):
     def backward(ctx: Any, grad_x: Tensor, grad_y: Tensor) -> tuple[Any, ...]:
         x, y, *inputs = ctx.saved_tensors
         # parameters are taken from the modules (unchanged, or torch had raised), since graphs are built from those
-        from_context = [tensor.detach().requires_grad_() for tensor in inputs[ctx.num_parameters :]]
+        from_context = [tensor.detach().requires_grad_() for tensor in inputs[len(inputs) - len(ctx.learned) :]]
         gradients: dict[Tensor, Tensor] = {}
-        rng_states = list(ctx.rng_states)
-
-        def backward_branch(
-            branch: Callable[[Tensor], Tensor], inner: Tensor, gradient: Tensor
-        ) -> tuple[Tensor, Tensor]:
-            """The branch's output for `inner`, and the gradient of `inner`; those of all else are accumulated."""
-            others = [*_trainable([layer]), *from_context]
-            inner = inner.detach().requires_grad_()
-            with torch.enable_grad(), _autocast(inner, ctx.autocast), _restored_rng(inner, rng_states.pop()):
-                output = branch(inner)
-            found = torch.autograd.grad(output, [inner, *others], gradient.to(output.dtype), allow_unused=True)
-            for tensor, grad in zip(others, found[1:]):
-                if grad is not None:
-                    gradients[tensor] = gradients[tensor] + grad if tensor in gradients else grad
-            return output.detach(), found[0]
-
+        settings = list(ctx.settings)
         for layer in reversed(ctx.layers):
             layer = ReversibleLayer(layer.block, replace(layer.context, **dict(zip(ctx.learned, from_context))))
-            output, grad = backward_branch(layer.feed_forward, x, grad_y)
-            y, grad_x = y - output, grad_x + grad
-            output, grad = backward_branch(layer.attend, y, grad_x)
-            x, grad_y = x - output, grad_y + grad
-        return None, None, None, grad_x, grad_y, *map(gradients.get, [*_trainable(ctx.layers), *from_context])
+            others = [*_trainable([layer]), *from_context]
+            for branch in (layer.feed_forward, layer.attend):
+                inner = x.detach().requires_grad_()
+                with torch.enable_grad(), settings.pop().restored(inner):
+                    output = branch(inner)
+                found = torch.autograd.grad(output, [inner, *others], grad_y.to(output.dtype), allow_unused=True)
+                for tensor, grad in zip(others, found[1:]):
+                    if grad is not None:
+                        gradients[tensor] = gradients[tensor] + grad if tensor in gradients else grad
+                x, y, grad_x, grad_y = y - output.detach(), x, grad_y, grad_x + found[0]
+        return None, None, grad_x, grad_y, *map(gradients.get, [*_trainable(ctx.layers), *from_context])
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """Autocast of a branch and, while training, the states of the generators when it ran."""
+
+    autocast: torch.autocast
+    rng_states: tuple[Tensor, Tensor | None] | None
+
+    @classmethod
+    def now(cls, x: Tensor, *, training: bool) -> _Settings:
+        """Settings of this moment."""
+        device = x.device.type
+        autocast = torch.autocast(device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
+        if not training:
+            return cls(autocast, None)
+        return cls(autocast, (torch.get_rng_state(), torch.cuda.get_rng_state(x.device) if x.is_cuda else None))
+
+    @contextmanager
+    def restored(self, x: Tensor) -> Iterator[None]:
+        """Context with these settings; after it the generators are as before."""
+        with self.autocast, ExitStack() as stack:
+            if self.rng_states is not None:
+                stack.enter_context(torch.random.fork_rng([x.device] if x.is_cuda else []))
+                torch.set_rng_state(self.rng_states[0])
+                if self.rng_states[1] is not None:
+                    torch.cuda.set_rng_state(self.rng_states[1], x.device)
+            yield
 
 
 def _trainable(layers: Sequence[ReversibleLayer]) -> list[Tensor]:
@@ -201,9 +196,11 @@ def _trainable(layers: Sequence[ReversibleLayer]) -> list[Tensor]:
     return list(dict.fromkeys(p for layer in layers for p in layer.block.parameters() if p.requires_grad))
 
 
-def _check_reversible(block: nn.Module) -> None:
-    """Raise ValueError for a block that `Reversible` does not support."""
-    assert isinstance(block, BaseBlock)
+def _check_reversible(stack: Transformer) -> None:
+    """Raise ValueError for blocks that `Reversible` does not support."""
+    if len(set(stack.kinds)) > 1:
+        raise ValueError("Reversible takes blocks of one kind; use a Transformer for blocks or positions that differ")
+    block = cast(BaseBlock, stack.blocks[0])
     if type(block).forward is not PreNormBlock.forward:
         raise ValueError(
             f"Reversible orders the components of a block itself, and was given {type(block).__name__}; "
@@ -218,34 +215,3 @@ def _check_reversible(block: nn.Module) -> None:
         if isinstance(module, AuxiliaryLoss):
             name = type(module).__name__
             raise ValueError(f"Reversible does not support the auxiliary loss of {name}; use a Transformer")
-
-
-RNGState = tuple[Tensor, Tensor | None] | None
-
-
-def _rng_state(x: Tensor, layer: ReversibleLayer) -> RNGState:
-    """States of the CPU's and the device's generator while training, when dropout may draw; None in eval mode."""
-    if not layer.block.training:
-        return None
-    return torch.get_rng_state(), torch.cuda.get_rng_state(x.device) if x.is_cuda else None
-
-
-@contextmanager
-def _restored_rng(x: Tensor, rng_state: RNGState) -> Iterator[None]:
-    """Context in which the generators continue from `rng_state`; after it they are as before."""
-    if rng_state is None:
-        yield
-        return
-    with torch.random.fork_rng([x.device] if x.is_cuda else []):
-        torch.set_rng_state(rng_state[0])
-        if rng_state[1] is not None:
-            torch.cuda.set_rng_state(rng_state[1], x.device)
-        yield
-
-
-def _autocast(x: Tensor, state: tuple[bool, torch.dtype] | None) -> torch.autocast | nullcontext[None]:
-    """Autocast as it was in the forward pass."""
-    if not state:
-        return nullcontext()
-    enabled, dtype = state
-    return torch.autocast(x.device.type, dtype, enabled=enabled)

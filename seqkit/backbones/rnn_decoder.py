@@ -112,7 +112,7 @@ class RNNDecoder(Backbone):
             before = cache.inner.state
             query = rearrange((before[0] if isinstance(before, tuple) else before)[-1], "b d -> b 1 d")
             now = replace(context, query_valid=embedded.valid[:, t : t + 1])
-            attended = attention(query, now, cache.attention, memory.hidden)
+            attended = attention(query, now, cache.attention)
             state, after = self.layers(torch.cat([embedded.hidden[:, t : t + 1], attended], dim=-1), before)
             cache.inner.state = _where(embedded.valid[:, t], after, before) if padded else after
             states.append(state)

@@ -6,7 +6,7 @@ b batch · n tokens · m tokens of the memory · p axes · d width · h heads
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from seqkit.backbones.decoder import reordered
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature, Memory
+from seqkit.nn.attention.context import ALL_FEATURES, AttentionContext, AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.mask import Past, attention_context, cross_attention_context
 from seqkit.nn.block import BaseBlock, PreNormBlock
@@ -67,13 +67,14 @@ class ContextKind:
     """Kind of a layer; layers of one kind share an attention context.
 
     position: index into the backbone's positions; None: the layer has none. needs_mask, num_heads, head_dim: of its
-    attention.
+    attention. has_cross_attention: whether it attends to a memory, too.
     """
 
     position: int | None
     needs_mask: bool
     num_heads: int
     head_dim: int
+    has_cross_attention: bool
 
 
 BlockFactory = Callable[[int, int], BaseBlock]
@@ -143,7 +144,9 @@ class Transformer(Backbone):
     def _kind(self, block: BaseBlock, position: RelativePosition | None) -> ContextKind:
         attention = block.attention
         index = None if position is None else _index_of(position, list(self.positions))
-        return ContextKind(index, attention.needs_mask, attention.num_heads, attention.head_dim)
+        return ContextKind(
+            index, attention.needs_mask, attention.num_heads, attention.head_dim, block.has_cross_attention
+        )
 
     def position_of(self, kind: ContextKind) -> RelativePosition | None:
         """The position inside attention of layers of that kind."""
@@ -161,7 +164,7 @@ class Transformer(Backbone):
 
     def _declare_support(self) -> None:
         """The stack supports what every block does; a required feature that a block does not support is refused."""
-        supports = ~AttentionFeature(0)
+        supports = ALL_FEATURES
         for block, kind in zip(self._blocks, self.kinds):
             position = self.position_of(kind)
             if position is not None:
@@ -221,52 +224,53 @@ class Transformer(Backbone):
             if name not in self.edge_biases:
                 self.edge_biases[name] = bias
 
-    def _edge_bias(self, embedded: Embedded, kind: ContextKind) -> Tensor | None:
-        name = str(kind.num_heads)
-        if embedded.adjacency is None or name not in self.edge_biases:
-            return None
-        return cast(EdgeBias, self.edge_biases[name]).weight
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d], zero where padded. Raises ValueError for what `contexts` refuses, or another cache."""
+        own_cache = None if cache is None else _checked(cache)
+        contexts = self.contexts(embedded, own_cache)
+        x = embedded.hidden if self.input_norm is None else self.input_norm(embedded.hidden)
+        for i, (block, kind) in enumerate(zip(self.blocks, self.kinds)):
+            x = block(x, contexts[kind], None if own_cache is None else own_cache.layers[i])
+        if own_cache is not None:
+            own_cache.append(embedded)
+        return self.norm(x).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
-    def contexts(self, embedded: Embedded, past: Past | None = None) -> list[AttentionContext]:
-        """The attention context of every layer, made once for each kind. past: as in `attention_context`."""
-        made = {
-            kind: attention_context(
+    def contexts(
+        self, embedded: Embedded, cache: TransformerCache | None = None
+    ) -> dict[ContextKind, AttentionContext]:
+        """The attention context of each kind of layer.
+
+        Raises ValueError for packed sequences, an adjacency or a memory that its attention would ignore.
+        """
+        if embedded.segments is not None and not self.supports_segments:
+            raise ValueError("this attention does not support segments; give each packed sequence its own row")
+        if embedded.adjacency is not None and not self.supports_adjacency:
+            raise ValueError("this attention does not support adjacency; use the mechanism ScaledDotProductAttention")
+        memory = self._memory(embedded, cache)
+        found = {}
+        for kind in dict.fromkeys(self.kinds):
+            context = attention_context(
                 embedded,
                 causal=embedded.causal if self.causal is None else self.causal,
                 num_heads=kind.num_heads,
                 head_dim=kind.head_dim,
                 position=self.position_of(kind),
-                edge_bias=self._edge_bias(embedded, kind),
-                past=past,
+                edge_bias=None if embedded.adjacency is None else self._edge_bias(kind),
+                past=None if cache is None else cache.past,
                 needs_mask=kind.needs_mask,
             )
-            for kind in dict.fromkeys(self.kinds)
-        }
-        return [made[kind] for kind in self.kinds]
+            if memory is not None and kind.has_cross_attention:
+                cross = cross_attention_context(embedded.valid, memory, needs_mask=kind.needs_mask)
+                context = replace(context, cross=cross)
+            found[kind] = context
+        return found
 
-    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d], zero where padded."""
-        own_cache = None if cache is None else _checked(cache)
-        self.check_batch(embedded)
-        contexts = self.contexts(embedded, None if own_cache is None else own_cache.past)
-        memories = self._memories(embedded, own_cache)
-        caches: Sequence[LayerCache | None] = [None] * len(contexts) if own_cache is None else own_cache.layers
-        x = embedded.hidden if self.input_norm is None else self.input_norm(embedded.hidden)
-        for block, context, layer_cache, memory in zip(self.blocks, contexts, caches, memories):
-            x = block(x, context, layer_cache, memory)
-        if own_cache is not None:
-            own_cache.append(embedded)
-        return self.norm(x).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+    def _edge_bias(self, kind: ContextKind) -> Tensor | None:
+        name = str(kind.num_heads)
+        return cast(EdgeBias, self.edge_biases[name]).weight if name in self.edge_biases else None
 
-    def check_batch(self, embedded: Embedded) -> None:
-        """Raise ValueError for packed sequences or an adjacency that its attention would ignore."""
-        if embedded.segments is not None and not self.supports_segments:
-            raise ValueError("this attention does not support segments; give each packed sequence its own row")
-        if embedded.adjacency is not None and not self.supports_adjacency:
-            raise ValueError("this attention does not support adjacency; use the mechanism ScaledDotProductAttention")
-
-    def _memories(self, embedded: Embedded, cache: TransformerCache | None) -> list[Memory | None]:
-        """Memory of every layer with cross-attention: the encoder's output, or without an encoder the embedded source.
+    def _memory(self, embedded: Embedded, cache: TransformerCache | None) -> Embedded | None:
+        """Memory of cross-attention: the encoder's output, or without an encoder the embedded source.
 
         A cache keeps it from the first step on.
         """
@@ -276,18 +280,9 @@ class Transformer(Backbone):
         if (memory is not None) != self.is_encoder_decoder:
             wants = "has cross-attention, and was given no source" if memory is None else "has no cross-attention"
             raise ValueError(f"this Transformer {wants}; blocks with cross_attention=True go with a batch's `source`")
-        if memory is None:
-            return [None] * len(self.blocks)
         if cache is not None:
             cache.memory = memory
-        made = {
-            needs_mask: Memory(memory.hidden, cross_attention_context(embedded.valid, memory, needs_mask=needs_mask))
-            for needs_mask in {kind.needs_mask for kind in self.kinds}
-        }
-        return [
-            made[kind.needs_mask] if block.has_cross_attention else None
-            for block, kind in zip(self._blocks, self.kinds)
-        ]
+        return memory
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError if bidirectional: later tokens would change earlier ones."""

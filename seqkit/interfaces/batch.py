@@ -46,9 +46,9 @@ class _Padded:
         object.__setattr__(moved, "is_padded", self.is_padded)
         return moved
 
-    def with_known_padding(self, other: _Padded) -> Self:
-        """This object, which takes over what `other` knows about padding if both have the same tensor `valid`."""
-        if self.valid is other.valid:  # type: ignore[attr-defined]
+    def with_known_padding(self, other: _Padded, *, is_part: bool = False) -> Self:
+        """Takes over what `other` knows about padding. is_part: True: `valid` is a part of the other's."""
+        if self.valid is other.valid or (is_part and not other.is_padded):  # type: ignore[attr-defined]
             object.__setattr__(self, "is_padded", other.is_padded)
         return self
 
@@ -140,12 +140,13 @@ class TokenBatch(_Padded):
         source = None if self.source is None else self.source.select(rows)
         parts = None if self.parts is None else self.parts.select(rows, self.valid.shape[1])
         kept: dict[str, Any] = {name: x[rows] for name, x in by_token(self).items()}
-        return replace(self, adjacency=adjacency, source=source, parts=parts, **kept)
+        chosen = replace(self, adjacency=adjacency, source=source, parts=parts, **kept)
+        return chosen.with_known_padding(self, is_part=True)
 
     def columns(self, kept: slice) -> TokenBatch:
         """These columns of every example, with the edges among them. Raises ValueError for some of joined tokens."""
-        start, end, _ = kept.indices(self.valid.shape[1])
-        return self._between(start, end)
+        columns = range(self.valid.shape[1])[kept]  # torch.compile does not take `kept.indices`
+        return self._between(columns.start, columns.stop)
 
     def pad(self, columns: int) -> TokenBatch:
         """The batch with more columns of padding on the right."""
@@ -166,10 +167,7 @@ class TokenBatch(_Padded):
             kept["reach"] = kept["reach"].clamp(max=end - 1) - start
         if end > n:
             kept = {name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()}
-        found = replace(self, adjacency=adjacency, parts=parts, **kept)
-        if end <= n and not self.is_padded:  # known of the whole, so of what is cut out, without a look at the device
-            object.__setattr__(found, "is_padded", False)
-        return found
+        return replace(self, adjacency=adjacency, parts=parts, **kept).with_known_padding(self, is_part=end <= n)
 
     def with_dtype(self, dtype: torch.dtype) -> TokenBatch:
         """The batch with numbers of another dtype; ids stay as they are."""

@@ -1,6 +1,6 @@
 """Transformer blocks: attention and MLP with residual connections; pre-norm, post-norm, parallel.
 
-b batch · n tokens · m tokens of the memory · d width
+b batch · n tokens · d width
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature, Memory
+from seqkit.nn.attention.context import AttentionContext, AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
 from seqkit.nn.mlp import MLP, PaddingAwareMLP
@@ -42,17 +42,12 @@ class BaseBlock(nn.Module, ABC):
         attention_norm: Callable[[int], nn.Module] | None = None,
     ):
         super().__init__()
-        self.attention_norm, self.attention, self.attention_residual = (
-            (attention_norm or norm)(dim),
-            attention(dim, num_heads),
-            residual(dim),
-        )
+        self.attention_norm = (attention_norm or norm)(dim)
+        self.attention, self.attention_residual = attention(dim, num_heads), residual(dim)
         if cross_attention:
-            self.cross_norm, self.cross_attention, self.cross_residual = (
-                norm(dim),
-                attention(dim, num_heads).for_cross_attention(),
-                residual(dim),
-            )
+            self.cross_norm = norm(dim)
+            self.cross_attention = attention(dim, num_heads).for_cross_attention()
+            self.cross_residual = residual(dim)
         self.mlp_norm, self.mlp, self.mlp_residual = norm(dim), mlp(dim), residual(dim)
         self.has_cross_attention, self.zero_init = cross_attention, zero_init
 
@@ -70,10 +65,11 @@ class BaseBlock(nn.Module, ABC):
         return self.attention.init_cache(max_tokens)
 
     @abstractmethod
-    def forward(
-        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
-    ) -> Tensor:
-        """[b n d] from x [b n d]. cache: of this layer. memory: passed only to blocks with cross-attention."""
+    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+        """[b n d] from x [b n d]. context: of layers of this kind; `cross` is set for blocks with cross-attention.
+
+        cache: of this layer.
+        """
 
     def feed_forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """The MLP; a mixture of experts also gets `query_valid`, so that padding is not routed."""
@@ -81,28 +77,27 @@ class BaseBlock(nn.Module, ABC):
 
 
 class PreNormBlock(BaseBlock):
-    """Pre-norm: x + attention(norm(x)), then x + mlp(norm(x)) (Xiong et al. 2020, figure 1b)."""
+    """Pre-norm: x + attention(norm(x)), then x + mlp(norm(x)) (Xiong et al. 2020, figure 1b).
 
-    def forward(
-        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
-    ) -> Tensor:
+    >>> import torch
+    >>> PreNormBlock(16, 4)(torch.randn(2, 5, 16), AttentionContext(is_causal=True)).shape
+    torch.Size([2, 5, 16])
+    """
+
+    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
         x = self.attention_residual(x, self.attention(self.attention_norm(x), context, cache))
-        if memory is not None:
-            attended = self.cross_attention(self.cross_norm(x), memory.context, cache, memory.hidden)
-            x = self.cross_residual(x, attended)
+        if context.cross is not None:
+            x = self.cross_residual(x, self.cross_attention(self.cross_norm(x), context.cross, cache))
         return self.mlp_residual(x, self.feed_forward(self.mlp_norm(x), context))
 
 
 class PostNormBlock(BaseBlock):
     """Post-norm: norm(x + attention(x)), then norm(x + mlp(x)) (Vaswani et al. 2017, section 3.1; BERT)."""
 
-    def forward(
-        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
         x = self.attention_norm(self.attention_residual(x, self.attention(x, context, cache)))
-        if memory is not None:
-            attended = self.cross_attention(x, memory.context, cache, memory.hidden)
-            x = self.cross_norm(self.cross_residual(x, attended))
+        if context.cross is not None:
+            x = self.cross_norm(self.cross_residual(x, self.cross_attention(x, context.cross, cache)))
         return self.mlp_norm(self.mlp_residual(x, self.feed_forward(x, context)))
 
 
@@ -143,12 +138,10 @@ class ParallelBlock(BaseBlock):
             if cross_attention:
                 self.cross_norm = self.attention_norm
 
-    def forward(
-        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
         normed = self.attention_norm(x)
         y = self.attention_residual(x, self.attention(normed, context, cache))
-        if memory is not None:
+        if context.cross is not None:
             query = normed if self.shared_norm else self.cross_norm(x)
-            y = self.cross_residual(y, self.cross_attention(query, memory.context, cache, memory.hidden))
+            y = self.cross_residual(y, self.cross_attention(query, context.cross, cache))
         return self.mlp_residual(y, self.feed_forward(normed if self.shared_norm else self.mlp_norm(x), context))

@@ -119,7 +119,7 @@ class Embedder(TokenEmbedder):
         super().__init__()
         if not 0 < scale < math.inf:
             raise ValueError(f"the embeddings' scale={scale} is a factor; make it larger than 0, or leave it out")
-        self.spec, self.dim, self.scale = spec, dim, scale
+        self.spec, self.dim, self.scale, self.takes_numbers = spec, dim, scale, not spec.is_categorical
         self.embedding_dim = dim if embedding_dim is None else embedding_dim
         if self.embedding_dim < 1:
             raise ValueError(f"embedding_dim={embedding_dim} counts channels; make it 1 or more")
@@ -147,7 +147,7 @@ class Embedder(TokenEmbedder):
         """masked: [b n] bool, True: the mask token replaces the token's content (its position stays)."""
         real = rearrange(batch.valid, "b n -> b n 1")
         content = batch.content
-        if not self.spec.is_categorical:
+        if self.takes_numbers:
             content = content.masked_fill(~real, 0.0)  # NaN times zero is NaN: padding must not reach a product
             content = content.to(next((p.dtype for p in self.content.parameters()), content.dtype))
         hidden = self.content(content)
@@ -175,7 +175,8 @@ class Embedder(TokenEmbedder):
                 name = type(self.position).__name__
                 raise ValueError(f"{name} mixes tokens of packed sequences and later ones; use other positions")
             hidden = hidden.masked_fill(~real, 0.0)
-        hidden = self.position.add(hidden, positions)
+        if not isinstance(self.position, NoPosition):
+            hidden = self.position.add(hidden, positions)
         if self.norm is not None:
             hidden = self.norm(hidden)
         if self.projection is not None:

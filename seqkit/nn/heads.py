@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from seqkit.interfaces import Embedded, TokenBatch
 from seqkit.interfaces.parts import Part, Parts
+from seqkit.nn.attention.mechanism import capped
 from seqkit.nn.embedder import Embedder, TokenEmbedder
 from seqkit.nn.mlp import Activation
 
@@ -86,11 +87,6 @@ class OutputHead(nn.Module):
             hidden = self.transform(hidden)
         found = output(hidden if self.scale == 1 else hidden * self.scale)
         return found if self.softcap is None else capped(found, self.softcap)
-
-
-def capped(logits: Tensor, softcap: float) -> Tensor:
-    """softcap * tanh(logits / softcap)."""
-    return (logits / softcap).tanh() * softcap
 
 
 class TokenHead(OutputHead):

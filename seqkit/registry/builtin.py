@@ -64,7 +64,6 @@ from seqkit.runs.frozen_encoder
 == backbone
 from seqkit.backbones
   Transformer | attention blocks | the default; supports adjacency
-  LinearTransformer | LinearAttention in all layers, O(n) | long sequences; steps of constant cost
   LSTM | long short-term memory, bidirectional unless causal | strong on short sequences, cheap generation
   GRU | gated recurrent unit, bidirectional unless causal | as LSTM with a quarter fewer weights
   RNN | Elman network, bidirectional unless causal | the classic baseline

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from seqkit.errors import DataError, one_line
 from seqkit.files import read_small, write_atomic
-from seqkit.nn.attention.multi_head import with_separate_projections
 
 MAX_HEADER_BYTES = 2**26
 """Bytes of a safetensors file beside its numbers."""
@@ -47,7 +46,7 @@ def load_weights(model: nn.Module, path: Path, digest: str) -> None:
     """Load what `save_weights` wrote. Raises DataError if the file is missing, changed, or of another model."""
     own = model.state_dict()
     most = MAX_HEADER_BYTES + 2 * sum(weight.nbytes for weight in own.values())  # they may have been float64
-    weights = with_separate_projections(_read_weights(path, digest, most), model)
+    weights = _read_weights(path, digest, most)
     if wrong := misfits(weights, own):
         more = f", and {len(wrong) - 1} more" if wrong[1:] else ""
         raise DataError(f"{path} does not fit the model of config.yaml: {wrong[0]}{more}; copy the run again")

@@ -153,8 +153,8 @@ def test_layers_of_unlike_heads_have_a_bias_each():
     assert {name: tuple(bias.weight.shape) for name, bias in transformer.edge_biases.items()} == {
         "3": (6, 3), "2": (6, 2)
     }  # fmt: skip
-    used = [context.edge_bias for context in transformer.contexts(graph(24))]
-    assert all(table is transformer.edge_biases[name].weight for table, name in zip(used, "3232", strict=True))
+    used = [context.edge_bias for context in transformer.contexts(graph(24)).values()]
+    assert all(table is transformer.edge_biases[name].weight for table, name in zip(used, "32", strict=True))
 
 
 def test_two_models_share_a_backbones_bias_if_their_edge_types_are_as_many():

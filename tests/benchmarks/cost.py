@@ -93,9 +93,6 @@ ROWS = {
     "TopK, k 32": Row("TopKAttention", 2, 2, lambda n: {"k": 32}),
     "Window, size 128": Row("SlidingWindowAttention", 1, 1, lambda n: {"size": 128}),
     "Window, size 128, causal": Row("SlidingWindowAttention", 1, 1, lambda n: {"size": 128}, causal),
-    "Window, size 64, stride √n": Row(
-        "SlidingWindowAttention", 1.5, 1.5, lambda n: {"size": 64, "stride": math.isqrt(n)}
-    ),
     "Edge, 8 edges a token": Row("EdgeAttention", 1, 1, context=ring),
     "LinearAttention": Row("LinearAttention", 1, 1),
     "Linear, causal": Row("LinearAttention", 1, 1, context=causal),

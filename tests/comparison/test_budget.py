@@ -11,7 +11,7 @@ from seqkit.errors import UsageError
 
 SMALL = ["--model.backbone.dim=8", "--model.backbone.depth=1"]
 DIGITS = {"recipe": "image/digits", "preset": "debug", "overrides": SMALL}
-SEQUENCES = ["Transformer", "LSTM", "GRU", "RNN", "TCN", "S4D", "Mamba", "LinearTransformer", "MeanPool"]
+SEQUENCES = ["Transformer", "LSTM", "GRU", "RNN", "TCN", "S4D", "Mamba", "MeanPool"]
 
 
 @pytest.mark.parametrize("target", [1000, 12_345, 999_983])

@@ -12,6 +12,7 @@ from seqkit.export.graph import TOLERANCE, WRITERS, export
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.edge import EdgeAttention
+from seqkit.nn.attention.linear import LinearAttention
 from seqkit.nn.attention.linformer import LinformerAttention
 from seqkit.nn.attention.lsh import LSHAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
@@ -54,13 +55,14 @@ def attending(causal, mechanism=None, convolution=None, mlp=MLP, depth=1, **more
 
 
 EQUAL = {
-    "Transformer": (attending, {"text": BOTH, "graph": TORCH}),
+    "Transformer": (attending, {"text": BOTH, "graph": BOTH}),
     "Rotary": (lambda causal: attending(causal, position=Rotary(), depth=2), {"text": ONNX}),
     "SlidingWindow": (partial(attending, mechanism=partial(SlidingWindowAttention, size=3)), {"sound": ONNX}),
     "CausalConvolution": (partial(attending, convolution=CausalConvolution), {"text": BOTH}),
     "LSTM": (partial(of, "LSTM"), {"sound": ONNX}),
     "GRU": (partial(of, "GRU"), {"text": TORCH}),
-    **{name: (partial(of, name), {"sound": TORCH}) for name in ("TCN", "Reversible", "LinearTransformer")},
+    **{name: (partial(of, name), {"sound": TORCH}) for name in ("TCN", "Reversible")},
+    "LinearAttention": (partial(attending, mechanism=LinearAttention), {"sound": TORCH}),
     "MeanPool": (partial(of, "MeanPool"), {"text": TORCH}),
     "GIN": (partial(along_edges, "GIN"), {"graph": ONNX}),
     "APPNP": (partial(along_edges, "APPNP"), {"graph": TORCH}),  # which has GCN's steps

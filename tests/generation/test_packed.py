@@ -346,8 +346,8 @@ class OwnAttention(ScaledDotProductAttention):
 
 
 class OwnBlock(PreNormBlock):
-    def forward(self, x, context, cache=None, memory=None):
-        return super().forward(x, context, cache, memory).cos()
+    def forward(self, x, context, cache=None):
+        return super().forward(x, context, cache).cos()
 
 
 def with_forward(model):

@@ -435,3 +435,16 @@ def test_the_first_points_of_a_set_are_no_part_of_it():
 def test_the_verb_fits_numbers_that_are_not_finite():
     with pytest.raises(DataError, match=r"^features of token 1 are not finite"):
         Tokens(torch.zeros(2, 1).long(), torch.ones(2, 1), features=torch.tensor([[1.0], [float("nan")]]))
+
+
+CUTS = {"columns": lambda x: x.columns(slice(1, 3)), "select": lambda x: x.select(torch.tensor([1]))}
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_a_part_of_a_batch_without_padding_is_known_to_have_none_where_values_are_not_read(cut, monkeypatch):
+    tokens = [Tokens(torch.arange(4), torch.arange(4.0)[:, None])] * 2
+    full, padded = TokenBatch.collate(tokens), TokenBatch.collate([tokens[0], tokens[0].first(2)])
+    monkeypatch.setattr("seqkit.interfaces.batch.may_read", lambda _: False)
+    assert not cut(full).is_padded
+    assert cut(padded).is_padded
+    assert full.pad(1).is_padded

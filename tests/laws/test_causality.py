@@ -8,7 +8,7 @@ import torch
 from laws.combinations import DIM, HEADS, SETTINGS
 from torch.testing import assert_close
 
-from seqkit.backbones import GRU, TCN, LinearTransformer, Mamba, MeanPool, Transformer
+from seqkit.backbones import GRU, TCN, Mamba, MeanPool, Transformer
 from seqkit.backbones.reversible import Reversible
 from seqkit.generation import generate
 from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
@@ -159,7 +159,7 @@ def test_a_reach_goes_along_with_its_columns():
     assert given.pad(1).reach[1].tolist() == [0, 1, 3, 3, 0, 0, 0]
 
 
-@pytest.mark.parametrize("kind", [GRU, Mamba, TCN, MeanPool, Reversible, LinearTransformer])
+@pytest.mark.parametrize("kind", [GRU, Mamba, TCN, MeanPool, Reversible])
 def test_causality_of_the_batch_is_refused_by_backbones_that_cannot_take_it(kind):
     settings = {} if kind in (GRU, Mamba, MeanPool, TCN) else {"depth": 1}
     with pytest.raises(ValueError, match="causal=None"):

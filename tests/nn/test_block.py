@@ -1,5 +1,6 @@
 """Blocks are torch's own encoder and decoder layers, pre- and post-norm; parallel ones are their formula."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -10,7 +11,7 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import Embedded
-from seqkit.nn.attention.context import AttentionContext, Memory
+from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock
 from seqkit.nn.mlp import MLP
@@ -86,8 +87,8 @@ def test_a_block_with_cross_attention_is_torchs_decoder_layer(kind, activation, 
     x, hidden = torch.randn(2, 5, 21), torch.randn(2, 7, 21)
     valid, memory_valid = real(5, 5, 3 if padded else 5), real(7, 2 if padded else 7, 7)
     context, later = context_of(valid, causal)
-    cross = AttentionContext(memory_valid[:, None, None], query_valid=valid, key_valid=memory_valid)
-    got = block(x, context, memory=Memory(hidden, cross))
+    cross = AttentionContext(memory_valid[:, None, None], query_valid=valid, key_valid=memory_valid, memory=hidden)
+    got = block(x, replace(context, cross=cross))
     right = as_torch(block, name)(
         x, hidden, tgt_mask=later, tgt_key_padding_mask=~valid, memory_key_padding_mask=~memory_valid
     )
@@ -100,11 +101,11 @@ def test_a_parallel_block_is_its_formula(cross_attention, shared_norm):
     block = shaken(ParallelBlock(21, 3, cross_attention=cross_attention, shared_norm=shared_norm))
     x, hidden = torch.randn(2, 5, 21), torch.randn(2, 7, 21)
     context, _ = context_of(real(5, 5, 3), causal=True)
-    memory = Memory(hidden, AttentionContext(real(7, 7, 2)[:, None, None])) if cross_attention else None
+    cross = AttentionContext(real(7, 7, 2)[:, None, None], memory=hidden) if cross_attention else None
     right = x + block.attention(block.attention_norm(x), context) + block.mlp(block.mlp_norm(x))
     if cross_attention:
-        right = right + block.cross_attention(block.cross_norm(x), memory.context, None, hidden)
-    assert_close(block(x, context, memory=memory), right)
+        right = right + block.cross_attention(block.cross_norm(x), cross)
+    assert_close(block(x, replace(context, cross=cross)), right)
 
 
 @pytest.mark.parametrize("cross_attention", [False, True])
@@ -115,8 +116,8 @@ def test_a_shared_norm_is_one_module_that_runs_once(cross_attention):
     assert norms == [block.attention_norm]
     assert block.mlp_norm is block.attention_norm
     block.attention_norm.register_forward_hook(lambda *_: calls.append(1))
-    memory = Memory(torch.randn(2, 5, 6), AttentionContext()) if cross_attention else None
-    block(torch.randn(2, 3, 6), AttentionContext(), memory=memory)
+    cross = AttentionContext(memory=torch.randn(2, 5, 6)) if cross_attention else None
+    block(torch.randn(2, 3, 6), AttentionContext(cross=cross))
     assert len(calls) == 1
     separate = ParallelBlock(6, 1, cross_attention=cross_attention)
     fewer = sum(p.numel() for p in separate.parameters()) - sum(p.numel() for p in block.parameters())
@@ -166,12 +167,13 @@ def test_a_component_that_is_passed_in_replaces_the_default():
 @pytest.mark.parametrize("kind", [PreNormBlock, PostNormBlock, ParallelBlock])
 def test_every_branch_has_its_own_residual(kind):
     block = kind(6, 1, residual=partial(Residual, dropout=0.5, layer_scale=0.1), cross_attention=True)
-    x, memory = torch.randn(2, 3, 6), Memory(torch.randn(2, 5, 6), AttentionContext())
+    x = torch.randn(2, 3, 6)
+    context = AttentionContext(cross=AttentionContext(memory=torch.randn(2, 5, 6)))
     scales = [name for name, _ in block.named_parameters() if name.endswith("scale")]
     assert scales == ["attention_residual.scale", "cross_residual.scale", "mlp_residual.scale"]
-    assert not torch.equal(block(x, AttentionContext(), memory=memory), block(x, AttentionContext(), memory=memory))
+    assert not torch.equal(block(x, context), block(x, context))
     block.eval()
-    assert_close(block(x, AttentionContext(), memory=memory), block(x, AttentionContext(), memory=memory))
+    assert_close(block(x, context), block(x, context))
 
 
 # ── activation checkpointing, as docs/blocks.md has it ───────────────────────────────────────────────────────────────

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -95,6 +94,8 @@ class AttentionContext:
     query_valid, key_valid: [b n] and [b m] bool, True = real. None: all real.
     adjacency: as in `Embedded`, for mechanisms that attend along edges. edge_bias: [1 + num_edge_types, h],
     added to the score of an edge of that type, row 0 to that of a token with itself.
+    cross: context of the cross-attention of a block that has it. There `memory` is what keys and values are computed
+    from, the encoder's output [b m d]; None: the tokens attend to themselves.
     """
 
     attn_mask: Tensor | None = None
@@ -105,10 +106,5 @@ class AttentionContext:
     key_valid: Tensor | None = None
     adjacency: Adjacency | None = None
     edge_bias: Tensor | None = None
-
-
-class Memory(NamedTuple):
-    """The encoder's output [b m d], and the context of the cross-attention to it."""
-
-    hidden: Tensor
-    context: AttentionContext
+    cross: AttentionContext | None = None
+    memory: Tensor | None = None

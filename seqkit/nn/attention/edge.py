@@ -17,6 +17,7 @@ from seqkit.interfaces import Adjacency
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism
 from seqkit.nn.dropout import InheritedDropout
+from seqkit.nn.position.bias import bias_of_types
 
 
 class EdgeAttention(AttentionMechanism, InheritedDropout):
@@ -78,10 +79,12 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
         edge = reduce(queries.index_select(0, target) * keys.index_select(0, source), "e g r c -> e g r", "sum")
         itself = source == target
         if context.edge_bias is not None:
-            bias = rearrange(context.edge_bias.to(wide), "t (g r) -> t g r", g=k.shape[1])
+            bias = context.edge_bias.to(wide)
             # an edge from a token to itself adds no attention, it sets the type of the token's own score
             own_type = adjacency.edge_type.new_zeros(own.shape[0]).index_add(0, target, adjacency.edge_type * itself)
-            own, edge = own + bias[own_type], edge + bias[adjacency.edge_type]
+            by_type = (bias_of_types(bias, types) for types in (own_type, adjacency.edge_type))
+            own_bias, edge_bias = (rearrange(x, "e (g r) -> e g r", g=k.shape[1]) for x in by_type)
+            own, edge = own + own_bias, edge + edge_bias
         masked = itself
         if context.is_causal:
             masked = masked | (source > target)

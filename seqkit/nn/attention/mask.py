@@ -1,13 +1,17 @@
-"""Builds the attention mask and bias from padding, causality, adjacency, segments and cache.
+"""Who attends to whom: each mask is written once, and a kind of layer gets its context from the facts of its tokens.
 
-All attention masks are built here, once per forward pass and kind of layer; mechanisms with needs_mask=False get the
-same `AttentionContext` without one.
+A mask is a function of indices, as `mask_mod` of FlexAttention: whether query i of example b may attend to key j. The
+indices broadcast, so one function gives the dense mask [b n m] and that of the blocks of a sliding window. Kernels that
+take functions instead of tensors would be chosen in `attention_context`; none is, since none is tested here.
 
 b batch · n queries · m keys (n, or with a cache all columns so far) · h heads · p axes
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import and_
 from typing import NamedTuple
 
 import torch
@@ -15,8 +19,57 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.interfaces import Adjacency, Embedded
-from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.context import AttentionContext, AttentionFeature
 from seqkit.nn.position.base import RelativePosition
+from seqkit.nn.position.bias import bias_of_types
+
+Mask = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(example, query, key) → True where the query may attend to the key; indices that broadcast, [b 1 1], [n 1], [m]."""
+
+
+def causal_mask(_b: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """Keys up to the query."""
+    return j <= i
+
+
+def padding_mask(valid: Tensor) -> Mask:
+    """Real keys. valid: [b m]."""
+    return lambda b, _i, j: valid[b, j]
+
+
+def reach_mask(reach: Tensor) -> Mask:
+    """Keys up to the last column that each query reaches, [b n]."""
+    return lambda b, i, j: j <= reach[b, i]
+
+
+def segment_mask(segments: Tensor) -> Mask:
+    """Keys of the query's own packed sequence. segments: [b n]."""
+    return lambda b, i, j: segments[b, i] == segments[b, j]
+
+
+def edge_mask(edge_types: Tensor, graphs: Tensor | None) -> Mask:
+    """Keys to which the query has an edge, [b n n] not 0, and itself; any key outside of the query's graph.
+
+    graphs: as in `Embedded`: beside other parts, edges say who attends to whom within a graph alone.
+    """
+
+    def mask(b: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        joined = (edge_types[b, i, j] > 0) | (i == j)
+        return joined if graphs is None else joined | ~_in_one_graph(graphs)(b, i, j)
+
+    return mask
+
+
+def _in_one_graph(graphs: Tensor) -> Mask:
+    return lambda b, i, j: (graphs[b, i] == graphs[b, j]) & (graphs[b, i] > 0)
+
+
+def dense(masks: Sequence[Mask], b: int, n: int, m: int, device: torch.device) -> Tensor:
+    """Where all masks are True, [b|1 1 n|1 m]; queries are the last n of m columns."""
+    example = rearrange(torch.arange(b, device=device), "b -> b 1 1")
+    key = rearrange(torch.arange(m, device=device), "m -> 1 1 m")
+    query = rearrange(torch.arange(m - n, m, device=device), "n -> 1 n 1")
+    return rearrange(reduce(and_, (mask(example, query, key) for mask in masks)), "b n m -> b 1 n m")
 
 
 class Past(NamedTuple):
@@ -47,58 +100,65 @@ def attention_context(
     Raises ValueError for adjacency or segments with a past: graphs and packed sequences are not generated step by step.
     """
     valid, positions, is_padded = embedded.valid, embedded.positions, embedded.is_padded
+    adjacency, segments, reach = embedded.adjacency, embedded.segments, embedded.reach
     if past is not None:
-        if embedded.adjacency is not None or embedded.segments is not None or embedded.reach is not None:
+        if adjacency is not None or segments is not None or reach is not None:
             raise ValueError("a cache supports plain sequences only; encode graphs and packed sequences without one")
         valid, positions = torch.cat([past.valid, valid], dim=1), torch.cat([past.positions, positions], dim=1)
         is_padded = is_padded or past.is_padded
-    rotary = position.rotary(embedded.positions, head_dim) if position is not None else None
-    relative = position.relative(embedded.positions, positions) if position is not None else None
-    bias = position.bias(embedded.positions, positions, num_heads) if position is not None else None
-
-    def context(attn_mask: Tensor | None, is_causal: bool) -> AttentionContext:
-        return AttentionContext(
-            attn_mask, is_causal, rotary, relative, embedded.valid, valid, embedded.adjacency, edge_bias
-        )
-
-    n, m = embedded.valid.shape[1], valid.shape[1]
-    plain = embedded.adjacency is None and embedded.segments is None and embedded.reach is None and bias is None
-    if not needs_mask or (plain and causal and n == m):
-        return context(None, causal)
-    if plain and (not causal or n == 1) and not is_padded:
-        return context(None, False)
-
-    attn_mask = rearrange(valid, "b m -> b 1 1 m")
-    if causal and n > 1:
-        attn_mask = attn_mask & torch.ones(n, m, dtype=torch.bool, device=valid.device).tril(m - n)
-    if embedded.reach is not None:
-        reached = torch.arange(m, device=valid.device) <= rearrange(embedded.reach, "b n -> b n 1")
-        attn_mask = attn_mask & rearrange(reached, "b n m -> b 1 n m")
-    if embedded.segments is not None:
-        segments = embedded.segments
-        attn_mask = attn_mask & (rearrange(segments, "b n -> b 1 n 1") == rearrange(segments, "b m -> b 1 1 m"))
-    if embedded.adjacency is not None:
-        edge_types = dense_edge_types(embedded.adjacency, *embedded.valid.shape)
-        joined = (edge_types > 0) | torch.eye(n, dtype=torch.bool, device=valid.device)
-        if embedded.graphs is not None:  # beside other parts, edges say who attends to whom within a graph alone
-            graphs = embedded.graphs
-            same = rearrange(graphs, "b n -> b n 1") == rearrange(graphs, "b m -> b 1 m")
-            joined = joined | ~same | rearrange(graphs == 0, "b n -> b n 1")
-        attn_mask = attn_mask & rearrange(joined, "b n m -> b 1 n m")
+    (b, n), m = embedded.valid.shape, valid.shape[1]
+    rotary = relative = bias = None
+    if position is not None and AttentionFeature.ROTARY in position.requires:
+        rotary = position.rotary(embedded.positions, head_dim)
+    if position is not None and AttentionFeature.RELATIVE in position.requires:
+        relative = position.relative(embedded.positions, positions)
+    if position is not None and AttentionFeature.BIAS in position.requires:
+        bias = position.bias(embedded.positions, positions, num_heads)
+    masks: list[Mask] = []
+    if reach is not None:
+        masks.append(reach_mask(reach))
+    if segments is not None:
+        masks.append(segment_mask(segments))
+    if adjacency is not None and needs_mask:
+        edge_types = dense_edge_types(adjacency, b, n)
+        masks.append(edge_mask(edge_types, embedded.graphs))
         if edge_bias is not None:
-            by_type = rearrange(edge_bias[edge_types], "b n m h -> b h n m")
+            by_type = rearrange(bias_of_types(edge_bias, edge_types), "b n m h -> b h n m")
+            if embedded.graphs is not None:  # row 0 is for a token with itself, not for pairs of no graph
+                by_type = by_type.masked_fill(~dense([_in_one_graph(embedded.graphs)], b, n, n, valid.device), 0.0)
             bias = by_type if bias is None else bias + by_type
+    # what torch's kernels know by themselves, for queries and keys of the same columns
+    is_plain_causal = causal and n == m and not masks and bias is None
+    if causal and n > 1 and not is_plain_causal:
+        masks.append(causal_mask)
+    if is_padded and not is_plain_causal:
+        masks.append(padding_mask(valid))
+
+    attn_mask = dense(masks, b, n, m, valid.device) if masks and needs_mask else None
+    if attn_mask is not None and adjacency is not None:  # padding has no edge, and ONNX's softmax of no key is NaN
+        attn_mask = attn_mask | torch.eye(n, dtype=torch.bool, device=valid.device)
     if bias is not None:
         # on CPUs without AVX2 torch's kernel misreads a mask of fewer bits than the queries (torch 2.11)
         bias = bias.to(torch.promote_types(bias.dtype, embedded.hidden.dtype))
-        attn_mask = bias.masked_fill(~attn_mask, -torch.inf)
-    return context(attn_mask, False)
+        attn_mask = bias if attn_mask is None else bias.masked_fill(~attn_mask, -torch.inf)
+    return AttentionContext(
+        attn_mask,
+        is_causal=causal if not needs_mask else is_plain_causal,
+        rotary=rotary,
+        relative=relative,
+        query_valid=embedded.valid if embedded.is_padded else None,
+        key_valid=valid if is_padded else None,
+        adjacency=adjacency,
+        edge_bias=edge_bias,
+    )
 
 
 def cross_attention_context(valid: Tensor, memory: Embedded, *, needs_mask: bool = True) -> AttentionContext:
     """The context of cross-attention from tokens, valid [b n], to all real ones of the memory."""
-    attn_mask = rearrange(memory.valid, "b m -> b 1 1 m") if needs_mask and memory.is_padded else None
-    return AttentionContext(attn_mask, query_valid=valid, key_valid=memory.valid)
+    (b, m), device = memory.valid.shape, memory.valid.device
+    attn_mask = dense([padding_mask(memory.valid)], b, 1, m, device) if needs_mask and memory.is_padded else None
+    key_valid = memory.valid if memory.is_padded else None
+    return AttentionContext(attn_mask, query_valid=valid, key_valid=key_valid, memory=memory.hidden)
 
 
 def dense_edge_types(adjacency: Adjacency, b: int, n: int) -> Tensor:

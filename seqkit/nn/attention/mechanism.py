@@ -92,7 +92,12 @@ def bounded(scores: Tensor, softcap: float | None) -> Tensor:
     if softcap is None:
         return scores
     wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    return softcap * (wide / softcap).tanh()
+    return capped(wide, softcap)
+
+
+def capped(x: Tensor, softcap: float) -> Tensor:
+    """softcap * tanh(x / softcap), of scores and of logits (Gemma 2; Gemma team 2024, section 2)."""
+    return (x / softcap).tanh() * softcap
 
 
 def repeat_kv(k: Tensor, q: Tensor) -> Tensor:

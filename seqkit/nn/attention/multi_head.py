@@ -6,7 +6,7 @@ b batch · n queries · m keys · d width · h heads · g key/value heads · c c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal, Self
 
 import torch
@@ -34,10 +34,8 @@ class AttentionLayer(nn.Module, ABC):
     needs_adjacency: bool = False
 
     @abstractmethod
-    def forward(
-        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Tensor | None = None
-    ) -> Tensor:
-        """[b n d] from x [b n d]. memory: [b m d], the encoder's output, for cross-attention. cache: of this layer."""
+    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+        """[b n d] from x [b n d]. cache: of this layer. Keys are of `context.memory`, or without one of x."""
 
     @abstractmethod
     def init_cache(self, max_tokens: int) -> LayerCache:
@@ -120,32 +118,30 @@ class MultiHeadAttention(AttentionLayer):
         if num_kv_heads != num_heads:
             self.check_supported(AttentionFeature.GROUPED_QUERY)
 
-    def forward(
-        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Tensor | None = None
-    ) -> Tensor:
-        if memory is None:
-            assert self.qkv_proj is not None
-            qkv = self.qkv_proj(x)
-            if self.convolution is not None:
-                qkv = self.convolution(qkv, context.query_valid, cache)
-            sizes = [heads * self.head_dim for heads in (self.num_heads, self.num_kv_heads, self.num_kv_heads)]
-            # split, then rearrange: its gradient is one copy; the other way round it is two
-            query, key, value = qkv.split(sizes, dim=-1)
-            q, k, v = self._heads(query, self.query_norm), self._heads(key, self.key_norm), self._heads(value)
+    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+        if context.memory is None:
+            q, k, v = self._self_qkv(x, context, cache)
         else:
-            q, k, v = self._cross_qkv(x, memory, cache)
+            q, k, v = self._cross_qkv(x, context.memory, cache)
         if context.rotary is not None:
             q, k = apply_rotary(q, context.rotary), apply_rotary(k, context.rotary)
-        own_cache = cache.self_attention if cache is not None and memory is None else None
-        output = self.mechanism(q, k, v, context, own_cache)
+        continued = None if cache is None or context.memory is not None else cache.self_attention
+        output = self.mechanism(q, k, v, context, continued)
         return self.out_proj(rearrange(output, "b h n c -> b n (h c)"))
 
-    def _heads(self, x: Tensor, norm: nn.Module | None = None) -> Tensor:
-        """Projected queries, keys or values [b n (h c)] as heads [b h n c], normalised if there is a norm."""
-        if norm is not None and not self.norms_heads:
-            x = norm(x)
-        x = rearrange(x, "b n (h c) -> b h n c", c=self.head_dim)
-        return norm(x) if norm is not None and self.norms_heads else x
+    def _self_qkv(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of x."""
+        if self.qkv_proj is None:
+            raise ValueError("this attention was built for cross-attention, and got no memory")
+        qkv = self.qkv_proj(x)
+        if self.convolution is not None:
+            qkv = self.convolution(qkv, context.query_valid, cache)
+        sizes = [heads * self.head_dim for heads in (self.num_heads, self.num_kv_heads, self.num_kv_heads)]
+        # split, then rearrange: its gradient is one copy; the other way round it is two
+        query, key, value = qkv.split(sizes, dim=-1)
+        return self._heads(query, self.query_norm), self._heads(key, self.key_norm), self._heads(value)
 
     def _cross_qkv(self, x: Tensor, memory: Tensor, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x; keys and values of the memory, computed once for all decoding steps."""
@@ -160,6 +156,13 @@ class MultiHeadAttention(AttentionLayer):
             cache.cross_attention = (k, v)
         return q, k, v
 
+    def _heads(self, x: Tensor, norm: nn.Module | None = None) -> Tensor:
+        """Projected queries, keys or values [b n (h c)] as heads [b h n c], normalised if there is a norm."""
+        if norm is not None and not self.norms_heads:
+            x = norm(x)
+        x = rearrange(x, "b n (h c) -> b h n c", c=self.head_dim)
+        return norm(x) if norm is not None and self.norms_heads else x
+
     def for_cross_attention(self) -> Self:
         """This layer with its projections as two modules: one for the tokens, one for the memory.
 
@@ -167,14 +170,10 @@ class MultiHeadAttention(AttentionLayer):
         """
         joint = self.qkv_proj
         assert joint is not None
-        parts = zip(*(p.detach().split(self._cross_sizes) for p in joint.parameters()))
-        self.qkv_proj, (self.q_proj, self.kv_proj) = None, (_linear(*part) for part in parts)
+        sizes = self.num_heads * self.head_dim, 2 * self.num_kv_heads * self.head_dim
+        parts = zip(*(p.detach().split(sizes) for p in joint.parameters()))
+        self.qkv_proj, (self.q_proj, self.kv_proj) = None, (_linear_of(*part) for part in parts)
         return self
-
-    @property
-    def _cross_sizes(self) -> tuple[int, int]:
-        """Output channels of `q_proj` and `kv_proj`."""
-        return self.num_heads * self.head_dim, 2 * self.num_kv_heads * self.head_dim
 
     def init_cache(self, max_tokens: int) -> LayerCache:
         return LayerCache(self.mechanism.init_cache(max_tokens))
@@ -186,25 +185,12 @@ class MultiHeadAttention(AttentionLayer):
         check_supported(f"{name} with a convolution", self.supports, required, "leave the convolution out")
 
 
-def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+def _linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     """A linear layer with copies of these weights; it draws no random numbers."""
     as_given = {"device": weight.device, "dtype": weight.dtype}
     layer = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0], bias=bias is not None, **as_given)
     layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
     return layer
-
-
-def with_separate_projections(weights: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """Weights by name as `model` has them: cross-attention used to have `qkv_proj` for `q_proj` and `kv_proj`."""
-    weights = dict(weights)
-    for name, module in model.named_modules():
-        if isinstance(module, MultiHeadAttention) and module.kv_proj is not None:
-            prefix = f"{name}." if name else ""
-            for kind in ("weight", "bias"):
-                if f"{prefix}qkv_proj.{kind}" in weights:
-                    q, kv = weights.pop(f"{prefix}qkv_proj.{kind}").split(module._cross_sizes)
-                    weights |= {f"{prefix}q_proj.{kind}": q, f"{prefix}kv_proj.{kind}": kv}
-    return weights
 
 
 def apply_rotary(x: Tensor, rotary: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ def test_additive_attention_is_bahdanaus():
     weights = torch.stack(scores).softmax(dim=0)
     right = additive.out_proj(sum(weight * (values @ x + c) for weight, x in zip(weights, memory)))
     additive.for_cross_attention()
-    assert_close(additive(state[None, None], AttentionContext(), memory=memory[None])[0, 0], right)
+    assert_close(additive(state[None, None], AttentionContext(memory=memory[None]))[0, 0], right)
 
 
 def test_additive_scores_are_computed_by_head_with_shared_keys_and_relative_embeddings():

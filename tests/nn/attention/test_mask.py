@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens
+from seqkit.nn.attention.context import AttentionFeature
 from seqkit.nn.attention.mask import Past, attention_context, cross_attention_context, dense_edge_types
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.rotary import Rotary
@@ -13,6 +14,8 @@ from seqkit.nn.position.rotary import Rotary
 
 class Distance(RelativePosition):
     """A bias that is easy to predict: minus the distance, times the number of the head."""
+
+    requires = AttentionFeature.BIAS
 
     def bias(self, query_positions, key_positions, num_heads):
         distance = (query_positions - key_positions.mT).abs()
@@ -126,6 +129,25 @@ def test_edges_add_the_bias_of_their_type_and_every_token_that_of_type_0(biased)
     if biased:
         right = right + Distance().bias(embedded.positions, embedded.positions, 2)
     torch.testing.assert_close(attn_mask, right)
+
+
+def test_joined_tokens_outside_of_a_graph_get_no_edge_bias():
+    """Columns 0 and 1 are one graph, 2 is another, 3 is a token of another part."""
+    adjacency, graphs = Adjacency(torch.tensor([[0], [1]]), torch.tensor([1])), torch.tensor([[1, 1, 2, 0]])
+    embedded = Embedded(torch.zeros(1, 4, 5), torch.zeros(1, 4, 0), torch.ones(1, 4).bool(), adjacency, graphs=graphs)
+    context = attention_context(embedded, causal=False, num_heads=1, head_dim=2, edge_bias=torch.tensor([[5.0], [7.0]]))
+    masked = -torch.inf
+    right = [[5.0, masked, 0.0, 0.0], [7.0, 5.0, 0.0, 0.0], [0.0, 0.0, 5.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    assert context.attn_mask[0, 0].tolist() == right
+
+
+def test_padding_beside_a_graph_attends_to_itself():
+    """A row without any key is 0 in torch and NaN in ONNX, and NaN reaches real tokens through later layers."""
+    adjacency = Adjacency(torch.tensor([[3], [4]]), torch.tensor([1]))
+    valid = torch.tensor([[True, False, False], [True, True, True]])
+    embedded = Embedded(torch.zeros(2, 3, 5), torch.zeros(2, 3, 0), valid, adjacency)
+    context = attention_context(embedded, causal=False, num_heads=1, head_dim=2)
+    assert context.attn_mask[0, 0].equal(torch.eye(3, dtype=torch.bool))
 
 
 @pytest.mark.parametrize(
