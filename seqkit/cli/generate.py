@@ -70,8 +70,7 @@ def run(args: Namespace) -> int:
 def beginnings(trained: TrainedModel, given: str) -> Iterator[tuple[str, Any]]:
     """(name, raw example) of a prompt: a file that the run's tokenizer reads is read, all else is the text itself.
 
-    A text to continue may be any, such as `x[0].y`, so of those only what leads into a folder that exists is a path.
-    Raises as `read_inputs`.
+    To a tokenizer that reads files, what looks like a path is no text. Raises as `read_inputs`.
     """
     from seqkit.data.formats import TEXT, format_of, own_reader
     from seqkit.data.inputs import read_inputs, schema_of
@@ -83,7 +82,7 @@ def beginnings(trained: TrainedModel, given: str) -> Iterator[tuple[str, Any]]:
         yield given, given
     else:
         schema = schema_of(trained.config)
-        kind = "text" if continues_text or schema is None else schema.inputs[0].kind
+        kind = None if continues_text or schema is None else schema.inputs[0].kind
         yield from read_inputs(given, trained.tokenizer, kind)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from seqkit.errors import DataError, one_line
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, TokenBatch, TokenSpec
 from seqkit.nn.heads import Pool, Transform
-from seqkit.objectives.labels import LabelObjective, Level, on_device, plain
+from seqkit.objectives.labels import REPORTED, LabelObjective, Level, on_device, plain
 from seqkit.objectives.losses import checked_smoothing, class_counts, cross_entropy, frequencies
 
 ClassMetric = Literal[
@@ -29,13 +29,6 @@ NEED_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError", "BrierSco
 
 MainMetric = Literal["Accuracy", "Loss", "BalancedAccuracy", "MacroF1", "MatthewsCorrCoef", "AUROC", "AveragePrecision"]
 """Metrics by which models may be compared."""
-
-REPORTED = {
-    "Loss": "loss", "Accuracy": "accuracy", "BalancedAccuracy": "balanced_accuracy", "MacroF1": "macro_f1",
-    "Precision": "precision", "Recall": "recall", "MatthewsCorrCoef": "matthews", "AUROC": "auroc",
-    "AveragePrecision": "average_precision", "CalibrationError": "calibration_error", "BrierScore": "brier",
-}  # fmt: skip
-"""Name of each metric in tables and files."""
 
 BINARY_METRICS = {"precision", "recall", "average_precision", "calibration_error"}
 """Metrics, as reported, that are of the positive class where there are two classes."""

@@ -20,6 +20,13 @@ from seqkit.nn.heads import Pool, Transform, label_head
 
 Level = Literal["sequence", "token"]
 
+REPORTED = {
+    "Loss": "loss", "Accuracy": "accuracy", "BalancedAccuracy": "balanced_accuracy", "MacroF1": "macro_f1",
+    "Precision": "precision", "Recall": "recall", "MatthewsCorrCoef": "matthews", "AUROC": "auroc",
+    "AveragePrecision": "average_precision", "CalibrationError": "calibration_error", "BrierScore": "brier",
+}  # fmt: skip
+"""Name of each metric in tables and files."""
+
 
 class LabelObjective(PredictionObjective):
     """Base class of `Classify`, `MultiLabel` and `Regress`: k outputs for each sequence, or for each token.

@@ -23,7 +23,7 @@ from torchmetrics.classification import (
 from torchmetrics.text import CHRFScore
 
 from seqkit.interfaces import IGNORE, LossOutput
-from seqkit.objectives.classify import REPORTED
+from seqkit.objectives.labels import REPORTED
 
 NUM_BINS = 15
 """Bins of equal width of a calibration error, and of a reliability diagram."""

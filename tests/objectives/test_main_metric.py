@@ -7,7 +7,8 @@ import pytest
 
 from seqkit.interfaces import TokenSpec
 from seqkit.objectives import Regress
-from seqkit.objectives.classify import REPORTED, Classify, MainMetric
+from seqkit.objectives.classify import Classify, MainMetric
+from seqkit.objectives.labels import REPORTED
 from seqkit.objectives.metrics import of_classes
 from seqkit.report.headline import headline
 from seqkit.training.callbacks import best_weights

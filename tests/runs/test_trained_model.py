@@ -23,6 +23,8 @@ from seqkit.runs.trained_model import TrainedModel
 class Echo(torch.nn.Linear):
     """Model, tokenizer and objective whose prediction is the example; a negative one is refused."""
 
+    encodes_parts_alone = False
+
     def __init__(self):
         super().__init__(1, 1)
 
