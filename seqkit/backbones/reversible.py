@@ -36,7 +36,8 @@ class Reversible(Backbone):
     Training stores the last two streams [b n d] for any depth, and the backward pass computes each layer once more: a
     third more time (docs/efficient.md). Gradients are those of plain backpropagation up to the rounding of
     x = (x + f) - f, so weights should be float32 (autocast is fine), and hashing or top-k may differ at a tie.
-    block: block whose components are used, `(dim, num_heads) -> PreNormBlock`. The rest: as in `Transformer`.
+    block: block whose components are used, `(dim, num_heads) -> PreNormBlock`. dim, depth, num_heads, causal, norm,
+    position, dropout: as in `Transformer`.
     Raises ValueError for another kind of block, another residual than `Residual`, cross-attention, components with an
     auxiliary loss (its graph is not stored either), and what `Transformer` refuses.
     """

@@ -4,6 +4,8 @@ layers in turn, bounded scores or normalised queries and keys.
 b batch · n tokens · v vocabulary
 """
 
+from functools import reduce
+
 import pytest
 import torch
 from parity import randomized, texts
@@ -118,9 +120,9 @@ EVEN, ODD = slice(0, None, 2), slice(1, None, 2)  # the local and the full layer
     [
         ("Gemma 2", EVEN, "size", WINDOW + 1),
         ("Gemma 2", EVEN, "size", 100),
-        ("Gemma 2", EVEN, "softcap", None),
+        ("Gemma 2", EVEN, "attend.softcap", None),
         ("Gemma 2", ODD, "softcap", None),
-        ("Gemma 2", EVEN, "scale", HEAD_DIM**-0.5),
+        ("Gemma 2", EVEN, "attend.temperature", HEAD_DIM**0.5),
         ("Gemma 2", ODD, "temperature", HEAD_DIM**0.5),
         ("Gemma 3", slice(5), "size", WINDOW + 1),
     ],
@@ -128,8 +130,10 @@ EVEN, ODD = slice(0, None, 2), slice(1, None, 2)  # the local and the full layer
 def test_the_comparison_notices_another_setting_of_attention(name, layers, setting, value):
     reference, other = pair(name)
     for block in other.backbone.blocks[layers]:
-        assert getattr(block.attention.mechanism, setting) != value
-        setattr(block.attention.mechanism, setting, value)
+        *inner, name = setting.split(".")
+        holder = reduce(getattr, inner, block.attention.mechanism)
+        assert getattr(holder, name) != value
+        setattr(holder, name, value)
     with pytest.raises(AssertionError, match="not close"):
         assert_same_logits(other, reference, [13, 13])
 
