@@ -181,7 +181,6 @@ def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
     more than WAIT_SECONDS, or it cannot be made, DataError if it holds a link.
     """
     parents = [path for path in folder.parents if not path.exists()]
-    was_there = (folder / CONFIG).exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         check_no_links(folder)
@@ -190,6 +189,7 @@ def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
         _remove_empty(parents)
         raise _unmakeable(folder, error) from error
     with lock:
+        was_there = (folder / CONFIG).exists()  # asked now: another process may have begun a run while this one waited
         try:
             yield
         except BaseException:

@@ -110,6 +110,8 @@ def run(
                 attempt.fit(resume=resume, end_here=end_here)
             return {}
         with opened(folder, lambda: resume or attempt.has_stepped):
+            if not resume and (folder / CONFIG).is_file():  # begun by another process since the first look
+                check_new(folder)
             sweep(folder)
             sweep(folder / FOLDER)
             if not resume:

@@ -9,7 +9,7 @@ from parity import assert_equal, doubled
 from PIL import Image
 from safetensors.torch import load_file
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import TokenBatch
 from seqkit.runs.exported import to_hf
 from seqkit.runs.imported import import_model
@@ -96,8 +96,32 @@ def test_classes_of_ones_own_are_written_with_their_names(tmp_path):
         assert_equal(doubled(run.model)(batch), right.logits)
 
 
+@pytest.mark.parametrize("side", [10, 30])
+def test_a_dinov2_reads_images_of_another_size_than_its_table_of_positions(tmp_path, side):
+    """As published: tables are for 518 pixels, and processors crop to 224."""
+    torch.manual_seed(3)
+    model = transformers.Dinov2Model(transformers.Dinov2Config(**SIZES, mlp_ratio=2)).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.1)
+    model.save_pretrained(tmp_path / "theirs")
+    processor = transformers.ViTImageProcessor(size={"height": side, "width": side}, resample=3)
+    processor.save_pretrained(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
+    run, given = load_one(tmp_path / "run"), image(side, 0)
+    batch = TokenBatch.collate([run.tokenizer.encode(torch.from_numpy(np.array(given).transpose(2, 0, 1)))])
+    with torch.no_grad():
+        right = doubled(model)(processor(given, return_tensors="pt").pixel_values.double()).last_hidden_state
+        ours = doubled(run.model)
+        assert_equal(ours.backbone(ours.embed(batch)), right)
+    with pytest.raises(UsageError, match="interpolated"):
+        to_hf(run, tmp_path / "back")
+
+
 def test_an_image_processor_of_another_size_is_refused(saved):
-    _, _, place = saved
+    model, _, place = saved
+    if model.config.model_type == "dinov2":
+        pytest.skip("its table of positions is interpolated")
     transformers.ViTImageProcessor(size={"height": 15, "width": 15}).save_pretrained(place / "theirs")
     with pytest.raises(DataError, match=r"\[15, 15\].*\[20"):
         import_model(place / "theirs", place / "run", "theirs")

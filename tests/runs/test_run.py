@@ -309,3 +309,18 @@ def test_what_is_said_of_the_data_is_in_the_log_the_summary_and_the_report(tmp_p
         del summary[key]
     (tmp_path / "run" / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     assert "test inputs are in training" not in write_report(tmp_path / "run").read_text(encoding="utf-8")
+
+
+def test_a_run_that_another_process_began_meanwhile_is_left_alone(tmp_path, monkeypatch):
+    """Both looked while there was no folder; the other had it first."""
+    folder, prepare = tmp_path / "run", run_module.prepare
+
+    def prepare_while_another_begins(*args, **kwargs):
+        folder.mkdir()
+        (folder / "config.yaml").write_text("seed: 7\n", encoding="utf-8")
+        return prepare(*args, **kwargs)
+
+    monkeypatch.setattr(run_module, "prepare", prepare_while_another_begins)
+    with pytest.raises(UsageError, match="unfinished run"):
+        run(config(), folder)
+    assert (folder / "config.yaml").read_text(encoding="utf-8") == "seed: 7\n"

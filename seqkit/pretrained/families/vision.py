@@ -5,13 +5,20 @@ n tokens · d width · c channels · p q height and width of a patch
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from einops import rearrange
 
 from seqkit.errors import DataError
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of
 from seqkit.pretrained.processors import image_settings
 from seqkit.pretrained.rows import Change, Rearranged, Row, Rows, layers, module, tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def _patch(config: ConfigFile) -> int:
@@ -26,7 +33,25 @@ def _num_positions(config: ConfigFile) -> int:
     side = config.size("image_size", 224)
     if side % _patch(config):
         raise config.refused("image_size", f"a multiple of the patch size, {_patch(config)}")
+    if config.model_type == "dinov2":
+        side = _image_side(config.path.parent, _patch(config))
     return _num_prefix(config) + (side // _patch(config)) ** 2
+
+
+def _image_side(folder: Path, p: int) -> int:
+    """Side in pixels of the images that the processor makes. Raises DataError unless p x p patches tile a square."""
+    size = _image_size(image_settings(folder))
+    if size is None or size[0] != size[1] or size[0] % p:
+        raise DataError(
+            f"{folder}: images become {size} pixels; give a processor of squares that {p} x {p} patches tile"
+        )
+    return size[0]
+
+
+def _image_size(found: Settings) -> list[int] | None:
+    resize = found.get("resize", {})
+    size: list[int] | None = resize.get("crop") or resize.get("size")
+    return size
 
 
 def _model(config: ConfigFile) -> Settings:
@@ -71,6 +96,12 @@ def kernel(num_channels: int, p: int) -> Change:
     return Rearranged("d c p q -> d (c p q)", {"c": num_channels, "p": p, "q": p})
 
 
+def _interpolated(config: ConfigFile) -> Change:
+    p = _patch(config)
+    sides = config.size("image_size", 224), _image_side(config.path.parent, p)
+    return Interpolated(_num_prefix(config), *(side // p for side in sides))
+
+
 def _table(config: ConfigFile) -> Rows:
     before = ["cls_token", *(["distillation_token"] if config.model_type == "deit" else [])]
     is_dino = config.model_type == "dinov2"
@@ -98,22 +129,59 @@ def _table(config: ConfigFile) -> Rows:
             whole=kernel(3, _patch(config)),
         ),
         *tensor("embedder.content.projection.bias", "embeddings.patch_embeddings.projection.bias"),
-        *tensor("embedder.position.tables.0", "embeddings.position_embeddings", whole=FIRST),
+        Row(
+            "embedder.position.tables.0",
+            ("embeddings.position_embeddings",),
+            changes=(FIRST,),
+            whole=_interpolated(config) if is_dino else None,
+        ),
         *tensor("embedder.mask_token", "embeddings.mask_token", whole=mask, may_miss=True),
         *layers(depth_of(config, default=12), "backbone.blocks.{}.", "encoder.layer.{}.", layer),
         *module("backbone.norm", "layernorm"),
     ]
 
 
+@dataclass(frozen=True)
+class Interpolated:
+    """A table of positions [n d] for images of another size, as transformers interpolates it (bicubic, in float32).
+
+    num_prefix: tokens before the patches, which keep theirs. before, after: patches to a side, in the file and here.
+    """
+
+    num_prefix: int
+    before: int
+    after: int
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """The table of `after` x `after` patches."""
+        if self.before == self.after:
+            return x
+        import torch
+
+        grid = rearrange(x[self.num_prefix :], "(h w) d -> 1 d h w", h=self.before).float()
+        grid = torch.nn.functional.interpolate(grid, size=(self.after, self.after), mode="bicubic")
+        return torch.cat([x[: self.num_prefix], rearrange(grid, "1 d h w -> (h w) d").to(x.dtype)])
+
+    def write(self, x: Tensor, /) -> Tensor:
+        """The table itself. Raises DataError for one that was interpolated, as the original is lost."""
+        if self.before != self.after:
+            raise DataError(
+                f"the table of positions was made for {self.before} x {self.before} patches and is interpolated to "
+                f"{self.after} x {self.after}, which the original folder cannot hold; use --to safetensors"
+            )
+        return x
+
+
 def _inputs(folder: Path, config: ConfigFile) -> Settings:
+    if config.model_type == "dinov2":
+        return checked_images(folder, _patch(config), _image_side(folder, _patch(config)), _num_prefix(config))
     return checked_images(folder, _patch(config), config.size("image_size", 224), _num_prefix(config))
 
 
 def checked_images(folder: Path, p: int, side: int, num_prefix: int) -> Settings:
     """Patches of images as large as the table of positions is made for."""
     found = {**image_settings(folder), "patch": [p, p]}
-    resize = found.get("resize", {})
-    size = resize.get("crop") or resize.get("size")
+    size = _image_size(found)
     if size != [side, side]:
         raise DataError(
             f"{folder}: images become {size} pixels, and the table of positions is for {[side, side]}; give an image "
