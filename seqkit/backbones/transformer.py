@@ -323,7 +323,7 @@ def _index_of(position: RelativePosition, known: Sequence[nn.Module]) -> int | N
 
 
 def _settings(position: nn.Module) -> dict[str, Any] | None:
-    """Settings of a position without parameters and buffers; None: it has some, so no other is equal to it."""
-    if any(True for _ in position.parameters()) or any(True for _ in position.buffers()):
+    """Attributes of a position; None: it has parameters, buffers or submodules, so no other counts as equal."""
+    if [*position.parameters(), *position.buffers(), *position.children()]:
         return None
-    return {name: value for name, value in vars(position).items() if not name.startswith("_") and name != "training"}
+    return {name: value for name, value in vars(position).items() if name not in vars(nn.Module())}

@@ -90,9 +90,7 @@ class Classify(LabelObjective):
         return known
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Learns the names of the classes (without names, their number), their weights in the loss, and of two classes
-        which is positive.
-        """
+        """Learns names (without `names`, numbers) and loss weights of the classes, and which of two is positive."""
         if any(torch.as_tensor(label).is_floating_point() for label in labels):
             raise DataError("the targets are numbers; Classify needs class names, use Regress")
         highest = max((int(torch.as_tensor(label).max()) for label in labels), default=-1)
@@ -103,6 +101,7 @@ class Classify(LabelObjective):
         if len(names) < 2:
             raise DataError(f"the training labels hold {len(names)} class; classification needs two or more")
         self.names = list(names)
+        self.positive_class = None
         if len(self.names) == 2:
             counts = class_counts(map(torch.as_tensor, labels), 2)
             self.positive_class = int(counts[1] <= counts[0])

@@ -169,8 +169,7 @@ class TrainingModule(pl.LightningModule):
         return name, self.tasks[name]
 
     def _of_other_tasks(self) -> list[torch.nn.Parameter]:
-        """Trained parameters that the current task does not use: other tasks', and the shared biases of edges where
-        it has no edges."""
+        """Trained parameters that the current task does not use: other tasks', and edge biases if it has no edges."""
         if len(self.tasks) == 1:
             return []
         model = self.tasks[self.task].model
@@ -292,13 +291,14 @@ class TrainingModule(pl.LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip by the norm that was computed already, in every precision.
+        """Clip by the norm that was computed already, in every precision. Raises ValueError for another algorithm.
 
-        Lightning's own refuses under autocast if an optimizer is fused, since that may unscale by itself; here
-        gradients are unscaled when they arrive (`configure_optimizers`).
+        Lightning's clipping refuses a fused optimizer under autocast; here its gradients are unscaled before (`_unfuse`).
         """
         if not gradient_clip_val:
             return
+        if gradient_clip_algorithm not in (None, "norm"):
+            raise ValueError(f"gradient_clip_algorithm={gradient_clip_algorithm!r}; gradients are clipped by norm only")
         parameters = [p for p in self.parameters() if p.grad is not None]
         torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
@@ -425,7 +425,7 @@ def _tasks_of(model: Model | Mixture, objective: Objective | Mapping[str, Object
 
 
 def _unfuse(optimizer: torch.optim.Optimizer) -> None:
-    """Make fused optimizers leave unscaling to the scaler, so that clipping sees true gradients."""
+    """Make the scaler unscale gradients before a fused optimizer's step, so that clipping sees their true norm."""
     for one in getattr(optimizer, "optimizers", [optimizer]):
         one._step_supports_amp_scaling = False
         for group in one.param_groups:

@@ -79,6 +79,13 @@ def test_rotary_attention_depends_on_position_differences_only():
     assert (transformer(wide) - transformer(near)).abs().max() > 1e-5
 
 
+@pytest.mark.parametrize("own", [2, nn.Identity()])
+def test_positions_are_shared_by_layers_only_if_private_settings_and_parts_are_equal_too(own):
+    one, other, plain = Rotary(), Rotary(), Rotary()
+    one._own, other._own = own, nn.Identity()
+    assert [len(Transformer(24, 2, position=[a, b]).positions) for a, b in ((one, other), (plain, Rotary()))] == [2, 1]
+
+
 def test_invalid_arguments_and_unsupported_input_are_refused():
     with pytest.raises(ValueError, match="depth=0"):
         Transformer(24, 0)

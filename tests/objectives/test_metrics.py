@@ -168,6 +168,8 @@ def test_metrics_of_two_classes_are_of_the_rarer_one_or_of_the_one_that_is_named
     other = Classify(metrics=names)
     other.load_state(rarer.state())
     assert measured(other) == measured(rarer)
+    rarer.fit([0, 1, 2], ["a", "b", "c"])
+    assert rarer.positive_name is None
     for classes, wrong in ((["yes", "no"], "maybe"), (["a", "b", "c"], "a")):
         with pytest.raises(DataError, match="one of two classes"):
             Classify(positive=wrong).fit([0, 1], classes)

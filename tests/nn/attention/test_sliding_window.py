@@ -28,6 +28,7 @@ SETTINGS = pytest.mark.parametrize(
     [
         {"size": 2},
         {"size": 7, "num_global": 3},
+        {"size": 7, "num_global": 13},
         {"size": 41, "num_global": 1},
         {"size": 3, "stride": 5},
         {"size": 7, "stride": 2, "num_global": 2},
