@@ -25,10 +25,8 @@ def as_torch(transformer, dim, num_heads):
     layer = nn.TransformerEncoderLayer(dim, num_heads, 4 * dim, 0.0, "gelu", batch_first=True, norm_first=True)
     stack = nn.TransformerEncoder(layer, len(transformer.blocks), transformer.norm, enable_nested_tensor=False)
     for theirs, ours in zip(stack.layers, transformer.blocks):
-        theirs.self_attn.in_proj_weight, theirs.self_attn.in_proj_bias = (
-            ours.attention.qkv_proj.weight,
-            ours.attention.qkv_proj.bias,
-        )
+        attention, qkv_proj = theirs.self_attn, ours.attention.qkv_proj
+        attention.in_proj_weight, attention.in_proj_bias = qkv_proj.weight, qkv_proj.bias
         theirs.self_attn.out_proj = ours.attention.out_proj
         theirs.linear1, theirs.linear2 = ours.mlp.up_proj, ours.mlp.down_proj
         theirs.norm1, theirs.norm2 = ours.attention_norm, ours.mlp_norm

@@ -52,14 +52,9 @@ def training_module(objective=None, **settings):
 
 def trainer(**settings):
     return pl.Trainer(
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **{"max_epochs": 1, "log_every_n_steps": 1, **settings},
-    )
+        accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, **{"max_epochs": 1, "log_every_n_steps": 1, **settings},
+    )  # fmt: skip
 
 
 class BatchLoader:

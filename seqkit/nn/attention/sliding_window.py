@@ -29,7 +29,7 @@ class SlidingWindowAttention(AttentionMechanism):
     size: tokens of the window on one side, the token itself included; a bidirectional window has two such sides.
     stride: distance between the far tokens that are attended to; 0: none (strided attention; Child et al. 2019, section
     4.3; near and far tokens in one head, equation 8).
-    num_global: number of global tokens, the first ones: they attend to all, and all attend to them (Beltagy et al. 2020,
+    num_global: number of global tokens, the first ones; they attend to all, and all to them (Beltagy et al. 2020,
     section 3.1); if causal, to the past only. temperature, dropout, softcap: as in `ScaledDotProductAttention`.
     Distances count tokens, not positions. Sequences are padded on the right; with a cache, padding may be anywhere.
     Time and memory O(n (size + num_global)); a step with a cache O(m). With a stride all pairs are scored, O(n^2).
