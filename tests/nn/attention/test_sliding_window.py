@@ -74,10 +74,8 @@ def difference(mechanism, n, causal, settings, num_kv_heads=3, scores=None):
     got, wanted = mechanism(q, k, v, context) * real, right(q, k, v, masked) * real
     direction = torch.randn_like(got)
     pairs = list(zip(*(torch.autograd.grad((x * direction).sum(), (q, k, v)) for x in (got, wanted))))
-    pairs += [
-        (got, wanted),
-        (mechanism.attention_weights(q, k, context) * real, right.attention_weights(q, k, masked) * real),
-    ]
+    weights = (mechanism.attention_weights(q, k, context) * real, right.attention_weights(q, k, masked) * real)
+    pairs += [(got, wanted), weights]
     return max(float((a - b).detach().abs().max()) for a, b in pairs)
 
 
