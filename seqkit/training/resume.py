@@ -1,4 +1,4 @@
-"""Checkpoints from which training resumes bit for bit: `RandomState` and `ResumePoints`, for any LightningModule.
+"""Checkpoints from which training resumes bit for bit: two callbacks, with `ResumableLoader`, for any LightningModule.
 
 A checkpoint is written at the end of a training batch in which the optimizer stepped. If a validation or the end of the
 epoch follows that batch, it runs after resuming; Lightning alone would leave it out (exact in 1 of 8 cases).
