@@ -25,11 +25,11 @@ from seqkit.nn.position.bias import EdgeBias
 from seqkit.nn.residual import Residual
 
 OUTPUT_PROJECTIONS = ("out_proj", "down_proj")
-"""The last linear layer of a branch, whose output is added to the residual stream."""
+"""Names of the last linear layer of a branch, whose output is added to the residual stream."""
 
 
 class TransformerCache(Cache):
-    """A cache for each layer, padding and positions of the columns so far, and the encoder's output, if any."""
+    """Caches of the layers, padding and positions of the columns so far, and the memory of cross-attention, if any."""
 
     def __init__(self, layers: list[LayerCache]):
         self.num_tokens = 0
@@ -47,7 +47,7 @@ class TransformerCache(Cache):
         return Past(self.valid, self.positions, self.is_padded)
 
     def append(self, embedded: Embedded) -> None:
-        """Add columns."""
+        """Add the columns of a forward pass."""
         valid, positions, past = embedded.valid, embedded.positions, self.past
         self.valid = valid if past is None else torch.cat([past.valid, valid], dim=1)
         self.positions = positions if past is None else torch.cat([past.positions, positions], dim=1)
@@ -64,10 +64,10 @@ class TransformerCache(Cache):
 
 @dataclass(frozen=True)
 class ContextKind:
-    """Kind of a layer; layers of one kind share an attention context.
+    """Properties of a layer that its attention context depends on; layers of one kind share a context.
 
-    position: index into the backbone's positions; None: the layer has none. needs_mask, num_heads, head_dim: of its
-    attention. has_cross_attention: whether it attends to a memory, too.
+    position: index into the backbone's positions; None: the layer has none. needs_mask, num_heads, head_dim: as in its
+    attention layer. has_cross_attention: whether it also attends to a memory.
     """
 
     position: int | None
@@ -85,16 +85,16 @@ class Transformer(Backbone):
 
     With cross-attention in its blocks it is the decoder of an encoder–decoder.
 
-    dim: width. depth: number of blocks. num_heads: number of attention heads. causal: True: tokens attend to earlier
-    ones only. None: as the batch says (`Backbone.causal`).
-    block: block, `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. position: positions inside
-    attention (`Rotary()`); None: they are added to the embeddings. Both may be a list, one for each layer, or a pattern
-    that is repeated: [local, local, full] for 12 layers. The stack supports what every one of its blocks supports.
-    norm: norm of the last output. input_norm: norm of the embeddings (BERT); None: none. dropout: dropout of residual
-    branches and attention weights, unless a component has its own.
+    dim: width. depth: number of blocks. num_heads: number of attention heads. causal: True: a token attends to itself
+    and earlier ones only. None: as the batch says (`Backbone.causal`).
+    block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. position: positions inside attention
+    (`Rotary()`); None: positions are added to the embeddings. Both may be a list: an entry for each layer, or a pattern
+    to repeat ([local, local, full] for 12 layers). The stack supports a feature if every block supports it.
+    norm: norm of the last output. input_norm: norm of the embeddings (BERT); None: none. dropout: dropout probability
+    of residual branches and attention weights, unless a component has its own.
     Weights are initialised as GPT-2's: normal with std 0.02, output projections divided by sqrt(2 depth) (Radford et
     al. 2019, section 2.3).
-    Raises ValueError for a list that does not divide depth, heads that do not fit, or an attention that does not
+    Raises ValueError if the length of a list does not divide depth, if heads do not fit, or if an attention does not
     support what causal, position or blocks require.
     """
 
@@ -123,13 +123,12 @@ class Transformer(Backbone):
         self.input_norm = input_norm(dim) if input_norm is not None else None
         positions = _per_layer("position", position, depth)
         unlike: list[RelativePosition] = []
-        for one in positions:
-            if one is not None:
-                one.check_complete()
-            if one is not None and _index_of(one, unlike) is None:
+        for one in (position for position in positions if position is not None):
+            one.check_complete()
+            if _index_of(one, unlike) is None:
                 unlike.append(one)
         self.positions = nn.ModuleList(unlike)
-        self.edge_biases = nn.ModuleDict()  # by number of heads; made by `add_edge_bias`
+        self.edge_biases = nn.ModuleDict()  # key: number of heads; `add_edge_bias` fills it
         self.kinds = [self._kind(block, p) for block, p in zip(self._blocks, positions)]
         self._declare_support()
         self._init_weights()
@@ -149,7 +148,7 @@ class Transformer(Backbone):
         )
 
     def position_of(self, kind: ContextKind) -> RelativePosition | None:
-        """The position inside attention of layers of that kind."""
+        """Position inside attention of the layers of a kind; None: they have none."""
         return None if kind.position is None else cast(RelativePosition, self.positions[kind.position])
 
     def _required(self, block: BaseBlock, kind: ContextKind) -> AttentionFeature:
@@ -163,7 +162,7 @@ class Transformer(Backbone):
         return required | AttentionFeature.CROSS_ATTENTION if block.has_cross_attention else required
 
     def _declare_support(self) -> None:
-        """The stack supports what every block does; a required feature that a block does not support is refused."""
+        """Declare what all blocks support. Raises ValueError if a block does not support a required feature."""
         supports = ALL_FEATURES
         for block, kind in zip(self._blocks, self.kinds):
             position = self.position_of(kind)
@@ -196,7 +195,7 @@ class Transformer(Backbone):
                     nn.init.zeros_(module.get_parameter("weight"))
 
     def check_supported(self, spec: TokenSpec) -> None:
-        """Raise ValueError if a position does not fit the tokens' axes, or adjacency is unsupported or missing."""
+        """Raise ValueError if a position does not fit the tokens' axes, or an adjacency is unsupported or missing."""
         for block, kind in zip(self._blocks, self.kinds):
             position = self.position_of(kind)
             if position is not None:
@@ -204,7 +203,7 @@ class Transformer(Backbone):
                 if not position.takes_unlike_axes and len({part.num_axes for _, part in spec.parts} - {0}) > 1:
                     axes = ", ".join(f"{name} {part.num_axes}" for name, part in spec.parts)
                     raise ValueError(
-                        f"{type(position).__name__} takes parts whose positions have equally many axes, and these have "
+                        f"{type(position).__name__} needs parts with the same number of position axes, and these have "
                         f"{axes}; use Rotary with interleaved=true, or no position inside attention"
                     )
             if spec.num_edge_types:
@@ -216,16 +215,16 @@ class Transformer(Backbone):
                 )
 
     def add_edge_bias(self, num_edge_types: int) -> None:
-        """Learn a bias for each edge type and head. Raises ValueError if it has one for another number of types."""
+        """Add a learned bias per edge type and head. Raises ValueError if there is one for another number of types."""
         for num_heads in dict.fromkeys(kind.num_heads for kind in self.kinds):
             bias, name = EdgeBias(num_edge_types, num_heads), str(num_heads)
             if name in self.edge_biases and cast(EdgeBias, self.edge_biases[name]).weight.shape != bias.weight.shape:
-                raise ValueError("this Transformer has a bias for other edge types; build one for each model")
+                raise ValueError("this Transformer has a bias for other edge types; build a Transformer for each model")
             if name not in self.edge_biases:
                 self.edge_biases[name] = bias
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d], zero where padded. Raises ValueError for what `contexts` refuses, or another cache."""
+        """Hidden states [b n d], zero where padded. Raises ValueError as `contexts`, or for a foreign cache."""
         own_cache = None if cache is None else _checked(cache)
         contexts = self.contexts(embedded, own_cache)
         x = embedded.hidden if self.input_norm is None else self.input_norm(embedded.hidden)
@@ -240,7 +239,7 @@ class Transformer(Backbone):
     ) -> dict[ContextKind, AttentionContext]:
         """The attention context of each kind of layer.
 
-        Raises ValueError for packed sequences, an adjacency or a memory that its attention would ignore.
+        Raises ValueError for segments, an adjacency or a memory that attention would ignore, and for a missing memory.
         """
         if embedded.segments is not None and not self.supports_segments:
             raise ValueError("this attention does not support segments; give each packed sequence its own row")
@@ -270,9 +269,9 @@ class Transformer(Backbone):
         return cast(EdgeBias, self.edge_biases[name]).weight if name in self.edge_biases else None
 
     def _memory(self, embedded: Embedded, cache: TransformerCache | None) -> Embedded | None:
-        """Memory of cross-attention: the encoder's output, or without an encoder the embedded source.
+        """Memory of cross-attention: the encoder's output, or the embedded source if there is no encoder.
 
-        A cache keeps it from the first step on.
+        A cache keeps the memory of the first step for all later ones.
         """
         memory = embedded.source if embedded.memory is None else embedded.memory
         if cache is not None and cache.memory is not None:
@@ -285,7 +284,7 @@ class Transformer(Backbone):
         return memory
 
     def init_cache(self, max_tokens: int) -> Cache:
-        """An empty cache. Raises ValueError if bidirectional: later tokens would change earlier ones."""
+        """An empty cache. Raises ValueError if bidirectional (later tokens change earlier ones), or if unsupported."""
         if self.causal is False:
             raise ValueError("this Transformer is not causal, so it has no cache; build it with causal=True")
         if not self.supports_cache:
@@ -303,7 +302,7 @@ Each = TypeVar("Each")
 
 
 def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each]:
-    """An entry for each layer, from one for all, or from a pattern to repeat. Raises ValueError if it does not fit."""
+    """Entries of all layers, from one entry or a pattern to repeat. Raises ValueError if its length does not fit."""
     if not isinstance(given, Sequence):
         return [given] * depth
     if not given or depth % len(given):
@@ -315,7 +314,7 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
 
 
 def _index_of(position: RelativePosition, known: Sequence[nn.Module]) -> int | None:
-    """Where `position` is among the known ones, or one that is bound to do the same; None: nowhere."""
+    """Index among the known positions of `position` itself or one equal to it (`_settings`); None: there is none."""
     for i, other in enumerate(known):
         if other is position or (type(other) is type(position) and _settings(other) == _settings(position) is not None):
             return i
@@ -323,7 +322,7 @@ def _index_of(position: RelativePosition, known: Sequence[nn.Module]) -> int | N
 
 
 def _settings(position: nn.Module) -> dict[str, Any] | None:
-    """Settings of a position without parameters and buffers; None: it has some, so no other is equal to it."""
-    if any(True for _ in position.parameters()) or any(True for _ in position.buffers()):
+    """Attributes of a position; None: it has parameters, buffers or submodules, so no other counts as equal."""
+    if [*position.parameters(), *position.buffers(), *position.children()]:
         return None
-    return {name: value for name, value in vars(position).items() if not name.startswith("_") and name != "training"}
+    return {name: value for name, value in vars(position).items() if name not in vars(nn.Module())}

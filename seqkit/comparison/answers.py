@@ -1,4 +1,4 @@
-"""Sentences that answer a comparison: which candidate is better, by how much, how sure that is, and at what cost."""
+"""Sentences that answer a comparison: which candidate is better, by how much, how certainly, and at what cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUDGETS = {
 
 
 def answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]]:
-    """The text that answers the title, and further sentences: how far to trust it, the other candidates, failures."""
+    """The text that answers the title, and sentences on its reliability, the other candidates, and failures."""
     rows = {row["name"]: row for row in results["candidates"] if row["mean"] is not None}
     failed = [row["name"] for row in results["candidates"] if row["mean"] is None]
     if not rows:
@@ -48,7 +48,7 @@ def answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]]
 
 
 def is_settled(results: Mapping[str, Any], metric: Metric) -> bool:
-    """Whether the answer stands: no trial runs, and nothing that could overturn it (`_doubts`)."""
+    """Whether the answer is settled: there are no trial runs, and nothing could overturn it (`_doubts`)."""
     rows = {row["name"]: row for row in results["candidates"] if row["mean"] is not None}
     order = sorted(rows, key=lambda name: rows[name]["mean"], reverse=metric.higher_is_better)
     rival = _rival(order, results["reference"])
@@ -58,11 +58,11 @@ def is_settled(results: Mapping[str, Any], metric: Metric) -> bool:
 
 
 def better(entry: Mapping[str, Any], results: Mapping[str, Any], metric: Metric) -> str | None:
-    """The candidate of a pair that is better; None: they are not told apart, or it is not settled.
+    """The better candidate of a pair; None if the two are not told apart, or if something could overturn the verdict.
 
-    One is better if the corrected p-value is below 5 %, both have several seeds (nobody knows what another seed would
-    give), the difference is larger than `--least` (by default, as it is shown, one in its last digit), and nothing
-    could overturn it.
+    A candidate is better if the corrected p-value is below 5 %, both have several seeds (one seed says nothing about
+    others), the difference is larger than `--least` (by default, more than one in the last digit that is shown), and
+    nothing could overturn the verdict (`_doubts`).
     """
     rows = {row["name"]: row for row in results["candidates"]}
     least = (results.get("settings") or {}).get("least")
@@ -77,7 +77,7 @@ def better(entry: Mapping[str, Any], results: Mapping[str, Any], metric: Metric)
 
 
 def _num_seeds(row: Row, steps: int | None) -> int:
-    """Seeds that ended, after so many steps of a shorter training; None: of the whole one."""
+    """Number of seeds that finished. steps: steps of a shorter training; None: the whole training."""
     if steps is not None:
         return next(len(point["values"]) for point in row["by_steps"] if point["steps"] == steps)
     return sum(run["value"] is not None for run in row["runs"])
@@ -86,8 +86,8 @@ def _num_seeds(row: Row, steps: int | None) -> int:
 def _doubts(pair: Mapping[str, Any], rows: Mapping[str, Row]) -> list[str]:
     """Sentences on what could overturn a verdict.
 
-    A setting of the worse at the end of what was tried: a better one may lie beyond. Seeds of the better that failed:
-    its mean leaves out its worst runs. Of a pair that is not told apart, both of both.
+    The worse candidate's best setting may be the last one tried, so that a better one may lie beyond. Seeds of the
+    better candidate may have failed, so that its mean leaves out its worst runs. Without a verdict, both apply to both.
     """
     known = [rows[pair[side]] for side in "ab"]
     tuned = [row for row in known if row["name"] != pair.get("better")]
@@ -102,14 +102,14 @@ def _doubts(pair: Mapping[str, Any], rows: Mapping[str, Row]) -> list[str]:
 
 
 def _rival(order: Sequence[str], reference: str) -> str | None:
-    """With whom the best is compared: the reference, or the second if it is that itself; None: it is alone."""
+    """The candidate that the best is compared with: the reference, or if that is the best, the second; None: none."""
     if len(order) < 2:
         return None
     return reference if reference in order[1:] else order[1]
 
 
 def trial_sentence(candidates: Sequence[Row]) -> str | None:
-    """A sentence on runs that are so short, or on so few examples, that their figures say nothing; None: they are not.
+    """A sentence if runs are so short, or on so few examples, that their numbers say nothing; None if they are not.
 
     candidates: rows of results.json.
     """
@@ -122,11 +122,11 @@ def trial_sentence(candidates: Sequence[Row]) -> str | None:
         return None
     steps, limit = trials[0]
     known = plural(steps, "optimizer step") + (f" and at most {limit:,} examples of each split" if limit else "")
-    return f"These are trial runs, with {known}: their figures say nothing of the models."
+    return f"These are trial runs, with {known}: their figures say nothing about the models."
 
 
 def no_better_than_constant(rows: Mapping[str, Row], metric: Metric) -> list[str]:
-    """A sentence on the candidates that are no better than the best constant prediction, where it is known."""
+    """A sentence on the candidates that are no better than the best constant prediction, if that is known."""
     found, values = [], set()
     for name, row in rows.items():
         constant, sign = row.get("constant"), 1 if metric.higher_is_better else -1
@@ -140,7 +140,7 @@ def no_better_than_constant(rows: Mapping[str, Row], metric: Metric) -> list[str
 
 
 def _answer(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str, metric: Metric) -> str:
-    """Whether `a`, whose mean is better, is better than `b`, by how much, and how fast it trains."""
+    """Whether `a` is better than `b`, by how much, and how fast it trains; the mean of `a` must not be worse."""
     pair = _pair(results, a, b)
     budget, amount = _budget(results, rows[a], rows[b]), metric.number(abs(pair["difference"]))
     amount += f" {metric.spoken_unit} " if metric.spoken_unit else " "
@@ -171,7 +171,7 @@ def _answer(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str,
 
 
 def _budget(results: Mapping[str, Any], one: Row, other: Row) -> str:
-    """The budget that was matched; both values where they are not equal."""
+    """The budget that was matched, or both values if they are not equal."""
     key, what = {
         "parameters": ("parameters", "parameters"), "flops": ("training_flops", "FLOPs per training step"),
     }.get(results["match"], ("", ""))  # fmt: skip
@@ -181,14 +181,14 @@ def _budget(results: Mapping[str, Any], one: Row, other: Row) -> str:
 
 
 def _significance(results: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
-    """The p-value as text, corrected where there are several pairs."""
+    """The p-value as text, with its correction if there are several pairs."""
     shown, number = p_value(pair), sum(one["p"] is not None for one in results["differences"])
     holm = f", both with Holm's correction for {number} pairs" if number > 1 else ""
     return f"; p {shown if shown.startswith('<') else f'= {shown}'}{holm}"
 
 
 def _others(results: Mapping[str, Any], best: str, rival: str, names: Sequence[str]) -> str:
-    """Which of the further candidates the best one is better than."""
+    """Which of the other candidates the best one is better than."""
     worse = [name for name in names if _pair(results, best, name)["better"] == best]
     equal = [name for name in names if name not in worse]
     also = " also" if _pair(results, best, rival)["better"] else ""
@@ -202,7 +202,7 @@ def _pair(results: Mapping[str, Any], a: str, b: str) -> Mapping[str, Any]:
 
 
 def _remarks(row: Row) -> list[str]:
-    """A budget that differs from the reference's, and a receptive field that is shorter than the examples."""
+    """Remarks on a budget unlike the reference's, and on a receptive field that is shorter than the examples."""
     found = budget_remarks([row])
     if (farthest := row.get("farthest")) is not None:
         found.append(

@@ -1,9 +1,9 @@
-"""Means and differences with their intervals: random effects of seeds and of test examples, crossed.
+"""Means and differences with confidence intervals, from crossed random effects of seeds and test examples.
 
-A score of seed s on example e is mean + seed + example + rest, all three drawn at random. The variance of the mean is
-what the mean squares of a two-way table give (Searle, Casella and McCulloch 1992, section 4.7; Baayen, Davidson and
-Bates 2008 have the model), with the degrees of freedom of Satterthwaite (1946). `tests/comparison/test_coverage.py`
-simulates how often these intervals hold the truth.
+A score of seed s on example e is mean + seed + example + rest; the last three are random (Baayen, Davidson and Bates
+2008). The variance of the mean follows from the mean squares of a two-way table (Searle, Casella and McCulloch 1992,
+section 4.7), its degrees of freedom from Satterthwaite (1946). `tests/comparison/test_coverage.py` simulates how often
+these intervals contain the true value.
 
 s seeds · e test examples · u units: the examples, or groups of them that are not independent
 """
@@ -26,18 +26,18 @@ LEVEL = 0.95
 """Confidence level of every interval."""
 
 REST = 0.5
-"""Least variance of a mean, as a share of what the mean square of the rest alone would give.
+"""Least variance of a mean, as a share of the variance that the mean square of the rest alone gives.
 
-With 3 seeds and 10 examples, of which neither has an effect of its own, an estimate may come out near zero; without
-this bound 84 % of the intervals hold the truth."""
+With 3 seeds and 10 examples that have no effects of their own, the estimate may be near zero; without this bound, 84 %
+of the intervals contain the true value."""
 
 
 @dataclass(frozen=True)
 class Scores:
     """Scores of a candidate's test examples: numerators and denominators [s e] of the seeds that finished.
 
-    groups: [e] number of the group that an example belongs to (speaker, document), as its examples are not
-    independent; None: each is independent.
+    groups: [e] number of each example's group (speaker, document), if examples of a group are not independent; None:
+    all examples are independent.
     """
 
     seeds: tuple[int, ...]
@@ -65,7 +65,7 @@ class Scores:
         return Scores(self.seeds, self.numerator[:, chosen], self.denominator[:, chosen], groups)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that it holds, by name, as it is published."""
+        """All fields by name, as they are published."""
         found = {"seeds": np.array(self.seeds), "numerator": self.numerator, "denominator": self.denominator}
         return found if self.groups is None else {**found, "groups": self.groups}
 
@@ -77,8 +77,8 @@ class Scores:
     def linear(self, metric: Metric) -> np.ndarray:
         """Scores [s u] of the independent units, whose mean is the metric of each seed.
 
-        A metric is a ratio of sums, or its root. Its change with the weight of a unit takes the place of the unit's
-        score (linearisation; Särndal, Swensson and Wretman 1992, section 5.5).
+        A metric is a ratio of sums, or the root of one. The score of a unit is the metric plus u times its derivative
+        by the unit's weight (linearisation; Särndal, Swensson and Wretman 1992, section 5.5).
         """
         numerator, denominator = self.numerator, self.denominator
         if self.groups is not None:
@@ -95,7 +95,7 @@ class Scores:
 
 
 class Difference(NamedTuple):
-    """a - b: the mean over seeds, its interval and p-value (None: one seed and one unit), and what was paired."""
+    """Mean difference a - b, its interval and p-value (None: one seed and one unit), and what was paired, in words."""
 
     difference: float
     interval: tuple[float, float] | None
@@ -104,7 +104,7 @@ class Difference(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of the variance of a mean: a mean square, times a factor, with its degrees of freedom."""
+    """A term of the variance of a mean: a factor times a mean square, with its degrees of freedom."""
 
     factor: float
     mean_square: float
@@ -112,11 +112,11 @@ class Part(NamedTuple):
 
 
 def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, tuple[float, float] | None]:
-    """Mean over seeds, standard deviation of runs (None: one seed), interval of the mean.
+    """Mean over seeds, standard deviation over seeds (None: one seed), and interval of the mean.
 
-    Of one seed, the interval covers the choice of test examples alone; of one unit (a graph), that of seeds alone. It
-    is None where there is one of each. That of a proportion is Korn and Graubard's (1998), which lies between 0 and 1
-    and has a width at these bounds too.
+    With one seed, the interval covers only the choice of test examples; with one unit (a graph), only that of seeds;
+    with one of each, it is None. For a proportion it is Korn and Graubard's (1998), which lies between 0 and 1 and has
+    a width even at these bounds.
     """
     values, linear = scores.values(metric), scores.linear(metric)
     mean, std = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
@@ -131,7 +131,7 @@ def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, tuple[f
 
 
 def interval_of(linear: np.ndarray) -> tuple[float, float] | None:
-    """Interval of the mean of scores [s u] of seeds and independent units; None of one of each."""
+    """Interval of the mean of scores [s u] of seeds and independent units; None if there is one of each."""
     parts = _crossed(linear)
     if not parts:
         return None
@@ -142,11 +142,11 @@ def interval_of(linear: np.ndarray) -> tuple[float, float] | None:
 
 
 def difference(a: Scores, b: Scores, metric: Metric) -> Difference:
-    """mean(a) - mean(b). Test examples that both have are paired, so what is common to both cancels.
+    """mean(a) - mean(b). Test examples are paired if both have equally many, so that common effects cancel.
 
-    Seeds are not paired: two candidates draw other weights from the same seed. Where a proportion differs alike on
-    every unit and with every seed, there is no variance to go by. The interval then has what so few units cannot
-    exclude (Clopper and Pearson 1934, for 0 of u), and p is that of a sign test.
+    Seeds are not paired: two candidates draw different weights from the same seed. If a proportion differs equally on
+    all units and seeds, the variance is zero. The interval then has the width that u units cannot exclude (Clopper and
+    Pearson 1934, for 0 of u), and p is that of a sign test.
     """
     return _contrast(a, b, metric).tested(LEVEL)
 
@@ -154,8 +154,8 @@ def difference(a: Scores, b: Scores, metric: Metric) -> Difference:
 def differences(scores: Mapping[str, Scores], metric: Metric) -> dict[tuple[str, str], tuple[Difference, float | None]]:
     """The difference of every pair of candidates, and its p-value corrected for the number of pairs (Holm 1979).
 
-    An interval has the correction of its p-value, so it holds zero where the pair is not told apart. Each pair has its
-    own variance: in a mean over pairs, one unstable candidate would silence the whole page.
+    An interval is corrected as its p-value is, so it contains zero if the pair is not told apart. Each pair has its own
+    variance: with a common one, a single unstable candidate would hide all differences.
     """
     contrasts = {pair: _contrast(scores[pair[0]], scores[pair[1]], metric) for pair in combinations(scores, 2)}
     p = {pair: own for pair, one in contrasts.items() if (own := one.tested(LEVEL).p) is not None}
@@ -165,7 +165,7 @@ def differences(scores: Mapping[str, Scores], metric: Metric) -> dict[tuple[str,
 
 
 class _Contrast(NamedTuple):
-    """A difference, the parts of its variance, the number of units of either, and what was paired."""
+    """A difference, the parts of its variance, the number of units of the first, and what was paired."""
 
     difference: float
     parts: list[Part]
@@ -202,9 +202,9 @@ def _contrast(a: Scores, b: Scores, metric: Metric) -> _Contrast:
 
 
 def holm(p: Mapping[K, float]) -> dict[K, float]:
-    """p-values of the pairs of a page so that, of pairs that are equal, any is called different in 5 % of pages.
+    """p-values, corrected so that at most 5 % of pages call any pair different that is equal.
 
-    Holm 1979: the smallest is multiplied by the number of pairs, the next by one fewer; they never fall.
+    Holm 1979: the smallest is multiplied by the number of pairs, the next by one less; none is below the one before.
     """
     adjusted, largest = {}, 0.0
     for i, pair in enumerate(sorted(p, key=p.__getitem__)):
@@ -214,7 +214,7 @@ def holm(p: Mapping[K, float]) -> dict[K, float]:
 
 
 def _holm_factors(p: Mapping[K, float]) -> dict[K, int]:
-    """By how much the p-value of each pair is multiplied; of pairs that are not told apart, by that of the first."""
+    """Factor of each p-value in Holm's correction; pairs that are not told apart have the factor of the first such."""
     order = sorted(p, key=p.__getitem__)
     apart = next((i for i, pair in enumerate(order) if p[pair] * (len(p) - i) >= 1 - LEVEL), len(p))
     return {pair: len(p) - min(i, apart) for i, pair in enumerate(order)}
@@ -227,7 +227,7 @@ def _counted(scores: Scores, linear: np.ndarray) -> str:
 
 
 def _crossed(linear: np.ndarray) -> list[Part]:
-    """Variance of the mean of scores [s u]: of seeds and units, less the rest, which both contain."""
+    """Variance of the mean of scores [s u]: parts of seeds and units, minus the rest, which is in both."""
     num_seeds, num_units = linear.shape
     total = num_seeds * num_units
     seeds, units, rest = _mean_squares(linear)
@@ -245,7 +245,7 @@ def _crossed(linear: np.ndarray) -> list[Part]:
 
 
 def _examples_paired(a: np.ndarray, b: np.ndarray) -> list[Part]:
-    """Variance of a difference [s u] - [t u] where the units are common and the seeds are not."""
+    """Variance of a difference [s u] - [t u] with common units and separate seeds."""
     if a.shape[1] == 1:
         return [*_crossed(a), *_crossed(b)]
     units = (a.mean(axis=0) - b.mean(axis=0)).var(ddof=1)
@@ -257,7 +257,7 @@ def _examples_paired(a: np.ndarray, b: np.ndarray) -> list[Part]:
 
 
 def _mean_squares(x: np.ndarray) -> tuple[float, float, float]:
-    """Mean squares [s u] of seeds, of units and of the rest; 0 where there is one of either."""
+    """Mean squares of scores [s u]: of seeds, units and the rest; 0 where that has no degrees of freedom."""
     num_seeds, num_units = x.shape
     rows, columns = x.mean(axis=1, keepdims=True), x.mean(axis=0)
     seeds = num_units * float(rows.var(ddof=1)) if num_seeds > 1 else 0.0
@@ -268,19 +268,19 @@ def _mean_squares(x: np.ndarray) -> tuple[float, float, float]:
 
 
 def _variance(parts: Sequence[Part]) -> tuple[float, float]:
-    """The sum of the parts, at least `REST` of what is taken off, and its degrees of freedom (Satterthwaite 1946)."""
+    """Sum of the parts, at least `REST` times what is subtracted, and its degrees of freedom (Satterthwaite 1946)."""
     values = [part.factor * part.mean_square for part in parts]
     variance = max(sum(values), REST * -sum(value for value in values if value < 0), 0.0)
     squares = sum(value**2 / part.df for value, part in zip(values, parts))
     least = min(part.df for part in parts)
-    # a table of equal numbers has a variance of rounding errors
+    # rounding errors of equal numbers have a variance, too
     if variance <= 1e-24 or squares == 0:
         return 0.0, least
     return variance, max(variance**2 / squares, least)
 
 
 def _proportion(mean: float, variance: float, df: float, num_units: int) -> tuple[float, float]:
-    """Clopper and Pearson's interval for so many independent examples as have this variance (Korn, Graubard)."""
+    """Clopper and Pearson's interval for as many independent examples as give this variance (Korn, Graubard)."""
     count = float(num_units)
     if variance > 0 and 0 < mean < 1:
         by_normal = stats.t.ppf((1 + LEVEL) / 2, max(num_units - 1, 1)) / stats.t.ppf((1 + LEVEL) / 2, df)

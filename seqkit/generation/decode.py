@@ -1,4 +1,4 @@
-"""Autoregressive decoding, one token a step: with a cache, or with the whole context encoded again.
+"""Autoregressive decoding, one token a step: with a cache, or by encoding the whole context again in each step.
 
 b sequences · n tokens · t new tokens · v vocabulary · s stop ids
 """
@@ -25,7 +25,7 @@ from seqkit.nn.embedder import Embedder
 class Suppressed:
     """Ids that are not generated (`suppress_tokens` and `begin_suppress_tokens` of transformers).
 
-    always: never. first: not as the first new token.
+    always: ids that are never generated. first: ids that are not generated as the first new token.
     """
 
     always: tuple[int, ...] = ()
@@ -35,10 +35,10 @@ class Suppressed:
 class Decoding(ABC):
     """Sequences that grow by one token a step: take `next_logits`, choose, `append`, and repeat.
 
-    The only place of the context window: a sequence whose context has more than `context_length` tokens goes on from
-    the last half of it, at its own time, whatever the rest of the batch does; None: no limit.
-    lengths: tokens of each sequence at the start. has_cache: whether a step feeds the newest tokens alone.
-    max_columns: of the longest context. A subclass says what the tokens are: `_contexts`, `_newest`, `append`.
+    context_length: most tokens of a context; None: no limit. A sequence whose context grows beyond it continues from
+    its last context_length / 2 tokens; each sequence of a batch does so by itself.
+    lengths: tokens of each sequence at the start. has_cache: whether a step feeds the newest tokens only.
+    max_columns: columns of the longest context. A subclass defines its tokens: `_contexts`, `_newest`, `append`.
     """
 
     num_fields = 1
@@ -50,14 +50,14 @@ class Decoding(ABC):
         self._model, self._context_length, self._max_columns = model, context_length, max_columns
         self._has_cache = has_cache
         self._cache: Cache | None = None
-        self._lengths = torch.tensor(lengths, device=self.device)  # [b], of the whole sequences
-        self._starts = torch.zeros_like(self._lengths)  # [b], where their contexts begin
+        self._lengths = torch.tensor(lengths, device=self.device)  # [b] tokens of the whole sequences
+        self._starts = torch.zeros_like(self._lengths)  # [b] tokens before their contexts
 
     def __len__(self) -> int:
         return len(self._lengths)
 
     def next_logits(self) -> Tensor:
-        """[b v], of several fields [b k v], logits of the token after the last one of each sequence; -inf: never."""
+        """Logits of the next token of each sequence, [b v], with several fields [b k v]; -inf: not generated."""
         if self._cache is not None and self._cache.num_tokens != self._context_length:
             return self._cached_step(self._cache)
         if self._context_length is not None:
@@ -69,7 +69,7 @@ class Decoding(ABC):
         return self._logits(batch.to(self.device), self._lengths - self._starts - 1, self._cache)
 
     def _cached_step(self, cache: Cache) -> Tensor:
-        """Logits from the last token of each sequence alone; the cache has the others."""
+        """Logits from the last token of each sequence; the cache has the earlier ones."""
         return self._logits(self._newest().to(self.device), torch.zeros_like(self._lengths), cache)
 
     def _logits(self, batch: TokenBatch, columns: Tensor, cache: Cache | None) -> Tensor:
@@ -79,7 +79,7 @@ class Decoding(ABC):
 
     @abstractmethod
     def _contexts(self, starts: Sequence[int]) -> TokenBatch:
-        """The tokens of each sequence from `starts` on, at the positions of a sequence that begins there."""
+        """The tokens of each sequence from `starts` on; positions count from there."""
 
     @abstractmethod
     def _newest(self) -> TokenBatch:
@@ -87,14 +87,14 @@ class Decoding(ABC):
 
     @abstractmethod
     def seen(self) -> Tensor:
-        """[b v], of several fields [b k v], bool, True: the id occurs in the sequence, prompt included."""
+        """[b v] bool, with several fields [b k v], True: the id occurs in the sequence, prompt included."""
 
     def append(self, ids: Tensor) -> None:
-        """Append ids [b] or [b k], one token to each sequence."""
+        """Append a token to each sequence: ids [b], with several fields [b k]."""
         self._lengths = self._lengths + 1
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these sequences, [b'] indices, in this order (some twice, others not at all)."""
+        """Keep the sequences with these indices [b'], in this order; an index may occur twice or not at all."""
         self._lengths, self._starts = self._lengths[rows], self._starts[rows]
         if self._cache is not None:
             self._cache.reorder(rows)
@@ -104,9 +104,9 @@ class DecodingState(Decoding):
     """Sequences of ids at positions 0, 1, 2, …
 
     prompts: [n] int64 ids each, of any lengths >= 1. source: batch for the encoder, an example per prompt.
-    context_length: number of tokens that the model was trained on, as in `Decoding`.
-    use_cache: None: where the backbone has a cache. suppressed: ids that are not generated.
-    Raises ValueError for a model, prompts or settings that are incompatible.
+    context_length: as in `Decoding`, usually the number of tokens that the model was trained on.
+    use_cache: None: use a cache if the backbone has one. suppressed: ids that are not generated.
+    Raises ValueError if model, prompts and settings do not fit together.
     """
 
     def __init__(
@@ -128,15 +128,15 @@ class DecodingState(Decoding):
         checked_ids("suppressed", [*self._suppressed.always, *self._suppressed.first], model)
         self._prompts = [prompt.to(self.device) for prompt in prompts]
         self._source = None if source is None else source.to(self.device)
-        self._packed: PackedDecoder | None = None  # the model's step over packed weights, if it can be packed
+        self._packed: PackedDecoder | None = None  # the step with packed weights, if the model has one
         self._tries_packing, self._max_new_tokens = True, max_new_tokens
-        self._prompt_index = torch.arange(len(prompts), device=self.device)  # the prompt that each sequence continues
+        self._prompt_index = torch.arange(len(prompts), device=self.device)  # [b] index of the prompt of each sequence
         self._new_ids = self._prompt_index.new_empty(len(prompts), 0)
         self.num_new_tokens = 0
 
     @property
     def new_ids(self) -> Tensor:
-        """[b t] ids so far, prompts aside."""
+        """[b t] ids so far, without the prompts."""
         return self._new_ids[:, : self.num_new_tokens]
 
     def seen(self) -> Tensor:
@@ -152,7 +152,7 @@ class DecodingState(Decoding):
 
     def append(self, ids: Tensor) -> None:
         super().append(ids)
-        if self.num_new_tokens == self._new_ids.shape[1]:  # room for twice as many, rather than a copy in every step
+        if self.num_new_tokens == self._new_ids.shape[1]:  # double the buffer, to avoid a copy in every step
             room = self._new_ids.new_empty(len(ids), max(64, self.num_new_tokens))
             self._new_ids = torch.cat([self._new_ids, room], dim=1)
         self._new_ids[:, self.num_new_tokens] = ids
@@ -180,7 +180,7 @@ class DecodingState(Decoding):
         return TokenBatch(content, positions, torch.ones_like(content, dtype=torch.bool))
 
     def _cached_step(self, cache: Cache) -> Tensor:
-        if self._tries_packing:  # in the first cached step, where enough are left to pay
+        if self._tries_packing:  # once, in the first cached step, if enough steps are left
             self._tries_packing = False
             if self._max_new_tokens - self.num_new_tokens >= MIN_STEPS:
                 self._packed = packed_decoder(self._model, len(self._new_ids), self._max_columns)
@@ -194,7 +194,7 @@ class DecodingState(Decoding):
 
 @contextmanager
 def evaluating(model: Model) -> Iterator[None]:
-    """Context in which the model is in evaluation mode; after it, it is in the mode that it was in."""
+    """Context in which the model is in evaluation mode; its mode is restored afterwards."""
     training = model.training
     model.eval()
     try:
@@ -204,12 +204,12 @@ def evaluating(model: Model) -> Iterator[None]:
 
 
 def checked_stop(stop: Sequence[int], model: Model, device: torch.device) -> Tensor:
-    """Ids [s] at which a sequence ends. Raises ValueError for one outside the vocabulary."""
+    """Ids [s] that end a sequence, as a tensor. Raises ValueError for an id outside the vocabulary."""
     return torch.tensor(checked_ids("stop", stop, model), dtype=torch.int64, device=device)
 
 
 def checked_ids(name: str, ids: Sequence[int], model: Model) -> list[int]:
-    """Ids in order, each once. Raises ValueError for one outside the vocabulary."""
+    """The distinct ids, sorted. Raises ValueError for an id outside the vocabulary."""
     for i in ids:
         if not isinstance(i, int) or not 0 <= i < model.spec.vocab_size:
             raise ValueError(f"{name} id {i} is outside the vocabulary; ids go from 0 to {model.spec.vocab_size - 1}")
@@ -217,7 +217,7 @@ def checked_ids(name: str, ids: Sequence[int], model: Model) -> list[int]:
 
 
 def supports_cache(model: Model, *, required: bool) -> bool:
-    """True: the backbone has a cache (some attention mechanisms have none). Raises ValueError if one is required."""
+    """Whether the backbone has a cache (some mechanisms have none). Raises ValueError if `required` and it has none."""
     try:
         model.backbone.init_cache(1)
     except ValueError:
@@ -235,7 +235,7 @@ def _check(
     if model.spec.num_axes > 1:
         raise ValueError(
             f"generation counts tokens along one axis, and these tokens have {model.spec.num_axes}; "
-            "the position of a token that is not there yet is not known"
+            "the positions of new tokens are unknown"
         )
     if not prompts:
         raise ValueError("there are no prompts; give at least one")
@@ -260,10 +260,10 @@ def _check(
 
 
 def check_positions(model: Model, num_columns: int, max_new_tokens: int) -> None:
-    """Raise ValueError if a context of that many tokens, which count from position 0, has more than the model knows."""
+    """Raise ValueError if `num_columns` tokens, from position 0 on, are more than the model has positions for."""
     num_positions = cast(Embedder, model.embedder).position.num_positions
     if num_positions is not None and num_columns > num_positions:
-        # the decoder of a Seq2Seq model has seen whole targets, so a cut context would be no advice
+        # a Seq2Seq decoder was trained on whole targets, so it is not advised to cut the context
         cut = f", or give context_length={num_positions} or less" if model.source_embedder is None else ""
         raise ValueError(
             f"{max_new_tokens} new tokens need {num_columns} positions, and the learned table has {num_positions}; "
@@ -272,6 +272,6 @@ def check_positions(model: Model, num_columns: int, max_new_tokens: int) -> None
 
 
 def longest_context(prompts: Sequence[Sized], max_new_tokens: int, context_length: int | None) -> int:
-    """Number of tokens in the longest context (the last new token is in none)."""
+    """Number of tokens in the longest context; the last new token is in no context."""
     longest = max(map(len, prompts)) + max_new_tokens - 1
     return longest if context_length is None else min(longest, context_length)

@@ -1,11 +1,11 @@
-"""One decoding step of a causal Transformer: the functions of its own modules, with less around them.
+"""One decoding step of a causal Transformer, computed by functions of its modules with less overhead.
 
-`Model.forward` is written for batches of any shape; with one new token a step, most of its time goes into reading
-weights in an unfavourable order, into masks, and into Python. Here blocks, norms, MLPs and heads compute by their own
-`forward`, called without the machinery of `nn.Module`; attention is written out for one query, over keys and values in
-buffers of the final length; and weights of linear layers are copied once into the order that the product with few rows
-reads fastest. The logits are those of the modules, up to rounding. Where a model has a part that is not known here,
-`packed_decoder` returns None, and the modules run.
+`Model.forward` is written for batches of any shape. With one new token a step, it spends most of its time on reading
+weights in an unfavourable order, on masks, and in Python. Here the `forward` of blocks, norms, MLPs and heads is called
+directly, without `nn.Module.__call__`. Attention is written out for one query, over keys and values in buffers of the
+final length. Weights of linear layers are copied once into the order that is read fastest in a product with few rows.
+The logits equal those of the modules up to rounding. If a part of the model is unknown here, `packed_decoder` returns
+None, and the modules run.
 
 b sequences · d width · h heads · g key/value heads · c channels of one head · r rotated channel pairs · m slots of the
 cache · k kernel size · v vocabulary
@@ -39,24 +39,24 @@ from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 from seqkit.nn.residual import Residual
 
 MIN_STEPS = 8
-"""Cached steps from which on packing is tried: it costs as much time as about ten steps save."""
+"""Fewest remaining steps for which packing is tried; packing takes the time that about ten steps save."""
 
 ONEDNN_MIN_WEIGHTS = 2**17
-"""Weights of a matrix from which on oneDNN's product is the faster one: a call of it takes 10 µs more than torch's."""
+"""Fewest weights of a matrix for which oneDNN is faster; a call of it takes 10 µs longer than torch's."""
 
 ONEDNN_MIN_ROWS = 8
-"""Rows of x for which oneDNN orders weights at least: the order for one row is slower, even for one row."""
+"""Fewest rows of x for which oneDNN orders weights; its order for one row is slower, even with one row."""
 
 BLOCKS = (PreNormBlock, PostNormBlock, ParallelBlock)
 COMPOSED = (*BLOCKS, MLP, GatedMLP, Residual)
-"""Modules that only call their children, which may then be functions."""
+"""Modules that only call their children, so that functions can replace these."""
 
 Function = Callable[..., Tensor]
 
 
 @dataclass(slots=True)
 class _Layer:
-    """Keys and values [b g m c] of a layer; of a convolution its last k inputs [b k d], token i in row i % k."""
+    """Keys and values [b g m c] of a layer; inputs: the last k [b k d] of its convolution, token i in row i % k."""
 
     keys: Tensor
     values: Tensor
@@ -64,7 +64,7 @@ class _Layer:
 
     @classmethod
     def of(cls, filled: LayerCache, max_tokens: int, dtype: torch.dtype) -> _Layer:
-        """The cache of a layer after a full pass, copied into buffers of the final length."""
+        """Copy the cache of a layer after a full forward pass into buffers of the final length."""
         past, convolved = cast(KVCache, filled.self_attention), filled.convolution
         n, room = past.num_tokens, max_tokens - past.num_tokens
         keys, values = (F.pad(x[:, :, :n].to(dtype), [0, 0, 0, room]) for x in cast(Any, (past.keys, past.values)))
@@ -77,9 +77,9 @@ class _Layer:
 
 
 class PackedCache(Cache):
-    """Keys, values and padding of all columns so far, in buffers that are as long as they will ever be.
+    """Keys, values and padding of all columns so far, in buffers of the final length.
 
-    static: True: each step has the same shapes and addresses, as a CUDA graph needs; unfilled slots are masked.
+    static: True: each step has the same shapes and addresses, as a CUDA graph needs; empty slots are masked.
     """
 
     def __init__(self, cache: TransformerCache, max_tokens: int, dtype: torch.dtype, *, static: bool):
@@ -97,7 +97,7 @@ class PackedCache(Cache):
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order."""
-        in_place = self.is_static and len(rows) == len(self.layers[0].keys)  # a graph goes on with the same addresses
+        in_place = self.is_static and len(rows) == len(self.layers[0].keys)  # a graph needs the same addresses
         self.graph = self.graph if in_place else None
 
         def chosen(buffer: Tensor) -> Tensor:
@@ -111,10 +111,10 @@ class PackedCache(Cache):
 
 
 def packed_decoder(model: Model, num_sequences: int, max_tokens: int) -> PackedDecoder | None:
-    """The model's step with packed weights; None where a part of it is not known, or gradients or autocast are on.
+    """The model's step with packed weights; None if a part of it is unknown, or if gradients or autocast are on.
 
-    num_sequences: number of sequences that weights are packed for; any number may follow. max_tokens: columns of the
-    cache.
+    num_sequences: number of sequences that weights are packed for; steps may have any number. max_tokens: columns of
+    the cache.
     """
     device = next(model.parameters()).device
     if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not _is_plain(model):
@@ -123,9 +123,9 @@ def packed_decoder(model: Model, num_sequences: int, max_tokens: int) -> PackedD
 
 
 class PackedDecoder:
-    """Functions of tensors that compute what a model computes for one new token of each sequence.
+    """Computes the logits of a model for one new token of each sequence, from functions of tensors.
 
-    static: None: on CUDA, where a step is then captured and replayed as a CUDA graph.
+    static: as in `PackedCache`; None: True on CUDA, where the step is captured and replayed as a CUDA graph.
     """
 
     def __init__(self, model: Model, num_sequences: int, max_tokens: int, *, static: bool | None = None):
@@ -134,15 +134,15 @@ class PackedDecoder:
         device, dtype = parameter.device, parameter.dtype
         self.is_static = device.type == "cuda" if static is None else static
         self._max_tokens = max_tokens
-        # for one query, torch's CPU kernel takes seven times as long in bfloat16 as in float32 (torch 2.11)
+        # with one query, torch's CPU kernel is seven times slower in bfloat16 than in float32 (torch 2.11)
         self._cache_dtype = torch.promote_types(dtype, torch.float32) if device.type == "cpu" else dtype
         columns = repeat(torch.arange(float(max_tokens), device=device), "m -> 1 m p", p=model.spec.num_axes)
         self._table, self._scale = cast(nn.Embedding, embedder.content).weight, embedder.scale
         self._num_position_channels, vectors = embedder.position.num_position_channels, embedder.position(columns)[0]
-        self._vectors = vectors if len(vectors) == max_tokens else None  # else zeros: there are no positions
+        self._vectors = vectors if len(vectors) == max_tokens else None  # else there are no positions to add
         between = (embedder.norm, embedder.projection, backbone.input_norm)
         self._after_embedding = [_function(module, num_sequences) for module in between if module is not None]
-        self._rotary: dict[Any, Tensor | None] = {}  # complex [m 1 r] for each kind of layer
+        self._rotary: dict[Any, Tensor | None] = {}  # complex [m 1 r] of each kind of layer
         for kind in dict.fromkeys(backbone.kinds):
             position = backbone.position_of(kind)
             rotary = None if position is None else position.rotary(columns, kind.head_dim)
@@ -158,12 +158,12 @@ class PackedDecoder:
         self._head = lambda x: head._outputs(x, product)
 
     def take_over(self, cache: Cache) -> PackedCache:
-        """The cache that a full pass of the model filled, for the steps that follow."""
+        """Copy the cache that a full forward pass filled, for the steps that follow."""
         assert isinstance(cache, TransformerCache)
         return PackedCache(cache, self._max_tokens, self._cache_dtype, static=self.is_static)
 
     def step(self, ids: Tensor, positions: Tensor, cache: PackedCache) -> Tensor:
-        """Logits [b v] after one more token: ids [b] int64 at positions [b] int64, which increase with the columns."""
+        """Logits [b v] after one more token: ids [b] int64 at positions [b] int64, which grow with the columns."""
         slot = cache.num_tokens
         cache.num_tokens += 1
         if not cache.is_static:
@@ -177,7 +177,7 @@ class PackedDecoder:
         return cache.graph.replay(ids, positions, index)
 
     def static_step(self, ids: Tensor, positions: Tensor, slot: Tensor, cache: PackedCache) -> Tensor:
-        """The step with the same shapes whatever the slot [1] is; it may be repeated, and then gives the same."""
+        """A step whose shapes do not depend on the slot [1]; repeating it gives the same logits."""
         assert cache.attn_mask is not None
         cache.attn_mask.index_fill_(3, slot, 0.0)
         return self._compute(ids, positions, slot, cache.max_tokens, cache.attn_mask, cache)
@@ -191,7 +191,7 @@ class PackedDecoder:
         mask: Tensor | None,
         cache: PackedCache,
     ) -> Tensor:
-        """slot: column of the new token, with static shapes a tensor [1]. num_slots: columns that are read."""
+        """Logits [b v]. slot: column of the new token; if static, a tensor [1]. num_slots: columns that are read."""
         contexts = {kind: AttentionContext(mask, rotary=None if table is None else table.index_select(0, positions))
                     for kind, table in self._rotary.items()}  # fmt: skip
         x = self._embed(ids, positions)
@@ -200,7 +200,7 @@ class PackedDecoder:
         return self._head(self._norm(x))
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """[b d] for ids [b] at positions [b], as `Embedder`; vectors of the positions were computed once."""
+        """Embeddings [b d] of ids [b] at positions [b], as `Embedder`; vectors of positions come from a table."""
         x = F.embedding(ids, self._table)
         x = x if self._scale == 1 else x * self._scale
         x = F.pad(x, [0, self._num_position_channels]) if self._num_position_channels else x
@@ -217,7 +217,7 @@ class _Graph:
         self._inputs = (ids.clone(), positions.clone(), slot.clone())
         side = torch.cuda.Stream(ids.device)
         side.wait_stream(torch.cuda.current_stream(ids.device))
-        with torch.cuda.stream(side):  # libraries allocate their workspaces in the first calls, outside of the graph
+        with torch.cuda.stream(side):  # the first calls allocate workspaces, which a graph must not
             for _ in range(3):
                 decoder.static_step(*self._inputs, cache)
         torch.cuda.current_stream(ids.device).wait_stream(side)
@@ -234,12 +234,12 @@ class _Graph:
 
 
 def _function(module: nn.Module, num_sequences: int) -> Function:
-    """The module's `forward`, on [b d]; of a composed one with functions in the place of its children."""
+    """The module's `forward` on [b d]; in composed modules, functions replace the children."""
     if type(module) is nn.Linear:
         return _product(module.weight, module.bias, num_sequences)
     if type(module) is MultiHeadAttention:
         return _attention(module, num_sequences)
-    if type(module) is nn.LayerNorm:  # not its `forward`, which takes 4 µs longer
+    if type(module) is nn.LayerNorm:  # its `forward` takes 4 µs longer
         shape, weight, bias, eps = list(module.normalized_shape), module.weight, module.bias, module.eps
         return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
     if type(module) is nn.Dropout:
@@ -249,7 +249,7 @@ def _function(module: nn.Module, num_sequences: int) -> Function:
     if type(module) in COMPOSED:
         module = copy.copy(module)
         children = {name: child and _function(child, num_sequences) for name, child in module._modules.items()}
-        if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:  # it may want an axis of tokens
+        if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:  # it may need the token axis
             mlp = module.mlp
             children["mlp"] = lambda x: mlp(x[:, None])[:, 0]
         vars(module).update(module._parameters | children)
@@ -257,10 +257,10 @@ def _function(module: nn.Module, num_sequences: int) -> Function:
 
 
 def _product(weight: Tensor, bias: Tensor | None, num_sequences: int) -> Function:
-    """x @ weight.T + bias for x [b i] and weight [o i], by a copy of the weight in the order that is read fastest.
+    """x @ weight.T + bias for x [b i] and weight [o i], with a copy of the weight in the order that is read fastest.
 
-    `nn.Linear` stores rows, and a row-major matrix times one vector runs at half the memory's speed. Which order is
-    best was measured on CPUs (docs/decisions.md). Elsewhere the weight stays.
+    `nn.Linear` stores weights row by row, and then a product with one vector reads at half the memory's bandwidth. The
+    best order was measured on CPUs (docs/decisions.md). On other devices the weight is not copied.
     """
     is_float32, is_many = weight.dtype == torch.float32, num_sequences > 1 and weight.numel() >= ONEDNN_MIN_WEIGHTS
     if weight.device.type == "cpu" and _has_onednn(weight.dtype) and (is_many or not is_float32):
@@ -273,7 +273,7 @@ def _product(weight: Tensor, bias: Tensor | None, num_sequences: int) -> Functio
 
 
 def _has_onednn(dtype: torch.dtype) -> bool:
-    """Whether oneDNN computes in that dtype on this CPU."""
+    """Whether oneDNN supports that dtype on this CPU."""
     if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled):
         return False
     has_bfloat16 = dtype == torch.bfloat16 and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -281,7 +281,7 @@ def _has_onednn(dtype: torch.dtype) -> bool:
 
 
 def _attention(layer: MultiHeadAttention, num_sequences: int) -> Function:
-    """Self-attention of one new token a sequence; the heads that share a key head are its queries."""
+    """Self-attention of one new token per sequence; query heads that share a key head are queries of that head."""
     assert layer.qkv_proj is not None
     h, g, c = layer.num_heads, layer.num_kv_heads, layer.head_dim
     qkv_proj, out_proj = _function(layer.qkv_proj, num_sequences), _function(layer.out_proj, num_sequences)
@@ -323,7 +323,7 @@ def _attention(layer: MultiHeadAttention, num_sequences: int) -> Function:
 
 
 def _rotated(heads: Tensor, num: int, rotary: Tensor) -> Tensor:
-    """Heads [b h+2g c], the first `num` of them rotated by complex numbers [b 1 r]; as `apply_rotary`."""
+    """Heads [b h+2g c] with the first `num` rotated by complex numbers [b 1 r], as in `apply_rotary`."""
     r = rotary.shape[-1]
     wide = heads if heads.dtype == torch.float64 else heads.float()  # itself, or a copy in float32
     pairs = wide.narrow(1, 0, num).narrow(2, 0, 2 * r).unflatten(-1, (r, 2))
@@ -332,11 +332,11 @@ def _rotated(heads: Tensor, num: int, rotary: Tensor) -> Tensor:
 
 
 def _convolution(module: CausalConvolution) -> Function:
-    """y_t = sum over i < k of w_i * x_(t - i), from the last k inputs in a ring."""
+    """y_t = sum over i < k of w_i * x_(t - i), from the last k inputs in a ring buffer."""
     weight = rearrange(module.weight, "k 1 d -> k d")
     k = len(weight)
     lags = torch.arange(k, device=weight.device)
-    # row j of the ring holds token j, j + k, … : at token t it is the input of (t - j) % k tokens ago
+    # row j of the ring holds token j, then j + k, …; at token t, its lag is (t - j) % k
     by_slot = weight[(rearrange(lags, "t -> t 1") - lags) % k]  # [t j d]
 
     def convolve(x: Tensor, slot: int | Tensor, ring: Tensor) -> Tensor:
@@ -351,13 +351,13 @@ def _convolution(module: CausalConvolution) -> Function:
 
 
 def _is_known(model: Model) -> bool:
-    """Whether embedder, attention and head are of the classes themselves that a step writes out (a subclass may compute
-    something else), and blocks of those that call their parts alone."""
+    """Whether embedder, attention and head are exactly of the classes that a step writes out, since a subclass may
+    compute something else, and whether the blocks only call their parts."""
     embedder, backbone = model.embedder, model.backbone
     if type(model) is not Model or type(embedder) is not Embedder or type(backbone) is not Transformer:
         return False
     content, position = embedder.content, embedder.position
-    looks_up = type(content) is nn.Embedding and content.max_norm is None  # else looking up would change the table
+    looks_up = type(content) is nn.Embedding and content.max_norm is None  # else lookups change the table
     adds = type(position).add is PositionalEncoding.add and not position.mixes_tokens
     has_head = type(model.head) in (TokenHead, TiedHead) and model.source_embedder is None
     positions = [cast(RelativePosition, position) for position in backbone.positions]
@@ -382,7 +382,7 @@ def _is_known_block(block: BaseBlock) -> bool:
 
 
 def _is_plain(model: nn.Module) -> bool:
-    """Whether modules compute what their classes say: no hooks, no other `forward`, no dropout, usual parameters."""
+    """Whether modules compute what their classes define: no hooks, no own `forward`, no dropout, plain parameters."""
     first = next(model.parameters())
     usual = all(type(p) is nn.Parameter and p.dtype == first.dtype and p.device == first.device
                 for p in model.parameters())  # fmt: skip

@@ -1,4 +1,4 @@
-"""One decoding loop for every causal backbone: ids as they come (`stream`), or whole sequences (`generate`).
+"""One decoding loop for every causal backbone: ids step by step (`stream`), or whole sequences (`generate`).
 
 b sequences · t new tokens · v vocabulary
 """
@@ -31,13 +31,13 @@ def stream(
     use_cache: bool | None = None,
     suppressed: Suppressed | None = None,
 ) -> Iterator[Tensor]:
-    """Yield [b] new ids a step, `max_new_tokens` times or until every sequence has stopped.
+    """Yield the new ids [b] of each step, `max_new_tokens` times or until every sequence has ended.
 
-    prompts: [n] int64 ids each, of any lengths >= 1. sampling: None: `Sampling()`, the model's own distribution.
-    source: batch for the encoder, an example per prompt; a prompt is then the start of the target (a bos id).
-    stop: ids that end a sequence. Such an id is yielded, then IGNORE while other sequences go on.
+    prompts: [n] int64 ids each, of any lengths >= 1. sampling: None: `Sampling()`, the model's distribution.
+    source: batch for the encoder, an example per prompt; the prompt then begins the target (a bos id).
+    stop: ids that end a sequence. The id itself is yielded, then IGNORE until all sequences have ended.
     context_length, use_cache, suppressed: as in `DecodingState`.
-    Raises ValueError, immediately, for incompatible arguments.
+    Raises ValueError for incompatible arguments, before the first step.
     """
     sampling = Sampling() if sampling is None else sampling
     state = DecodingState(
@@ -60,9 +60,9 @@ def generate(
     use_cache: bool | None = None,
     suppressed: Suppressed | None = None,
 ) -> list[Tensor]:
-    """The ids [t] that follow each prompt, without the stop id; of a beam search the best hypothesis.
+    """Ids [t] after each prompt, without the stop id; with beam search, those of the best hypothesis.
 
-    strategy: None: `Sampling()`. The other arguments as in `stream`.
+    strategy: None: `Sampling()`. The other arguments are those of `stream`.
     """
     shared: dict[str, Any] = {
         "source": source, "stop": stop, "context_length": context_length, "use_cache": use_cache,
@@ -86,9 +86,9 @@ def greedy(
     *,
     suppressed: Suppressed | None = None,
 ) -> Tensor:
-    """Greedy decoding of one sequence from another: ids [b t], t <= max_new_tokens, IGNORE from `eos_id` on.
+    """Greedy decoding of a sequence-to-sequence model: ids [b t], t <= max_new_tokens, IGNORE from `eos_id` on.
 
-    start: the decoder's first inputs. suppressed: ids that are not generated.
+    start: ids that each target begins with. suppressed: ids that are not generated.
     """
     prompts, sampling = [torch.tensor(start)] * len(source), Sampling(temperature=0)
     steps = stream(
@@ -101,8 +101,8 @@ def greedy(
 def decoded(
     model: Model, state: Decoding, max_new_tokens: int, sampling: Sampling, stop: Tensor | None = None
 ) -> Iterator[Tensor]:
-    """Yield what the sequences of `state` go on with, [b] or [b k] ids a step, as `stream`. The model is in evaluation
-    mode meanwhile. The last token is not appended. stop: ids [s]; None: sequences have no end."""
+    """Yield the new ids [b] or [b k] of each step, as `stream`, with the model in evaluation mode. The last token is
+    not appended to `state`. stop: ids [s], with one field only; None: no id ends a sequence."""
     with evaluating(model):
         yield from _steps(state, max_new_tokens, sampling, stop)
 
@@ -112,8 +112,8 @@ def _steps(state: Decoding, max_new_tokens: int, sampling: Sampling, stop: Tenso
     num_sequences, k = len(state), state.num_fields
     rng = PerSequenceRNG(sampling.seed, num_sequences * k)
     seen = state.seen().flatten(0, -2) if sampling.repetition_penalty != 1 else None
-    rows = torch.arange(num_sequences, device=state.device)  # the sequences that are still in the state
-    ongoing = torch.ones_like(rows, dtype=torch.bool)  # and which of them have not ended
+    rows = torch.arange(num_sequences, device=state.device)  # indices of the sequences that `state` still has
+    ongoing = torch.ones_like(rows, dtype=torch.bool)  # [b'] True: not ended
     for step in range(max_new_tokens):
         new = sampling.choose(state.next_logits().flatten(0, -2), seen, rng)
         yield _scattered(new, rows, ongoing, num_sequences) if k == 1 else _trainable(new.unflatten(0, (-1, k)))
@@ -124,7 +124,7 @@ def _steps(state: Decoding, max_new_tokens: int, sampling: Sampling, stop: Tenso
             num_ongoing = int(ongoing.sum())
             if num_ongoing == 0:
                 return
-            if 2 * num_ongoing <= len(rows):  # copying the cache of half of them costs less than going on with all
+            if 2 * num_ongoing <= len(rows):  # copying half of the cache costs less than decoding all
                 kept = ongoing.argwhere().flatten()
                 state.reorder(kept)
                 rng.reorder(kept)
@@ -141,7 +141,7 @@ def _trainable(new: Tensor) -> Tensor:
 
 
 def _scattered(new: Tensor, rows: Tensor, ongoing: Tensor, num_sequences: int) -> Tensor:
-    """[b] ids of all sequences, IGNORE where one has ended; a tensor that may be trained on, which `new` may not."""
+    """[b] ids of all sequences, IGNORE for those that have ended; no inference tensor, so it may be trained on."""
     with torch.inference_mode(False):
         new = torch.where(ongoing, new, IGNORE)
         return new if len(new) == num_sequences else new.new_full((num_sequences,), IGNORE).scatter(0, rows, new)

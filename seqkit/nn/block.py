@@ -18,14 +18,14 @@ from seqkit.nn.residual import Residual
 
 
 class BaseBlock(nn.Module, ABC):
-    """Components that all orders of a block share.
+    """Base class of blocks: the components that pre-norm, post-norm and parallel blocks share.
 
     attention: attention layer, `(dim, num_heads) -> AttentionLayer`. mlp: MLP, `dim -> nn.Module`. norm: norm,
     `dim -> nn.Module`. residual: residual connection, `dim -> nn.Module`. A variant is another component passed in.
-    attention_norm: norm of attention where it is another (the first block of ModernBERT has none); None: `norm`.
-    cross_attention: True: with cross-attention to a memory between the two (a decoder that has an encoder).
-    zero_init: True: the output projections start at zero, so that the block starts as the identity (Goyal et al. 2017,
-    section 5.1).
+    attention_norm: norm before attention, if it differs (ModernBERT's first block has none there); None: `norm`.
+    cross_attention: True: cross-attention to a memory between attention and MLP (the decoder of an encoder–decoder).
+    zero_init: True: the output projections start at zero, so that a pre-norm or parallel block starts as the identity
+    (Goyal et al. 2017, section 5.1).
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class BaseBlock(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
-        """[b n d] from x [b n d]. context: of layers of this kind; `cross` is set for blocks with cross-attention.
+        """[b n d] from x [b n d]. context: its `cross` is set if the block has cross-attention.
 
-        cache: of this layer.
+        cache: cache of this layer; None: there is none.
         """
 
     def feed_forward(self, x: Tensor, context: AttentionContext) -> Tensor:
-        """The MLP; a mixture of experts also gets `query_valid`, so that padding is not routed."""
+        """The MLP's output [b n d]; a mixture of experts also gets `query_valid`, so that padding is not routed."""
         return self.mlp(x, context.query_valid) if isinstance(self.mlp, PaddingAwareMLP) else self.mlp(x)
 
 
@@ -105,8 +105,8 @@ class ParallelBlock(BaseBlock):
     """Parallel: x + attention(norm(x)) + mlp(norm(x)) (Wang and Komatsuzaki 2021, GPT-J; PaLM, Chowdhery et al. 2022,
     section 2).
 
-    shared_norm: True: one norm for all branches, that of cross-attention too, computed once (GPT-J, PaLM, Falcon, Phi);
-    False: a norm for each (GPT-NeoX; Black et al. 2022, section 2.1). The rest: as in `BaseBlock`.
+    shared_norm: True: one norm for all branches, cross-attention included, computed once (GPT-J, PaLM, Falcon, Phi);
+    False: a norm for each (GPT-NeoX; Black et al. 2022, section 2.1). The other arguments are those of `BaseBlock`.
     """
 
     def __init__(

@@ -22,16 +22,16 @@ ClassMetric = Literal[
     "Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC", "AveragePrecision",
     "CalibrationError", "BrierScore",
 ]  # fmt: skip
-"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_classes`."""
+"""Names of metrics as in torchmetrics (`seqkit.objectives.metrics.of_classes`)."""
 
 NEED_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError", "BrierScore"}
-"""Names of the metrics that need the probabilities of all classes, not the likeliest class alone."""
+"""Names of the metrics that need the probabilities of all classes, not just the likeliest class."""
 
 MainMetric = Literal["Accuracy", "Loss", "BalancedAccuracy", "MacroF1", "MatthewsCorrCoef", "AUROC", "AveragePrecision"]
 """Metrics by which models may be compared."""
 
 BINARY_METRICS = {"precision", "recall", "average_precision", "calibration_error"}
-"""Metrics, as reported, that are of the positive class where there are two classes."""
+"""Reported names of the metrics that measure the positive class if there are two classes."""
 
 
 class Classify(LabelObjective):
@@ -40,14 +40,14 @@ class Classify(LabelObjective):
     level: what is classified: the whole "sequence" or each "token".
     pool: how a sequence's hidden states become one vector.
     label_smoothing: share of the target that is spread over all classes in training (Szegedy et al. 2016, section 7).
-    metrics: metrics that are measured beside the loss and the accuracy; None: MacroF1.
+    metrics: metrics beside the loss and the accuracy; None: MacroF1.
     class_weights: weights of the classes in the training loss, in the order of their names, or "balanced": inversely
-    proportional to their frequencies in training, 1 on average.
+    proportional to their frequencies in training, 1 on average over the labels.
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
-    positive: name of the positive class of two, which precision, recall, average precision and calibration are of;
-    None: the rarer one in training, or the second where both are as frequent.
-    main: the metric by which the best weights are chosen and runs are compared; None: the accuracy. It is
-    measured where `metrics` does not name it. `seqkit compare` takes the loss in place of any but the accuracy.
+    positive: name of the positive one of two classes, for precision, recall, average precision and calibration error;
+    None: the rarer one in training, or the second if both are equally frequent.
+    main: the metric that chooses the best weights and compares runs, measured even if `metrics` does not name it;
+    None: the accuracy. `seqkit compare` uses the loss in place of any other metric but the accuracy.
 
     >>> objective = Classify()
     >>> objective.fit([0, 1, 1], ["ant", "bee"])
@@ -82,7 +82,7 @@ class Classify(LabelObjective):
         self.weights: list[float] = []
 
     def plain_label(self, label: Any) -> Any:
-        """A label as the data module keeps it: an int or a tensor. Raises DataError for anything but numbers."""
+        """A label as the data module keeps it: a number or a tensor. Raises DataError for anything else."""
         known = plain(label)
         if not isinstance(known, int | float | Tensor):
             each = "an int64 tensor [n] of class numbers" if self.level == "token" else "the number of a class, from 0"
@@ -90,9 +90,7 @@ class Classify(LabelObjective):
         return known
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Learns the names of the classes (without names, their number), their weights in the loss, and of two classes
-        which is positive.
-        """
+        """Learns names (without `names`, numbers) and loss weights of the classes, and which of two is positive."""
         if any(torch.as_tensor(label).is_floating_point() for label in labels):
             raise DataError("the targets are numbers; Classify needs class names, use Regress")
         highest = max((int(torch.as_tensor(label).max()) for label in labels), default=-1)
@@ -103,12 +101,13 @@ class Classify(LabelObjective):
         if len(names) < 2:
             raise DataError(f"the training labels hold {len(names)} class; classification needs two or more")
         self.names = list(names)
+        self.positive_class = None
         if len(self.names) == 2:
             counts = class_counts(map(torch.as_tensor, labels), 2)
             self.positive_class = int(counts[1] <= counts[0])
         self._choose_positive()
         if self.class_weights == "balanced":
-            # n / (k n_c) for each class c of n_c among n labels, scikit-learn's "balanced"; 1 where n_c is 0
+            # n / (k n_c) for class c with n_c of n labels, as scikit-learn's "balanced"; 1 if n_c is 0
             numbers = class_counts(map(torch.as_tensor, labels), len(self.names)).tolist()
             self.weights = [sum(numbers) / (len(numbers) * n) if n else 1.0 for n in numbers]
         elif self.class_weights is not None:
@@ -120,7 +119,7 @@ class Classify(LabelObjective):
             self.weights = [float(x) for x in self.class_weights]
 
     def _choose_positive(self) -> None:
-        """Take the class that `positive` names. Raises DataError if it is none of two classes."""
+        """Set the positive class that `positive` names. Raises DataError if it is not one of two classes."""
         if self.positive is None:
             return
         if len(self.names) != 2 or self.positive not in self.names:
@@ -131,14 +130,14 @@ class Classify(LabelObjective):
         self.positive_class = self.names.index(self.positive)
 
     def state(self) -> dict[str, Any]:
-        """Names of the classes, their weights if there are any, and the number of the positive one of two."""
+        """Names of the classes, their weights if any, and the number of the positive one of two."""
         if not self.names:
             return {}
         found: dict[str, Any] = {"names": self.names} | ({"weights": self.weights} if self.weights else {})
         return found | ({} if self.positive_class is None else {"positive": self.positive_class})
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restores the names of the classes, their weights, and the positive one: without it, the second of two."""
+        """Restores names and weights of the classes, and the positive one of two (by default the second)."""
         self.names = [str(name) for name in state["names"]]
         self.positive_class = int(state.get("positive", 1)) if len(self.names) == 2 else None
         if self.positive_class not in (None, 0, 1):
@@ -154,10 +153,10 @@ class Classify(LabelObjective):
         return len(self.names)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
-        """The batch as it is; the target is the label, [b] or [b n]."""
+        """The unchanged batch, with the label [b] or [b n] as target; on a CPU, class numbers are checked."""
         inputs = self._input(batch, label, dtype=torch.long)
         label = inputs.target
-        known = label[label != IGNORE] if label.device.type == "cpu" else label[:0]  # an accelerator would wait
+        known = label[label != IGNORE] if label.device.type == "cpu" else label[:0]  # a check makes an accelerator wait
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(self.names):
             found = f"labels run from {int(known.min())} to {int(known.max())}"
             raise DataError(f"{found}; there are classes 0 to {len(self.names) - 1}")
@@ -176,7 +175,7 @@ class Classify(LabelObjective):
         )
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
-        """Constant prediction: the training frequencies of the classes."""
+        """Constant prediction: the frequencies of the classes in training."""
         return frequencies(targets, len(self.names))
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
@@ -187,12 +186,12 @@ class Classify(LabelObjective):
 
     @property
     def positive_name(self) -> str | None:
-        """Name of the positive class of two; None: there are more."""
+        """Name of the positive one of two classes; None if there are more classes."""
         return None if self.positive_class is None else self.names[self.positive_class]
 
     @property
     def classes(self) -> list[str]:
-        """Names of the classes, as they were learned from the training labels."""
+        """Names of the classes, as learned from the training labels."""
         return list(self.names)
 
     def probabilities(self, prediction: Tensor) -> Tensor:

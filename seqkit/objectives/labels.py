@@ -1,4 +1,4 @@
-"""Base class of the objectives that predict labels, and labels as plain data.
+"""Base class of objectives that predict labels, and conversion of labels to plain data.
 
 b batch · n tokens · k outputs
 """
@@ -31,8 +31,8 @@ REPORTED = {
 class LabelObjective(PredictionObjective):
     """Base class of `Classify`, `MultiLabel` and `Regress`: k outputs for each sequence, or for each token.
 
-    level: what has a label. pool: how a sequence's hidden states become one vector. transform: layers between hidden
-    states and the head's output layer; None: none.
+    level: what has a label: a sequence or a token. pool: how a sequence's hidden states become one vector. transform:
+    layers between the hidden states and the head's output layer; None: none.
     """
 
     needs_labels = True
@@ -46,7 +46,7 @@ class LabelObjective(PredictionObjective):
         """Number k of the head's outputs; 0 before `fit`."""
 
     def head(self, embedder: nn.Module) -> nn.Module:
-        """Outputs [b k] or, for each token, [b n k]. Raises ValueError before `fit`."""
+        """Head with outputs [b k], or [b n k] for tokens. Raises ValueError before `fit`."""
         assert isinstance(embedder, TokenEmbedder)
         if not self.num_outputs:
             raise ValueError(
@@ -56,9 +56,9 @@ class LabelObjective(PredictionObjective):
         return label_head(embedder, self.num_outputs, pool=pool, transform=self.transform)
 
     def _input(self, batch: TokenBatch, label: Tensor | None, *axes: int, dtype: torch.dtype) -> ModelInput:
-        """The batch as it is; the target is the label, [b *axes] or [b n *axes].
+        """The unchanged batch, with the label [b *axes] or [b n *axes] as target.
 
-        Raises DataError for labels of another shape, or of floats where `dtype` is of integers.
+        Raises DataError if labels are missing, have another shape, or are floats and `dtype` is an integer type.
         """
         shape = [*(batch.valid.shape if self.level == "token" else batch.valid.shape[:1]), *axes]
         if label is None or list(label.shape) != shape or (label.is_floating_point() and not dtype.is_floating_point):
@@ -69,15 +69,15 @@ class LabelObjective(PredictionObjective):
 
 
 def on_device(values: Sequence[float], device: torch.device) -> Tensor:
-    """Numbers as a float32 tensor, from pinned memory, so that a CUDA device does not wait for the copy."""
+    """A float32 tensor of the numbers; on CUDA it is copied from pinned memory, so that nothing waits for it."""
     made = torch.tensor(values, dtype=torch.float32)
     return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
 
 
 def plain(label: Any) -> Any:
-    """A label as an int, a float, a list of them, or an int64 or floating-point tensor; itself if it is one, or else.
+    """Convert a label to an int, a float, a list of them, or an int64 or floating-point tensor.
 
-    Truth values are 0 and 1, and an array without axes is its number. Floats in arrays of NumPy become float32.
+    Booleans become 0 and 1, arrays without axes numbers, floats in NumPy arrays float32. Other labels are not changed.
 
     >>> plain(np.array([1, 0, 1])), plain(np.float64(0.5)), plain([True, 2])
     (tensor([1, 0, 1]), 0.5, [1, 2])
@@ -91,7 +91,7 @@ def plain(label: Any) -> Any:
         label = label.item()
     if isinstance(label, bool):
         return int(label)
-    if isinstance(label, np.longdouble):  # its item() is itself
+    if isinstance(label, np.longdouble):  # its item() returns a longdouble
         return float(label)
     if isinstance(label, np.ndarray) and label.dtype.kind in "biuf":
         return from_numpy(label.astype(np.float32 if label.dtype.kind == "f" else np.int64))

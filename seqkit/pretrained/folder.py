@@ -1,4 +1,4 @@
-"""A foreign model's folder: `config.json`, safetensors in one file or several, `tokenizer.json`."""
+"""Folders of foreign models: `config.json`, safetensors in one file or several, `tokenizer.json`."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ TOKENIZER = "tokenizer.json"
 
 
 def located(source: str | Path) -> Path:
-    """Folder of a model: the path itself, or for `hf:NAME` where its files are on this machine, fetched if need be.
+    """Folder of a model: the path itself, or for `hf:NAME` the local folder of its files, fetched if necessary.
 
-    Raises DataError for a published run that names plug-ins: these are code, and nothing of a hub is run.
+    Raises DataError for a published run that names plug-ins: they are code, and no code of the hub is run.
     """
     if not str(source).startswith(HUB):
         return Path(source)
     folder = fetched(str(source))
     if not is_foreign(folder) and read_mapping(folder / RUN).get("plugins"):
         how = f"fetch it with `hf download {str(source).removeprefix(HUB)} --local-dir FOLDER`, read the code, and give"
-        raise DataError(f"{source} names plug-ins, which are code, and none of a hub is run; {how} FOLDER")
+        raise DataError(f"{source} names plug-ins, which are code, and no code of a hub is run; {how} FOLDER")
     return folder
 
 
 def is_foreign(folder: Path) -> bool:
-    """Whether a folder holds another library's model: it has a `config.json`, and is no run of ours."""
+    """Whether a folder holds another library's model: it has a `config.json`, and no `config.yaml` of a run."""
     return (folder / NAME).is_file() and not (folder / "config.yaml").is_file()
 
 
 def own_task(folder: Path) -> str | None:
-    """Task of the head that the model was saved with (`task_of`; `architectures`); None: it has none that is known.
+    """Task (`task_of`) of the head that `architectures` names; None if seqkit does not know a head of that name.
 
-    Raises DataError for a model that is not read.
+    Raises DataError for a model that seqkit cannot read.
     """
     config = ConfigFile(folder / NAME)
     heads = {**family_of(config, None).heads, **family_of(config, "Seq2Seq").heads}
@@ -58,26 +58,26 @@ def own_task(folder: Path) -> str | None:
 
 
 def class_with_head(folder: Path, task: str | None) -> str | None:
-    """Name of the family's class that has the head of a task; None: the family has none, or is not named by classes."""
+    """Name of the family's class with the head of a task; None if there is no such head or class."""
     config = ConfigFile(folder / NAME)
     head, base = family_of(config, task).heads.get(task or ""), _stem(config)
     return base + head.classes[0] if head is not None and head.classes[0].startswith("For") and base else None
 
 
 def class_without_head(folder: Path) -> str | None:
-    """Name of the family's class without any head; None: it is not named by classes."""
+    """Name of the family's class without a head; None if the names of its classes have no common stem."""
     base = _stem(ConfigFile(folder / NAME))
     return f"{base}Model" if base else None
 
 
 def _stem(config: ConfigFile) -> str:
-    """Beginning of the names of the family's classes, such as Bert; empty where they are not named so."""
+    """Common beginning of the names of the family's classes, such as Bert; empty if they have none."""
     found = re.fullmatch(r"(\w+?)(For[A-Z]\w+|LMHeadModel|Model)", class_of(config))
     return found[1] if found else ""
 
 
 def objective_with_head(folder: Path, task: str | None) -> dict[str, Any] | None:
-    """The section `objective` whose head the family has for a task; None: it has none."""
+    """The section `objective` of a recipe for a task; None if the family has no head for it."""
     config = ConfigFile(folder / NAME)
     head = family_of(config, task).heads.get(task or "")
     with _understood(config):
@@ -85,9 +85,9 @@ def objective_with_head(folder: Path, task: str | None) -> dict[str, Any] | None
 
 
 def kept_files(place: Path) -> dict[str, bytes]:
-    """The settings of a foreign model by the names of their files, so that a run can be written back as such a model.
+    """Contents of a foreign model's settings files by name, with which a run is exported as such a model.
 
-    place: its folder, or that of a run that began with it; empty for any other run.
+    place: the model's folder, or that of a run that began with it. For other runs the result is empty.
     """
     folder = place if is_foreign(place) else place / KEPT
     if not (folder / NAME).is_file():
@@ -95,13 +95,13 @@ def kept_files(place: Path) -> dict[str, bytes]:
     found = {}
     for name in KEPT_FILES:
         if (folder / name).exists():
-            read_json(folder / name, MAX_KEPT_BYTES)  # what is no JSON, or is a link elsewhere, is not published
+            read_json(folder / name, MAX_KEPT_BYTES)  # a file that is no JSON, or a link elsewhere, is not published
             found[name] = read_small(folder / name, MAX_KEPT_BYTES)
     return found
 
 
 def keep_files(place: Path, run: Path) -> None:
-    """Copy the settings of the foreign model that a run begins with into its folder. place: as of `kept_files`."""
+    """Copy the settings of the foreign model that a run begins with into its folder. place: as in `kept_files`."""
     for name, content in kept_files(place).items():
         (run / KEPT).mkdir(exist_ok=True)
         write_atomic(run / KEPT / name, content)
@@ -111,7 +111,7 @@ KEPT = "pretrained"
 """Folder in a run for the settings of the model that it began with."""
 
 MAX_KEPT_BYTES = 16 << 20
-"""Size of such a file: `tokenizer_config.json` lists thousands of added tokens in some models."""
+"""Largest size of such a file; some models list thousands of added tokens in `tokenizer_config.json`."""
 
 KEPT_FILES = (
     NAME, "tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "preprocessor_config.json",
@@ -120,10 +120,10 @@ KEPT_FILES = (
 
 
 def settings(folder: Path, task: str | None) -> dict[str, Any]:
-    """Tokenizer and model of a foreign folder as a recipe writes them. Reads no weights.
+    """The sections `tokenizer` and `model` of a recipe for a foreign model. Reads no weights.
 
-    task: that of the recipe's objective (`task_of`); the model's own head is described where it has one for it.
-    Raises DataError for a model that is not read, or a setting of it.
+    task: task of the recipe's objective (`task_of`); if the model has a head for it, its `objective` is included.
+    Raises DataError for a model, or a setting of it, that seqkit cannot read.
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
@@ -137,7 +137,7 @@ def settings(folder: Path, task: str | None) -> dict[str, Any]:
 
 
 def _texts(folder: Path, config: ConfigFile, model: Mapping[str, Any]) -> dict[str, Any]:
-    """The section `tokenizer` for the texts of a model, whose second table of positions is that of token types."""
+    """The section `tokenizer` of a model of texts. The second table of its positions, if any, is of token types."""
     path = own_file(folder / TOKENIZER)
     if not path.is_file():
         raise DataError(f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
@@ -148,7 +148,7 @@ def _texts(folder: Path, config: ConfigFile, model: Mapping[str, Any]) -> dict[s
 
 
 def objective_state(folder: Path, task: str | None) -> dict[str, Any]:
-    """State of the objective of a task, such as names of classes; empty where the model has no head for it."""
+    """State of the objective of a task, such as names of classes; empty if the model has no head for it."""
     config = ConfigFile(folder / NAME)
     with _understood(config):
         head = family_of(config, task).head(config, task)
@@ -156,7 +156,7 @@ def objective_state(folder: Path, task: str | None) -> dict[str, Any]:
 
 
 def longest(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The section `data` that ends texts where a table of learned positions does; how many end there is logged."""
+    """The section `data` that cuts texts to the length of a learned table of positions; empty if there is none."""
     if found["tokenizer"]["type"] != "FromFile":
         return {}
     model = found["model"]
@@ -166,7 +166,7 @@ def longest(found: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _understood(config: ConfigFile) -> Iterator[None]:
-    """Turn an error of a value of a wrong type into a DataError."""
+    """Turn errors from values of a wrong type into a DataError."""
     try:
         yield
     except DataError:
@@ -176,12 +176,12 @@ def _understood(config: ConfigFile) -> Iterator[None]:
 
 
 def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[str], str]:
-    """Weights of a foreign folder under our names, in float32; names of theirs that were left out; a SHA-256 of all.
+    """Weights of a foreign folder in float32 by our names, the foreign names that were left out, and a SHA-256 of all.
 
-    task: as of `settings`; a head for it is read where the file has one. The weights are read one by one, as they are
-    asked for: a model that copies each has them once in memory.
-    Raises DataError where a file is missing or damaged, or a weight is unknown or missing; so does reading a weight
-    that is of another size than the table says, no number, or no floating-point one.
+    task: as in `settings`; its head is read if the file has one. Weights are read one by one, on access, so a model
+    that copies each has them in memory once.
+    Raises DataError if a file is missing or damaged, or a weight is unknown or missing. Reading a weight raises it,
+    too, if the weight has another size than the table says, is NaN, or is not floating-point.
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
@@ -200,7 +200,7 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
                 f"{folder} has no weight {min(missing)}, which seqkit's {class_of(config)} needs; if transformers left "
                 "it out as tied, untie it there (tie_word_embeddings) and save it again, else copy the folder again"
             )
-        of_head = []  # a file of the model without its head
+        of_head = []  # the file has the model without its head
     table = [*table, *of_head]
     if task == "Masked" and (index := _mask_id(folder, family)) is not None:
         ids = next(row for row in table if row.ours == "embedder.content.weight")
@@ -221,7 +221,7 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
 
 
 class ForeignWeights(Mapping[str, "Tensor"]):
-    """Weights under our names, each read from the file when it is asked for. Raises as `weights`."""
+    """Weights by our names, each read from the file on access. Raises as `weights`."""
 
     def __init__(self, theirs: SavedTensors, rows: Mapping[str, Row]):
         self._theirs, self._rows = theirs, rows
@@ -244,11 +244,11 @@ class ForeignWeights(Mapping[str, "Tensor"]):
 
 
 class SavedTensors(Mapping[str, "Tensor"]):
-    """Tensors of the safetensors of a folder by plain names, in float32, mapped and not held in memory.
+    """Tensors of a folder's safetensors by plain names (`_plain`), in float32, memory-mapped.
 
-    folder: with one file, or several that an index lists. prefix: of the names in a file of a model with a head.
-    Raises DataError for files that are missing, damaged, or no regular ones, and as one is read for NaN and whole
-    numbers. sha256: of all files.
+    folder: has one file, or several that an index lists. prefix: prefix of the names in a file of a model with a head.
+    sha256: digest of all files. Raises DataError for files that are missing, damaged or not regular, and on access for
+    tensors that hold NaN or are not floating-point.
     """
 
     def __init__(self, folder: Path, prefix: str):
@@ -282,11 +282,11 @@ class SavedTensors(Mapping[str, "Tensor"]):
 
 
 def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) -> tuple[dict[str, Tensor], list[str]]:
-    """Weights under their names from ours, in the type that `config.json` names where that loses nothing.
+    """Weights by their names from weights by ours, in the dtype that `config.json` names if that loses nothing.
 
-    ours: tied ones once. task: as of `settings`; its head is written where the family has one for it. Also gives
-    the names of ours that were left out, of a head that they do not have.
-    Raises DataError for any other weight that they have no place for, or that is missing.
+    ours: tied weights are in it once. task: as in `settings`; its head is written if the family has one. Also returns
+    our names that were left out, of a head that the family does not have.
+    Raises DataError for any other weight that the family has no place for, or that is missing.
     """
     family = family_of(config, task)
     with _understood(config):
@@ -315,7 +315,7 @@ def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) ->
 
 
 def _as_saved(x: Tensor, config: ConfigFile) -> Tensor:
-    """A tensor in the type that the model was saved in, if all its values have one there."""
+    """A tensor in the dtype that the model was saved in, if that represents all its values."""
     import torch
 
     kind = getattr(torch, str(config.get("dtype") or config.get("torch_dtype")), None)
@@ -325,11 +325,11 @@ def _as_saved(x: Tensor, config: ConfigFile) -> Tensor:
     return narrow if narrow.to(x.dtype).equal(x) else x
 
 
-MASK_TOKEN = "embedder.mask_token"  # noqa: S105  a name of a weight
+MASK_TOKEN = "embedder.mask_token"  # noqa: S105  the name of a weight
 
 
 def _mask_id(folder: Path, family: Family) -> int | None:
-    """Row of the table of ids that is the mask token, by the tokenizer; None: there is none, or inputs are no texts."""
+    """Id of the mask token in the tokenizer's file; None if there is none, or if inputs are not texts."""
     if family.inputs is not None:
         return None
     added = read_json(folder / TOKENIZER, MAX_JSON_BYTES).get("added_tokens") or []
@@ -340,7 +340,7 @@ BUFFERS = (
     ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq",
     "embeddings.position_ids",
 )  # fmt: skip
-"""Ends of names of constants that old files hold."""
+"""Suffixes of the names of constants that old files hold."""
 
 
 OLD_NAMES = {
@@ -348,11 +348,11 @@ OLD_NAMES = {
     "pos_conv_embed.conv.weight_g": "pos_conv_embed.conv.parametrizations.weight.original0",
     "pos_conv_embed.conv.weight_v": "pos_conv_embed.conv.parametrizations.weight.original1",
 }  # fmt: skip
-"""Ends of names of old files: norms of TensorFlow's, and convolutions of normed weights before torch 2.0."""
+"""Suffixes of names in old files: norms from TensorFlow, and convolutions with weight norm before torch 2.0."""
 
 
 def _plain(name: str, prefix: str) -> str:
-    """A name as files have it now, without the prefix of a model with a head."""
+    """A name as present files have it, without the prefix of a model with a head."""
     for old, new in OLD_NAMES.items():
         if name.endswith(old):
             name = name.removesuffix(old) + new
@@ -360,9 +360,9 @@ def _plain(name: str, prefix: str) -> str:
 
 
 def _opened(path: Path, digest: Any) -> Any:
-    """A file of safetensors, mapped. digest: gets its content.
+    """Open a file of safetensors, memory-mapped. digest: is updated with its content.
 
-    Raises DataError for anything else, and for a file of the hub's cache that is not what its name there says.
+    Raises DataError for any other file, and for one of the hub's cache whose SHA-256 is not its name there.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -1,6 +1,6 @@
-"""Models of Hugging Face's hub, fetched into its cache: safetensors and settings, no pickle and no code.
+"""Models of the Hugging Face hub, fetched into its cache: only safetensors and settings, no pickle and no code.
 
-A model is a folder of transformers, whose settings are `config.json`, or a run of ours, with `config.yaml`.
+A model is a folder of transformers, with `config.json`, or a published run of seqkit, with `config.yaml`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seqkit.pretrained.config_file import NAME, own_file, read_json
 log = logging.getLogger("seqkit")
 
 HUB = "hf:"
-"""Beginning of the name of a model on the hub: `hf:OWNER/NAME@REVISION`."""
+"""Prefix of the name of a model on the hub: `hf:OWNER/NAME@REVISION`."""
 
 ONE, INDEX, RUN = "model.safetensors", "model.safetensors.index.json", "config.yaml"
 SHARD = r"model-[0-9]+-of-[0-9]+\.safetensors"
@@ -28,23 +28,23 @@ SETTINGS = (
     NAME, "generation_config.json", "preprocessor_config.json", "processor_config.json", "special_tokens_map.json",
     "tokenizer_config.json", "tokenizer.json", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json",
 )  # fmt: skip
-"""Files beside the weights that are fetched, where a model has them."""
+"""Files that are fetched beside the weights, if a model has them."""
 
 OF_RUN = (RUN, "state.json", "summary.json", f"checkpoints/{ONE}")
-"""Files of a published run; it may have the settings of the model that it began with, below `pretrained/`."""
+"""Files of a published run. It may also have, below `pretrained/`, the settings of the model that it began with."""
 
 COMMIT = "[0-9a-f]{40}"
 SECONDS = 20
-"""Seconds after which a hub that does not answer counts as unreachable."""
+"""Seconds without an answer after which the hub counts as unreachable."""
 
 
 def fetched(source: str, *, offline: bool | None = None) -> Path:
-    """Folder on this machine with the files of a model of the hub, which are fetched where they are not there yet.
+    """Local folder with the files of a model on the hub; files that the cache does not have are fetched.
 
     source: `hf:NAME`, `hf:OWNER/NAME` or `hf:OWNER/NAME@REVISION`, where a revision is a branch, a tag or a commit.
-    offline: True: from the cache alone; None: as `HF_HUB_OFFLINE` says. A hub that cannot be reached is a warning where
-    the cache has the model. A line says at which commit a branch or a tag is.
-    Raises UsageError for a name that is not there, DataError where the model cannot be fetched or is not complete.
+    offline: True: use the cache only; None: as `HF_HUB_OFFLINE` says. If the hub cannot be reached and the cache has
+    the model, a warning is logged and the cache is used. The commit of a branch or a tag is logged.
+    Raises UsageError for a name that the hub does not have, DataError if the model cannot be fetched or is incomplete.
     """
     repo, revision = parsed(source)
     hub = library()
@@ -53,7 +53,7 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
     cached = _cached(repo, revision)
     if offline and cached is None:
         raise DataError(
-            f"{source}: HF_HUB_OFFLINE is set, or it is not to be fetched, and the cache {hub.constants.HF_HUB_CACHE} "
+            f"{source} is not fetched offline (HF_HUB_OFFLINE), and the cache {hub.constants.HF_HUB_CACHE} "
             "does not have all of it; fetch it once with a network, or give a folder that holds it"
         )
     if cached is not None and (offline or is_commit):  # a commit never changes
@@ -69,11 +69,11 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
     if not re.fullmatch(COMMIT, str(info.sha)):
         raise DataError(f"{source}: the hub names the commit {one_line(shortened(info.sha, 50))!r}; check HF_ENDPOINT")
     names = _names(source, [each.rfilename for each in info.siblings or ()])
-    # one by one, so that who has weights has all; `snapshot_download` also takes names of files from a listing unseen
+    # in this order, so that weights are fetched last; `snapshot_download` would also use unchecked names of files
     with answered(source), _plain_names(hub):
         for name in names:
             hub.hf_hub_download(repo, name, revision=info.sha)
-        with suppress(Exception):  # the library writes at which commit a branch is, for use offline
+        with suppress(Exception):  # the library saves the commit of a branch, for use offline
             hub.hf_hub_download(repo, names[0], revision=revision)
     if not is_commit:
         log.warning("%s is commit %s", source, info.sha)
@@ -83,7 +83,7 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
 
 
 def _names(source: str, files: Collection[str]) -> list[str]:
-    """Files to fetch, the weights last. Raises DataError for a model that is not complete, or has pickles alone."""
+    """Files to fetch, weights last. Raises DataError for a model that is incomplete or has no safetensors."""
     if NAME not in files and RUN in files:
         if missing := [name for name in OF_RUN if name not in files]:
             raise DataError(f"{source} is a run without {missing[0]}; export it again (seqkit export --to safetensors)")
@@ -101,7 +101,7 @@ def _names(source: str, files: Collection[str]) -> list[str]:
 
 
 def _cached(repo: str, revision: str) -> Path | None:
-    """The folder of a model in the cache; None: it is not there, or not all of its weights."""
+    """The folder of a model in the cache; None if the model or a part of its weights is missing."""
     hub = library()
     places = (hub.try_to_load_from_cache(repo, name, revision=revision) for name in (NAME, RUN))
     folder = next((Path(place).parent for place in places if isinstance(place, str)), None)
@@ -117,7 +117,7 @@ def _cached(repo: str, revision: str) -> Path | None:
 
 
 def files_of_weights(folder: Path) -> dict[str, set[str] | None]:
-    """Names of the files of weights, with those of the tensors in each that an index lists; None: there is no index."""
+    """Files of weights, each with the names of the tensors that an index lists for it; None if there is no index."""
     index = folder / INDEX
     if (folder / ONE).exists():
         if index.is_file():
@@ -143,7 +143,7 @@ def files_of_weights(folder: Path) -> dict[str, set[str] | None]:
 
 @contextmanager
 def _plain_names(hub: Any) -> Iterator[None]:
-    """Refuse answers of a hub whose ETag or commit is no plain name: the library makes paths of them, unseen."""
+    """Refuse answers of a hub whose ETag or commit is no plain name, since the library uses them in paths."""
 
     def check(response: Any) -> None:
         for name in ("etag", "x-linked-etag", "x-repo-commit"):
@@ -160,7 +160,7 @@ def _plain_names(hub: Any) -> Iterator[None]:
 
 
 def pinned(source: str) -> str:
-    """A name of the hub with the commit that it is at, fetched; any other source as it is. Raises as `fetched`."""
+    """Source with the commit that it is at; a model of the hub is fetched for that if need be. Raises as `fetched`."""
     if not source.startswith(HUB):
         return source
     repo, revision = parsed(source)
@@ -191,27 +191,27 @@ def library() -> Any:
 
 @contextmanager
 def answered(source: str) -> Iterator[None]:
-    """Turn what the library raises into a UsageError or DataError of one line. source: name of the model."""
+    """Turn errors of the library into a UsageError or DataError of one line. source: name of the model."""
     errors = library().errors
     try:
         yield
     except (DataError, UsageError):
         raise
-    except Exception as error:  # whatever its HTTP client raises
+    except Exception as error:  # its HTTP client raises errors of many types
         log_in = "log in with `hf auth login`, or set HF_TOKEN"
         causes = [error.__cause__, error]
         if any(isinstance(each, errors.GatedRepoError) for each in causes):
-            raise DataError(f"{source} is gated: accept its terms on its page of the hub, and {log_in}") from error
+            raise DataError(f"{source} is gated: accept its terms on its page on the hub, and {log_in}") from error
         if any(isinstance(each, errors.RepositoryNotFoundError) for each in causes):
             raise UsageError(f"{source} is not on the hub, or is private; check the name, or {log_in}") from error
         if any(isinstance(each, errors.RevisionNotFoundError) for each in causes):
             raise UsageError(f"{source} has no such revision; give a branch, a tag or a commit of it") from error
         status = getattr(getattr(error, "response", None), "status_code", None)
         advice = log_in if status in (401, 403) else "try again"
-        raise DataError(f"{source}: no answer of the hub ({one_line(described(error))}); {advice}") from error
+        raise DataError(f"{source}: no answer from the hub ({one_line(described(error))}); {advice}") from error
 
 
 def is_failure_of_hub(error: BaseException | None) -> bool:
-    """Whether a hub was not reached, or failed itself, so that what is in the cache may do."""
+    """Whether the hub was not reached, or failed itself (status 500 or more), so that the cache may be used."""
     response = getattr(error, "response", None)
     return response is None or response.status_code >= 500

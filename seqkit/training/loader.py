@@ -14,12 +14,12 @@ from seqkit.data.batching import BatchLoader, Key, LengthGroupedBatchSampler, fo
 
 
 class ResumableLoader(BatchLoader):
-    """DataLoader whose place in an epoch is in Lightning's checkpoints, so that a resumed run takes the next batch.
+    """DataLoader whose place in an epoch is saved in Lightning's checkpoints, so a run resumes with the next batch.
 
-    The order depends on (seed, epoch) alone. Random numbers that the data set draws, as for augmentation, depend on
-    (seed, epoch, batch) alone, with any number of workers. On several devices each takes every n-th batch, so give
-    Lightning's Trainer `use_distributed_sampler=False`.
-    dataset: map-style. collate: function from a list of its examples to a batch.
+    The order depends only on (seed, epoch). Random numbers that the data set draws, as for augmentation, depend only on
+    (seed, epoch, batch), for any number of workers. Each of n devices takes every n-th batch, so give Lightning's
+    Trainer `use_distributed_sampler=False`.
+    dataset: map-style data set. collate: function from a list of its examples to a batch.
 
     >>> loader = ResumableLoader(torch.arange(5), batch_size=2)
     >>> [batch.tolist() for batch in loader]
@@ -41,7 +41,7 @@ class ResumableLoader(BatchLoader):
 
 
 class _Collated:
-    """Batches of a data set by their key, made with random numbers of their own."""
+    """Batches of a data set by key, each made with its own random seed."""
 
     def __init__(self, dataset: Any, seed: int, collate: Callable[[list[Any]], Any]):
         self.dataset, self.seed, self.collate = dataset, seed, collate

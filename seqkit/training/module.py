@@ -30,18 +30,18 @@ log = logging.getLogger("seqkit")
 CPU = torch.device("cpu")
 
 NAMED = 4
-"""Number of examples of a batch that an error names."""
+"""Most batches or examples that an error names."""
 
 STABILIZERS = "lower the learning rate (optimizer.lr), clip gradients (trainer.gradient_clip_val) or warm up (schedule)"
 """Advice for an unstable training."""
 
 RELATIVE_LOSS = "valid/relative_loss"
-"""Validation loss of a mixture: mean over tasks of the loss by that of the best constant."""
+"""Validation loss of a mixture: mean over tasks of the loss divided by the loss of the best constant prediction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A model, and the objective for which it is trained."""
+    """A model and its objective."""
 
     model: Model
     objective: Objective
@@ -59,15 +59,15 @@ class MicroBatch:
 class TrainingModule(pl.LightningModule):
     """Trains a model for an objective, or the models of a mixture in turn, each for its own.
 
-    objective: of the model; of a mixture one for each task, by name. Metrics then are `valid/TASK/NAME`, and
-    `valid/relative_loss` is the mean over tasks of the loss by that of the best constant, `constants`. by_task: an
-    optimizer for each task of a mixture, with a state of its own over the shared weights; None: one for all tasks.
+    objective: objective of the model; for a mixture, one for each task by name. A mixture's metrics are
+    `valid/TASK/NAME` and `RELATIVE_LOSS`. constants: loss of the best constant prediction for each task. by_task: an
+    optimizer for each task of a mixture, each with its own state for the shared weights; None: one for all tasks.
     num_steps: optimizer steps of the whole training. seed: seed of the tokens that evaluation masks.
-    skip_nonfinite: optimizer steps that may be left out because their loss or gradient is not finite.
-    The gradient of an optimizer step is that of the sum of losses over all its micro-batches and devices, divided by
-    their count of predictions. So micro-batches with unequal numbers of tokens weigh as they would in one big batch.
-    In float16 the backward pass gets about the mean: a sum would overflow at the scale of the first steps.
-    A step that is left out, because its gradient is not finite, does not move the schedule.
+    skip_nonfinite: most optimizer steps that are skipped because their loss or gradient is not finite.
+    An optimizer step uses the gradient of the loss summed over all micro-batches and devices, divided by the number of
+    predictions. So micro-batches with unequal numbers of tokens weigh as they would in one big batch.
+    In float16 the backward pass gets about the mean, since a sum would overflow at the scale of the first steps.
+    A skipped step does not advance the schedule.
     """
 
     def __init__(
@@ -88,30 +88,30 @@ class TrainingModule(pl.LightningModule):
         self.constants, self.by_task = constants, by_task
         self.tasks = _tasks_of(model, objective)
         self.task = ""
-        """Name of the task whose step this is; empty where there is one alone."""
+        """Task of the current step, as its metrics' names begin (TASK/); empty if the model is no mixture."""
         self.optimizer, self.schedule, self.num_steps, self.seed = optimizer, schedule, num_steps, seed
         self.skip_nonfinite = skip_nonfinite
         self.metrics = self._by_split(lambda one: {"loss": MeanLoss(), **one.objective.metrics(one.model.spec)})
         self.generation_metrics = self._by_split(lambda one: one.objective.generation_metrics())
         self.losses: dict[str, Tensor | float] = {}
-        """Loss of the last optimizer step of each task since the last row of the log."""
+        """Loss of each task's last optimizer step since the last row of the log."""
         self.num_skipped = 0
         self.stop_requested: Callable[[], bool] = lambda: False
         self.seen: Callable[[LossOutput], None] = lambda _: None
-        """Called with the output of each batch that is evaluated."""
+        """Called with the output of each evaluated batch."""
         self.stop_agreed = False
-        """Whether any rank was asked to stop before the last optimizer step; the same on all of them."""
+        """Whether any rank was asked to stop before the last optimizer step; the same on all ranks."""
         self.whole_model: Model | Mixture | None = None
-        """Model that gets all weights when training has ended, if they are sharded."""
+        """If weights are sharded: the model that gets all of them when training has ended."""
         self.statistics: dict[str, float] = {}
-        """Means of what the auxiliary losses' modules report of the last step that is logged, by column."""
+        """Mean statistics of the modules with an auxiliary loss in the last logged step, by column."""
         self._batches_to_evaluate = 0
         self._num_tokens: dict[str, Tensor | int] = dict.fromkeys(self.tasks, 0)
         self.tokens_processed = 0
-        """Tokens of the training batches of this process as the model gets them, padding included, since it began."""
+        """Tokens in the training batches of this process since it began, padding included."""
         self._step: list[MicroBatch] = []
         self._unit: Tensor | float = 1.0
-        """Power of two near the predictions of this step's first micro-batch, by which float16 divides the loss."""
+        """Divisor of the loss in float16: a power of two near the number of predictions of the first micro-batch."""
         self._left_out = False
         self._auxiliary = [module for module in model.modules() if isinstance(module, AuxiliaryLoss)]
 
@@ -131,7 +131,7 @@ class TrainingModule(pl.LightningModule):
             shard(self.model, strategy.mesh)
 
     def gather_model(self) -> Any:
-        """Model with all weights; if they are sharded, in the first process alone. All processes take part."""
+        """Model with all weights; if they are sharded, only in the first process. All processes must call it."""
         if self.whole_model is None:
             return self.model
         gather_weights(self.model, self.whole_model, keep=self.trainer.is_global_zero)
@@ -164,13 +164,12 @@ class TrainingModule(pl.LightningModule):
         return None if self._trainer is None else getattr(self.trainer.precision_plugin, "scaler", None)
 
     def _task(self, batch: LabeledBatch) -> tuple[str, Task]:
-        """Name, as the metrics begin with it, and model and objective of a batch."""
+        """Prefix of the metrics' names, and the task, of a batch."""
         name = f"{batch.task}/" if isinstance(batch, TaskBatch) else ""
         return name, self.tasks[name]
 
     def _of_other_tasks(self) -> list[torch.nn.Parameter]:
-        """Trained parameters that the current task does not use: other tasks', and the shared biases of edges where
-        it has no edges."""
+        """Trained parameters that the current task does not use: other tasks', and edge biases if it has no edges."""
         if len(self.tasks) == 1:
             return []
         model = self.tasks[self.task].model
@@ -185,7 +184,7 @@ class TrainingModule(pl.LightningModule):
         return sum(self.tokens_by_task().values())
 
     def tokens_by_task(self) -> dict[str, int]:
-        """`tokens_seen` of each task, by what its metrics' names begin with."""
+        """`tokens_seen` of each task, by the prefix of its metrics' names."""
         if self._trainer is None or self.trainer.world_size == 1:
             return {name: int(number) for name, number in self._num_tokens.items()}
         counted = torch.stack([torch.as_tensor(number, device=self.device) for number in self._num_tokens.values()])
@@ -197,9 +196,9 @@ class TrainingModule(pl.LightningModule):
         return sum(int(number) for number in self._num_tokens.values())
 
     def _aux_loss(self) -> Tensor:
-        """Sum of the auxiliary losses of the model's modules, per prediction.
+        """Sum of the auxiliary losses of the model's modules.
 
-        It weighs as the objective's mean does, so accumulation and devices weigh it by their predictions.
+        Its caller multiplies it by the number of predictions, so it is averaged as the objective's loss is.
         """
         if self.logs_this_step:
             reported: dict[str, list[float]] = {}
@@ -211,31 +210,31 @@ class TrainingModule(pl.LightningModule):
 
     @property
     def logs_this_step(self) -> bool:
-        """Whether the current optimizer step is one that is logged; the last one is."""
+        """Whether the current optimizer step is logged; the last step always is."""
         every = cast(Any, self.trainer).log_every_n_steps
         step = self.trainer.global_step + 1
         return bool(every > 0 and (step % every == 0 or step == self.num_steps))
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Turn the gradient of the summed loss into that of the mean, before clipping, and look whether it is finite.
+        """Turn the gradient of the summed loss into that of the mean, before clipping, and check that it is finite.
 
-        Where loss or gradient are not finite, no weight and no state of the optimizer changes in this step.
-        Raises DivergedError where that has happened more often than `skip_nonfinite` times, on all devices alike.
+        If loss or gradient is not finite, neither weights nor the optimizer's state change in this step.
+        Raises DivergedError, on all devices alike, if that happens more than `skip_nonfinite` times.
         """
         trainer, step, self._step = self.trainer, self._step, []
-        for parameter in self._of_other_tasks():  # what DDP waited for is no gradient: their optimizer leaves them
+        for parameter in self._of_other_tasks():  # zeros, made for DDP only; the optimizer skips None
             parameter.grad = None
         losses = torch.stack([one.loss for one in step]).float()
         counts = [torch.as_tensor(one.count, device=self.device, dtype=torch.float32) for one in step]
         stops = torch.full((), float(self.stop_requested()), device=self.device)
         sums = torch.stack([losses.sum(), torch.stack(counts).sum(), (~losses.isfinite()).float().sum(), stops])
-        if trainer.world_size > 1:  # one collective for all that the ranks have to agree on
+        if trainer.world_size > 1:  # one collective for all that ranks must agree on
             sums = trainer.strategy.reduce(sums, reduce_op="sum")
         loss, count, num_nonfinite, num_stops = sums.unbind()
         self.stop_agreed = bool(num_stops)
         parameters = [p for p in self.parameters() if p.grad is not None]
         gradients = [p.grad for p in parameters if p.grad is not None]
-        # Lightning divides each micro-batch's loss by their number, and DDP averages gradients over devices: undo both
+        # Lightning divides the loss by the number of micro-batches, and DDP averages gradients over devices: undo both
         scale = trainer.accumulate_grad_batches * trainer.world_size / count.clamp(min=1) * self._unit
         torch._foreach_mul_(gradients, scale)
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -248,8 +247,8 @@ class TrainingModule(pl.LightningModule):
             self.log(f"train/{self.task}loss", self.step_loss, logger=False)
 
     def _leave_out(self, parameters: list[torch.nn.Parameter], step: list[MicroBatch], *, loss_is_finite: bool) -> None:
-        """Make the optimizer step do nothing, or raise DivergedError if the budget is spent."""
-        if self._scaler is not None and loss_is_finite:  # its scale was too large, and it leaves the step out itself
+        """Skip the optimizer step, or raise DivergedError if `skip_nonfinite` steps were skipped before."""
+        if self._scaler is not None and loss_is_finite:  # the scale was too large, and the scaler skips the step
             log.info("step %d: the gradient overflows float16; the step was left out", self.trainer.global_step)
             return
         self.num_skipped += 1
@@ -264,10 +263,10 @@ class TrainingModule(pl.LightningModule):
             )
         log.warning("%s %s: the step was left out, %d of %d", what, where, self.num_skipped, self.skip_nonfinite)
         for parameter in parameters:
-            parameter.grad = None  # torch's optimizers touch neither such a parameter nor its state
+            parameter.grad = None  # then torch's optimizers change neither it nor its state
 
     def _batches(self, step: list[MicroBatch]) -> str:
-        """Batches of an optimizer step, and some examples of those whose loss is not finite, or of all."""
+        """Numbers of a step's batches with a loss that is not finite (or of all), and examples of the first of them."""
         named = [one.index for one in step if not bool(torch.isfinite(one.loss))] or [one.index for one in step]
         numbers = f"batch {', '.join(map(str, named[:NAMED]))}"
         loader = self.trainer.train_dataloader
@@ -282,7 +281,7 @@ class TrainingModule(pl.LightningModule):
         return f"{numbers}: {', '.join(loader.examples.name(i) for i in examples[:NAMED])}{more}"
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
-        """Step the schedule, unless the optimizer's step was left out."""
+        """Step the schedule, unless the optimizer's step was skipped."""
         if not self._left_out:
             scheduler.step()
 
@@ -292,13 +291,14 @@ class TrainingModule(pl.LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip by the norm that was computed already, in every precision.
+        """Clip by the norm that was computed already, in every precision. Raises ValueError for another algorithm.
 
-        Lightning's own refuses under autocast if an optimizer is fused, since that may unscale by itself; here
-        gradients are unscaled when they arrive (`configure_optimizers`).
+        Lightning's clipping refuses a fused optimizer under autocast; here gradients are unscaled before (`_unfuse`).
         """
         if not gradient_clip_val:
             return
+        if gradient_clip_algorithm not in (None, "norm"):
+            raise ValueError(f"gradient_clip_algorithm={gradient_clip_algorithm!r}; gradients are clipped by norm only")
         parameters = [p for p in self.parameters() if p.grad is not None]
         torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
@@ -320,7 +320,7 @@ class TrainingModule(pl.LightningModule):
         self._evaluate("test", batch, index)
 
     def on_validation_epoch_start(self) -> None:
-        """Agree on the number of batches of the process that has most, if all take part in each forward pass."""
+        """Find the most batches of any process, if weights are sharded: each forward pass then needs all processes."""
         if is_sharded(self.model):
             trainer = self.trainer
             numbers = trainer.num_sanity_val_batches if trainer.sanity_checking else trainer.num_val_batches
@@ -328,7 +328,7 @@ class TrainingModule(pl.LightningModule):
             self._batches_to_evaluate = int(trainer.strategy.reduce(number, reduce_op="max")) - int(sum(numbers))
 
     def on_validation_epoch_end(self) -> None:
-        for _ in range(self._batches_to_evaluate):  # the others need this process's part of the weights
+        for _ in range(self._batches_to_evaluate):  # other processes need this one's part of the weights
             _, task = self._task(self._last_batch)
             task.objective.step(task.model, self._last_batch[:2])
         losses = [
@@ -344,7 +344,7 @@ class TrainingModule(pl.LightningModule):
         self._report("test")
 
     def _evaluate(self, split: str, batch: LabeledBatch, index: int) -> None:
-        if self.trainer.world_size > 1:  # the batch's number as one device would count it
+        if self.trainer.world_size > 1:  # the batch's number if there were one device
             index = index * self.trainer.world_size + self.trainer.global_rank
         prefix, task = self._task(batch)
         with evaluation_rng(self.seed, index, self.device):
@@ -362,19 +362,19 @@ class TrainingModule(pl.LightningModule):
     def _report(self, split: str) -> None:
         for name, metric in (_named(self.metrics, split) | _named(self.generation_metrics, split)).items():
             count = metric.update_count
-            if self.trainer.world_size > 1:  # `compute` waits for all devices
+            if self.trainer.world_size > 1:  # `compute` is a collective, so all devices must agree
                 count = self.trainer.strategy.reduce(torch.tensor(count, device=self.device), reduce_op="sum")
             if count:
                 self.log(f"{split}/{name}", metric.compute(), prog_bar=name == "loss")
             metric.reset()
 
     def predict_step(self, batch: LabeledBatch, index: int) -> list[Any]:
-        """Predictions in the user's terms, one per example."""
+        """Decoded predictions (names of classes, texts), one per example."""
         _, task = self._task(batch)
         return task.objective.decode(task.objective.predict(task.model, batch[0]))
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Optimizer of all trained parameters of `model`, which is the module's own or one like it."""
+        """Optimizer of all trained parameters of `model`: the module's own model, or one of the same structure."""
         assert self.optimizer is not None
         if not self.by_task:
             return self.optimizer.build(model)
@@ -383,7 +383,7 @@ class TrainingModule(pl.LightningModule):
         return CombinedOptimizer(built, lambda: self.task)
 
     def configure_optimizers(self) -> Any:
-        """Optimizer, and the scheduler of its learning rate, stepped once an optimizer step."""
+        """The optimizer, and the scheduler of its learning rate, which steps after each optimizer step."""
         if self.optimizer is None:
             raise ValueError("this TrainingModule has no optimizer, so it only evaluates; pass one to train")
         optimizer = self.build_optimizer(self.model)
@@ -397,10 +397,10 @@ class TrainingModule(pl.LightningModule):
 
 @contextmanager
 def evaluation_rng(seed: int, index: int, device: torch.device = CPU) -> Iterator[None]:
-    """Context with the random numbers of batch `index`, so that every evaluation masks the same tokens.
+    """Context that is seeded for batch `index`, so that every evaluation masks the same tokens.
 
     Only the generators of the CPU and of `device` are seeded, and both are restored. (`torch.manual_seed` seeds every
-    device, and `torch.random.fork_rng` restores no MPS.)
+    device, and `torch.random.fork_rng` does not restore MPS.)
     """
     number = seed * 1_000_003 + index
     generators = None if device.type == "cpu" else torch.get_device_module(device)
@@ -417,7 +417,7 @@ def evaluation_rng(seed: int, index: int, device: torch.device = CPU) -> Iterato
 
 
 def _tasks_of(model: Model | Mixture, objective: Objective | Mapping[str, Objective]) -> dict[str, Task]:
-    """Tasks by what the names of their metrics begin with: TASK/, or nothing where there is one."""
+    """Tasks by the prefix of their metrics' names: TASK/, or the empty string if the model is no mixture."""
     if isinstance(objective, Objective):
         return {"": Task(cast(Model, model), objective)}
     tasks = cast(Mixture, model).tasks
@@ -425,7 +425,7 @@ def _tasks_of(model: Model | Mixture, objective: Objective | Mapping[str, Object
 
 
 def _unfuse(optimizer: torch.optim.Optimizer) -> None:
-    """Make fused optimizers leave unscaling to the scaler, so that clipping sees true gradients."""
+    """Make the scaler unscale gradients before a fused optimizer's step, so that clipping sees their true norm."""
     for one in getattr(optimizer, "optimizers", [optimizer]):
         one._step_supports_amp_scaling = False
         for group in one.param_groups:

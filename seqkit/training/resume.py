@@ -1,7 +1,7 @@
-"""Checkpoints from which a training goes on, bit for bit: two callbacks, with a loader, for any LightningModule.
+"""Checkpoints from which training resumes bit for bit: two callbacks, with `ResumableLoader`, for any LightningModule.
 
-A checkpoint is written at the end of a training batch after which the optimizer stepped. A validation or the end of the
-epoch that follows it runs again after resuming; Lightning by itself would leave it out (exact in 1 of 8 cases).
+A checkpoint is written at the end of a training batch in which the optimizer stepped. If a validation or the end of the
+epoch follows that batch, it runs after resuming; Lightning alone would leave it out (exact in 1 of 8 cases).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ KEY = "resume"
 """Key of what `RandomState` adds to a checkpoint."""
 
 FORMAT = 3
-"""Number of the format of a run's checkpoints; another one is not resumed."""
+"""Version of the format of a run's checkpoints; other versions are not resumed."""
 
 
 class RandomState(Callback):
-    """Adds what Lightning leaves out of a checkpoint: random numbers of every process, and what was still to be done.
+    """Adds to a checkpoint the random states of every process, and whether a validation or an epoch's end follows.
 
-    Random numbers are those of torch (CPU and CUDA), NumPy and Python.
+    Random states are those of torch (CPU and CUDA), NumPy and Python.
 
     >>> trainer = pl.Trainer(accelerator="cpu", callbacks=[RandomState()], logger=False, enable_checkpointing=False)
     >>> RandomState in map(type, trainer.callbacks)
@@ -53,18 +53,18 @@ class RandomState(Callback):
         self._snapshot: dict[str, Any] | None = None
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Add the state at the end of the last training batch, also during a validation."""
+        """Add the state at the end of the last training batch, even during a validation."""
         if self._snapshot is not None and trainer.validating:
             checkpoint.update(copy.deepcopy(self._snapshot))
         else:
             checkpoint[KEY] = _state(trainer)
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Keep the state until training starts: whatever runs before may draw random numbers."""
+        """Keep the state until training starts, since hooks before that may draw random numbers."""
         self._loaded = checkpoint[KEY]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Restore random numbers, then do what followed the batch."""
+        """Restore random states, then run the validation or the epoch's end that followed the batch."""
         if self._loaded is None:
             return
         state, self._loaded = self._loaded, None
@@ -72,11 +72,11 @@ class RandomState(Callback):
         if state["validation_follows"] or state["epoch_ends"]:
             _finish_batch(trainer, pl_module, state)
         if state["epoch_ends"]:
-            # else Lightning does not count the next epoch as begun, and mistakes the next resume's epoch for another
+            # else Lightning does not count the next epoch as begun, and the next resume has a wrong epoch
             trainer.fit_loop.reset_restart_stage()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Remember the point if a validation follows, which may be interrupted."""
+        """Keep a copy of the state if a validation follows, since that may be interrupted."""
         self._snapshot = None
         if is_point(trainer, pl_module) and _validation_follows(trainer):
             loops = copy.deepcopy(trainer._checkpoint_connector._get_loops_state_dict())
@@ -84,17 +84,17 @@ class RandomState(Callback):
             self._snapshot = {"loops": loops, "callbacks": callbacks, KEY: _state(trainer)}
 
     def can_save_in_validation(self, trainer: Any) -> bool:
-        """Whether the state before this validation can be written; averaged weights are swapped in meanwhile."""
+        """Whether the state before this validation can be written; averaged weights would be in its place."""
         averages = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)
         return self._snapshot is not None and trainer.world_size == 1 and not averages
 
 
 class ResumePoints(ModelCheckpoint):
-    """Lightning's ModelCheckpoint, by time and by number of steps, at points to resume from (`is_point`) alone.
+    """Lightning's ModelCheckpoint by time and by steps, only at points from which training resumes (`is_point`).
 
     Files are written by `VerifiedCheckpointIO`, whole or not at all; `newest` is the path to give to `Trainer.fit`.
-    every_n_steps, every_minutes: intervals between checkpoints; None: none. keep: number of checkpoints that stay.
-    signals: signals of a run, which end the training with a last checkpoint; None: Lightning handles signals.
+    every_n_steps, every_minutes: intervals between checkpoints; None: none. keep: number of checkpoints that are kept.
+    signals: signals that stop a `TrainingModule` with a last checkpoint; None: Lightning handles signals.
     Raises DivergedError instead of writing weights that are not finite.
 
     >>> points = ResumePoints("no-such-folder", every_n_steps=100)
@@ -121,13 +121,13 @@ class ResumePoints(ModelCheckpoint):
             save_on_train_epoch_end=False,
             enable_version_counter=False,
         )
-        # Lightning's constructor takes one trigger; its hook looks at both
+        # Lightning's constructor takes one of the two triggers; its hook checks both
         self._every_n_train_steps = every_n_steps or 0
         self.folder, self.keep, self.signals = Path(folder), keep, signals
 
     @property
     def newest(self) -> Path | None:
-        """Newest checkpoint that is as it was written; None if there is none."""
+        """Newest checkpoint that is undamaged; None if there is none."""
         found = newest_good(self.folder)
         return None if found is None else found.path
 
@@ -137,19 +137,19 @@ class ResumePoints(ModelCheckpoint):
         super().setup(trainer, pl_module, stage)
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing: what stays on disk is not decided here."""
+        """No state: `VerifiedCheckpointIO` decides which files are kept."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Do nothing."""
+        """Load no state."""
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
-        """Take the signals back from Lightning, which has just set its own handlers."""
+        """Install the signal handlers again, since Lightning has just set its own."""
         if self.signals is not None:
             self.signals.install_again()
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Take the signals back: a resumed run has no sanity check."""
+        """Install the signal handlers again, since a resumed run has no sanity check."""
         self.on_sanity_check_start(trainer, pl_module)
         super().on_train_start(trainer, pl_module)
 
@@ -162,20 +162,20 @@ class ResumePoints(ModelCheckpoint):
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_validation_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        """Stop for a signal in a long validation, with the state before it."""
+        """Stop at a signal during a long validation, with a checkpoint of the state before it."""
         if self.signals is not None and self.signals.received is not None:
             states = [callback for callback in trainer.callbacks if isinstance(callback, RandomState)]
             if all(state.can_save_in_validation(trainer) for state in states):
                 self._save_and_stop(trainer, self.signals)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Do nothing: what a validation changes belongs to the batch that comes after."""
+        """Write no checkpoint: what a validation changes is saved after the next batch."""
 
     def _save_and_stop(self, trainer: Any, signals: StopSignals) -> None:
-        """Write a checkpoint, in which every process takes part, and raise Interrupted."""
+        """Write a checkpoint with all processes; the first then raises Interrupted, the others SystemExit."""
         self._save_checkpoint(trainer, self.format_checkpoint_name({"step": torch.tensor(trainer.global_step)}))
         if not trainer.is_global_zero:
-            raise SystemExit(0)  # the first process says why
+            raise SystemExit(0)  # the first process reports why
         if signals.received is None:  # another process was asked to stop
             signals.received = signal.SIGTERM
         failure = trainer.strategy.checkpoint_io.failure
@@ -189,7 +189,7 @@ class ResumePoints(ModelCheckpoint):
 
 
 def check_finite_weights(trainer: Any) -> None:
-    """Raise DivergedError if a weight is not finite; if it is sharded, on all processes."""
+    """Raise DivergedError if a weight is not finite; with sharded weights, on all processes alike."""
     weights = trainer.lightning_module.state_dict()
     wrong = [
         name
@@ -206,9 +206,9 @@ def check_finite_weights(trainer: Any) -> None:
 
 
 class RunFacts(Callback):
-    """Adds what a run is compared with before it goes on: its length, data, configuration, and rows of metrics.csv.
+    """Adds the facts that a resumed run is checked against: its length, data, configuration, and rows of metrics.csv.
 
-    digests: gives the SHA-256 of configuration and splits. seconds_before: seconds trained before this process.
+    digests: returns the SHA-256 of configuration and splits. seconds_before: seconds of training before this process.
     """
 
     def __init__(self, digests: Callable[[], dict[str, Any]]):
@@ -217,7 +217,7 @@ class RunFacts(Callback):
         self._started = time.perf_counter()
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Let ranks draw different random numbers for dropout."""
+        """Seed each rank differently for dropout, and start the clock."""
         if trainer.world_size > 1:
             torch.manual_seed(fold_seed(pl_module.seed, trainer.global_rank))
         self._started = time.perf_counter()
@@ -242,7 +242,7 @@ class RunFacts(Callback):
 
 
 def check_resumable(content: Mapping[str, Any], found: Checkpoint, config_sha256: str) -> None:
-    """Raise DataError if a checkpoint is of another format, configuration, or step than it should be."""
+    """Raise DataError if a checkpoint has another format, another configuration, or another step than its name."""
     facts = content.get("run", {})
     what = ""
     if facts.get("format") != FORMAT or KEY not in content:
@@ -256,7 +256,7 @@ def check_resumable(content: Mapping[str, Any], found: Checkpoint, config_sha256
 
 
 def is_point(trainer: Any, pl_module: Any) -> bool:
-    """Whether the end of this batch is a point to resume from: the optimizer stepped, and training goes on."""
+    """Whether training can resume from the end of this batch: the optimizer stepped, and more steps follow."""
     goes_on = trainer.global_step < getattr(pl_module, "num_steps", math.inf)
     return goes_on and not trainer.fit_loop.epoch_loop._should_accumulate()
 
@@ -276,9 +276,9 @@ def _validation_follows(trainer: Any) -> bool:
 
 
 def _finish_batch(trainer: Any, pl_module: Any, state: dict[str, Any]) -> None:
-    """Run the validation and the end of the epoch that followed a batch, as Lightning's loops do."""
+    """Run the validation and the epoch's end that followed a batch, as Lightning's loops do."""
     progress, epoch_loop = trainer.fit_loop.epoch_progress.current, trainer.fit_loop.epoch_loop
-    after, progress.completed = progress.completed, state["epoch"]  # the epoch that is logged and shown
+    after, progress.completed = progress.completed, state["epoch"]  # the epoch that Lightning logs
     try:
         if state["validation_follows"]:
             trainer.validating = True
@@ -297,7 +297,7 @@ def _finish_batch(trainer: Any, pl_module: Any, state: dict[str, Any]) -> None:
 
 
 def _gather(trainer: Any, state: Any) -> list[Any]:
-    """Values of all ranks."""
+    """The values of all ranks, in their order."""
     if trainer.world_size == 1:
         return [state]
     states: list[Any] = [None] * trainer.world_size
@@ -306,7 +306,7 @@ def _gather(trainer: Any, state: Any) -> list[Any]:
 
 
 def _rng() -> dict[str, Any]:
-    """Random states of this process as plain data and tensors, which `weights_only` loads."""
+    """Random states of this process as plain data and tensors, which `torch.load(weights_only=True)` loads."""
     version, internal, gauss = random.getstate()
     numpy: Any = np.random.get_state(legacy=True)  # noqa: NPY002  (of users' components)
     name, keys, position, has_gauss, cached = numpy

@@ -25,10 +25,8 @@ def as_torch(transformer, dim, num_heads):
     layer = nn.TransformerEncoderLayer(dim, num_heads, 4 * dim, 0.0, "gelu", batch_first=True, norm_first=True)
     stack = nn.TransformerEncoder(layer, len(transformer.blocks), transformer.norm, enable_nested_tensor=False)
     for theirs, ours in zip(stack.layers, transformer.blocks):
-        theirs.self_attn.in_proj_weight, theirs.self_attn.in_proj_bias = (
-            ours.attention.qkv_proj.weight,
-            ours.attention.qkv_proj.bias,
-        )
+        attention, qkv_proj = theirs.self_attn, ours.attention.qkv_proj
+        attention.in_proj_weight, attention.in_proj_bias = qkv_proj.weight, qkv_proj.bias
         theirs.self_attn.out_proj = ours.attention.out_proj
         theirs.linear1, theirs.linear2 = ours.mlp.up_proj, ours.mlp.down_proj
         theirs.norm1, theirs.norm2 = ours.attention_norm, ours.mlp_norm
@@ -77,6 +75,13 @@ def test_rotary_attention_depends_on_position_differences_only():
     wide = Embedded(x.hidden.double(), x.positions * 3, x.valid)
     assert_close(transformer(far), transformer(near), rtol=0, atol=1e-6)
     assert (transformer(wide) - transformer(near)).abs().max() > 1e-5
+
+
+@pytest.mark.parametrize("own", [2, nn.Identity()])
+def test_positions_are_shared_by_layers_only_if_private_settings_and_parts_are_equal_too(own):
+    one, other, plain = Rotary(), Rotary(), Rotary()
+    one._own, other._own = own, nn.Identity()
+    assert [len(Transformer(24, 2, position=[a, b]).positions) for a, b in ((one, other), (plain, Rotary()))] == [2, 1]
 
 
 def test_invalid_arguments_and_unsupported_input_are_refused():

@@ -251,7 +251,7 @@ def test_parameters_of_a_part_that_no_example_has_get_a_gradient_of_zero():
             lambda: Transformer(DIM, 1, num_heads=3, position=Rotary()),
             "image 2, text 1, graph 0; use Rotary with interl",
         ),
-        (lambda: Transformer(DIM, 1, num_heads=3, position=ALiBi()), "ALiBi takes parts whose positions have equally"),
+        (lambda: Transformer(DIM, 1, num_heads=3, position=ALiBi()), "ALiBi needs parts with the same number"),
     ],
 )
 def test_a_backbone_that_cannot_join_is_refused_when_the_model_is_built(backbone, fault):

@@ -99,11 +99,8 @@ def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_sci
     target = torch.tensor(TARGETS[targets])
     k = 2 if targets == "two classes" else 3
     random = torch.rand(len(target), k, generator=torch.Generator().manual_seed(1)).softmax(dim=1)
-    shares = (
-        random
-        if predicted is None
-        else torch.full((len(target), k), 0.4 / (k - 1)).index_fill(1, torch.tensor(predicted), 0.6)
-    )
+    others = torch.full((len(target), k), 0.4 / (k - 1))
+    shares = random if predicted is None else others.index_fill(1, torch.tensor(predicted), 0.6)
     metrics = of_classes(NAMES, k)
     for metric in metrics.values():
         preds = shares.argmax(dim=1)
@@ -112,7 +109,7 @@ def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_sci
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn warns of classes without predictions or targets
         classes, macro = [int(c) for c in target.unique()], {"average": "macro", "zero_division": 0}
-        of_one = macro if k == 3 else {"average": "binary", "zero_division": 0}
+        of_one, averaged = (macro, classes) if k == 3 else ({"average": "binary", "zero_division": 0}, [1])
         expected = {
             "balanced_accuracy": sklearn.balanced_accuracy_score(target, preds),
             "macro_f1": sklearn.f1_score(target, preds, **macro),
@@ -120,9 +117,7 @@ def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_sci
             "recall": sklearn.recall_score(target, preds, **of_one),
             "matthews": sklearn.matthews_corrcoef(target, preds),
             "auroc": mean(sklearn.roc_auc_score(target == c, shares[:, c]) for c in classes),
-            "average_precision": mean(
-                sklearn.average_precision_score(target == c, shares[:, c]) for c in (classes if k == 3 else [1])
-            ),
+            "average_precision": mean(sklearn.average_precision_score(target == c, shares[:, c]) for c in averaged),
             "brier": sklearn.brier_score_loss(target, shares[:, 1] if k == 2 else shares, labels=range(k)),
         }
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6, nan_ok=True)
@@ -168,6 +163,8 @@ def test_metrics_of_two_classes_are_of_the_rarer_one_or_of_the_one_that_is_named
     other = Classify(metrics=names)
     other.load_state(rarer.state())
     assert measured(other) == measured(rarer)
+    rarer.fit([0, 1, 2], ["a", "b", "c"])
+    assert rarer.positive_name is None
     for classes, wrong in ((["yes", "no"], "maybe"), (["a", "b", "c"], "a")):
         with pytest.raises(DataError, match="one of two classes"):
             Classify(positive=wrong).fit([0, 1], classes)

@@ -52,14 +52,9 @@ def training_module(objective=None, **settings):
 
 def trainer(**settings):
     return pl.Trainer(
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **{"max_epochs": 1, "log_every_n_steps": 1, **settings},
-    )
+        accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, **{"max_epochs": 1, "log_every_n_steps": 1, **settings},
+    )  # fmt: skip
 
 
 class BatchLoader:
@@ -156,6 +151,8 @@ def test_gradients_are_clipped_as_by_torch():
     assert not all(p.grad.equal(gradient) for p, gradient in zip(twin.model.parameters(), before))
     for name, p in twin.model.named_parameters():
         assert_close(ours.model.get_parameter(name), p - 0.5 * p.grad, rtol=0, atol=1e-6, msg=name)
+    with pytest.raises(ValueError, match="by norm only"):
+        trainer(gradient_clip_val=0.02, gradient_clip_algorithm="value").fit(ours, BatchLoader((batch, None)))
 
 
 def test_several_steps_are_those_of_a_plain_loop():

@@ -1,4 +1,4 @@
-"""Rows of columnar tables: Parquet and Arrow files, and data sets of a hub, which are Arrow tables in memory."""
+"""Rows of Arrow tables: Parquet and Arrow files, and data sets of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from seqkit.errors import DataError, one_line
 from seqkit.files import load_json
 
 INDEX = re.compile(r"__index_level_\d+__")
-"""Columns in which pandas writes its index to Parquet."""
+"""Names of the columns in which pandas writes its index to Parquet."""
 
 
 class ArrowColumn(Sequence[Any]):
-    """Cells of a column of an Arrow table, read on access: it may hold whole files."""
+    """Cells of a column of an Arrow table, converted on access, since they may be whole files."""
 
     def __init__(self, name: str, values: Any, classes: Sequence[str] | None):
         self._name, self._values, self._classes = name, values, classes
@@ -50,7 +50,7 @@ class ArrowColumn(Sequence[Any]):
 
 
 def read_arrow(file: Path, max_rows: int | None) -> Rows:
-    """Rows of a Parquet or Arrow file. Raises DataError where it is damaged."""
+    """Rows of a Parquet or Arrow file; of Parquet, about the first `max_rows`. Raises DataError if it is damaged."""
     with _reading(file):
         if file.suffix.lower() == ".parquet":
             parquet = ParquetFile(file, memory_map=True, page_checksum_verification=True)
@@ -62,12 +62,12 @@ def read_arrow(file: Path, max_rows: int | None) -> Rows:
                 table = pa.ipc.open_file(mapped).read_all()
             except pa.ArrowInvalid:
                 table = pa.ipc.open_stream(mapped).read_all()
-        table.validate(full=True)  # a flipped byte may be an offset that leads out of the file
+        table.validate(full=True)  # a flipped byte may be an offset beyond the end of the file
     return _of_arrow(table, str(file))
 
 
 def _of_arrow(table: Any, name: str) -> Rows:
-    """Rows of an Arrow table: decimals and durations as numbers, without the index of pandas."""
+    """Rows of an Arrow table: decimals as numbers, durations in seconds, without the index of pandas."""
     columns: dict[str, Sequence[Any]] = {}
     for column in table.column_names:
         if INDEX.fullmatch(column):
@@ -85,7 +85,7 @@ def _of_arrow(table: Any, name: str) -> Rows:
 
 
 def _classes(metadata: dict[bytes, bytes] | None, column: str) -> list[str] | None:
-    """Names of the classes of a column of numbers, as Hugging Face `datasets` keeps them in a file; None: none."""
+    """Names of the classes of a column of numbers, as `datasets` of Hugging Face saves them; None: it has none."""
     with suppress(ValueError, KeyError, TypeError):
         feature = load_json((metadata or {})[b"huggingface"].decode())["info"]["features"][column]
         if feature["_type"] == "ClassLabel" and all(isinstance(name, str) for name in feature["names"]):
@@ -95,7 +95,7 @@ def _classes(metadata: dict[bytes, bytes] | None, column: str) -> list[str] | No
 
 @contextmanager
 def _reading(what: str | Path) -> Iterator[None]:
-    """Turns what pyarrow raises on damaged data into a DataError: its own errors, and those of Python beneath them."""
+    """Turns any error of pyarrow on damaged data into a DataError, except IndexError, which ends a sequence."""
     try:
         yield
     except (DataError, IndexError):
@@ -109,18 +109,18 @@ def _reason(error: BaseException) -> str:
 
 
 def read_hub(path: str, split: str) -> Rows:
-    """Rows of a data set of Hugging Face's hub, `hf://owner/name`; never code of theirs."""
+    """Rows of a data set of the Hugging Face hub, `hf://owner/name`; its code is never run."""
     name = re.fullmatch(r"hf://(\w[\w.-]*/\w[\w.-]*)/?", path)
     if name is None:
-        raise DataError(f"{one_line(path)} is not read: give a file of this machine, or hf://owner/name of the hub")
-    if Path(name[1]).exists():  # which `datasets` would read in place of the hub's
-        raise DataError(f"{path} is of the hub, and there is a folder {name[1]} here; run the command elsewhere")
+        raise DataError(f"{one_line(path)} is not read: give a local file, or hf://owner/name for the hub")
+    if Path(name[1]).exists():  # `datasets` would read this folder instead
+        raise DataError(f"{path} is on the hub, but there is a folder {name[1]} here; run the command elsewhere")
     for switch in ("HF_HUB_DISABLE_TELEMETRY", "HF_DATASETS_DISABLE_PROGRESS_BARS"):
         os.environ.setdefault(switch, "1")
     datasets = import_optional("datasets", "hub")
     try:
         found = datasets.load_dataset(name[1], split=split, cache_dir=str(cache_folder() / "hub"))
         table = found.data.table.replace_schema_metadata(found.features.arrow_schema.metadata)
-    except Exception as error:  # whatever its file systems raise
+    except Exception as error:  # its file systems raise errors of many types
         raise DataError(f"{path} cannot be read ({_reason(error)}); check the name, and that it is online") from error
     return _of_arrow(table, path)

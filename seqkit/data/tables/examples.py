@@ -1,4 +1,4 @@
-"""Rows of a table as raw examples and labels, each checked; rows that cannot be used are counted, or an error."""
+"""Raw examples and labels from the rows of a table. Rows that cannot be used are left out and counted, or an error."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FORMATS = {"image": IMAGE, "audio": AUDIO}
 class Examples:
     """Raw examples of the rows of a table, by its schema.
 
-    folder: folder of the files that cells name; they lie below it. tokenizer: reads files as its parts are encoded; of
-    several parts (`Join`), an example has a part for each column, and one of all numbers, categories and dates. None:
-    as the schema has it.
-    values: by input column, the value of each row (`Column.read`); of a file in a cell, its SHA-256 alone, as the cells
-    may be larger than memory. faults: by row, why it cannot be used.
+    folder: folder of the files that cells name; they must be below it. tokenizer: reads files as it encodes them. With
+    several parts (`Join`), an example has a part for each column, and one part for all numbers, categories and dates.
+    None: the schema decides.
+    values: for each input column, the value of each row (`Column.read`); a file in a cell has only its SHA-256 there,
+    as cells may be larger than memory. faults: for each row that cannot be used, the reason.
 
     >>> rows = Rows({"size": ["1.5", "x"]}, [("t.csv", 2)])
     >>> examples = Examples(rows, Schema((Column("size", "number"),), "none"), Path())
@@ -68,7 +68,7 @@ class Examples:
         return all(values[row] is None for values in self.values.values())
 
     def raw(self, row: int) -> Any:
-        """The raw example of a row. Raises DataError where a file cannot be read."""
+        """The raw example of a row. Raises DataError if a file cannot be read."""
         if self._one is not None:
             return self._part(self._one, self.values[self._one.name][row], row)
         parts = [(column, value) for column, values in self._parts if (value := values[row]) is not None]
@@ -77,7 +77,7 @@ class Examples:
         return example | ({CELLS: cells} if cells else {})
 
     def attempt(self, row: int) -> None:
-        """Read the row and encode it by tokenizers that need not be fitted first. Raises ValueError or OSError."""
+        """Read the row, and encode it with the tokenizers that need no `fit`. Raises ValueError or OSError."""
         raw = self.raw(row)
         given = {self._one.name: raw} if self._one is not None else raw
         for name, tokenizer in self._tokenizers.items():
@@ -85,7 +85,7 @@ class Examples:
                 attempt(tokenizer, "encode", given[name])
 
     def _read(self, column: Column) -> list[Any]:
-        """Values of all rows of a column; faults are kept by row."""
+        """Values of all rows of a column; reasons why rows cannot be used are kept in `faults`."""
         if not self.schema.steps:
             return self._values(column, self.rows.columns[column.name])
         steps = [self._values(step, self.rows.columns[step.name]) for step in self.schema.steps]
@@ -95,7 +95,7 @@ class Examples:
         return [None if None in numbers else list(numbers) for numbers in zip(*steps)]
 
     def _values(self, column: Column, cells: Iterable[Any]) -> list[Any]:
-        if column.kind in FILES:  # cells may be whole files, which stay where they are
+        if column.kind in FILES:  # cells may be whole files, which are not kept in memory
             values, faults = _read_each(cells, partial(self._file, column))
         else:
             values, faults = read_cells(cells, lambda cell: column.read(cell, self.schema.missing))
@@ -104,7 +104,7 @@ class Examples:
         return values
 
     def _file(self, column: Column, cell: Any) -> str | bytes | None:
-        """The name of a file, or the SHA-256 of its content. Raises ValueError for one that is not below the folder."""
+        """Name of a file, or SHA-256 of a file in the cell. Raises ValueError if the file is not below the folder."""
         name = column.read(cell, self.schema.missing)
         if not isinstance(name, str):
             return None if name is None else sha256(name).digest()
@@ -120,7 +120,7 @@ class Examples:
         return name
 
     def _part(self, column: Column, value: Any, row: int) -> Any:
-        """The raw data of a part. Raises DataError where a file cannot be read."""
+        """The raw data of a part. Raises DataError if a file cannot be read."""
         if column.kind == "words":
             return " ".join(value)
         if column.kind not in FILES:
@@ -133,9 +133,9 @@ class Examples:
 
 
 def read_cells(cells: Iterable[Any], read: Callable[[Any], Any]) -> tuple[list[Any], dict[int, str]]:
-    """The value of each cell, None where `read` raises ValueError or OSError; and by row, what it raises.
+    """The value of each cell, None if `read` raises ValueError or OSError, and the reasons by row.
 
-    Texts that are equal are read once, so a column of them costs as much as its different ones.
+    In a column of texts, equal ones are read once.
     """
     cells = cells if isinstance(cells, tuple) else tuple(cells)
     if {*map(type, cells)} <= {str, type(None)}:
@@ -161,12 +161,12 @@ def _read_each(cells: Iterable[Any], read: Callable[[Any], Any]) -> tuple[list[A
 
 
 class UsableRows:
-    """The rows that have input and target.
+    """The rows that have both input and target.
 
-    say: gets the sentence that counts the others. skip_bad: number of rows that may be left out because a cell is not
-    what its column holds, or a file cannot be read; above 0, each row is read once for that.
-    indices: places of the rows in the table, in its order. labels: their labels; classes as words, until `number`.
-    Raises DataError, with file and line, where more rows than `skip_bad` cannot be used, or none is left.
+    say: is called with a sentence that counts the rows left out. skip_bad: most rows that are left out because a cell
+    does not fit its column or a file cannot be read; above 0, each row is read once to find them.
+    indices: indices of the rows in the table, in its order. labels: their labels; classes are words until `number`.
+    Raises DataError, with file and line, if more than `skip_bad` rows cannot be used, or if no row is left.
     """
 
     def __init__(self, examples: Examples, *, say: Callable[[str], None], skip_bad: int = 0):
@@ -189,7 +189,7 @@ class UsableRows:
         return self.examples.raw(self.indices[index])
 
     def key(self) -> str | None:
-        """Fingerprint of rows, schema, and files by path, size and time of change; None: the table is elsewhere."""
+        """Fingerprint of rows, schema, and files (path, size, time of change); None if the table is no local file."""
         if self._files is None:
             return None
         digest = sha256(f"{self._files} {self.schema} {self.indices}".encode(errors="surrogatepass"))
@@ -200,7 +200,7 @@ class UsableRows:
         return digest.hexdigest()
 
     def number(self, names: Sequence[str], split: str) -> None:
-        """Number classes and tags by their place in `names`. Raises DataError for one that training lacks."""
+        """Replace classes and tags by their index in `names`. Raises DataError for one that training lacks."""
         known = {name: i for i, name in enumerate(names)}
         is_tags = self.schema.target_kind == "tags"
         for i, label in enumerate(self.labels):
@@ -211,7 +211,7 @@ class UsableRows:
                         "which training lacks; add rows of it to training, or take them out"
                     )
         if is_tags:
-            import torch  # slow to import, and a mistake is answered without it
+            import torch  # slow to import, and errors above do not need it
 
             self.labels = [torch.tensor([known[tag] for tag in tags]) for tags in self.labels]
         else:
@@ -255,9 +255,9 @@ class UsableRows:
 
 
 def labels_of(examples: Examples) -> tuple[list[Any], dict[int, str]]:
-    """The label of each row, and by row, why a cell is not what the target holds.
+    """The label of each row, and the reasons, by row, why a cell is no label.
 
-    A label is a class as a word, a number, a list of numbers, a text or several, or tags; None: the row has none.
+    A label is the word of a class, a number, a list of numbers, a text or several, or tags; None: the row has none.
     """
     schema, columns = examples.schema, examples.rows.columns
     kind, targets = schema.target_kind, schema.targets

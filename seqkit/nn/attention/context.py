@@ -1,4 +1,4 @@
-"""Input of attention layers beside the tokens (`AttentionContext`), and the features that each supports.
+"""Input of attention layers beside the tokens (`AttentionContext`), and features that layers may support.
 
 b batch · n queries · m keys · h heads · c channels of one head · r channel pairs · d width
 """
@@ -14,7 +14,7 @@ from seqkit.interfaces import Adjacency
 
 
 class AttentionFeature(enum.Flag):
-    """Features that an attention layer can support. Padding is not among them: every attention must mask it.
+    """Features that an attention layer may support. Padding is not among them: every layer must mask it.
 
     They combine as flags: CAUSAL | CACHE, and ALL_FEATURES & ~ROTARY.
     """
@@ -24,25 +24,25 @@ class AttentionFeature(enum.Flag):
     CAUSAL = enum.auto()
     """A query attends to no later key."""
     REACH = enum.auto()
-    """Which keys a query attends to comes with the batch, so a layer is causal or bidirectional in parts."""
+    """The batch says how far each query attends (`Embedded.reach`), as in a prefix-LM."""
     UNORDERED = enum.auto()
-    """Tokens of a set: the columns that they are in must not matter."""
+    """Tokens are a set: their columns do not matter."""
     ADJACENCY = enum.auto()
-    """Tokens attend along edges of a graph only."""
+    """Tokens attend only along the edges of a graph."""
     SEGMENTS = enum.auto()
     """Sequences packed into one row do not attend to each other."""
     ROTARY = enum.auto()
-    """Queries and keys arrive rotated by their positions, so a score must come from their products."""
+    """Queries and keys are rotated by their positions, so scores must be computed from their dot products."""
     BIAS = enum.auto()
-    """`attn_mask` may be numbers, which are added to the scores (`ALiBi`, `T5Bias`)."""
+    """`attn_mask` may be floats, which are added to the scores (`ALiBi`, `T5Bias`)."""
     RELATIVE = enum.auto()
     """`relative` has embeddings of relative positions, which are added to the keys."""
     CROSS_ATTENTION = enum.auto()
-    """Queries and keys are of different sequences, so n and m differ."""
+    """Queries and keys come from different sequences, so n and m may differ."""
     CACHE = enum.auto()
-    """Generation token by token: keys and values continue those in a cache."""
+    """Generation token by token: new keys and values are appended to those in a cache."""
     GROUPED_QUERY = enum.auto()
-    """There are fewer heads of keys and values than of queries (`repeat_kv`)."""
+    """There are fewer key/value heads than query heads (`repeat_kv`)."""
 
 
 ALL_FEATURES = ~AttentionFeature(0)
@@ -51,7 +51,7 @@ WORDING = {
     AttentionFeature.BIDIRECTIONAL: "bidirectional attention (causal=False)",
     AttentionFeature.CAUSAL: "causal attention (causal=True)",
     AttentionFeature.REACH: "causality that comes with the batch (causal=None)",
-    AttentionFeature.UNORDERED: "tokens without an order (sets); it uses which column a token is in",
+    AttentionFeature.UNORDERED: "tokens without an order (sets), since it uses which column a token is in",
     AttentionFeature.ADJACENCY: "adjacency (the edges of graphs)",
     AttentionFeature.SEGMENTS: "segments (packed sequences)",
     AttentionFeature.ROTARY: "rotary positions (Rotary)",
@@ -70,9 +70,9 @@ def check_supported(
     required: AttentionFeature,
     instead: str = "use the mechanism ScaledDotProductAttention",
 ) -> None:
-    """Raise ValueError where a required feature is not supported.
+    """Raise ValueError if a required feature is not supported.
 
-    name: name of the component. instead: advice in the error; by default the mechanism that supports every feature.
+    name: name of the component. instead: advice in the error; by default, to use the mechanism with all features.
     """
     missing = [WORDING[feature] for feature in AttentionFeature if feature in required & ~supports]
     if missing:
@@ -83,19 +83,19 @@ def check_supported(
 class AttentionContext:
     """Mask, positions and structure of one attention call, the same for all layers of a kind.
 
-    Mechanisms that score every pair take `attn_mask` as it is; the others work from the other fields.
-    attn_mask: [b|1 h|1 n|1 m] bool (True = may attend) or float (added to the scores, -inf = masked); None: no mask but
-    `is_causal`.
-    is_causal: True: token i attends to tokens <= i. With attn_mask=None and n == m only, since SDPA aligns its triangle
-    top-left.
-    rotary: [b 1 n r] complex numbers by which r channel pairs of queries and keys are rotated, of length one unless
-    they are scaled, too; None: no rotation.
+    Mechanisms that score every pair use `attn_mask` as it is; the others use the other fields.
+    attn_mask: [b|1 h|1 n|1 m] bool (True = may attend) or float (added to the scores, -inf = masked); None: no mask
+    beside `is_causal`.
+    is_causal: True: token i attends to tokens <= i. For mechanisms that take a mask, only if attn_mask is None and
+    n == m, since SDPA aligns its causal mask top-left.
+    rotary: [b 1 n r] complex numbers that rotate r channel pairs of queries and keys; their modulus is one, unless they
+    also scale; None: no rotation.
     relative: relative position embeddings [b n m c], added to the keys; None: none.
     query_valid, key_valid: [b n] and [b m] bool, True = real. None: all real.
-    adjacency: as in `Embedded`, for mechanisms that attend along edges. edge_bias: [1 + num_edge_types, h],
-    added to the score of an edge of that type, row 0 to that of a token with itself.
-    cross: context of the cross-attention of a block that has it. There `memory` is what keys and values are computed
-    from, the encoder's output [b m d]; None: the tokens attend to themselves.
+    adjacency: as in `Embedded`, for mechanisms that attend along edges. edge_bias: [1 + num_edge_types, h], added to
+    the scores of edges of each type; row 0 is added to the score of a token with itself.
+    cross: context of the block's cross-attention, if it has one. memory: in that context, the encoder's output [b m d],
+    from which keys and values are computed; None: self-attention.
     """
 
     attn_mask: Tensor | None = None

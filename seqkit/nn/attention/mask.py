@@ -1,8 +1,8 @@
-"""Who attends to whom: each mask is written once, and a kind of layer gets its context from the facts of its tokens.
+"""Attention masks as functions, and the context of each kind of layer, built from its tokens.
 
-A mask is a function of indices, as `mask_mod` of FlexAttention: whether query i of example b may attend to key j. The
-indices broadcast, so one function gives the dense mask [b n m] and that of the blocks of a sliding window. Kernels that
-take functions instead of tensors would be chosen in `attention_context`; none is, since none is tested here.
+A mask is a function of indices, like `mask_mod` of FlexAttention: whether query i of example b may attend to key j. The
+indices broadcast, so the same function gives the dense mask [b n m] and the mask of a sliding window's blocks. Kernels
+that take such functions would be chosen in `attention_context`; none is used, since none is tested here.
 
 b batch · n queries · m keys (n, or with a cache all columns so far) · h heads · p axes
 """
@@ -24,11 +24,11 @@ from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import bias_of_types
 
 Mask = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(example, query, key) → True where the query may attend to the key; indices that broadcast, [b 1 1], [n 1], [m]."""
+"""(example, query, key) → True where the query may attend to the key. Indices broadcast, as [b 1 1], [n 1], [m]."""
 
 
 def causal_mask(_b: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Keys up to the query."""
+    """Keys up to the query itself."""
     return j <= i
 
 
@@ -38,7 +38,7 @@ def padding_mask(valid: Tensor) -> Mask:
 
 
 def reach_mask(reach: Tensor) -> Mask:
-    """Keys up to the last column that each query reaches, [b n]."""
+    """Keys up to the last column that each query may attend to, reach [b n]."""
     return lambda b, i, j: j <= reach[b, i]
 
 
@@ -48,9 +48,9 @@ def segment_mask(segments: Tensor) -> Mask:
 
 
 def edge_mask(edge_types: Tensor, graphs: Tensor | None) -> Mask:
-    """Keys to which the query has an edge, [b n n] not 0, and itself; any key outside of the query's graph.
+    """Keys that the query has an edge to (edge_types [b n n] above 0), itself, and all keys outside of its graph.
 
-    graphs: as in `Embedded`: beside other parts, edges say who attends to whom within a graph alone.
+    graphs: as in `Embedded`; if graphs are joined with other parts, edges mask only pairs within one graph.
     """
 
     def mask(b: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ def _in_one_graph(graphs: Tensor) -> Mask:
 
 
 def dense(masks: Sequence[Mask], b: int, n: int, m: int, device: torch.device) -> Tensor:
-    """Where all masks are True, [b|1 1 n|1 m]; queries are the last n of m columns."""
+    """The conjunction of all masks, [b|1 1 n|1 m]; queries are the last n of m columns."""
     example = rearrange(torch.arange(b, device=device), "b -> b 1 1")
     key = rearrange(torch.arange(m, device=device), "m -> 1 1 m")
     query = rearrange(torch.arange(m - n, m, device=device), "n -> 1 n 1")
@@ -91,13 +91,13 @@ def attention_context(
     past: Past | None = None,
     needs_mask: bool = True,
 ) -> AttentionContext:
-    """The context of self-attention over `embedded`, by heads of `head_dim` channels.
+    """The context of self-attention over `embedded`, with heads of `head_dim` channels.
 
-    edge_bias: [1 + num_edge_types, h], as in `AttentionContext`. past: the columns in the cache; they are keys too.
-    needs_mask: False: for attention that makes no [n m] scores, so no mask is made either.
-    Where nothing is masked no mask is made: SDPA is fastest without. Sequences are padded on the right, so a causal
-    query never reaches padding, and padded queries may attend to anything: backbones give zeros there.
-    Raises ValueError for adjacency or segments with a past: graphs and packed sequences are not generated step by step.
+    edge_bias: [1 + num_edge_types, h], as in `AttentionContext`. past: columns in the cache, which are keys too.
+    needs_mask: False: the attention makes no [n m] scores, so no mask is made either.
+    If nothing is masked, there is no mask: SDPA is fastest without one. Sequences are padded on the right, so a real
+    causal query never attends to padding. Padded queries may attend to anything: backbones return zeros there.
+    Raises ValueError for adjacency, segments or reach with a past: only plain sequences are generated step by step.
     """
     valid, positions, is_padded = embedded.valid, embedded.positions, embedded.is_padded
     adjacency, segments, reach = embedded.adjacency, embedded.segments, embedded.reach
@@ -124,10 +124,10 @@ def attention_context(
         masks.append(edge_mask(edge_types, embedded.graphs))
         if edge_bias is not None:
             by_type = rearrange(bias_of_types(edge_bias, edge_types), "b n m h -> b h n m")
-            if embedded.graphs is not None:  # row 0 is for a token with itself, not for pairs of no graph
+            if embedded.graphs is not None:  # row 0 is for a token with itself, not for pairs outside a graph
                 by_type = by_type.masked_fill(~dense([_in_one_graph(embedded.graphs)], b, n, n, valid.device), 0.0)
             bias = by_type if bias is None else bias + by_type
-    # what torch's kernels know by themselves, for queries and keys of the same columns
+    # torch's kernels are causal without a mask where queries and keys are the same columns
     is_plain_causal = causal and n == m and not masks and bias is None
     if causal and n > 1 and not is_plain_causal:
         masks.append(causal_mask)
@@ -135,10 +135,10 @@ def attention_context(
         masks.append(padding_mask(valid))
 
     attn_mask = dense(masks, b, n, m, valid.device) if masks and needs_mask else None
-    if attn_mask is not None and adjacency is not None:  # padding has no edge, and ONNX's softmax of no key is NaN
+    if attn_mask is not None and adjacency is not None:  # padding has no edges, and ONNX's softmax over no key is NaN
         attn_mask = attn_mask | torch.eye(n, dtype=torch.bool, device=valid.device)
     if bias is not None:
-        # on CPUs without AVX2 torch's kernel misreads a mask of fewer bits than the queries (torch 2.11)
+        # on CPUs without AVX2, torch's kernel misreads a mask of a narrower dtype than the queries (torch 2.11)
         bias = bias.to(torch.promote_types(bias.dtype, embedded.hidden.dtype))
         attn_mask = bias if attn_mask is None else bias.masked_fill(~attn_mask, -torch.inf)
     return AttentionContext(
@@ -154,7 +154,7 @@ def attention_context(
 
 
 def cross_attention_context(valid: Tensor, memory: Embedded, *, needs_mask: bool = True) -> AttentionContext:
-    """The context of cross-attention from tokens, valid [b n], to all real ones of the memory."""
+    """The context of cross-attention from tokens, valid [b n], to all real tokens of the memory."""
     (b, m), device = memory.valid.shape, memory.valid.device
     attn_mask = dense([padding_mask(memory.valid)], b, 1, m, device) if needs_mask and memory.is_padded else None
     key_valid = memory.valid if memory.is_padded else None
@@ -162,9 +162,9 @@ def cross_attention_context(valid: Tensor, memory: Embedded, *, needs_mask: bool
 
 
 def dense_edge_types(adjacency: Adjacency, b: int, n: int) -> Tensor:
-    """Edge types as [b n n] (target, source), 0 where there is no edge. O(b n^2) memory: for some hundred tokens."""
+    """Edge types as [b n n] (target, source), 0 where there is no edge. O(b n^2) memory, for some hundred tokens."""
     edge_types = torch.zeros(b * n * n, dtype=torch.int64, device=adjacency.edge_type.device)
     source, target = adjacency.edge_index
-    column = torch.arange(n, device=source.device).expand(b, n).reshape(-1)  # source % n has no form in ONNX
+    column = torch.arange(n, device=source.device).expand(b, n).reshape(-1)  # ONNX has no source % n
     edge_types[target * n + column[source]] = adjacency.edge_type
     return rearrange(edge_types, "(b n m) -> b n m", b=b, n=n)

@@ -1,4 +1,4 @@
-"""Multi-head attention: projections around an attention mechanism (Vaswani et al. 2017, section 3.2.2).
+"""Multi-head attention: projections before and after an attention mechanism (Vaswani et al. 2017, section 3.2.2).
 
 b batch · n queries · m keys · d width · h heads · g key/value heads · c channels of one head · r channel pairs
 """
@@ -21,10 +21,10 @@ from seqkit.nn.convolution import CausalConvolution
 
 
 class AttentionLayer(nn.Module, ABC):
-    """Base class of the `attention` argument of a block. Built as `(dim, num_heads) -> AttentionLayer`.
+    """Base class of a block's attention. Built as `(dim, num_heads) -> AttentionLayer`.
 
-    supports, needs_mask, needs_adjacency: as in `AttentionMechanism`. num_heads, head_dim: number and width of its
-    heads.
+    supports, needs_mask, needs_adjacency: as in `AttentionMechanism`. num_heads: number of heads. head_dim: channels of
+    a head.
     """
 
     supports: AttentionFeature = AttentionFeature(0)
@@ -35,18 +35,18 @@ class AttentionLayer(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
-        """[b n d] from x [b n d]. cache: of this layer. Keys are of `context.memory`, or without one of x."""
+        """[b n d] from x [b n d]. Keys and values are computed from `context.memory`, or from x if that is None."""
 
     @abstractmethod
     def init_cache(self, max_tokens: int) -> LayerCache:
         """An empty cache."""
 
     def for_cross_attention(self) -> Self:
-        """This layer, made ready for cross-attention alone; its owner calls it once, when it is built."""
+        """Turn this layer into cross-attention, and return it. The block calls it once, when the block is built."""
         return self
 
     def check_supported(self, required: AttentionFeature) -> None:
-        """Raise ValueError where a required feature is not supported."""
+        """Raise ValueError if a required feature is not supported."""
         check_supported(type(self).__name__, self.supports, required)
 
 
@@ -55,16 +55,16 @@ class MultiHeadAttention(AttentionLayer):
 
     mechanism: `(num_heads, head_dim) -> AttentionMechanism`.
     num_kv_heads: key/value heads, each shared by num_heads / num_kv_heads query heads (grouped-query attention; Ainslie
-    et al. 2023; 1: multi-query, Shazeer 2019); None: as many as heads.
+    et al. 2023; 1: multi-query, Shazeer 2019); None: `num_heads`.
     head_dim: channels of one head; None: dim / num_heads. All heads together may be wider or narrower than `dim`.
-    qk_norm: `width -> nn.Module`, normalises queries and keys, so that scores stay bounded (Dehghani et al. 2023,
-    section 2, with LayerNorm); None: none. qk_norm_level: "head": each head by itself; "all": all heads together (OLMo
-    2; OLMo team 2025, section 2.1).
-    bias: whether the projections have one. out_bias: whether the last of them does; None: as `bias`.
+    qk_norm: `width -> nn.Module`, norm of queries and keys, so that scores stay bounded (Dehghani et al. 2023, section
+    2, with LayerNorm); None: none. qk_norm_level: "head": each head is normalised by itself; "all": all heads together
+    (OLMo 2; OLMo team 2025, section 2.1).
+    bias: whether the projections have a bias. out_bias: whether the output projection has one; None: as `bias`.
     convolution: `width -> CausalConvolution` over the projected queries, keys and values (So et al. 2021, section 4.2);
-    causal sequences only, since it knows neither edges nor segments; None: none.
-    Raises ValueError if `dim` is not a multiple of `num_heads` and no `head_dim` is given, if `num_heads` is not one of
-    `num_kv_heads`, or for another `qk_norm_level`.
+    for causal sequences only, since it supports neither edges nor segments; None: none.
+    Raises ValueError if `dim` is not a multiple of `num_heads` and no `head_dim` is given, if `num_heads` is not a
+    multiple of `num_kv_heads`, or for another `qk_norm_level`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class MultiHeadAttention(AttentionLayer):
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ValueError(
-                f"num_heads={num_heads} cannot share num_kv_heads={num_kv_heads} equally; make it a divisor"
+                f"num_heads={num_heads} is not a multiple of num_kv_heads={num_kv_heads}; make num_kv_heads a divisor"
             )
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
         self.qkv_proj: nn.Linear | None = nn.Linear(dim, (num_heads + 2 * num_kv_heads) * head_dim, bias=bias)
@@ -107,7 +107,7 @@ class MultiHeadAttention(AttentionLayer):
         self.convolution = convolution(self.qkv_proj.out_features) if convolution is not None else None
         self.mechanism = mechanism(num_heads, head_dim)
         self.out_proj = nn.Linear(num_heads * head_dim, dim, bias=bias if out_bias is None else out_bias)
-        self.norms_heads = qk_norm_level == "head"  # True: each by itself; False: all together
+        self.norms_heads = qk_norm_level == "head"  # True: each head by itself; False: all together
         queries_of_norm, keys_of_norm = (1, 1) if self.norms_heads else (num_heads, num_kv_heads)
         self.query_norm = qk_norm(queries_of_norm * head_dim) if qk_norm is not None else None
         self.key_norm = qk_norm(keys_of_norm * head_dim) if qk_norm is not None else None
@@ -134,17 +134,17 @@ class MultiHeadAttention(AttentionLayer):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of x."""
         if self.qkv_proj is None:
-            raise ValueError("this attention was built for cross-attention, and got no memory")
+            raise ValueError("this attention was built for cross-attention and got no memory")
         qkv = self.qkv_proj(x)
         if self.convolution is not None:
             qkv = self.convolution(qkv, context.query_valid, cache)
         sizes = [heads * self.head_dim for heads in (self.num_heads, self.num_kv_heads, self.num_kv_heads)]
-        # split, then rearrange: its gradient is one copy; the other way round it is two
+        # split before rearrange: the gradient then is copied once, in the other order twice
         query, key, value = qkv.split(sizes, dim=-1)
         return self._heads(query, self.query_norm), self._heads(key, self.key_norm), self._heads(value)
 
     def _cross_qkv(self, x: Tensor, memory: Tensor, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries of x; keys and values of the memory, computed once for all decoding steps."""
+        """Queries of x, and keys and values of the memory; a cache keeps these for all decoding steps."""
         if self.q_proj is None or self.kv_proj is None:
             raise ValueError("this attention was built for one sequence and got a memory; call its for_cross_attention")
         q = self._heads(self.q_proj(x), self.query_norm)
@@ -157,16 +157,16 @@ class MultiHeadAttention(AttentionLayer):
         return q, k, v
 
     def _heads(self, x: Tensor, norm: nn.Module | None = None) -> Tensor:
-        """Projected queries, keys or values [b n (h c)] as heads [b h n c], normalised if there is a norm."""
+        """Projected queries, keys or values [b n (h c)] as heads [b h n c], normalised by the norm, if any."""
         if norm is not None and not self.norms_heads:
             x = norm(x)
         x = rearrange(x, "b n (h c) -> b h n c", c=self.head_dim)
         return norm(x) if norm is not None and self.norms_heads else x
 
     def for_cross_attention(self) -> Self:
-        """This layer with its projections as two modules: one for the tokens, one for the memory.
+        """Split the joint projection in two, one of the tokens and one of the memory, and return the layer.
 
-        They have the weights that `qkv_proj` was initialised with.
+        The two have the initial weights of `qkv_proj`.
         """
         joint = self.qkv_proj
         assert joint is not None
@@ -179,14 +179,14 @@ class MultiHeadAttention(AttentionLayer):
         return LayerCache(self.mechanism.init_cache(max_tokens))
 
     def check_supported(self, required: AttentionFeature) -> None:
-        """Raise ValueError where its mechanism or its convolution does not support a required feature."""
+        """Raise ValueError if its mechanism or its convolution does not support a required feature."""
         name = type(self.mechanism).__name__
         check_supported(name, self.mechanism.supports, required)
         check_supported(f"{name} with a convolution", self.supports, required, "leave the convolution out")
 
 
 def _linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """A linear layer with copies of these weights; it draws no random numbers."""
+    """A linear layer with copies of these weights; no random numbers are drawn."""
     as_given = {"device": weight.device, "dtype": weight.dtype}
     layer = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0], bias=bias is not None, **as_given)
     layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
@@ -196,7 +196,7 @@ def _linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
 def apply_rotary(x: Tensor, rotary: Tensor) -> Tensor:
     """Rotate channel pairs (2 i, 2 i + 1) of x [b h n c] by complex `rotary` [b 1 n r]; channels from 2 r on stay.
 
-    In complex numbers: on a CPU five times as fast, forward and backward, as sines and cosines on halves
+    Complex products are five times as fast on a CPU, forward and backward, as sines and cosines on halves
     (docs/decisions.md).
     """
     r = rotary.shape[-1]

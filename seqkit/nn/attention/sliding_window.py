@@ -1,4 +1,4 @@
-"""Sliding-window attention: each token attends to few others: near ones, every `stride`-th token, and global ones.
+"""Sliding-window attention: each token attends to near tokens, to every `stride`-th token, and to global tokens.
 
 b batch · n queries · m keys · h heads · g key/value heads · c channels of one head
 t blocks of s queries each · w keys of one block
@@ -20,22 +20,21 @@ from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.recurrence import is_exporting
 
 MIN_BLOCK_SIZE = 32
-"""Queries to a block at least: many smaller products cost more than the scores they save (docs/efficient.md)."""
+"""Fewest queries of a block: many small products cost more than the scores they save (docs/efficient.md)."""
 
 
 class SlidingWindowAttention(AttentionMechanism):
     """Token i attends to j if |i - j| < size, or (i - j) mod stride = 0, or one of the two is a global token.
 
-    size: width of the window to one side, the token itself included: size - 1 tokens back; if bidirectional, as many
-    ahead.
-    stride: 0: none (strided attention; Child et al. 2019, section 4.3; both sets in one head, equation 8).
-    num_global: the first tokens attend to all and are attended to by all (Beltagy et al. 2020, section 3.1); if causal,
-    to the past only. temperature, dropout, softcap: as of `ScaledDotProductAttention`.
-    Distances count tokens in their order, not positions. Sequences are padded on the right; with a cache,
-    padding may be anywhere.
+    size: tokens of the window on one side, the token itself included; a bidirectional window has two such sides.
+    stride: distance between the far tokens that are attended to; 0: none (strided attention; Child et al. 2019, section
+    4.3; near and far tokens in one head, equation 8).
+    num_global: number of global tokens, the first ones; they attend to all, and all to them (Beltagy et al. 2020,
+    section 3.1); if causal, to the past only. temperature, dropout, softcap: as in `ScaledDotProductAttention`.
+    Distances count tokens, not positions. Sequences are padded on the right; with a cache, padding may be anywhere.
     Time and memory O(n (size + num_global)); a step with a cache O(m). With a stride all pairs are scored, O(n^2).
-    Raises ValueError for a size below 2, a stride of 1, a negative number, a temperature or a softcap that is not above
-    0, or a dropout outside [0, 1).
+    Raises ValueError for a size below 2, a stride of 1, a negative number, a temperature or softcap of 0 or less, or a
+    dropout outside [0, 1).
     """
 
     supports = (
@@ -75,7 +74,7 @@ class SlidingWindowAttention(AttentionMechanism):
         if cache is not None:
             k, v = cache.update(k, v)
         n, m = q.shape[2], k.shape[2]
-        if is_exporting() or n != m or self.stride or n <= self.size:  # blocks depend on the length
+        if is_exporting() or n != m or self.stride or n <= self.size:  # a graph with blocks is of one length
             return self.attend(q, k, v, self._dense_context(q, k, context))
         output = self._by_blocks(q, k, v, context)
         if self.num_global and not context.is_causal:
@@ -90,16 +89,16 @@ class SlidingWindowAttention(AttentionMechanism):
         return self.attend.attention_weights(q, k, self._dense_context(q, k, context))
 
     def _dense_context(self, q: Tensor, k: Tensor, context: AttentionContext) -> AttentionContext:
-        """The context of attention that scores every pair; queries are the last n of m columns."""
+        """The context for scoring every pair; queries are the last n of m columns."""
         n, m = q.shape[2], k.shape[2]
-        if not is_exporting() and n == m <= self.size and context.is_causal:  # padding is behind all queries
+        if not is_exporting() and n == m <= self.size and context.is_causal:  # padding comes after all real queries
             return AttentionContext(is_causal=True)
         return AttentionContext(dense([self._mask(context, is_continued=n < m)], q.shape[0], n, m, q.device))
 
     def _mask(self, context: AttentionContext, *, is_continued: bool) -> Mask:
-        """Who attends to whom. is_continued: columns are in a cache, and padding between them counts in no distance.
+        """The mask of windows, strides and global tokens; each token attends to itself, so that no row is empty.
 
-        Each token attends to itself, so that no row is empty.
+        is_continued: True: the keys are from a cache, and distances leave out the padding between them.
         """
         valid = context.key_valid
 
@@ -122,17 +121,18 @@ class SlidingWindowAttention(AttentionMechanism):
         return mask
 
     def _by_blocks(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext) -> Tensor:
-        """Queries by blocks, each with the global keys and those that its windows cover."""
+        """Attention by blocks of queries, each with the global keys and the keys of its windows."""
         b, n, device = q.shape[0], q.shape[2], q.device
-        s = min(max(self.size, MIN_BLOCK_SIZE), n)  # with as many as the window holds, half of the scores are used
-        before, after, num_global = self.size - 1, 0 if context.is_causal else self.size - 1, self.num_global
+        s = min(max(self.size, MIN_BLOCK_SIZE), n)  # a block as long as the window uses half of its scores
+        before, after = self.size - 1, 0 if context.is_causal else self.size - 1
+        num_global = min(self.num_global, n)
         starts = torch.arange(0, n, s, device=device)
         i = rearrange(starts, "t -> 1 t 1 1") + rearrange(torch.arange(s, device=device), "s -> 1 1 s 1")
         windows = rearrange(starts, "t -> t 1") + torch.arange(-before, s + after, device=device)
         first = torch.arange(num_global, device=device).expand(len(windows), -1)
         j = rearrange(torch.cat([first, windows], dim=1), "t w -> 1 t 1 w")
         in_window = torch.arange(j.shape[-1], device=device) >= num_global
-        counts = (j < n) & ((j >= num_global) | ~in_window)  # a global key is no key of windows, too
+        counts = (j < n) & ((j >= num_global) | ~in_window)  # windows leave out the global keys, which come first
         example = rearrange(torch.arange(b, device=device), "b -> b 1 1 1")
         last = n - 1
         attn_mask = self._mask(context, is_continued=False)(example, i.clamp(max=last), j.clamp(0, last)) & counts
