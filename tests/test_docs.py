@@ -34,7 +34,7 @@ from sybil.example import SybilFailure
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from seqkit.cli.main import main
-from seqkit.cli.parser import parser
+from seqkit.cli.parser import is_recipe, parser
 from seqkit.config import complete, find_recipe, recipe_names
 from seqkit.errors import DataError, UsageError
 from seqkit.registry import lookup
@@ -246,7 +246,7 @@ def _seqkit(words: list[str], *, is_shown: bool) -> int | None:
         parser().parse_known_args(words)
         return 0
     if words[0] == "fit" and not {"--print_config", "--keys"} & set(words):
-        recipe = next(word for word in words[1:] if word.endswith(".yaml") or word in recipe_names())
+        recipe = next(word for word in words[1:] if word.endswith(".yaml") or is_recipe(word))
         words = [*words, "--trainer.enable_progress_bar", "false"]
         words += _debug(recipe, words)
         if not (is_shown or "--out" in words) or not _at_hand(words):
@@ -267,7 +267,8 @@ def _seqkit(words: list[str], *, is_shown: bool) -> int | None:
 
 def _debug(recipe: str, words: list[str]) -> list[str]:
     """The words for the preset `debug`, where the recipe has it and no preset is named."""
-    presets = yaml.safe_load(find_recipe(recipe)[1].read_text(encoding="utf-8")).get("presets") or {}
+    whole = recipe.rpartition("/")[0] if recipe.rpartition("/")[0] in recipe_names() else recipe  # a mixture's task
+    presets = yaml.safe_load(find_recipe(whole)[1].read_text(encoding="utf-8")).get("presets") or {}
     return ["--preset", "debug"] if "debug" in presets and "--preset" not in words else []
 
 

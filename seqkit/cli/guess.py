@@ -50,11 +50,12 @@ def take_data_as_recipe(args: Namespace) -> None:
     """
     from seqkit.cli.parser import is_recipe
     from seqkit.config.overrides import Switch, dotted
-    from seqkit.config.own_files import named_tokenizer
+    from seqkit.config.own_files import is_data_set, named_tokenizer
     from seqkit.config.table_columns import reads_files
     from seqkit.runs.folder import check_new, rank
 
     path = Path(args.recipe)
+    is_name = is_data_set(args.recipe)
     if is_recipe(args.recipe) or not path.exists() or _holds_recipes(path):
         return
     if any(word.partition("=")[0] in ("--data", "--data.source") for word in args.overrides):
@@ -68,7 +69,8 @@ def take_data_as_recipe(args: Namespace) -> None:
     recipe, words, settled, what = _recipe_for(path, _given_columns(pairs), reads_files=reads)
     given = dict(pairs)
     words = [word for word in words if word[2:].partition("=")[0] not in given]
-    said = [f"--data={path}", *words, *args.overrides]
+    data = f"--data=./{path}" if is_name else f"--data={path}"
+    said = [data, *words, *args.overrides]
     rest = [
         f"--{key}" if isinstance(value, Switch) else f"--{key}={value}"
         for key, value in pairs
@@ -76,7 +78,7 @@ def take_data_as_recipe(args: Namespace) -> None:
     ]
     in_yaml = {name: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for name, v in settled.items()}
     found = [f"--{name}={value}" for name, value in in_yaml.items()]
-    args.recipe, args.overrides = recipe, [f"--data={path}", *words, *rest, *found]
+    args.recipe, args.overrides = recipe, [data, *words, *rest, *found]
     preset = ["--preset", args.preset] if args.preset else []
     parts = [part for word in said for part in (word.split("=", 1) if word.startswith("--") else [word])]
     command = shlex.join(["seqkit", args.command, recipe, *preset, *parts])

@@ -97,7 +97,8 @@ class _Run:
         self.trained: TrainedModel = load_one(folder)
         self.config = complete(self.trained.config)
         self.data: DataModule = data_module(self.config, self.trained.tokenizer, self.trained.objective)
-        self.key = json.dumps({**self.config, "seed": None}, sort_keys=True)
+        is_task = folder.resolve().parent.name == "tasks"  # of a mixture, whose settings its own configuration lacks
+        self.key = json.dumps({**self.config, "seed": None, "is_task": is_task}, sort_keys=True)
         self.backbone = backbone_of(self.config)
 
 

@@ -42,13 +42,18 @@ def with_paths(source: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {**source, "path": written(source["path"])} if "path" in source else dict(source)
 
 
+def is_data_set(name: str) -> bool:
+    """Whether a data source is registered by that name, in either case."""
+    return name.lower() in {known.lower() for known in components("data_source")}
+
+
 def data_source(value: str, path: str, *, reads_files: bool = False, has_classes: bool = False) -> dict[str, Any]:
     """A data source from its name or, for the user's own files, from their path.
 
     reads_files: True: the tokenizer reads files itself. has_classes: True: the objective learns a class of each
     example, so a folder of texts has a folder for each class.
     """
-    if value.lower() in {name.lower() for name in components("data_source")}:
+    if is_data_set(value):
         return {"type": value}
     from seqkit.data.formats import TABLE, TEXT, format_of, source_for
 
@@ -93,6 +98,10 @@ def with_own_files(
 ) -> tuple[Mapping[str, Any], Sequence[tuple[str, Any]]]:
     """Recipe and overrides, in which a user's folder is written out: a source of files, where the tokenizer reads them
     itself, and of texts by class, where a class is learned."""
+    for key, value in pairs:
+        name = value.read() if isinstance(value, Word) else value
+        if key in ("data", "data.source") and isinstance(name, str) and is_data_set(name) and Path(name).exists():
+            raise UsageError(f"--{key} {name} is a data set of seqkit, and a path here; give ./{name} for the path")
     given = [*config.items(), *(preset or {}).items(), *pairs]
     reads, has_classes = reads_files(named_tokenizer(given)), _named_objective(given) == "Classify"
     if not reads and not has_classes:

@@ -40,11 +40,15 @@ class RunSetup:
         from seqkit.training.step_log import StepLog
 
         self.prepared, self.folder, self.signals = prepared, folder, signals
-        config = folder / CONFIG
-        self.facts = RunFacts(lambda: {"data_sha256": prepared.data.sha256(), "config_sha256": sha256(config)})
+        self.facts = RunFacts(self._digests)
         self.step_log = StepLog()
         self.best: BestOfValidation | None = None
         self.loggers: list[Any] = []
+
+    def _digests(self) -> dict[str, Any]:
+        """Digests of data and configuration; the first process alone has the file, and writes the checkpoint."""
+        config = sha256(self.folder / CONFIG) if rank() == 0 else ""
+        return {"data_sha256": self.prepared.data.sha256(), "config_sha256": config}
 
     def trainer(self, validates: bool) -> Any:
         """Lightning's Trainer. validates: whether there is a validation split."""

@@ -103,7 +103,7 @@ def check_trained(folder: Path) -> None:
     if not (folder / "summary.json").exists():
         raise UsageError(
             f"{folder} did not train to its end: it has no summary.json; go on with `seqkit fit --resume {folder}`, or "
-            "use it as it is: add --end-here"
+            "end it as it is: add --end-here to that"
         )
 
 

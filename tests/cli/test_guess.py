@@ -151,3 +151,17 @@ def test_a_run_is_no_data_and_two_data_are_refused(tmp_path):
     (tmp_path / "a.bin").write_bytes(bytes(9))
     with pytest.raises(UsageError, match=r"a\.bin"):
         guessed(tmp_path / "a.bin")
+
+
+def test_a_folder_that_is_called_as_a_data_set_is_read(tmp_path, monkeypatch):
+    """`--data digits` alone would train on scikit-learn's digits, without a word."""
+    monkeypatch.chdir(tmp_path)
+    photos(tmp_path / "digits")
+    args = Namespace(command="fit", recipe="digits", preset=None, overrides=[], out=None, resume=None)
+    take_data_as_recipe(args)
+    assert "--data=./digits" in args.overrides
+    source = complete(args.recipe, "debug", args.overrides)["data"]["source"]
+    assert (source["type"], source["path"]) == ("ImageFolder", "digits")
+    with pytest.raises(UsageError, match=r"give \./digits"):
+        complete("image/classify", "debug", ["--data=digits"])
+    assert complete("image/digits", "quick")["data"]["source"]["type"] == "digits"  # a recipe's own name is that

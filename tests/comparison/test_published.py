@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from published_scores import differences, interval, interval_of_share, units
 
+from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
 from seqkit.report.numbers import Metric
 
@@ -87,7 +88,7 @@ def test_one_run_of_a_page_gives_what_was_published(tmp_path):
 
     results = results_of("digits-quick")
     row = next(row for row in results["candidates"] if row["name"] == "LSTM")
-    config = load_yaml(row["config"]) | {"seed": row["runs"][0]["seed"]}
+    config = complete(load_yaml(row["config"])) | {"seed": row["runs"][0]["seed"]}
     summary = run(config, tmp_path / "run")
     assert summary["metrics"]["accuracy"] == pytest.approx(row["runs"][0]["value"], abs=max(4 * row["std"], 0.01))
     assert summary["data_sha256"] == row["runs"][0]["data_sha256"]

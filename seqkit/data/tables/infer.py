@@ -238,6 +238,8 @@ def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: 
         return Column(name, "date", form=forms[0])
     if forms:
         return unused(_two_forms(name, texts))
+    if is_texts and (other := _date_of_another_form(texts)) is not None:
+        return unused(f"it holds dates of several forms, {short(texts[0])} and {short(other)}; write all in one")
     comes_again = distinct <= max(2, len(cells) // 2) and distinct < len(cells)
     if comes_again and sum(map(len, texts)) <= MAX_WORD * len(cells):
         return Column(name, "category", why=_odd_cells(cells))
@@ -309,6 +311,17 @@ def _date_forms(cells: Sequence[Any]) -> list[str]:
         if years(cells[0], form) is not None and None not in (read := tuple(years(cell, form) for cell in cells)):
             found.setdefault(read, form)
     return list(found.values())
+
+
+def _date_of_another_form(cells: Sequence[str]) -> str | None:
+    """Of cells that all are dates, and none of whose forms fits all, the first that no form of those before fits."""
+    if _DATE.fullmatch(cells[0].strip()) is None:
+        return None
+    fits = [{form for form in DATE_FORMS if years(cell, form) is not None} for cell in cells]
+    if not all(fits):
+        return None
+    common = set(DATE_FORMS)
+    return next((cell for cell, forms in zip(cells, fits) if not (common := common & forms)), None)
 
 
 # ── target ───────────────────────────────────────────────────────────────────────────────────────────────────────────

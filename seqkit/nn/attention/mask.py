@@ -19,7 +19,7 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.interfaces import Adjacency, Embedded
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
+from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import bias_of_types
 
@@ -108,11 +108,9 @@ def attention_context(
         is_padded = is_padded or past.is_padded
     (b, n), m = embedded.valid.shape, valid.shape[1]
     rotary = relative = bias = None
-    if position is not None and AttentionFeature.ROTARY in position.requires:
+    if position is not None:
         rotary = position.rotary(embedded.positions, head_dim)
-    if position is not None and AttentionFeature.RELATIVE in position.requires:
         relative = position.relative(embedded.positions, positions)
-    if position is not None and AttentionFeature.BIAS in position.requires:
         bias = position.bias(embedded.positions, positions, num_heads)
     masks: list[Mask] = []
     if reach is not None:

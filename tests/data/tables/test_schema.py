@@ -439,3 +439,12 @@ def test_json_has_whole_numbers_of_any_size_and_words_for_missing_ones():
     assert kinds_of(v=[1, 2, 3.5, "NA"] * 5)["v"].kind == "number"
     assert kinds_of(v=[1.234, 2.345, 3.456, 5] * 5)["v"].form == ""
     assert kinds_of(**{"column width": ["1.5", "2.5"] * 5})["column width"].kind == "number"
+
+
+def test_dates_of_several_forms_are_no_texts():
+    table = rows(day=lambda i: "6/25/2020" if i % 2 else "25/6/2020", size=SIZE, y=PRICE)
+    day = infer(table, Given(target="y")).columns[0]
+    assert (day.role, day.why) == (
+        "unused",
+        "it holds dates of several forms, '25/6/2020' and '6/25/2020'; write all in one",
+    )
