@@ -159,6 +159,8 @@ def _print_results(console: Any, folder: Path, results: Mapping[str, Any]) -> No
 
     console.print(comparison_table(results))
     console.print(one_line(results["answer"]), style="bold" if results["is_settled"] else "", highlight=False)
+    for doubt in (sentence for sentence in results["answers"] if sentence.startswith("This is not settled")):
+        console.print(one_line(doubt), highlight=False)
     warnings = sum(finding["kind"] == "warning" for finding in results["unmatched"])
     found = f"{plural(warnings, 'warning')} of what was not matched, {plural(len(results['failures']), 'failure')}"
     console.print(

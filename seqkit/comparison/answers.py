@@ -51,10 +51,8 @@ def is_settled(results: Mapping[str, Any], metric: Metric) -> bool:
     """Whether the answer is settled: there are no trial runs, and nothing could overturn it (`_doubts`)."""
     rows = {row["name"]: row for row in results["candidates"] if row["mean"] is not None}
     order = sorted(rows, key=lambda name: rows[name]["mean"], reverse=metric.higher_is_better)
-    rival = _rival(order, results["reference"])
-    if trial_sentence(results["candidates"]) is not None:
-        return False
-    return rival is None or not _doubts(_pair(results, order[0], rival), rows)
+    rival, is_trial = _rival(order, results["reference"]), trial_sentence(results["candidates"]) is not None
+    return not is_trial and (rival is None or not _doubts(_pair(results, order[0], rival), rows))
 
 
 def better(entry: Mapping[str, Any], results: Mapping[str, Any], metric: Metric) -> str | None:

@@ -90,15 +90,15 @@ def _check_out(out: Path, command: str) -> None:
 
 
 class _Run:
-    """A finished run with its data. key: equal for runs that differ in their seed alone."""
+    """A finished run with its data. key: equal for runs that differ in their seed alone, but for a mixture's tasks."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.trained: TrainedModel = load_one(folder)
         self.config = complete(self.trained.config)
         self.data: DataModule = data_module(self.config, self.trained.tokenizer, self.trained.objective)
-        is_task = folder.resolve().parent.name == "tasks"  # of a mixture, whose settings its own configuration lacks
-        self.key = json.dumps({**self.config, "seed": None, "is_task": is_task}, sort_keys=True)
+        of = str(folder.resolve().parent.name == "tasks")
+        self.key = of + json.dumps({**self.config, "seed": None}, sort_keys=True)
         self.backbone = backbone_of(self.config)
 
 

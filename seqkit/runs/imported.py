@@ -38,6 +38,8 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
         with whole_folder(out) as part:
             shutil.copytree(place, part, dirs_exist_ok=True)
         return read_mapping(out / SUMMARY)
+    if not place.exists():
+        raise UsageError(f"{place} does not exist; give a model's folder, or hf:OWNER/NAME")
     if not foreign.is_foreign(place):
         raise UsageError(f"{place} holds no model of another library: it has no {foreign.NAME}, or is a run itself")
     task = foreign.own_task(place) or HEADLESS

@@ -314,7 +314,7 @@ def _date_forms(cells: Sequence[Any]) -> list[str]:
 
 
 def _date_of_another_form(cells: Sequence[str]) -> str | None:
-    """Of cells that all are dates, and none of whose forms fits all, the first that no form of those before fits."""
+    """The first cell that no form of the cells before it fits, if every cell is a date; None: there is none."""
     if _DATE.fullmatch(cells[0].strip()) is None:
         return None
     fits = [{form for form in DATE_FORMS if years(cell, form) is not None} for cell in cells]
