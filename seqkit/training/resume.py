@@ -41,11 +41,7 @@ FORMAT = 3
 class RandomState(Callback):
     """Adds to a checkpoint the random states of every process, and whether a validation or an epoch's end follows.
 
-    Random states are those of torch (CPU and CUDA), NumPy and Python.
-
-    >>> trainer = pl.Trainer(accelerator="cpu", callbacks=[RandomState()], logger=False, enable_checkpointing=False)
-    >>> RandomState in map(type, trainer.callbacks)
-    True
+    Random states are those of torch (CPU and CUDA), NumPy and Python. A checkpoint without them is refused.
     """
 
     def __init__(self) -> None:
@@ -61,6 +57,8 @@ class RandomState(Callback):
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Keep the state until training starts, since hooks before that may draw random numbers."""
+        if KEY not in checkpoint:
+            raise DataError("the checkpoint has no random states: train with the callback RandomState from the start")
         self._loaded = checkpoint[KEY]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:

@@ -103,3 +103,8 @@ def test_a_checkpoint_of_another_format_configuration_or_step_is_refused(wrong, 
 )
 def test_a_point_is_after_an_optimizer_step_that_is_not_the_last(settings, is_point):
     assert resume.is_point(trainer(**settings), SimpleNamespace(num_steps=9)) is is_point
+
+
+def test_a_checkpoint_that_was_saved_without_the_callback_is_refused():
+    with pytest.raises(DataError, match="RandomState from the start"):
+        RandomState().on_load_checkpoint(None, None, {"state_dict": {}})
