@@ -188,15 +188,16 @@ def outputs_with_cache(backbone, embedded, cuts):
 @pytest.mark.parametrize(
     "backbone",
     [
-        pytest.param(lambda: compiled_stack([("LinearAttention", "none")], True), id="linear"),
-        pytest.param(lambda: compiled_stack([("PerformerAttention", "none")], True), id="performer"),
+        pytest.param(lambda: compiled_stack([("LinearAttention", "none")], True), id="linear", marks=pytest.mark.slow),
+        pytest.param(lambda: compiled_stack([("PerformerAttention", "none")], True), id="performer",
+                     marks=pytest.mark.slow),
         pytest.param(lambda: compiled_stack([("ScaledDotProductAttention", "Rotary")], True), id="attention"),
         pytest.param(lambda: Transformer(
             DIM, 1, num_heads=HEADS, causal=True,
             block=partial(PreNormBlock, attention=partial(MultiHeadAttention, convolution=CausalConvolution)),
         ), id="convolution"),
-        pytest.param(lambda: Mamba(DIM, 1, causal=True), id="Mamba"),
-        pytest.param(lambda: S4D(DIM, 1, causal=True), id="S4D"),
+        pytest.param(lambda: Mamba(DIM, 1, causal=True), id="Mamba", marks=pytest.mark.slow),
+        pytest.param(lambda: S4D(DIM, 1, causal=True), id="S4D", marks=pytest.mark.slow),
         pytest.param(lambda: compiled_stack([("SlidingWindowAttention", "none")], True), id="window",
                      marks=pytest.mark.slow),
     ],
