@@ -22,37 +22,33 @@ BUDGETS = {
 }
 
 
-def answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]]:
-    """The text that answers the title, and sentences on its reliability, the other candidates, and failures."""
+def answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str], bool]:
+    """The answer; sentences on its reliability, the other candidates, and failures; and whether the answer is settled.
+
+    It is if there are no trial runs, and nothing could overturn it (`_doubts`).
+    """
     rows = {row["name"]: row for row in results["candidates"] if row["mean"] is not None}
     failed = [row["name"] for row in results["candidates"] if row["mean"] is None]
     if not rows:
-        return "No candidate has a result. The failures below say why.", []
+        return "No candidate has a result. The failures below say why.", [], True
     order = sorted(rows, key=lambda name: rows[name]["mean"], reverse=metric.higher_is_better)
     best, rival = order[0], _rival(order, results["reference"])
     trial = trial_sentence(results["candidates"])
-    sentences = [] if trial is None else [trial]
+    sentences, doubts = [] if trial is None else [trial], list[str]()
     if rival is None:
         value = f"{metric.number(rows[best]['mean'])} {metric.unit}".strip()
         first = f"Only {best} has a result: {metric.label} {value}."
     else:
         first = _answer(results, rows, best, rival, metric)
-        sentences += [f"This is not settled: {why}" for why in _doubts(_pair(results, best, rival), rows)]
+        doubts = _doubts(_pair(results, best, rival), rows)
+        sentences += [f"This is not settled: {why}" for why in doubts]
         others = [name for name in order[1:] if name != rival]
         sentences += filter(None, [_others(results, best, rival, others)])
         sentences += [f"{remark}." for remark in budget_remarks([rows[name] for name in others])]
     sentences += no_better_than_constant(rows, metric)
     if failed:
         sentences.append(f"{listed(failed)} {'has' if len(failed) == 1 else 'have'} no result (see the failures).")
-    return first, sentences
-
-
-def is_settled(results: Mapping[str, Any], metric: Metric) -> bool:
-    """Whether the answer is settled: there are no trial runs, and nothing could overturn it (`_doubts`)."""
-    rows = {row["name"]: row for row in results["candidates"] if row["mean"] is not None}
-    order = sorted(rows, key=lambda name: rows[name]["mean"], reverse=metric.higher_is_better)
-    rival, is_trial = _rival(order, results["reference"]), trial_sentence(results["candidates"]) is not None
-    return not is_trial and (rival is None or not _doubts(_pair(results, order[0], rival), rows))
+    return first, sentences, trial is None and not doubts
 
 
 def better(entry: Mapping[str, Any], results: Mapping[str, Any], metric: Metric) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqkit.comparison.answers import answers, better, is_settled
+from seqkit.comparison.answers import answers, better
 from seqkit.comparison.candidates import Candidate, backbone_of
 from seqkit.comparison.curves import (
     Curve,
@@ -95,8 +95,7 @@ def write_sentences(results: dict[str, Any]) -> None:
     results["metric"] = metric._asdict()
     for entry in [*results["differences"], *(results.get("differences_by_steps") or [])]:
         entry["better"] = better(entry, results, metric)
-    results["is_settled"] = is_settled(results, metric)
-    results["answer"], results["answers"] = answers(results, metric)
+    results["answer"], results["answers"], results["is_settled"] = answers(results, metric)
     results["unmatched"] = unmatched(results)
     for rate in results.get("exchange_rates") or []:
         rate["text"] = exchange_sentence(rate, metric)
