@@ -143,13 +143,6 @@ class RefusesInTwoLines(Sound):
         raise DataError("the text\nis empty")
 
 
-class ReadsARecord(Sound):
-    decode = None
-
-    def encode(self, raw):
-        return super().encode(raw["text"])
-
-
 @pytest.mark.slow
 def test_a_sound_tokenizer_passes():
     checked = check_tokenizer(Sound(), RAWS, unfitted=Sound(), bad=["", "d", 7])
@@ -251,13 +244,6 @@ def test_tokens_that_another_process_makes_otherwise_are_noticed(monkeypatch):
         monkeypatch.setattr(tokenizers, "run_elsewhere", lambda *_, found=found: (found, None))
         with nullcontext() if found is right else pytest.raises(AssertionError, match="example 0 encoded in another"):
             is_the_same_in_another_process(Sound(), RAWS)
-
-
-def test_examples_that_hold_themselves_are_compared():
-    records = [{"text": text} for text in RAWS]
-    for record in records:
-        record.update(record=record, records=[record])
-    check_tokenizer(ReadsARecord(), records, bad=[], other_process=False)
 
 
 def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():
