@@ -110,7 +110,9 @@ def check_kinds(
                 _check_all(checks, laws_for, spec, backbone, examples)
                 if kind == "text":
                     _check_long_texts(checks, builds, examples)
-                if spec.num_edge_types > 1:  # after all others, which say more exactly what is wrong
+                if (
+                    spec.num_edge_types > 1 and backbone.supports_adjacency
+                ):  # after all others, which say more exactly what is wrong
                     _check_all(checks, [edges_matter], spec, backbone, examples)
             except AssertionError as error:
                 raise AssertionError(f"{error} [{kind}]") from error.__cause__

@@ -12,7 +12,7 @@ import dataclasses
 import datetime
 import itertools
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -148,14 +148,9 @@ def _changes(
 ) -> Iterator[tuple[Path, Field, str, list[list[Any]]]]:
     """Path and field of some places, the channel if it is all of one, and kinds of values to put there.
 
-    Fields take turns. columns: the values of each field in all examples.
+    columns: the values of each field in all examples.
     """
-    number: Counter[Field] = Counter()
-    turns = []
-    for leaf in generator.sample(leaves, len(leaves)):
-        turns.append((number[leaf[1]], leaf))
-        number[leaf[1]] += 1
-    chosen = [leaf for _, leaf in sorted(turns, key=lambda turn: turn[0])[:num_places]]
+    chosen = generator.sample(leaves, min(num_places, len(leaves)))
     for path, field, value in chosen:
         for kinds in _changed(value, columns[field] if field else (), -(-num_places // len(chosen)), generator):
             yield path, field, "", kinds

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, ParamSpec, TypedDict
+from typing import Any, ParamSpec, TypedDict, Unpack
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -17,19 +17,11 @@ from seqkit.errors import described, one_line
 Law = Callable[..., None]
 P = ParamSpec("P")
 
-SLOW = frozenset(
-    {
-        "any_batch_gives_the_same",
-        "columns_far_along_are_like_others",
-        "gradients_are_right",
-        "is_the_same_in_another_process",
-        "keeps_its_reach",
-        "keeps_no_buffer",
-        "no_column_attends_to_the_future",
-        "reads_all_of_an_example",
-        "reorder_keeps_the_rows",
-    }
-)
+SLOW = {
+    "any_batch_gives_the_same", "columns_far_along_are_like_others", "gradients_are_right",
+    "is_the_same_in_another_process", "keeps_its_reach", "keeps_no_buffer", "no_column_attends_to_the_future",
+    "reads_all_of_an_example", "reorder_keeps_the_rows",
+}  # fmt: skip
 """Laws that a quick check leaves out."""
 
 
@@ -42,8 +34,8 @@ class Options(TypedDict, total=False):
     """
 
     quick: bool
-    only: Collection[str]
-    expected_failures: Mapping[str, str]
+    only: Collection[str] | None
+    expected_failures: Mapping[str, str] | None
     device: str
 
 
@@ -108,20 +100,11 @@ def takes_device(check: Callable[P, Checked]) -> Callable[P, Checked]:
 
 
 class Checks:
-    """Checks law after law, and notes which were kept.
+    """Checks law after law, and notes which were kept; `takes_device` sees to the device among the options."""
 
-    The arguments are `Options`, without a device, which `takes_device` sees to.
-    """
-
-    def __init__(
-        self,
-        *,
-        quick: bool = False,
-        only: Collection[str] | None = None,
-        expected_failures: Mapping[str, str] | None = None,
-        device: str = "cpu",
-    ):
-        self.quick, self.only, self.expected = quick, only, dict(expected_failures or {})
+    def __init__(self, **options: Unpack[Options]):
+        self.quick, self.only = options.get("quick", False), options.get("only")
+        self.expected = dict(options.get("expected_failures") or {})
         self.kept: dict[Law, None] = {}
         self.broken: set[str] = set()
         self.left_out: dict[str, str] = {}

@@ -13,13 +13,11 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
-from torch import Tensor
+from torch import nn
 
 from seqkit.errors import DataError, described
-from seqkit.interfaces import TokenBatch, Tokenizer, Tokens
+from seqkit.interfaces import TokenBatch, Tokenizer
 from seqkit.interfaces.tokens import rounding
-from seqkit.nn.embedder import Embedder
-from seqkit.nn.position.absolute import NoPosition
 from seqkit.testing.changed_raws import tried_places, unread_fields
 from seqkit.testing.checks import Checked, Checks, NotCheckedError, Options
 from seqkit.testing.encoded import (
@@ -33,8 +31,11 @@ from seqkit.testing.encoded import (
     same_spec,
     spec_of,
 )
+from seqkit.testing.laws import EmbeddedBackbone, batch_mates_change_nothing, packed_equals_separate
+from seqkit.testing.module_laws import gives_hidden_states_of_its_width, training_mates_change_nothing
+from seqkit.testing.modules import AsBackbone
 from seqkit.testing.other_process import run_elsewhere
-from seqkit.testing.process import generators, left_alone, same, seeded
+from seqkit.testing.process import left_alone, same, seeded
 from seqkit.testing.tokenizer_state import (
     fit_learns_what_state_saves,
     state_is_a_copy,
@@ -47,9 +48,6 @@ NUM_IDS = 64
 
 NUM_KEPT = 200
 """Number of encodings of another example after which tokens must be as they were."""
-
-NUM_SINGLE = 16
-"""Number of tokens of an example that are embedded one by one, at most."""
 
 MAX_GAP = 1e6
 """Smallest distance of two positions that is no fault: seconds of days apart are below it, nanoseconds of samples above
@@ -295,43 +293,19 @@ def decodes_any_id(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
 
 
 def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
-    """The spec's own embedder makes [b n d] of content, for any d, whatever is beside a token in its example or batch;
+    """The spec's own embedder makes [b n d] of content, for any d, whatever is beside an example in its row or batch;
     in training mode, too, if nothing is random."""
     spec, examples = spec_of(tokenizer), all_encoded(tokenizer, raws)
     if spec.embedder is None:
         raise NotCheckedError("its spec has no embedder")
     for dim in (24, 40):
         with seeded(0):
-            embedder = Embedder(spec, dim, position=NoPosition)
-        for training in (False, True):
-            _check_embedder(embedder.train(training), examples, dim)
-
-
-def _check_embedder(embedder: Embedder, examples: Sequence[Tokens], dim: int) -> None:
-    """Raises AssertionError if a token has other vectors alone than beside others, and nothing is random."""
-    mode = "in training mode, its" if embedder.training else "its"
-
-    def embedded(*some: Tokens) -> Tensor:
-        with seeded(1):
-            return embedder(TokenBatch.collate(some)).hidden  # type: ignore[no-any-return]
-
-    before = generators()
-    together = embedder(TokenBatch.collate(examples)).hidden
-    if not same(before, generators()):
-        return
-    if together.shape[-1] != dim:
-        raise AssertionError(f"its embedder of width {dim} gives vectors of {together.shape[-1]}")
-    for i, x in enumerate(examples):
-        alone = embedded(x)[0]
-        _assert_near(together[i, : len(x)], alone, f"example {i}: {mode} embedder gives other vectors in a batch")
-        for t in range(min(len(x), NUM_SINGLE)):
-            one = embedded(x.at(slice(t, t + 1)))[0, 0]
-            _assert_near(one, alone[t], f"example {i}: {mode} embedder gives another vector for token {t} alone")
-
-
-def _assert_near(got: Tensor, expected: Tensor, fault: str) -> None:
-    if not torch.allclose(got, expected, rtol=1e-4, atol=1e-5):
-        raise AssertionError(fault)
+            nothing = AsBackbone(nn.Identity(), lambda module, x, _: module(x), dim, causal=False)
+            model = EmbeddedBackbone(spec, nothing)
+        gives_hidden_states_of_its_width(model, examples)
+        packed_equals_separate(model, examples)
+        batch_mates_change_nothing(model, examples)
+        training_mates_change_nothing(model, examples)
 
 
 def refuses_with_a_reason(tokenizer: Tokenizer, bad: Sequence[Any]) -> None:

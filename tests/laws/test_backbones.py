@@ -1,6 +1,5 @@
 """Every registered tokenizer × backbone × (causal or not) keeps the laws, and every law notices a planted fault."""
 
-import inspect
 import json
 import sys
 from dataclasses import replace
@@ -98,33 +97,23 @@ def test_a_tokenizer_makes_the_same_tokens_in_another_process(name, elsewhere, m
     is_the_same_in_another_process(sample.fitted(), sample.raws, sample.build)
 
 
-KINDS_OF = {
-    "Transformer": ("text", "graph", "joined", "joined graphs"),
-    "Transformer-rotary": ("text", "image", "series"),
-    "Reversible": ("text", "graph"),
-}
-"""Tokens over which backbones of the same attention are checked: along edges, by its own positions, and in pairs."""
+LONG = ["no_column_attends_to_the_future", "any_batch_gives_the_same", "reorder_keeps_the_rows"]
+"""Those that cost little of the laws that a quick check leaves out."""
 
 
 def test_a_backbone_keeps_its_laws_on_synthetic_texts(build):
     check_backbone(build, dim=DIM, kinds=["text"], quick=True)
+    check_backbone(build, dim=DIM, causal=[True], kinds=["text"], only=LONG)
 
 
 @pytest.mark.slow
-def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build, request):
-    """To one that reads neither positions nor edges, all tokens are embeddings; the test below has each kind."""
+def test_a_backbone_keeps_the_dear_laws_on_texts_and_those_of_modules_on_other_tokens(build):
+    """The test below has the other laws of each kind of tokens; to a backbone that reads neither positions nor edges,
+    all tokens are embeddings."""
     backbone = build(DIM, causal=False)
-    kinds = KINDS if backbone.uses_positions or backbone.supports_adjacency else ("text", "image")
-    check_backbone(build, dim=DIM, kinds=KINDS_OF.get(request.node.callspec.params["build"], kinds))
-
-
-def test_a_backbone_keeps_its_laws_on_long_texts_and_with_reordered_caches(build):
-    """Those that cost little of the laws that a quick check leaves out."""
-    spec, examples = long_laws.long_texts()
-    model = EmbeddedBackbone(spec, build(DIM, causal=True))
-    long_laws.no_column_attends_to_the_future(model, examples)
-    long_laws.any_batch_gives_the_same(model, examples)
-    long_laws.reorder_keeps_the_rows(model, examples)
+    check_backbone(build, dim=DIM, kinds=["text"], only=SLOW - set(LONG))
+    kinds = [kind for kind in KINDS if kind != "text"] if backbone.uses_positions else ["image"]
+    check_backbone(build, dim=DIM, kinds=kinds, only=[law.__name__ for law in module_laws.MODULE_LAWS])
 
 
 @EACH_PAIR
@@ -605,13 +594,10 @@ DEAR = {
 )
 def test_an_unusual_backbone_that_is_sound_passes(sound):
     """Positions in other steps than one are for those that read positions, and graphs for those that read edges."""
-    kinds = ["text", "image"] + ["series"] * sound.uses_positions + ["graph"] * sound.supports_adjacency
-    check_backbone(
-        sound,
-        dim=DIM,
-        kinds=kinds,
-        causal=[sound.causal] if sound.causal is not None or sound.takes_causality else [False, True],
-    )
+    kinds = ["image"] + ["series"] * sound.uses_positions + ["graph"] * sound.supports_adjacency
+    causal = [sound.causal] if sound.causal is not None or sound.takes_causality else [False, True]
+    check_backbone(sound, dim=DIM, kinds=["text", *kinds], causal=causal, quick=True)
+    check_backbone(sound, dim=DIM, kinds=["text", "graph"], causal=causal, only=SLOW)
 
 
 def test_a_straight_through_estimate_breaks_one_law_and_may():
