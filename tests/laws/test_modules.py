@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from laws.faulty_backbones import NormalisesOverTime
+from laws.faulty_backbones import ScalesInTraining
 from torch import nn
 
 from seqkit.backbones import GRU
@@ -135,8 +135,8 @@ def test_check_knows_every_kind_of_component(subject, settings, law):
 
 
 def test_a_faulty_backbone_is_named_by_check_and_what_is_no_component_is_refused():
-    with pytest.raises(AssertionError, match=r"NormalisesOverTime\(causal=True\): no_token_attends_to_the_future"):
-        check(NormalisesOverTime(24, causal=True), kinds=["text"])
+    with pytest.raises(AssertionError, match=r"ScalesInTraining\(causal=True\): training_equals_eval"):
+        check(ScalesInTraining(24, causal=True), kinds=["text"])
     with pytest.raises(TypeError, match="7 is no tokenizer"):
         check(7)
 

@@ -8,6 +8,7 @@ import torch
 from laws.faulty_tokenizers import (
     INVENTED,
     KNOWN,
+    OF_THE_PROCESS,
     RAWS,
     FitsInTheOrderOfASet,
     HashesWords,
@@ -230,7 +231,7 @@ ELSEWHERE = (HashesWords, FitsInTheOrderOfASet)
     ("faulty", "sentence"),
     [
         pytest.param(*fault, id=fault[0].__name__, marks=pytest.mark.slow if fault[0] in ELSEWHERE else ())
-        for fault in KNOWN + INVENTED
+        for fault in KNOWN + OF_THE_PROCESS + INVENTED
     ],
 )
 def test_a_fault_is_named_with_class_law_and_example(faulty, sentence):
