@@ -35,10 +35,7 @@ position each."""
 
 @takes_device
 def check_embedded_backbone(
-    spec: TokenSpec,
-    backbone: Backbone,
-    examples: Sequence[Tokens],
-    **options: Unpack[Options],
+    spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens], **options: Unpack[Options]
 ) -> Checked:
     """Checks every law that applies to `backbone` on `examples` of one tokenizer; returns the laws that were checked.
 

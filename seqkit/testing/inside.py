@@ -35,10 +35,7 @@ AXES = (1, 2)
 
 
 @takes_device
-def check_mechanism(
-    build: Callable[[int, int], AttentionMechanism],
-    **options: Unpack[Options],
-) -> Checked:
+def check_mechanism(build: Callable[[int, int], AttentionMechanism], **options: Unpack[Options]) -> Checked:
     """Checks every law of backbones with the mechanism in a small Transformer, bidirectional, causal or both, as its
     `supports` says; returns the laws that were checked.
 
@@ -63,16 +60,12 @@ def check_mechanism(
 
 
 @takes_device
-def check_relative_position(
-    build: Callable[..., RelativePosition],
-    **options: Unpack[Options],
-) -> Checked:
+def check_relative_position(build: Callable[..., RelativePosition], **options: Unpack[Options]) -> Checked:
     """Checks every law of backbones with the position in a small Transformer, and the shape of what it gives; returns
     the laws that were checked.
 
     build: makes the position; arguments `num_heads` and `head_dim` without a value are those of the Transformer, 3 and
-    8. options: `Options`. Tokens whose axes it refuses in `check_axes` are
-    left out.
+    8. options: `Options`. Tokens whose axes it refuses in `check_axes` are left out.
     Raises AssertionError with the class, the law, the example and the fault.
     """
     sizes = {"num_heads": HEADS, "head_dim": DIM // HEADS}
@@ -96,10 +89,7 @@ def check_relative_position(
 
 
 @takes_device
-def check_position(
-    build: Callable[[int, int], PositionalEncoding],
-    **options: Unpack[Options],
-) -> Checked:
+def check_position(build: Callable[[int, int], PositionalEncoding], **options: Unpack[Options]) -> Checked:
     """Checks every law of backbones with the position added to the embeddings of a small Transformer, on one axis and
     on two; returns the laws that were checked.
 

@@ -223,9 +223,7 @@ def assert_steps(model: EmbeddedBackbone, examples: Sequence[Tokens], sizes: Seq
         for i, (x, own) in enumerate(zip(examples, chunks, strict=True)):
             for column, (got, right) in enumerate(zip(torch.cat(own), model(TokenBatch.collate([x]))[0], strict=True)):
                 fault = f"step by step differs from at once in column {column} of {len(x)} of example {i}"
-                assert_same(
-                    got, right, f"{fault}, with prompts of different lengths (padding must not reach the state)"
-                )
+                assert_same(got, right, f"{fault}; does padding of a shorter prompt reach the state?")
 
 
 def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:

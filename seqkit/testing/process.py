@@ -1,24 +1,33 @@
-"""State that a component must leave alone: of the process in which it runs, and of its examples."""
+"""State that a component must leave alone, of the process and of its examples; and encoding in a new process, in which
+`hash()` of texts differs, as on another machine."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import io
+import json
 import locale
 import logging
 import os
+import pickle
 import random
+import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from seqkit.errors import described
+from seqkit.interfaces import Tokenizer, Tokens
+from seqkit.registry.plugins import import_plugins
 
 GENERATORS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "the state of torch's global generator": (torch.get_rng_state, torch.set_rng_state),
@@ -121,3 +130,53 @@ def _same_numbers(before: Any, after: Any) -> bool:
     if before.shape != after.shape or before.dtype != after.dtype or (isinstance(before, Tensor) and before.is_sparse):
         return before.shape == after.shape and before.dtype == after.dtype
     return bool(((before == after) | ((before != before) & (after != after))).all())
+
+
+def run_elsewhere(
+    tokenizer: Tokenizer, raws: Sequence[Any], unfitted: Tokenizer | None = None
+) -> tuple[list[Tokens | str], str | None] | None:
+    """Tokens of each raw example, or its error in words, and the JSON of the state of one that is fitted there.
+
+    unfitted: the one that is fitted. Returns None if the class exists in this process alone.
+    The new process imports the class of the tokenizer by its module's name, or from its module's file.
+    Raises CalledProcessError if the tokenizer does not arrive.
+    """
+    module = sys.modules[type(tokenizer).__module__]
+    file = getattr(module, "__file__", None)
+    if file is None or module.__name__ == "__main__":
+        return None
+    data = pickle.dumps((tokenizer, list(raws), unfitted))
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    done = subprocess.run(  # noqa: S603  this Python, with the function below
+        [sys.executable, "-c", f"from {__name__} import answer; answer()"],
+        input=pickle.dumps((module.__name__, Path(file).resolve(), data)),
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        timeout=300,
+        check=True,
+    )
+    tokens, state = pickle.loads(done.stdout)  # noqa: S301  written by our own process
+    return list(tokens), state
+
+
+def answer() -> None:
+    """Reads a tokenizer and raws from standard input, and writes tokens and state, in the new process."""
+    name, file, data = pickle.load(sys.stdin.buffer)  # noqa: S301  written by our own process
+    out, sys.stdout = sys.stdout.buffer, sys.stderr
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        import_plugins([file])
+    tokenizer, raws, unfitted = pickle.loads(data)  # noqa: S301
+    found: list[Tokens | str] = []
+    for raw in raws:
+        try:
+            found.append(tokenizer.encode(raw))
+        except Exception as error:  # the user's own code: whatever it raises
+            found.append(described(error))
+    state = None
+    with contextlib.suppress(Exception):  # it is fitted in the first process, too, whose law says what it raises
+        if unfitted is not None:
+            unfitted.fit(list(raws))
+            state = json.dumps(unfitted.state())
+    out.write(pickle.dumps((found, state)))

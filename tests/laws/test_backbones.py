@@ -36,7 +36,7 @@ from seqkit.testing import (
 )
 from seqkit.testing.backbones import KINDS
 from seqkit.testing.checks import SLOW, on_device
-from seqkit.testing.other_process import run_elsewhere
+from seqkit.testing.process import run_elsewhere
 from seqkit.testing.tokenizers import is_the_same_in_another_process
 
 DIM = 24
