@@ -112,8 +112,10 @@ def test_a_backbone_keeps_the_dear_laws_on_texts_and_those_of_modules_on_other_t
     all tokens are embeddings."""
     backbone = build(DIM, causal=False)
     check_backbone(build, dim=DIM, kinds=["text"], only=SLOW - set(LONG))
-    kinds = [kind for kind in KINDS if kind != "text"] if backbone.uses_positions else ["image"]
-    check_backbone(build, dim=DIM, kinds=kinds, only=[law.__name__ for law in module_laws.MODULE_LAWS])
+    reads_more = backbone.uses_positions or backbone.supports_adjacency
+    kinds = [kind for kind in KINDS if kind != "text"] if reads_more else ["image"]
+    of_modules = [law.__name__ for law in module_laws.MODULE_LAWS]
+    check_backbone(build, dim=DIM, kinds=kinds, only=[*of_modules, "edges_matter"])
 
 
 @EACH_PAIR
@@ -578,7 +580,7 @@ def test_a_fault_is_named_with_class_law_and_example(faulty, causal, sentence):
 
 
 DEAR = {
-    "ConvolvesWithGaps", "DropsItsLayerInTraining", "EchoesThroughARotation", "ForgetsOverTime", "HasATableOf256",
+    "ConvolvesWithGaps", "DropsItsLayerInTraining", "ForgetsOverTime", "HasATableOf256",
     "HasNoCache", "RecomputesInBackward", "RectifiesAsTheBatchSays", "RepeatsOneBlock", "RunsInTheOrderOfPositions",
     "SeesAllLayersBefore", "SolvesForItsStates", "StartsAtZero", "TrainsALowRankPart", "WeighsByDistance",
 }  # fmt: skip
