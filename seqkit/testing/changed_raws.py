@@ -30,7 +30,7 @@ NUM_PLACES = 100
 NUM_OTHERS = 4
 """Number of other characters or numbers that are put into a place, at most, until one changes the tokens."""
 
-MAX_SLICES = 8
+MAX_CHANNELS = 8
 """Size of an axis, at most, that is one of channels or columns if it has that size in all examples."""
 
 VALUES = (bool, int, float, bytes, type(None), datetime.date, np.generic)
@@ -57,37 +57,35 @@ def share_read(tokenizer: Tokenizer, raws: Sequence[Any]) -> float | None:
     nothing is read does not count, since data may have more columns than a model should see.
     """
     by_key: Read = defaultdict(list)
-    for field, found in tried_places(tokenizer, raws)[0].items():
+    for field, found in tried_places(tokenizer, raws).items():
         by_key[field[:1]] += found
     are_mappings = all(isinstance(raw, Mapping) for raw in raws)
     read = [is_read for found in by_key.values() if any(found) or not are_mappings for is_read in found]
     return sum(read) / len(read) if read else None
 
 
-def unread_fields(*places: Read) -> list[str]:
+def unread_fields(places: Read) -> list[str]:
     """The fields of which no change changes the tokens, as a reader would write them: `raw['time']`, `raw[:, 2]`."""
-    found = [field for own in places for field, is_read in own.items() if not any(is_read)]
-    return ["raw" + "".join(field) for field in found if field]
+    return ["raw" + "".join(field) for field, is_read in places.items() if field and not any(is_read)]
 
 
-def tried_places(tokenizer: Tokenizer, raws: Sequence[Any]) -> tuple[Read, Read]:
-    """Places in raw examples that were changed so that `encode` accepts it, and whether it reads them; and the same of
-    whole channels of tensors."""
-    generator = random.Random(0)  # noqa: S311  draws places, no secrets
-    places: Read = defaultdict(list)
-    channels: Read = defaultdict(list)
+def tried_places(tokenizer: Tokenizer, raws: Sequence[Any]) -> Read:
+    """Places in raw examples that were changed so that `encode` accepts it, and whether it reads them."""
+    generator, places = random.Random(0), defaultdict(list)  # noqa: S311  draws places, no secrets
     leaves = [list(_leaves(raw)) for raw in raws]
     columns: dict[Field, list[Any]] = defaultdict(list)
     for _, field, value in itertools.chain(*leaves):
         columns[field].append(value)
     for raw, own in zip(raws, leaves, strict=True):
-        tokens = copy.deepcopy(tokenizer.encode(raw))
-        for path, field, channel, kinds in _changes(own, columns, -(-NUM_PLACES // len(raws)), generator):
-            found = [_is_read(tokenizer, raw, path, values, tokens) for values in kinds]
-            if any(is_read is not None for is_read in found):
-                where = channels[*field, channel] if channel else places[field]
-                where.append(False not in found)
-    return places, channels
+        tokens, num_places = copy.deepcopy(tokenizer.encode(raw)), -(-NUM_PLACES // len(raws))
+        chosen = generator.sample(own, min(num_places, len(own)))
+        for path, field, value in chosen:
+            column = columns[field] if field or isinstance(value, Tensor) else ()
+            for channel, kinds in _changed(value, column, -(-num_places // len(chosen)), generator):
+                found = [_is_read(tokenizer, raw, path, values, tokens) for values in kinds]
+                if any(is_read is not None for is_read in found):
+                    places[(*field, channel) if channel else field].append(False not in found)
+    return places
 
 
 def _is_read(tokenizer: Tokenizer, raw: Any, path: Path, values: Sequence[Any], tokens: Any) -> bool | None:
@@ -140,42 +138,26 @@ def _with(raw: Any, path: Path, value: Any) -> Any:
     return made
 
 
-def _changes(
-    leaves: list[tuple[Path, Field, Any]],
-    columns: Mapping[Field, Sequence[Any]],
-    num_places: int,
-    generator: random.Random,
-) -> Iterator[tuple[Path, Field, str, list[list[Any]]]]:
-    """Path and field of some places, the channel if it is all of one, and kinds of values to put there.
-
-    columns: the values of each field in all examples.
-    """
-    chosen = generator.sample(leaves, min(num_places, len(leaves)))
-    for path, field, value in chosen:
-        for kinds in _changed(value, columns[field] if field else (), -(-num_places // len(chosen)), generator):
-            yield path, field, "", kinds
-        if isinstance(value, Tensor):
-            for channel, values in _changed_channels(value, columns[field], generator):
-                yield path, field, channel, [values]
-
-
-def _changed(value: Any, column: Sequence[Any], num_places: int, generator: random.Random) -> Iterator[list[list[Any]]]:
-    """Values that are changed at one place, for each of some places: the kinds of change, and of each a few, since a
-    tokenizer may take some letters or numbers for one (an alphabet of two, black or white).
+def _changed(
+    value: Any, column: Sequence[Any], num_places: int, generator: random.Random
+) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Values that are changed at one place, for each of some places: the channel, and the kinds of change, and of each
+    a few, since a tokenizer may take some letters or numbers for one (an alphabet of two, black or white).
 
     column: values of the same field, which may replace a single value or word.
     """
     if isinstance(value, Tensor):
-        yield from _changed_numbers(value, num_places, generator)
+        yield from _changed_numbers(value, column, num_places, generator)
         return
     others = [other for other in column if type(other) is not type(value) or bool(other != value)]
     others = generator.sample(others, min(NUM_OTHERS, len(others)))
     if not isinstance(value, str):
-        yield [others + _near(value)]
+        yield "", [others + _near(value)]
     elif column and len(value.split()) < 2:  # a category, which may be known or not: one kind of change
-        yield [[*others, *itertools.chain(*itertools.chain(*_changed_text(value, 1, generator)))]]
+        yield "", [[*others, *itertools.chain(*itertools.chain(*_changed_text(value, 1, generator)))]]
     else:
-        yield from _changed_text(value, num_places, generator)
+        for kinds in _changed_text(value, num_places, generator):
+            yield "", kinds
 
 
 def _changed_text(text: str, num_places: int, generator: random.Random) -> Iterator[list[list[str]]]:
@@ -206,44 +188,34 @@ def _near(value: Any) -> list[Any]:
     return []
 
 
-def _changed_numbers(raw: Tensor, num_places: int, generator: random.Random) -> Iterator[list[list[Tensor]]]:
-    """Copies of a tensor in which a twentieth of the numbers, or one id, is another."""
-    is_float, numbers = raw.is_floating_point(), raw.flatten()
-    length = max(1, len(numbers) // 20) if is_float else 1
+def _changed_numbers(
+    raw: Tensor, column: Sequence[Any], num_places: int, generator: random.Random
+) -> Iterator[tuple[str, list[list[Tensor]]]]:
+    """Name of a channel, and copies of a tensor in which a twentieth of the numbers there, or one id, is another.
+
+    A channel is an index of the shortest axis, if it is short, and as long in all examples.
+    """
+    is_float, shapes = raw.is_floating_point(), [tuple(getattr(x, "shape", ())) for x in column]
+    is_short = [2 <= n <= MAX_CHANNELS and all(x[i : i + 1] == (n,) for x in shapes) for i, n in enumerate(raw.shape)]
+    axes = [axis for axis, short in enumerate(is_short) if short and raw.ndim > 1]
     for _ in range(num_places):
+        name = ""
+        at: Any = ()
+        if axes:
+            axis = min(axes, key=lambda axis: raw.shape[axis])
+            index = generator.randrange(raw.shape[axis])
+            name, at = f"[{', '.join([':'] * axis + [str(index)])}]", (*[slice(None)] * axis, index)
+        numbers, others = raw[at].flatten(), raw.flatten()
+        length = max(1, len(numbers) // 20) if is_float else 1
         i = generator.randrange(len(numbers) - length + 1)
         here = numbers[i : i + length]
-        values = _moved(here) if is_float else [~here] if here.dtype == torch.bool else [here + 1, here - 1]
+        known = here.nan_to_num()  # what is missing is a place, too
+        # stay between 0 and 1, and the first between -1 and 1
+        values = [0.5 * known + 0.2, 0.9 - 0.8 * known] if is_float else [known + 1, known - 1]
+        values = [~here] if here.dtype == torch.bool else values
         for _ in range(NUM_OTHERS):
-            start = generator.randrange(len(numbers) - length + 1)
-            values.append(numbers[start : start + length])
-        values = [value for value in values if not value.equal(here)]
-        yield [[torch.cat([numbers[:i], value, numbers[i + length :]]).reshape(raw.shape) for value in values]]
-
-
-def _moved(numbers: Tensor) -> list[Tensor]:
-    """Other numbers that stay between 0 and 1, and the first between -1 and 1; what is missing becomes known."""
-    return [0.5 * numbers.nan_to_num() + 0.2, 0.9 - 0.8 * numbers.nan_to_num()]
-
-
-def _changed_channels(
-    raw: Tensor, column: Sequence[Any], generator: random.Random
-) -> Iterator[tuple[str, list[Tensor]]]:
-    """Name of each channel, and copies of a tensor in which all of it is other numbers.
-
-    A channel is an index of an axis that is short, and as long in all examples.
-    """
-    shapes, numbers = [x.shape if isinstance(x, Tensor) else () for x in column], raw.flatten()
-    for axis, size in enumerate(raw.shape if raw.ndim > 1 else ()):
-        if not 2 <= size <= MAX_SLICES or any(shape[axis : axis + 1] != (size,) for shape in shapes):
-            continue
-        for index in range(size):
-            at: Any = (*[slice(None)] * axis, index)
-            here = raw[at]
-            values = [here.flatten().roll(1).reshape(here.shape), *(_moved(here) if raw.is_floating_point() else ())]
-            for _ in range(NUM_OTHERS):
-                values.append(numbers[generator.choices(range(len(numbers)), k=here.numel())].reshape(here.shape))
-            made = [raw.clone() for _ in values]
-            for one, value in zip(made, values, strict=True):
-                one[at] = value
-            yield f"[{', '.join([':'] * axis + [str(index)])}]", [one for one in made if not one.equal(raw)]
+            values.append(others[generator.randrange(len(others) - length + 1) :][:length])
+        made = [raw.clone() for value in values if not value.equal(here)]
+        for one, value in zip(made, (value for value in values if not value.equal(here)), strict=True):
+            one[at] = torch.cat([numbers[:i], value, numbers[i + length :]]).reshape(raw[at].shape)
+        yield name, [made]

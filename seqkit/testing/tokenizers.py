@@ -243,8 +243,8 @@ def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
 def reads_all_of_an_example(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     """A change anywhere in a text, number, tensor, recording or graph changes the tokens, and so in a list, a mapping
     or a dataclass of these: no part of the input is dropped."""
-    places, channels = tried_places(tokenizer, raws)
-    if unread := unread_fields(places, channels):
+    places = tried_places(tokenizer, raws)
+    if unread := unread_fields(places):
         raise AssertionError(
             f"no change of {unread[0]} of an example changes a token; encode it, or leave it out of the examples"
         )
