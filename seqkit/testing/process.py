@@ -54,7 +54,6 @@ OF_IMPORTS: dict[str, Callable[[], Any]] = {
     "an environment variable": lambda: dict(os.environ),
     "the level or the handlers of the root logger": lambda: (logging.root.level, list(logging.root.handlers)),
     "Python's filters of warnings": lambda: list(warnings.filters),
-    "the number of threads that run": threading.active_count,
 }
 """State that an import may change, too, and that is not restored."""
 
@@ -69,7 +68,7 @@ def left_alone(what: str, *, imports: bool = False) -> Iterator[None]:
     with warnings.catch_warnings(), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         warnings.simplefilter("ignore")
         before = {name: read() for name, (read, _) in STATES.items()}
-        loose = {name: read() for name, read in OF_IMPORTS.items()}
+        loose, threads = {name: read() for name, read in OF_IMPORTS.items()}, set(threading.enumerate())
         try:
             yield
         except SystemExit as stop:
@@ -77,6 +76,7 @@ def left_alone(what: str, *, imports: bool = False) -> Iterator[None]:
         finally:
             changed = [name for name, (read, _) in STATES.items() if not same(before[name], read())]
             changed += [name for name, read in OF_IMPORTS.items() if not imports and loose[name] != read()]
+            changed += ["the number of threads that run"] * (not imports and not threads >= set(threading.enumerate()))
             for name in set(changed) & set(STATES):
                 STATES[name][1](before[name])
     if changed:

@@ -1,6 +1,7 @@
 """Every law of `check_tokenizer` notices a planted fault."""
 
 import logging
+import threading
 from contextlib import nullcontext
 
 import pytest
@@ -245,6 +246,20 @@ def test_tokens_that_another_process_makes_otherwise_are_noticed(monkeypatch):
         monkeypatch.setattr(tokenizers, "run_elsewhere", lambda *_, found=found: (found, None))
         with nullcontext() if found is right else pytest.raises(AssertionError, match="example 0 encoded in another"):
             is_the_same_in_another_process(Sound(), RAWS)
+
+
+def test_a_thread_of_others_may_end_while_an_example_is_encoded():
+    end, thread = threading.Event(), None
+
+    class Waits(Sound):
+        def encode(self, raw):
+            end.set()
+            thread.join()
+            return super().encode(raw)
+
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    check_tokenizer(Waits(), RAWS, other_process=False, only=["leaves_the_process_alone"])
 
 
 def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():
