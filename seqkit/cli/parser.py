@@ -261,7 +261,6 @@ def parser() -> argparse.ArgumentParser:
     fit.epilog = f"Your own file or folder may stand in place of the recipe. {OWN_TABLES} {fit.epilog}"
     add_recipe(fit, nargs="?")
     fit.add_argument("--resume", metavar="RUN", help="continue an unfinished run; auto: the newest of the recipe")
-    fit.add_argument("--end-here", action="store_true", help="end the unfinished run with the weights that it has")
     fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
     text = "train on N random splits of the data, and give the means with intervals"
     fit.add_argument("--splits", type=_whole, metavar="N", help=text)

@@ -92,7 +92,7 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
     source = trained.config["data"].get("source")
     graph = None
     if isinstance(source, dict) and source.get("type") == "GraphFile":
-        from seqkit.runs.graph_inputs import graph_reader  # brings Lightning, which others do without
+        from seqkit.runs.test_split import graph_reader  # brings Lightning, which others do without
 
         graph = graph_reader(trained, args.run)
     schema = schema_of(trained.config)

@@ -10,7 +10,7 @@ from typing import Any
 
 from seqkit.errors import one_line
 from seqkit.report.headline import Headline, format_metric, headline
-from seqkit.runs.listing import RunRow, find_runs
+from seqkit.runs.summary import RunRow, find_runs
 
 MAX_WIDTH = 500
 """Width of the table in characters, at which paths and names are cut."""

@@ -93,21 +93,12 @@ def told(summary: Mapping[str, Any]) -> str | None:
     found = summary.get("intervals", [])
     if not found:
         return None
-    begin = f"{100 * COVERAGE} % of predictions are within"
-    if len(found) == 1:
-        return f"{begin} ± {found[0]['half_width']:.4g} of the target ({_measured(found[0])})"
-    each = [
-        f"± {one['half_width']:.4g} of {one_line(one.get('target', f'target {i}'))} ({_measured(one)})"
-        for i, one in enumerate(found[:SHOWN], 1)
-    ]
+    each = [f"± {one['half_width']:.4g} of {one_line(one.get('target', 'the target'))}" for one in found[:SHOWN]]
     more = f", and {len(found) - SHOWN} more targets in summary.json" if len(found) > SHOWN else ""
-    return f"{begin} {', '.join(each)}{more}"
-
-
-def _measured(one: Mapping[str, Any]) -> str:
-    tested = one.get("test_coverage")
-    measured = "" if tested is None else f"; {100 * tested:.0f} % of the test split were"
-    return f"from {one['num_valid']:,} validation examples{measured}"
+    tested = found[0].get("test_coverage")
+    held = "" if tested is None or len(found) > 1 else f"; {100 * tested:.0f} % of the test split were"
+    known = f"from {found[0]['num_valid']:,} validation examples{held}"
+    return f"{100 * COVERAGE} % of predictions are within {', '.join(each)}{more} ({known})"
 
 
 def half_widths(objective: Objective, summary: Mapping[str, Any]) -> list[float]:

@@ -14,11 +14,11 @@ from seqkit.data.inputs import Input
 from seqkit.errors import DataError, Interrupted, UsageError
 from seqkit.files import read_mapping, write_json
 from seqkit.runs.answers import predictions
-from seqkit.runs.mixture import evaluate_tasks, load
+from seqkit.runs.mixture import evaluate_run, load
 from seqkit.runs.prepare import prepare
 from seqkit.runs.run import resume_run, run, trial
-from seqkit.runs.summary import read_summary
-from seqkit.runs.trained_model import load_one, task_folders
+from seqkit.runs.summary import read_summary, task_folders
+from seqkit.runs.trained_model import load_one
 from seqkit.training.weights import save_weights
 
 BACKBONE = {
@@ -245,7 +245,7 @@ def test_learning_rates_of_a_mixture_say_whose_they_are(mixed):
 
 @pytest.mark.slow
 def test_metrics_of_a_task_are_those_that_the_run_wrote(mixed):
-    found = evaluate_tasks(mixed, "test")
+    found = evaluate_run(mixed, "test")
     assert list(found) == ["image", "sound", "graph"]
     for name, metrics in found.items():
         assert metrics == pytest.approx(read_mapping(mixed / "tasks" / name / "summary.json")["metrics"], rel=1e-6)
@@ -381,10 +381,3 @@ def test_a_row_of_the_log_has_the_last_loss_of_every_task(tmp_path, text):
             assert {"train/text/loss", "train/image/loss"} <= row.keys()
     for name in ("text", "image"):
         assert [row["train/loss"] for row in rows(tmp_path / "run" / "tasks" / name) if "train/loss" in row]
-
-
-def test_a_task_of_a_mixture_that_did_not_end_says_how_it_goes_on(tmp_path, text):
-    with with_callback(Kick(5)), pytest.raises(Interrupted):
-        run(mixture({"text": text, "image": IMAGE}), tmp_path / "run")
-    with pytest.raises(UsageError, match=r"--resume .*run`"):
-        load_one(tmp_path / "run" / "tasks" / "text")
