@@ -39,6 +39,8 @@ def run(args: Namespace) -> int:
         log.setLevel(logging.ERROR)  # the first process says what all of them find in the data
     if args.recipe is None and (args.resume is None or args.resume == AUTO):
         raise UsageError("give a recipe (seqkit list recipes), or --resume with the folder of an unfinished run")
+    if args.resume == AUTO and args.out is None:
+        raise UsageError("--resume auto goes on with the run in a folder, or begins one there; give it with --out")
     if args.resume == "":
         raise UsageError("--resume names no run; give the folder of an unfinished run, or auto")
     if args.resume is not None and (args.keys or args.print_config):
@@ -63,15 +65,9 @@ def run(args: Namespace) -> int:
         from seqkit.cli.splits import run_splits
 
         return run_splits(config, args.splits, args.out, partial(trained, has_baseline=not args.no_baseline))
-    if args.resume == AUTO and (folder := args.out or _newest(config["recipe"])) is not None:
-        return _shown(folder, trained(config, folder, has_baseline=not args.no_baseline))
+    if args.resume == AUTO:
+        return _shown(args.out, trained(config, args.out, has_baseline=not args.no_baseline))
     return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline))
-
-
-def _newest(recipe: str) -> Path | None:
-    from seqkit.runs.folder import newest_unfinished
-
-    return newest_unfinished(recipe)
 
 
 def _check_new(out: Path) -> None:
@@ -209,7 +205,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_recipe(parser, nargs="?")
     parser.epilog = f"Your own file or folder may stand in place of the recipe. {OWN_TABLES} {parser.epilog}"
     add = parser.add_argument
-    add("--resume", metavar="RUN", help="continue an unfinished run; auto: the newest of the recipe")
+    add("--resume", metavar="RUN", help="continue an unfinished run; auto: that in --out, or begin it")
     add("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
     text = "train on N random splits of the data, and give the means with intervals"
     add("--splits", type=whole, metavar="N", help=text)

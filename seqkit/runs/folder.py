@@ -22,7 +22,6 @@ from seqkit.files import open_to_append, read_mapping
 from seqkit.registry.builtin import BUILT_IN
 from seqkit.registry.lookup import components
 from seqkit.runs.launcher import rank
-from seqkit.training.checkpoint_files import FOLDER, checkpoints
 
 log = logging.getLogger("seqkit")
 
@@ -63,13 +62,6 @@ def check_new(folder: Path) -> None:
 def is_unfinished(folder: Path) -> bool:
     """Whether a run began there and has not trained to its end."""
     return (folder / CONFIG).is_file() and not (folder / SUMMARY).is_file()
-
-
-def newest_unfinished(recipe: str, root: Path = Path("runs")) -> Path | None:
-    """Newest unfinished run of a recipe in `root/recipe` that has a checkpoint."""
-    folders = [path.parent for path in (root / recipe).glob(f"*/{CONFIG}")]
-    wanted = [folder for folder in folders if is_unfinished(folder) and checkpoints(folder / FOLDER)]
-    return max(wanted, key=lambda folder: (folder / CONFIG).stat().st_mtime, default=None)
 
 
 def check_no_links(folder: Path) -> None:
@@ -156,20 +148,6 @@ def _locked(folder: Path) -> FileIO:
                 raise UsageError(f"{folder} is in use by another process; wait for it, or stop it") from error
         lock.close()
         time.sleep(0.05)
-
-
-def is_held(folder: Path) -> bool:
-    """Whether a process holds a run's folder."""
-    if not (folder / ".lock").is_file():  # to open a FIFO would wait
-        return False
-    try:
-        with (folder / ".lock").open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
 
 
 def sha256(path: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from seqkit.errors import DataError, UsageError, suggest
+from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping, write_json
 from seqkit.pretrained.folder import is_foreign, located
 from seqkit.runs.evaluate import Specialist, baseline, evaluate, finish
@@ -36,12 +36,6 @@ class TrainedMixture:
     tasks: dict[str, TrainedModel]
     summary: dict[str, Any]
     folder: Path
-
-    def task(self, name: str) -> TrainedModel:
-        """The model of a task, like any other trained one. Raises UsageError with the nearest name."""
-        if name not in self.tasks:
-            raise UsageError(f"{self.folder} has no task {name!r}; {suggest(name, self.tasks)}")
-        return self.tasks[name]
 
 
 def load(

@@ -20,7 +20,7 @@ import torch
 from seqkit.config import complete, to_yaml
 from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
-from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError, described, one_line
+from seqkit.errors import DataError, DivergedError, StorageError, UsageError, described, one_line
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import LabeledBatch, Objective
 from seqkit.model import Model, first_call
@@ -253,6 +253,7 @@ class Attempt:
         point: checkpoint to go on from, and its facts.
         """
         from seqkit.training.callbacks import EMA
+        from seqkit.training.parallel import check_sharding
         from seqkit.training.step_log import peak_flops
 
         prepared, folder, signals = self.prepared, self.folder, self.signals
@@ -282,7 +283,9 @@ class Attempt:
             setup.step_log.peak_flops = peak_flops(trainer)
         module.stop_requested = lambda: signals.received is not None
         if settings["strategy"] == SHARDED:
-            self._check_sharding(validates=valid_loader is not None and settings["limit_val_batches"] != 0)
+            validates = valid_loader is not None and settings["limit_val_batches"] != 0
+            generates = validates and bool(prepared.data.objective.generation_metrics())
+            check_sharding(prepared.model, prepared.built.optimizer, settings, generates=generates)
         compile_blocks(prepared)
         if is_first:
             (folder / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -302,8 +305,9 @@ class Attempt:
         if not is_first:
             return {}
         weights = setup.use_best_weights(self.prepared.model)
-        if (name := _first_not_finite(self.prepared.model)) is not None:
-            raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
+        for name, weight in self.prepared.model.state_dict().items():
+            if weight.is_floating_point() and not bool(weight.isfinite().all()):
+                raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
         summary = self._write(trainer, module, weights, tokens_seen)
         log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
         signals.deferred = False
@@ -317,14 +321,6 @@ class Attempt:
                 f"would have {num_steps} by {num_processes} now; resume with as many devices, and the same data"
             )
         check_data(known, self.prepared.data, self.folder)
-
-    def _check_sharding(self, *, validates: bool) -> None:
-        """Raise UsageError for what cannot be sharded."""
-        from seqkit.training.parallel import check_sharding
-
-        prepared = self.prepared
-        generates = validates and bool(prepared.data.objective.generation_metrics())
-        check_sharding(prepared.model, prepared.built.optimizer, prepared.built.trainer, generates=generates)
 
     def _flops_per_token(self, examples: Any, count: CountFlops) -> float | None:
         """FLOPs of training for a token of the first batch, padding included; random numbers stay as they were.
@@ -389,14 +385,6 @@ def _newest(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
     return found, content["run"] | {"num_processes": len(content["resume"]["rng"])}
 
 
-def _first_not_finite(model: Model) -> str | None:
-    """Name of a weight that is not finite, if there is one."""
-    for name, weight in model.state_dict().items():
-        if weight.is_floating_point() and not bool(weight.isfinite().all()):
-            return name
-    return None
-
-
 def _leave_process_group() -> None:
     """End the distributed run: one process alone does what comes after training.
 
@@ -410,6 +398,3 @@ def _leave_process_group() -> None:
         distributed.destroy_process_group()
         if not is_first:
             time.sleep(0.5)
-
-
-__all__ = ["Interrupted", "resume_run", "run", "train_or_resume", "trial"]

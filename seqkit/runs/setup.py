@@ -89,8 +89,10 @@ class RunSetup:
             logger=[MetricsCSV(folder), *self.loggers],
             callbacks=[*callbacks, points],
             default_root_dir=folder,
-            profiler=_profiler(settings["profiler"], folder),
+            profiler=settings["profiler"],
         )
+        if settings["profiler"] is not None:  # else Lightning logs its report, where few would see it
+            trainer.profiler.dirpath, trainer.profiler.filename = folder, "profile"
         check_world(trainer.world_size)
         return trainer
 
@@ -163,13 +165,3 @@ def _columns(tasks: Mapping[str, Task], *, validates: bool) -> Iterator[str]:
         yield from (f"valid/{prefix}{name}" for name in names)
     if validates and len(tasks) > 1:
         yield RELATIVE_LOSS
-
-
-def _profiler(name: str | None, folder: Path) -> Any:
-    """Lightning's profiler of this name, which writes to the run folder."""
-    from pytorch_lightning import profilers
-
-    if name is None:
-        return None
-    kind = {"simple": "SimpleProfiler", "advanced": "AdvancedProfiler", "pytorch": "PyTorchProfiler"}[name]
-    return getattr(profilers, kind)(dirpath=folder, filename="profile")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_as_trained, is_held
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_as_trained
 
 FEW_STEPS = 50
 """A run of fewer optimizer steps is a trial."""
@@ -141,7 +141,7 @@ def tasks_of(folder: Path) -> list[dict[str, Any]]:
 class RunRow:
     """Facts of one run. time: when its configuration was written. summary: empty if it is not trained.
 
-    state: finished, trained (and not tested), running, unfinished, or damaged; reason: why it is damaged.
+    state: finished, trained (and not tested), unfinished, or damaged; reason: why it is damaged.
     """
 
     folder: Path
@@ -171,7 +171,7 @@ def describe(folder: Path) -> RunRow:
         config = read_mapping(folder / CONFIG)
         recipe, data = str(config.get("recipe", "")), data_name(config)
         if not (folder / SUMMARY).is_file():
-            return RunRow(folder, recipe, data, time, "running" if is_held(folder) else "unfinished", {})
+            return RunRow(folder, recipe, data, time, "unfinished", {})
         summary = read_summary(folder)
         check_as_trained(folder, summary)
         return RunRow(folder, recipe, data, time, str(summary.get("state", "finished")), summary)

@@ -17,11 +17,9 @@ from seqkit.runs.folder import (
     SUMMARY,
     check_new,
     check_no_links,
-    is_held,
     is_unfinished,
     logging_to,
     new_folder,
-    newest_unfinished,
     opened,
 )
 from seqkit.runs.launcher import rank
@@ -77,18 +75,6 @@ def test_a_run_is_unfinished_until_it_has_trained_to_its_end(tmp_path, state, un
     assert not is_unfinished(tmp_path)
 
 
-def test_the_unfinished_run_that_began_last_is_found_if_it_has_a_checkpoint(tmp_path):
-    root = tmp_path / "image/digits"
-    assert newest_unfinished("image/digits", tmp_path) is None
-    begun(root / "z", steps=[5], seconds=1)
-    begun(root / "b", steps=[5], seconds=3)
-    begun(root / "a", steps=[5], seconds=2)
-    begun(root / "c", seconds=4)
-    begun(root / "d", steps=[5], state="trained", seconds=5)
-    begun(tmp_path / "text/char-lm" / "e", steps=[5], seconds=6)
-    assert newest_unfinished("image/digits", tmp_path) == root / "b"
-
-
 def test_a_folder_that_holds_something_is_never_overwritten(tmp_path):
     check_new(tmp_path / "new")
     check_new(tmp_path)
@@ -129,7 +115,6 @@ def test_a_folder_is_waited_for_while_what_a_killed_run_left_still_holds_it(tmp_
     folder, naps = begun(tmp_path / "run"), []
     orphan = (folder / ".lock").open("a")
     fcntl.flock(orphan, fcntl.LOCK_EX)
-    assert is_held(folder)
 
     def nap(seconds):
         naps.append(seconds)
@@ -139,14 +124,6 @@ def test_a_folder_is_waited_for_while_what_a_killed_run_left_still_holds_it(tmp_
     monkeypatch.setattr(run_folder, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=nap))
     with opened(folder, lambda: True):
         assert len(naps) == 3
-    assert not is_held(folder)
-
-
-def test_a_lock_that_is_a_pipe_is_not_waited_on(tmp_path):
-    os.mkfifo(tmp_path / ".lock")
-    assert not is_held(tmp_path)
-    with pytest.raises((UsageError, DataError)), opened(tmp_path, lambda: True):
-        pass
 
 
 @pytest.mark.parametrize(

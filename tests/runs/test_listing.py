@@ -1,6 +1,5 @@
 """`seqkit runs`: every run is a row, whatever state its files are in."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -8,7 +7,7 @@ import os
 import pytest
 
 from seqkit.cli.main import main
-from seqkit.runs.summary import data_name, find_runs
+from seqkit.runs.summary import data_name
 
 SUMMARY = {
     "sha256": "0", "recipe": "a/b", "backbone": "LSTM", "seed": 1, "num_parameters": 7, "tokens_seen": 7, "steps": 7,
@@ -94,13 +93,6 @@ def test_the_table_has_all_of_it_and_the_reasons_below(runs, capsys, monkeypatch
     for shown in ("a/good", "digits", "accuracy 50.00 %", "25.00 %", "rmse 3.000", "1970-01-1", "trained"):
         assert shown in out
     assert f"{runs / 'damaged'}: {runs / 'damaged' / 'summary.json'} is damaged" in out
-
-
-def test_a_run_that_a_process_holds_is_running(runs):
-    with (runs / "unfinished" / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        states = {row.folder.name: row.state for row in find_runs(runs)}
-    assert states["unfinished"] == "running"
 
 
 def test_no_folder_is_refused_and_an_empty_one_said(tmp_path, capsys):

@@ -210,15 +210,13 @@ def test_each_task_is_a_trained_model_like_any_other(mixed):
     assert list(loaded.tasks) == ["image", "sound", "graph"] == list(task_folders(mixed))
     backbones = {id(one.model.backbone) for one in loaded.tasks.values()}
     assert len(backbones) == 1
-    assert isinstance(loaded.task("graph").predict(["CCO"])[0], float)
+    assert isinstance(loaded.tasks["graph"].predict(["CCO"])[0], float)
     for name, trained in loaded.tasks.items():
         by_itself = load_one(mixed / "tasks" / name)
         ours, theirs = trained.model.backbone.state_dict(), by_itself.model.backbone.state_dict()
         assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
         assert by_itself.summary["state"] == "finished"
         assert by_itself.summary["steps"] == 2  # of 6, each task in every round of three
-    with pytest.raises(UsageError, match="'imag'; did you mean image"):
-        loaded.task("imag")
     with pytest.raises(UsageError, match="tasks/image"):
         load_one(mixed)
 
@@ -228,7 +226,7 @@ def test_the_task_that_is_a_regression_has_intervals_of_its_own(mixed):
     summaries = {name: read_summary(place) for name, place in task_folders(mixed).items()}
     found = {name: {"intervals", "no_intervals"} & summary.keys() for name, summary in summaries.items()}
     assert found == {"image": set(), "sound": set(), "graph": {"intervals"}}
-    ((known,), graph) = summaries["graph"]["intervals"], load(mixed).task("graph")
+    ((known,), graph) = summaries["graph"]["intervals"], load(mixed).tasks["graph"]
     assert known["num_valid"] == summaries["graph"]["num_valid"]
     (answer,) = predictions(graph, [Input("ethanol", "CCO")])
     assert answer.high - answer.low == pytest.approx(2 * known["half_width"])
