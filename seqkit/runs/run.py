@@ -20,10 +20,9 @@ import torch
 from seqkit.config import complete, to_yaml
 from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
-from seqkit.errors import DataError, DivergedError, StorageError, UsageError, described, one_line
+from seqkit.errors import DataError, DivergedError, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
-from seqkit.interfaces import LabeledBatch, Objective
-from seqkit.model import Model, first_call
+from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
 from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
 from seqkit.runs.folder import (
@@ -55,9 +54,6 @@ from seqkit.training.trainer import SHARDED, count_steps, silence_lightning, tra
 
 log = logging.getLogger("seqkit")
 
-CountFlops = Callable[[Model, Objective, LabeledBatch], int]
-"""FLOPs of a training step: `seqkit.analysis.cost.training_flops`."""
-
 
 def run(
     config: Mapping[str, Any],
@@ -65,17 +61,15 @@ def run(
     *,
     initial: Path | None = None,
     examine: Callable[[Model, DataModule], dict[str, Any]] | None = None,
-    count_flops: CountFlops | None = None,
     specialist: Specialist | None = None,
     resume: bool = False,
 ) -> dict[str, Any]:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
     initial: run whose embedder and backbone are taken, such as one of pretraining; None: random weights. examine: looks
-    at the tested model and its data; what it returns is added to the returned summary, not to its file. count_flops:
-    FLOPs of a training step on a batch, for the log. specialist: strong baseline, beside the best constant. resume:
-    whether `folder` holds an unfinished run of this configuration, which goes on from its newest good checkpoint or,
-    without one, begins anew.
+    at the tested model and its data; what it returns is added to the returned summary, not to its file. specialist:
+    strong baseline, beside the best constant. resume: whether `folder` holds an unfinished run of this configuration,
+    which goes on from its newest good checkpoint or, without one, begins anew.
     Returns the summary; in a distributed run, an empty one on all processes but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
@@ -88,7 +82,7 @@ def run(
     signals = StopSignals()
     with signals.installed(), silence_lightning():
         prepared = prepare(config, initial, None if point is None else read_mapping(folder / STATE))
-        attempt = Attempt(prepared, folder, signals, count_flops)
+        attempt = Attempt(prepared, folder, signals)
         if not is_first:
             with telling_of_lost_processes(folder):
                 attempt.fit(point)
@@ -132,7 +126,6 @@ def _begin(folder: Path, prepared: Prepared) -> None:
 def resume_run(
     folder: Path,
     changes: Mapping[str, Any],
-    count_flops: CountFlops | None = None,
     specialist: Specialist | None = None,
 ) -> dict[str, Any]:
     """Resume an unfinished run.
@@ -155,7 +148,7 @@ def resume_run(
             f"the plug-in {', '.join(changed)} has changed since {folder} began (its SHA-256 differs); "
             "bring the old one back, or train a new run"
         )
-    return run(config, folder, count_flops=count_flops, specialist=specialist, resume=True)
+    return run(config, folder, specialist=specialist, resume=True)
 
 
 MAY_CHANGE = (
@@ -168,7 +161,6 @@ MAY_CHANGE = (
 def train_or_resume(
     config: Mapping[str, Any],
     folder: Path,
-    count_flops: CountFlops | None = None,
     specialist: Specialist | None = None,
 ) -> dict[str, Any]:
     """Summary of the run of this configuration in `folder`, whatever is there: a finished run is read, one that was not
@@ -177,11 +169,11 @@ def train_or_resume(
     Raises UsageError where the folder holds another run, else as `run`.
     """
     if not (folder / CONFIG).is_file():
-        return run(config, folder, count_flops=count_flops, specialist=specialist)
+        return run(config, folder, specialist=specialist)
     if not _is_same(config, complete(folder / CONFIG, may_mix=True)):
         raise UsageError(f"{folder} holds a run of another configuration; give another --out")
     if is_unfinished(folder):
-        return resume_run(folder, {}, count_flops, specialist)
+        return resume_run(folder, {}, specialist)
     if rank() == 0 and state(folder) == "trained":
         evaluate_run(folder, "test")
     return read_summary(folder) if rank() == 0 else {}
@@ -240,9 +232,8 @@ class Attempt:
         prepared: Prepared,
         folder: Path,
         signals: StopSignals,
-        count_flops: CountFlops | None = None,
     ):
-        self.prepared, self.folder, self.signals, self.count_flops = prepared, folder, signals, count_flops
+        self.prepared, self.folder, self.signals = prepared, folder, signals
         self.has_stepped = False
         self.seconds = 0.0
         self.loggers: list[Any] = []
@@ -254,7 +245,6 @@ class Attempt:
         """
         from seqkit.training.callbacks import EMA
         from seqkit.training.parallel import check_sharding
-        from seqkit.training.step_log import peak_flops
 
         prepared, folder, signals = self.prepared, self.folder, self.signals
         settings = prepared.built.trainer
@@ -278,9 +268,6 @@ class Attempt:
             log.info("resuming after step %d of %d", point[0].step, num_steps)
             if is_first:
                 metrics_csv.cut(folder / metrics_csv.NAME, point[1]["num_rows"])
-        if self.count_flops is not None and is_first and not prepared.tasks:
-            setup.step_log.flops_per_token = self._flops_per_token(train_loader.examples, self.count_flops)
-            setup.step_log.peak_flops = peak_flops(trainer)
         module.stop_requested = lambda: signals.received is not None
         if settings["strategy"] == SHARDED:
             validates = valid_loader is not None and settings["limit_val_batches"] != 0
@@ -321,22 +308,6 @@ class Attempt:
                 f"would have {num_steps} by {num_processes} now; resume with as many devices, and the same data"
             )
         check_data(known, self.prepared.data, self.folder)
-
-    def _flops_per_token(self, examples: Any, count: CountFlops) -> float | None:
-        """FLOPs of training for a token of the first batch, padding included; random numbers stay as they were.
-
-        None: a component runs on an accelerator alone, so that they cannot be counted before training.
-        """
-        with torch.random.fork_rng(devices=[]):
-            model, objective, batch = self.prepared.model, self.prepared.data.objective, examples[0, [0]]
-            called, _ = first_call(objective, model, batch)
-            try:
-                return count(model, objective, batch) / called.valid.numel()
-            except ValueError:
-                raise
-            except Exception as error:  # the user's own code: whatever it raises
-                log.warning("FLOPs are not counted (%s)", one_line(described(error)))
-                return None
 
     def _write(self, trainer: Any, module: Any, weights: str, tokens: Mapping[str, int]) -> dict[str, Any]:
         """Write the weights, then the summary, of the run or of each of its tasks. tokens: seen in training, by task.

@@ -38,11 +38,9 @@ class RunSetup:
 
     def __init__(self, prepared: Prepared, folder: Path, signals: StopSignals):
         from seqkit.training.resume import RunFacts
-        from seqkit.training.step_log import StepLog
 
         self.prepared, self.folder, self.signals = prepared, folder, signals
         self.facts = RunFacts(self._digests)
-        self.step_log = StepLog()
         self.best: BestOfValidation | None = None
         self.loggers: list[Any] = []
 
@@ -56,12 +54,13 @@ class RunSetup:
         from seqkit.training.health import LossSpikes
         from seqkit.training.progress import StepProgress
         from seqkit.training.resume import RandomState, ResumePoints
+        from seqkit.training.step_log import StepLog
 
         settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
         users = list(settings["callbacks"] or ())
         check_monitors(users, list(_columns(prepared.objectives(), validates=validates)))
         # losses of tasks in turn jump in every step
-        callbacks = [*users, *([] if prepared.tasks else [LossSpikes()]), self.step_log, self.facts, RandomState()]
+        callbacks = [*users, *([] if prepared.tasks else [LossSpikes()]), StepLog(), self.facts, RandomState()]
         if settings["enable_progress_bar"] is not False and rank() == 0:
             callbacks.append(StepProgress(prepared.config["recipe"]))
         if settings["weights"] == "best" and not validates and not prepared.tasks and prepared.data.valid_fraction > 0:

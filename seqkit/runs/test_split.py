@@ -47,7 +47,9 @@ class SplitInputs:
     def __iter__(self) -> Iterator[Input]:
         for i in range(len(self._samples)):
             raw = self._samples[i].raw
-            yield Input(self._name(i), raw, parts=self._nodes(i) if _is_labelled_graph(self._samples[i]) else None)
+            yield Input(
+                self._samples.name(i), raw, parts=self._nodes(i) if _is_labelled_graph(self._samples[i]) else None
+            )
 
     def targets(self) -> Iterator[dict[str, Any] | None]:
         """Target of each answer, by the name of its column; None for a node that is not of the test split."""
@@ -60,16 +62,13 @@ class SplitInputs:
             else:
                 yield {"target": found[: self._max_tokens] if is_by_token else found}
 
-    def _name(self, index: int) -> str:
-        return self._samples.name(index)
-
     def _nodes(self, index: int) -> list[str]:
         """Names of the nodes of a graph, as its file has them."""
         source: Any = self._data.source
         if hasattr(source, "nodes_of"):
             names: list[str] = source.nodes_of(source.path)[1]
             return names
-        return [f"{self._name(index)}, node {i}" for i in range(len(self._samples[index].label))]
+        return [f"{self._samples.name(index)}, node {i}" for i in range(len(self._samples[index].label))]
 
 
 def _is_labelled_graph(sample: Sample) -> bool:

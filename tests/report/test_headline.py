@@ -84,7 +84,7 @@ def test_a_narrow_terminal_gets_facts_in_place_of_a_row_and_no_number_is_cut():
 
 
 @pytest.mark.parametrize(
-    ("objective", "metrics", "baseline", "is_worse"),
+    ("objective", "metrics", "baseline", "is_said"),
     [
         ("Classify", {"accuracy": 0.1}, {"accuracy": 0.2}, True),
         ("Classify", {"accuracy": 0.2}, {"accuracy": 0.2}, True),

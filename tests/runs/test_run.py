@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from seqkit.analysis.cost import training_flops
-from seqkit.backbones import Transformer
 from seqkit.config import complete
 from seqkit.errors import DataError, DivergedError, UsageError
 from seqkit.files import read_mapping
@@ -92,27 +90,6 @@ def test_limited_batches_are_the_steps_of_a_run(tmp_path):
     assert (summary["steps"], summary["state"]) == (2, "finished")
     log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
     assert "WARNING schedule: warmup_steps=5 is more than half of the 2 steps" in log
-    assert "FLOPs" not in log  # they were not asked for
-
-
-def test_a_backbone_that_looks_at_values_trains_with_its_flops_counted(tmp_path, monkeypatch):
-    forward = Transformer.forward
-    monkeypatch.setattr(
-        Transformer,
-        "forward",
-        lambda self, embedded, cache=None: forward(self, embedded) * embedded.valid.numpy().any(),
-    )
-    run(config("--trainer.log_every_n_steps", "1"), tmp_path / "run", count_flops=training_flops)
-    assert "train/gflops_per_second" in (tmp_path / "run" / "metrics.csv").read_text(encoding="utf-8")
-
-
-def test_a_run_trains_where_flops_cannot_be_counted(tmp_path):
-    def not_here(*_):
-        raise RuntimeError("this kernel runs on CUDA alone")
-
-    assert run(config(), tmp_path / "run", count_flops=not_here)["state"] == "finished"
-    log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
-    assert "WARNING FLOPs are not counted (RuntimeError: this kernel runs on CUDA alone)" in log
 
 
 def test_a_fault_in_the_test_split_is_found_before_training(tmp_path):
