@@ -15,7 +15,6 @@ from seqkit.config import complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
 if TYPE_CHECKING:
-    from seqkit.runs.mixture import TrainedMixture
     from seqkit.runs.trained_model import TrainedModel
     from seqkit.training.interrupt import StopSignals
 
@@ -158,7 +157,7 @@ def fit(
     out: str | Path | None = None,
     strong_baseline: bool = True,
     report: bool = True,
-) -> TrainedModel | TrainedMixture:
+) -> TrainedModel | dict[str, TrainedModel]:
     """Train a recipe, test it, write the run folder with its report, and give the trained model back.
 
     recipe: name, path of a YAML file, or a configuration as plain data. overrides: values by dotted key, such as

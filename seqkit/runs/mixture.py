@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,22 +26,10 @@ from seqkit.training.loggers import log_test_metrics
 log = logging.getLogger("seqkit")
 
 
-@dataclass(frozen=True)
-class TrainedMixture:
-    """The trained models of a mixture by task, with one backbone, ready to use.
-
-    summary: what `summary.json` of the mixture says. folder: the run's.
-    """
-
-    tasks: dict[str, TrainedModel]
-    summary: dict[str, Any]
-    folder: Path
-
-
 def load(
     folder: str | Path, device: str | torch.device = "cpu", dtype: str | torch.dtype | None = None
-) -> TrainedModel | TrainedMixture:
-    """The trained model of a run, or of a mixture those of all tasks; arguments and errors as of `load_one`.
+) -> TrainedModel | dict[str, TrainedModel]:
+    """The trained model of a run, or of a mixture those of all tasks by name, with one backbone; else as `load_one`.
 
     folder: also that of a model of another library, which is then as `seqkit import` would write it, or `hf:NAME` of
     the hub, such a model or a run that was published.
@@ -62,7 +50,7 @@ def load(
         if not all(key in shared and own[key].equal(shared[key]) for key in own):
             raise DataError(f"{trained.folder} has another backbone than {first.folder}; copy the run whole again")
         trained.model.backbone = first.model.backbone
-    return TrainedMixture(tasks, read_mapping(place / SUMMARY), place)
+    return tasks
 
 
 def constants(prepared: Prepared) -> dict[str, float]:

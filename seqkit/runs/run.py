@@ -261,7 +261,7 @@ class Attempt:
         recipe, parameters = prepared.config["recipe"], f"{prepared.model.num_parameters:,}"
         log.info("recipe %s, %s parameters, seed %d", recipe, parameters, prepared.seed)
         begin_fine_tuning(settings, prepared.model, prepared.initial)
-        compares = settings["weights"] == "best" and len(prepared.tasks) > 1
+        compares = setup.best is not None and len(prepared.tasks) > 1
         module = prepared.training_module(num_steps, constants(prepared) if compares else None)
         if point is not None:
             self._check_same(point[1], module.num_steps, trainer.world_size)

@@ -23,16 +23,6 @@ from seqkit.training.trainer import SHARDED, make_trainer
 log = logging.getLogger("seqkit")
 
 
-def keeps_best(prepared: Prepared, *, validates: bool) -> bool:
-    """Whether a run keeps its best weights: as `trainer.weights` says or, where it says nothing, of a training that
-    validates one task.
-    """
-    settings = prepared.built.trainer
-    if settings["weights"] is not None:
-        return bool(settings["weights"] == "best")
-    return validates and settings["limit_val_batches"] != 0 and len(prepared.tasks) < 2
-
-
 class RunSetup:
     """Callbacks, loggers and CheckpointIO of one training, and the Trainer that gets them."""
 
@@ -63,18 +53,13 @@ class RunSetup:
         callbacks = [*users, *([] if prepared.tasks else [LossSpikes()]), StepLog(), self.facts, RandomState()]
         if settings["enable_progress_bar"] is not False and rank() == 0:
             callbacks.append(StepProgress(prepared.config["recipe"]))
-        if settings["weights"] == "best" and not validates and not prepared.tasks and prepared.data.valid_fraction > 0:
-            log.warning("the data is too small for a validation split, so the weights are those of the last step")
-        elif keeps_best(prepared, validates=validates):
-            lacking = [name for name, task in prepared.tasks.items() if not task.data.val_dataloader()]
-            if lacking or not validates:
-                which, of_task = (f"the task {lacking[0]}", f"tasks.{lacking[0]}.") if lacking else ("the data", "")
-                raise UsageError(
-                    f"trainer.weights is best, but {which} has no validation split; give "
-                    f"--{of_task}data.valid_fraction 0.1, or --trainer.weights last"
-                )
+        asked, loaders = settings["weights"], [task.data.val_dataloader() for task in prepared.tasks.values()]
+        wants_best = asked == "best" or (asked is None and settings["limit_val_batches"] != 0 and len(loaders) < 2)
+        if wants_best and validates and all(loaders):
             self.best = BestOfValidation(prepared, folder / FOLDER, users)
             callbacks += self.best.callbacks
+        elif asked == "best":
+            log.warning("there is no validation split of each task, so the weights are those of the last step")
         points = ResumePoints(
             folder / FOLDER,
             signals=self.signals,

@@ -63,7 +63,7 @@ def test_what_a_resume_does_not_take_is_named(tmp_path, capsys):
     for words, named in (
         (["--preset", "debug"], "--preset"),
         (["graph/karate", "--out", "x"], "graph/karate, --out"),
-        (["--trainer.max_epochs", "3"], "to its end"),  # 3 is no recipe
+        (["--trainer.max_epochs", "3"], "is finished"),  # 3 is no recipe
     ):
         assert main([*resume, *words]) == 2
         said = capsys.readouterr().err

@@ -207,11 +207,11 @@ def mixed(tmp_path_factory):
 @pytest.mark.slow
 def test_each_task_is_a_trained_model_like_any_other(mixed):
     loaded = load(mixed)
-    assert list(loaded.tasks) == ["image", "sound", "graph"] == list(task_folders(mixed))
-    backbones = {id(one.model.backbone) for one in loaded.tasks.values()}
+    assert list(loaded) == ["image", "sound", "graph"] == list(task_folders(mixed))
+    backbones = {id(one.model.backbone) for one in loaded.values()}
     assert len(backbones) == 1
-    assert isinstance(loaded.tasks["graph"].predict(["CCO"])[0], float)
-    for name, trained in loaded.tasks.items():
+    assert isinstance(loaded["graph"].predict(["CCO"])[0], float)
+    for name, trained in loaded.items():
         by_itself = load_one(mixed / "tasks" / name)
         ours, theirs = trained.model.backbone.state_dict(), by_itself.model.backbone.state_dict()
         assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
@@ -226,7 +226,7 @@ def test_the_task_that_is_a_regression_has_intervals_of_its_own(mixed):
     summaries = {name: read_summary(place) for name, place in task_folders(mixed).items()}
     found = {name: {"intervals", "no_intervals"} & summary.keys() for name, summary in summaries.items()}
     assert found == {"image": set(), "sound": set(), "graph": {"intervals"}}
-    ((known,), graph) = summaries["graph"]["intervals"], load(mixed).tasks["graph"]
+    ((known,), graph) = summaries["graph"]["intervals"], load(mixed)["graph"]
     assert known["num_valid"] == summaries["graph"]["num_valid"]
     (answer,) = predictions(graph, [Input("ethanol", "CCO")])
     assert answer.high - answer.low == pytest.approx(2 * known["half_width"])
@@ -305,12 +305,6 @@ def test_a_mixture_of_itself_and_tasks_as_one_value_are_refused(tmp_path):
         complete(str(path), may_mix=True)
     with pytest.raises(UsageError, match="tasks is no single value"):
         complete("mixture/four", "debug", ["--tasks", "{}"], may_mix=True)
-
-
-def test_the_task_without_a_validation_split_is_named_where_the_best_weights_are_wanted(tmp_path, text):
-    words = {"trainer__weights": "best", "tasks.image.data.valid_fraction": 0.0}
-    with pytest.raises(UsageError, match=r"image has no validation split"):
-        run(mixture({"text": text, "image": IMAGE}, **words), tmp_path / "run")
 
 
 def test_a_mixture_is_not_tuned_and_a_task_that_is_null_is_left_out(text):
