@@ -132,17 +132,13 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
             shared = trained.objective.predict(trained.model, batch).float().nanmean(dim=1)
             _check_numbers(shared, batch)
             return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
-        hidden = hidden_states(trained.model, batch)
-        head = trained.model.head
+        hidden, head = hidden_states(trained.model, batch), trained.model.head
         if isinstance(head, FeaturesHead):
             whole = head(hidden, batch)
         else:
             whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
-        hidden, whole = hidden.float(), whole.float()
         _check_numbers(whole, batch)
-        if _normalizes(trained.model):
-            hidden, whole = F.normalize(hidden, dim=-1), F.normalize(whole, dim=-1)
-        return list(zip(hidden.cpu(), whole.cpu()))
+        return list(zip(hidden.float().cpu(), whole.float().cpu()))
 
     for one, found in _answered(trained, inputs, answer, BATCH_SIZE):
         if isinstance(found, str):
@@ -157,20 +153,15 @@ def described_vectors(trained: TrainedModel) -> tuple[int, str]:
     """Width of the vectors of an example, and what they are in words."""
     if trained.objective.encodes_parts_alone:
         return int(trained.objective.dim), "vectors in the shared space, mean of the parts"  # type: ignore[attr-defined]
-    length = ", of length 1" if _normalizes(trained.model) else ""
     head = trained.model.head
     if isinstance(head, FeaturesHead) and head.projection is not None:
-        return head.projection.num_outputs, f"vectors of the model's {type(head.projection).__name__}{length}"
-    return trained.model.backbone.dim, f"hidden states, {pool_of(trained.model)} of the tokens{length}"
+        return head.projection.num_outputs, f"vectors of the model's {type(head.projection).__name__}"
+    return trained.model.backbone.dim, f"hidden states, {pool_of(trained.model)} of the tokens"
 
 
 def pool_of(model: Model) -> Pool:
     """Pooling of the model's own head, else `mean`."""
     return model.head.pool if isinstance(model.head, SequenceHead | FeaturesHead) else "mean"
-
-
-def _normalizes(model: Model) -> bool:
-    return isinstance(model.head, FeaturesHead) and model.head.normalize
 
 
 def hidden_states(model: Model, batch: TokenBatch) -> Tensor:

@@ -81,7 +81,7 @@ def finish(
     objective, num_test = data.objective, len(data.test_dataloader().examples)
     # a test that is stopped goes on with the same data
     write_json(folder / SUMMARY, {**summary, "num_test": num_test, "data_sha256": data.sha256()})
-    metrics, of_predictions = _tested(model, data, config)
+    metrics, found_intervals = _tested(model, data, config)
     constant, num_predictions = baseline(objective, model.spec, data)
     splits, valid = data.splits(), data.val_dataloader()
     is_trial = summary["steps"] < FEW_STEPS or data.limit is not None
@@ -91,6 +91,7 @@ def finish(
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
     known = {
         "strong_baseline": beside,
+        "intervals": found_intervals or None,
         "num_valid": None if isinstance(valid, list) else len(valid.examples),
         "split_rule": splits.rule,
         "positive": objective.positive_name if isinstance(objective, Classify) else None,
@@ -100,7 +101,6 @@ def finish(
         "state": "finished",
         "metrics": metrics,
         "baseline": constant,
-        **of_predictions,
         "num_test": num_test,
         "unknown": data.unknown(),
         "data_sha256": data.sha256(),
@@ -116,11 +116,11 @@ def finish(
     return summary
 
 
-def _tested(model: Model, data: DataModule, config: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Metrics on the test split; and the prediction intervals of a regression, or why there are none."""
+def _tested(model: Model, data: DataModule, config: Mapping[str, Any]) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Metrics on the test split; and the prediction intervals of a regression, if it has some."""
     objective = data.objective
     if not (isinstance(objective, Regress) and has_intervals(objective)):
-        return evaluate_model(model, data, config, "test", title=True), {}
+        return evaluate_model(model, data, config, "test", title=True), []
     valid, test = AbsoluteErrors(objective), AbsoluteErrors(objective)
     if data.val_dataloader():
         evaluate_model(model, data, config, "valid", title=True, seen=valid)

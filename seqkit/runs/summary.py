@@ -66,7 +66,6 @@ class Schema:
     baseline: dict[str, float] = field(default_factory=dict)
     strong_baseline: StrongBaseline = None  # type: ignore[assignment]
     intervals: list[Interval] = field(default_factory=list)
-    no_intervals: str = ""
     extents: list[tuple[float, float]] = field(default_factory=list)
     num_train: int = 0
     train_tokens: int = 0

@@ -224,7 +224,7 @@ def test_each_task_is_a_trained_model_like_any_other(mixed):
 @pytest.mark.slow
 def test_the_task_that_is_a_regression_has_intervals_of_its_own(mixed):
     summaries = {name: read_summary(place) for name, place in task_folders(mixed).items()}
-    found = {name: {"intervals", "no_intervals"} & summary.keys() for name, summary in summaries.items()}
+    found = {name: {"intervals"} & summary.keys() for name, summary in summaries.items()}
     assert found == {"image": set(), "sound": set(), "graph": {"intervals"}}
     ((known,), graph) = summaries["graph"]["intervals"], load(mixed)["graph"]
     assert known["num_valid"] == summaries["graph"]["num_valid"]
