@@ -57,8 +57,8 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
             changed |= _named(names)
         if left_out or foreign.own_task(part) not in (None, task):  # a class whose head is not written
             with_head = None if left_out else foreign.class_with_head(part, task)
-            name = with_head or foreign.class_without_head(part)
-            changed |= {"architectures": [name] if name else None}
+            own_class = with_head or foreign.class_without_head(part)
+            changed |= {"architectures": [own_class] if own_class else None}
         if settings | changed != settings:  # else the file stays as it is
             write_json(part / foreign.NAME, {key: x for key, x in (settings | changed).items() if x is not None})
         save_file(weights, part / WEIGHTS, {"format": "pt"})

@@ -125,7 +125,7 @@ def test_fit_test_and_predict_say_what_to_do_instead(imported, tmp_path, capsys)
         said[command[0]] = capsys.readouterr().err.strip()
     assert NOTHING in said["fit"]
     assert NOTHING in said["test"]
-    assert "Features predicts nothing for a raw example; for vectors use `seqkit embed`" in said["predict"]
+    assert "or `seqkit embed` for vectors" in said["predict"]
     assert all("\n" not in line for line in said.values())
     assert not (tmp_path / "run").exists()
 
