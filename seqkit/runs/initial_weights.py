@@ -94,7 +94,8 @@ class InitialWeights:
         is_same_state = objective.encodes_parts_alone or _outputs(objective.state()) == _outputs(self.source.objective)
         is_same_head = self._is_same_tokenizer and self._is_same_objective and is_same_state
         optional = {name for name in own if name.endswith(".mask_token")}
-        names = [name for name in _below(theirs, taken) if not name.endswith(".mask_token") or _fits(name, theirs, own)]
+        names = [name for name in _below(theirs, taken) if not name.endswith(".mask_token")]
+        names += [name for name in _below(theirs, taken) if name in optional and own[name].shape == theirs[name].shape]
         needed = {name: own[name] for name in _below(own, taken) if name not in optional or name in names}
         if wrong := copied(theirs, names, needed):
             raise UsageError(
@@ -183,7 +184,3 @@ def _untied(some: Iterable[str], given: Iterable[str], own: Mapping[str, Tensor]
     """Names of ours that the given ones do not set, also under another name. own: all of ours."""
     places = {own[name].data_ptr() for name in given}
     return [name for name in some if own[name].data_ptr() not in places]
-
-
-def _fits(name: str, theirs: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> bool:
-    return name in own and own[name].shape == theirs[name].shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class RunSetup:
 
         self.prepared, self.folder, self.signals = prepared, folder, signals
         self.facts = RunFacts(self._digests)
-        self.best: BestOfValidation | None = None
+        self.best: Any = None
         self.loggers: list[Any] = []
 
     def _digests(self) -> dict[str, Any]:
@@ -40,7 +40,9 @@ class RunSetup:
 
     def trainer(self, validates: bool) -> Any:
         """Lightning's Trainer. validates: whether there is a validation split."""
-        from seqkit.training.callbacks import check_monitors
+        from pytorch_lightning.callbacks import WeightAveraging
+
+        from seqkit.training.callbacks import FinalValidation, best_weights, check_monitors
         from seqkit.training.health import LossSpikes
         from seqkit.training.progress import StepProgress
         from seqkit.training.resume import RandomState, ResumePoints
@@ -56,8 +58,9 @@ class RunSetup:
         asked, loaders = settings["weights"], [task.data.val_dataloader() for task in prepared.tasks.values()]
         wants_best = asked == "best" or (asked is None and settings["limit_val_batches"] != 0 and len(loaders) < 2)
         if wants_best and validates and all(loaders):
-            self.best = BestOfValidation(prepared, folder / FOLDER, users)
-            callbacks += self.best.callbacks
+            averages = any(isinstance(one, WeightAveraging) for one in users)
+            self.best = best_weights(folder / FOLDER, prepared.objectives(), averages=averages)
+            callbacks += [self.best, FinalValidation()]
         elif asked == "best":
             log.warning("there is no validation split of each task, so the weights are those of the last step")
         points = ResumePoints(
@@ -82,7 +85,18 @@ class RunSetup:
 
     def use_best_weights(self, model: Any) -> str:
         """Load the best weights into the run's model, if it keeps them; gives a description of what the model has."""
-        return "last" if self.best is None else self.best.load_into(model)
+        if self.best is None:
+            return "last"
+        found = newest_good(self.folder / FOLDER, BEST)
+        if found is None:
+            log.warning("no best weights were kept, so it has those of the last step; see trainer.val_check_interval")
+            return "last"
+        if Path(best := self.best.best_model_path).name != found.path.name:
+            log.warning("%s is damaged; the run has the best weights before, of step %d", best, found.step)
+        weights = read_checkpoint(found.path)["state_dict"]
+        own = {name.removeprefix("model."): value for name, value in weights.items() if name.startswith("model.")}
+        model.load_state_dict(own)
+        return f"best, of step {found.step}"
 
 
 def begin_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture, initial: Mapping[str, Any] | None) -> None:
@@ -111,33 +125,6 @@ def end_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture) -> dict
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     method.end(model)
     return {"trained_parameters": trained}
-
-
-class BestOfValidation:
-    """The rule by which a training chooses its weights, on disk in `folder`. users: the recipe's own callbacks."""
-
-    def __init__(self, prepared: Prepared, folder: Path, users: Sequence[Any]):
-        from pytorch_lightning.callbacks import WeightAveraging
-
-        from seqkit.training.callbacks import FinalValidation, best_weights
-
-        averages = any(isinstance(one, WeightAveraging) for one in users)
-        self.folder = folder
-        self._best = best_weights(folder, prepared.objectives(), averages=averages)
-        self.callbacks = [self._best, FinalValidation()]
-
-    def load_into(self, model: Any) -> str:
-        """Load the best weights; gives their description."""
-        found = newest_good(self.folder, BEST)
-        if found is None:
-            log.warning("no best weights were kept, so it has those of the last step; see trainer.val_check_interval")
-            return "last"
-        if Path(best := self._best.best_model_path).name != found.path.name:
-            log.warning("%s is damaged; the run has the best weights before, of step %d", best, found.step)
-        weights = read_checkpoint(found.path)["state_dict"]
-        own = {name.removeprefix("model."): value for name, value in weights.items() if name.startswith("model.")}
-        model.load_state_dict(own)
-        return f"best, of step {found.step}"
 
 
 def _columns(tasks: Mapping[str, Task], *, validates: bool) -> Iterator[str]:
