@@ -47,8 +47,8 @@ class TrainedModel:
 
     @property
     def predictor(self) -> Predictor:
-        """The model at work, on the device and in the type that its weights have."""
-        return Predictor(self.model, self.device)
+        """The model at work, on its device and in its type."""
+        return Predictor(self.model)
 
     @property
     def device(self) -> torch.device:
@@ -116,7 +116,7 @@ def load_one(
             "the plug-in %s has changed since %s was trained: answers may be other ones", ", ".join(changed), folder
         )
     load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
-    model = Predictor(model, device, dtype).model
+    model = model.eval().to(device, getattr(torch, dtype) if isinstance(dtype, str) else dtype)
     return TrainedModel(model, built.tokenizer, built.model["objective"], config, summary, folder)
 
 
@@ -135,17 +135,10 @@ def load_state(built: Built, state: Mapping[str, Any], task: str | None = None) 
 
 
 class Predictor:
-    """Runs computations with a model.
+    """Runs computations with a model, in evaluation mode and without gradients, on batches moved to its device."""
 
-    device: name of the device of the model, to which every batch is moved; `auto`: an accelerator if there is one, else
-    `cpu`. dtype: type of the weights, such as `bfloat16`; None: as they are.
-    Raises UsageError if this machine has no such device.
-    """
-
-    def __init__(self, model: Model, device: str | torch.device = "cpu", dtype: str | torch.dtype | None = None):
-        weights = getattr(torch, dtype) if isinstance(dtype, str) else dtype
-        found = find_device(device) if isinstance(device, str) else device
-        self.model = model.eval().to(found, weights)
+    def __init__(self, model: Model):
+        self.model = model
 
     @property
     def device(self) -> torch.device:

@@ -157,6 +157,7 @@ def test_a_run_folder_with_a_link_is_refused_and_the_file_behind_it_stays(tmp_pa
 def test_links_that_stay_inside_such_as_those_of_a_logger_are_allowed(tmp_path):
     (tmp_path / "wandb" / "run-1").mkdir(parents=True)
     (tmp_path / "wandb" / "latest-run").symlink_to("run-1")
+    (tmp_path / "wandb" / "itself").symlink_to("itself")
     check_no_links(tmp_path)
 
 
