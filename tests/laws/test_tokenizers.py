@@ -253,8 +253,10 @@ def test_a_thread_of_others_may_end_while_an_example_is_encoded():
 
     class Waits(Sound):
         def encode(self, raw):
-            end.set()
-            thread.join()
+            self.count += 1
+            if self.count == 2:  # from the second on, no import excuses a change
+                end.set()
+                thread.join()
             return super().encode(raw)
 
     thread = threading.Thread(target=end.wait)
