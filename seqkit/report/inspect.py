@@ -13,7 +13,7 @@ from seqkit.data.inputs import first_input, schema_of
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.report.figures import png
-from seqkit.report.modality import find_renderer
+from seqkit.report.modality import find_renderer, picture
 from seqkit.runs.prepare import data_module
 
 MAX_CHARACTERS = 4000
@@ -36,7 +36,7 @@ def inspect(config: Mapping[str, Any], path: Path, given: str | None = None) -> 
     raw, tokenizer, tokens = _example(config, given)
     for line in describe(tokenizer, tokens):
         Console(highlight=False, markup=False, emoji=False).print(one_line(line), soft_wrap=True)
-    return png(find_renderer(tokenizer).picture(raw, tokens), path)
+    return png(picture(find_renderer(tokenizer), raw, tokens), path)
 
 
 def describe(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 
 from seqkit.interfaces import Tokenizer
-from seqkit.report.modality.base import AttentionSummary, Renderer
+from seqkit.report.modality.base import Renderer, attended, picture
 
-__all__ = ["RENDERERS", "AttentionSummary", "Renderer", "find_renderer"]
+__all__ = ["RENDERERS", "Renderer", "attended", "find_renderer", "picture"]
 
 RENDERERS = {
     "seqkit.tokenizers.text:Text": "seqkit.report.modality.text:TextRenderer",
