@@ -39,7 +39,7 @@ def format_number(value: float | None, unit: str = "", *, digits: int = 4, prefi
         size, name = next(((size, name) for size, name in _PREFIXES if abs(value) >= 0.99995 * size), (1.0, ""))
     value = value if size == 1 else value / size
     text = f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 10**digits else f"{value:,.{digits}g}"
-    return f"{text.replace('-', MINUS, value < 0)}{name} {unit}".rstrip()
+    return f"{MINUS if value < 0 else ''}{text.lstrip('-')}{name} {unit}".rstrip()
 
 
 # TEMPORARY
