@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from seqkit.analysis.attention_maps import AttentionMap, attention_maps, entropy, rollout
 from seqkit.data.inputs import Input, first_input, schema_of
-from seqkit.errors import DataError, UsageError, one_line
+from seqkit.errors import DataError, UsageError, one_line, shortened
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
 from seqkit.model import first_call
 from seqkit.objectives import Classify, MultiLabel, Regress
@@ -42,11 +42,8 @@ MAX_VECTORS = 512
 MAX_UNCUT = 1024
 """Images and graphs cannot be cut: one of more tokens is refused, since every pair of them has a weight."""
 
-MIN_SCALE = 0.7
-"""A figure shrinks with the page to that share of its width; on a narrower one, such as a phone, it scrolls."""
-
-FITS = 330
-"""Points: a figure that would not shrink below this width shrinks to fit a phone all the same."""
+MIN_SCALE, FITS = 0.7, 330
+"""A figure shrinks with the page to that share of its width, and then scrolls; below so many points it fits a phone."""
 
 MAX_SHOWN_INPUT = 300
 """Characters of the input that the page repeats."""
@@ -107,8 +104,7 @@ def view_attention(trained: TrainedModel, name: str, raw: Any, out: Path, *, not
         tokens = trained.encode(raw)
     except DataError as error:
         raise error if name in str(error) else DataError(f"{name}: {error}") from error
-    shown = name if len(name) <= MAX_SHOWN_INPUT else f"{name[:MAX_SHOWN_INPUT]}…"
-    lines = [f"Input: {shown}", *notes]
+    lines = [f"Input: {shortened(name, MAX_SHOWN_INPUT)}", *notes]
     tokens = _cut(trained.tokenizer, tokens, lines)
     batch = TokenBatch.collate([tokens]).to(trained.predictor.device)
     renderer = find_renderer(trained.tokenizer)

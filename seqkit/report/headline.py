@@ -16,7 +16,6 @@ from seqkit.objectives.classify import BINARY_METRICS
 from seqkit.report.numbers import DASH
 from seqkit.runs.intervals import told
 from seqkit.runs.summary import FEW_STEPS
-from seqkit.runs.verdict import verdict
 
 _BY_OBJECTIVE = {
     "Classify": ("accuracy",),
@@ -43,28 +42,14 @@ LOWER_IS_BETTER = {
 USUAL = {"loss", "accuracy", "macro_f1", "mae", "r2", "perplexity", "bits_per_byte", "token_error", "explained"}
 """Metrics that a run has without being asked for them, as are recalls (`a_to_b@1`); the terminal shows the others."""
 
-STILL_FALLS = 0.05
-"""Share by which a validation loss falls in the last quarter of a training that ended too early."""
-
-OTHER_SHARES = 0.05
-"""Lead of the most frequent class of the test split over the baseline, that of training, from which it is said."""
-
-PERFECT = {"accuracy": 1.0, "auroc": 1.0, "sequence_error": 0.0, "recall@1": 1.0}
-"""Main metrics that cannot become better than this."""
-
-SOLVED = 0.01
-"""Share of the constant prediction's loss below which a loss is as good as zero."""
-
 FEW_EXAMPLES = 1000
 """A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
-
-MAX_CAUTIONS = 3
 
 
 class Headline(NamedTuple):
     """The main metric of a run. baseline: its value for the best constant prediction; None: not measured.
 
-    strong: its value for a specialist, `strong_name`, fitted on `strong_num_train` examples; None: there is none.
+    strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
     unit: empty for shares, which are shown in percent. is_higher_better: whether more of it is better.
     """
 
@@ -74,7 +59,6 @@ class Headline(NamedTuple):
     unit: str
     strong: float | None = None
     strong_name: str = ""
-    strong_num_train: int = 0
     is_higher_better: bool = False
 
     @property
@@ -84,14 +68,9 @@ class Headline(NamedTuple):
         return f"{name} ({self.unit})" if self.unit else name
 
     @property
-    def is_worse_than_constant(self) -> bool:
-        """True if the best constant prediction does better."""
-        return self.is_worse_than(self.baseline)
-
-    @property
-    def beside(self) -> str:
-        """The specialist, and on how many examples it was fitted."""
-        return f"{self.strong_name}, fitted on {self.strong_num_train:,} examples"
+    def is_no_better_than_constant(self) -> bool:
+        """True if the best constant prediction does as well, or better."""
+        return self.value == self.baseline or self.is_worse_than(self.baseline)
 
     def is_worse_than(self, other: float | None) -> bool:
         """True if the other value is better."""
@@ -110,6 +89,7 @@ def headline(summary: dict[str, Any]) -> Headline:
     if name is None:
         raise ValueError(f"the run of {summary.get('recipe')} has no metrics; train it again")
     strong = summary.get("strong_baseline") or {"metrics": {}, "name": "", "num_train": 0}
+    unit = "tokens" if objective == "NextToken" else "examples"
     mode = summary.get("main_metric_mode") if name == summary.get("main_metric") else None
     return Headline(
         name,
@@ -117,8 +97,7 @@ def headline(summary: dict[str, Any]) -> Headline:
         summary.get("baseline", {}).get(name),
         "nats" if name == "loss" and objective in ("NextToken", "Masked") else "",
         strong["metrics"].get(name),
-        strong["name"],
-        strong["num_train"],
+        f"{strong['name']} ({strong['num_train']:,} training {unit})",
         name not in LOWER_IS_BETTER if mode is None else mode == "max",
     )
 
@@ -130,7 +109,7 @@ def is_trial(summary: dict[str, Any]) -> bool:
 
 
 def cautions(summary: dict[str, Any]) -> list[str]:
-    """At most `MAX_CAUTIONS` sentences that a reader of the result should know, the most important first."""
+    """At most three sentences to read with the result: of a trial, or no better than a constant, or than a specialist."""
     found, metric = list[str](), headline(summary)
     own, baseline, strong = (format_metric(metric.name, x) for x in (metric.value, metric.baseline, metric.strong))
     if is_trial(summary):
@@ -138,39 +117,15 @@ def cautions(summary: dict[str, Any]) -> list[str]:
         known = [] if steps is None else ["1 optimizer step" if steps == 1 else f"{steps:,} optimizer steps"]
         known += [] if limit is None else [f"at most {limit:,} examples of each split (data.limit)"]
         found.append(f"This is a trial run, with {' and '.join(known)}: its figures say nothing of the model.")
-    if (said := verdict(summary, metric)) is not None:
-        found.append(said)
-    elif metric.is_worse_than_constant:
+    if metric.is_no_better_than_constant:
         found.append(
-            f"With this seed, the best constant prediction is better ({metric.label}: {own} against {baseline}); train "
-            "longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for the cause with seqkit "
-            "doctor."
-        )
-    common = summary.get("most_frequent_in_test")
-    if metric.name == "accuracy" and common and common["share"] > (metric.baseline or 0.0) + OTHER_SHARES:
-        found.append(
-            f"Test and training have other shares of the classes: always answering {one_line(common['name'])} has "
-            f"{format_metric('accuracy', common['share'])} on the test split."
+            f"With this seed, the run is no better than the best constant prediction ({metric.label}: {own} against "
+            f"{baseline}); train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for "
+            "the cause with seqkit doctor."
         )
     if metric.is_worse_than(metric.strong):
-        found.append(f"With this seed, {metric.beside}, is better ({metric.label}: {own} against {strong}).")
-    if not is_trial(summary) and (fall := _late_fall(summary, metric)) >= STILL_FALLS:
-        found.append(
-            f"The validation loss still fell, by {100 * fall:.0f} % in the last quarter of the training; train longer "
-            "(--trainer.max_epochs, or --trainer.max_steps)."
-        )
-    return found[:MAX_CAUTIONS]
-
-
-def _late_fall(summary: dict[str, Any], metric: Headline) -> float:
-    """Share by which the validation loss still fell; 0 if it has no room to fall.
-
-    Near zero a loss falls by large shares of itself to the end of any training, which changes no prediction.
-    """
-    loss, constant = summary["metrics"].get("loss"), summary.get("baseline", {}).get("loss")
-    is_perfect = metric.value == PERFECT.get(metric.name)
-    is_solved = None not in (loss, constant) and 0 <= loss < SOLVED * constant
-    return 0.0 if is_perfect or is_solved else summary.get("late_fall") or 0.0
+        found.append(f"With this seed, {metric.strong_name} is better ({metric.label}: {own} against {strong}).")
+    return found
 
 
 def metric_label(summary: Mapping[str, Any], name: str) -> str:
@@ -223,7 +178,7 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
     """Lines below the table: the specialist, the metrics that were asked for, intervals, cautions."""
     metric, strong = headline(summary), summary.get("strong_baseline")
     if metric.strong is not None:
-        yield f"beside it: {format_metric(metric.name, metric.strong)}, {metric.beside}"
+        yield f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}"
     for other, value in summary["metrics"].items():
         if other not in USUAL | {metric.name} and "@" not in other:
             known = f"baseline {format_metric(other, summary.get('baseline', {}).get(other))}"
@@ -231,6 +186,4 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
             yield f"{one_line(metric_label(summary, other))}: {format_metric(other, value)} ({known})"
     if (line := told(summary)) is not None:
         yield line
-    if "no_strong_baseline" in summary:
-        yield f"no strong baseline: {one_line(summary['no_strong_baseline'])}"
     yield from cautions(summary)

@@ -19,9 +19,6 @@ from seqkit.runs.prepare import data_module
 MAX_CHARACTERS = 4000
 """At most this many of a document that training cuts into windows are encoded: more than is drawn of it."""
 
-ENOUGH_TOKENS = 12
-"""The first of some twenty examples with at least this many tokens is drawn; if none has, the first of all."""
-
 
 def inspect(config: Mapping[str, Any], path: Path, given: str | None = None) -> Path:
     """Draw a training example of a complete configuration as tokens, into a PNG at `path`.
@@ -87,10 +84,5 @@ def _example(config: Mapping[str, Any], given: str | None) -> tuple[Any, Tokeniz
     if given is not None:
         _, raw, _ = first_input(given, tokenizer, schema_of({**config, "tokenizer": built.tokenizer_section}))
         return raw, tokenizer, tokenizer.encode(raw)
-    samples = data.splits().train
-    for index in [*range(0, len(samples), max(1, len(samples) // 20)), 0]:  # a molecule of two atoms shows little
-        raw = shorten(samples[index].raw, data.window)
-        tokens = tokenizer.encode(raw)
-        if len(tokens) >= ENOUGH_TOKENS:
-            break
-    return raw, tokenizer, tokens
+    raw = shorten(data.splits().train[0].raw, data.window)
+    return raw, tokenizer, tokenizer.encode(raw)

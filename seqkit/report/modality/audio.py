@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens
 from seqkit.raw import Waveform
-from seqkit.report.modality.base import WARM, Renderer
+from seqkit.report.modality.base import HEAT, Renderer
 from seqkit.tokenizers.audio import LogMel, resampled
 
 MAX_SECONDS = 4.0
@@ -45,7 +45,7 @@ class AudioRenderer(Renderer):
         }  # fmt: skip
         axes.imshow(frames, cmap="cividis" if received is None else "gray", vmin=low, vmax=high, **place)
         if received is not None:
-            axes.imshow(received[None], cmap=WARM.cmap, norm=WARM.norm, alpha=0.6, **place)
+            axes.imshow(received[None], **HEAT, alpha=0.6, **place)
         axes.set(xlabel="seconds", ylabel="kHz")
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
         kilohertz = [f for f in (0.25, 1, 2, 4, 8, 16) if f <= self.tokenizer.sample_rate / 2000]

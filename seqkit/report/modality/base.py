@@ -24,7 +24,8 @@ from seqkit.report.figures import INK, STYLE, new_figure, svg
 MAX_RECEIVED = 3.0
 """Times the average, where the colours of attention end: a single token would leave all others cold."""
 
-WARM = ScalarMappable(Normalize(0, MAX_RECEIVED, clip=True), colormaps["YlOrRd"])
+HEAT: Any = {"cmap": colormaps["YlOrRd"], "norm": Normalize(0, MAX_RECEIVED, clip=True)}
+WARM = ScalarMappable(**HEAT)
 """Colours of the attention that a token receives, the same in every figure."""
 
 WIDTH = 7.5

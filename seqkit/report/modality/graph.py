@@ -1,7 +1,4 @@
-"""Graphs and molecules: each token as a node.
-
-n nodes · k nodes that are drawn · e edges
-"""
+"""Graphs and molecules: each token as a node."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from seqkit.interfaces import Tokens
-from seqkit.report.figures import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+from seqkit.report.figures import BLUE
 from seqkit.report.modality.base import WARM, Renderer
 from seqkit.tokenizers.graph import Graph
 from seqkit.tokenizers.molecule import BONDS, Molecule
@@ -21,7 +18,6 @@ MAX_NODES = 40
 """At most this many nodes of a graph are drawn, from around the first."""
 
 _GREY = "#8795a3"
-_ELEMENTS = {"N": BLUE, "O": VERMILION, "S": ORANGE, "F": GREEN, "Cl": GREEN, "Br": PURPLE, "I": PURPLE, "P": SKY}
 
 
 class GraphRenderer(Renderer):
@@ -36,21 +32,13 @@ class GraphRenderer(Renderer):
         if raw is None:
             super().draw(axes, raw, tokens, received)
             return
-        tokens = tokens if tokens.adjacency is not None else self.tokenizer.encode(raw)
-        edges = self._direct_edges(tokens)
-        nodes = _nearby(edges, len(tokens))
-        places = self.coordinates(raw, edges, nodes)
-        inside = np.isin(edges, nodes).all(axis=0)
-        lines = list(places[np.searchsorted(nodes, edges[:, inside]).T])
+        graph = self._nearby(tokens if tokens.adjacency is not None else self.tokenizer.encode(raw))
+        places = self.places(raw, graph)
+        lines = [(places[one], places[other]) for one, other in graph.edges]
         axes.add_collection(LineCollection(lines, colors=_GREY, linewidths=1, zorder=0))
-        if received is None:
-            size, colors = (
-                14,
-                [_ELEMENTS.get(name.rstrip("0123456789"), _GREY) for name in self._names(raw, tokens, nodes)],
-            )
-        else:
-            size, colors = 160, WARM.to_rgba(received[nodes])
-        axes.scatter(*places.T, s=size, c=colors, edgecolors=_GREY, linewidths=0.5)
+        xs, ys = np.array([places[node] for node in graph]).T
+        colors = BLUE if received is None else WARM.to_rgba(received[list(graph)])
+        axes.scatter(xs, ys, s=14 if received is None else 160, c=colors, edgecolors=_GREY, linewidths=0.5)
         if received is not None:
             self.mark_tokens(axes, raw, tokens)
         axes.margins(0.08)
@@ -60,38 +48,36 @@ class GraphRenderer(Renderer):
 
     def mark_tokens(self, axes: Axes, raw: Any, tokens: Tokens) -> None:
         """Names beside the nodes."""
-        nodes = _nearby(self._direct_edges(tokens), len(tokens))
-        for place, name in zip(axes.collections[-1].get_offsets(), self._names(raw, tokens, nodes)):
-            axes.annotate(name, place, (6, 5), textcoords="offset points", fontsize=8)
-        if len(nodes) < len(tokens):
-            axes.set_xlabel(f"{len(nodes)} of {len(tokens):,} nodes are drawn")
+        graph, names = self._nearby(tokens), self.token_names(raw, tokens)
+        places = self.places(raw, graph)
+        for node in graph:
+            axes.annotate(names[node], places[node], (6, 5), textcoords="offset points", fontsize=8)
+        if len(graph) < len(tokens):
+            axes.set_xlabel(f"{len(graph)} of {len(tokens):,} nodes are drawn")
 
     def height(self, tokens: Tokens) -> float:
         """4.2 inches."""
         return 4.2
 
-    def coordinates(self, raw: Any, edges: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Places [k 2] of nodes [k], those of an edge near each other; the same every time. edges: [2 e]."""
+    def places(self, raw: Any, graph: Any) -> dict[int, Any]:
+        """Coordinates of the nodes of a networkx graph, those of an edge near each other; the same every time."""
+        import networkx
+
+        spring: dict[int, Any] = networkx.spring_layout(graph, seed=1, iterations=200)
+        return spring
+
+    def _nearby(self, tokens: Tokens) -> Any:
+        """Edges of one hop among up to MAX_NODES nodes, breadth first from node 0, then from the next one not found."""
         import networkx
 
         graph = networkx.Graph()
-        graph.add_nodes_from(nodes.tolist())
-        graph.add_edges_from(edges[:, np.isin(edges, nodes).all(axis=0)].T.tolist())
-        spring = networkx.spring_layout(graph, seed=1, iterations=200)
-        return np.stack([spring[i] for i in nodes.tolist()])
-
-    def _names(self, raw: Any, tokens: Tokens, nodes: np.ndarray) -> list[str]:
-        """Names of the drawn nodes."""
-        names = self.token_names(raw, tokens)
-        return [names[i] for i in nodes.tolist()]
-
-    def _direct_edges(self, tokens: Tokens) -> np.ndarray:
-        """(source, target) of the edges of one hop: [2 e]."""
-        if tokens.adjacency is None:
-            return np.zeros((2, 0), np.int64)
-        most = len(BONDS) if isinstance(self.tokenizer, Molecule) else self.tokenizer.num_edge_types
-        edges: np.ndarray = tokens.adjacency.edge_index[:, tokens.adjacency.edge_type <= most].numpy()
-        return edges
+        graph.add_nodes_from(range(len(tokens)))
+        if tokens.adjacency is not None:
+            most = len(BONDS) if isinstance(self.tokenizer, Molecule) else self.tokenizer.num_edge_types
+            graph.add_edges_from(tokens.adjacency.edge_index[:, tokens.adjacency.edge_type <= most].T.tolist())
+        parts = networkx.connected_components(graph)
+        order = [node for part in parts for node in networkx.bfs_tree(graph, min(part))]
+        return graph.subgraph(order[:MAX_NODES])
 
 
 class MoleculeRenderer(GraphRenderer):
@@ -121,14 +107,13 @@ class MoleculeRenderer(GraphRenderer):
             return super().token_names(raw, tokens)
         return [f"{atom.GetSymbol()}{i}" for i, atom in enumerate(_molecule(raw).GetAtoms())]
 
-    def coordinates(self, raw: Any, edges: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Places of atoms as rdkit depicts them, a bond about 1.5 long."""
+    def places(self, raw: Any, graph: Any) -> dict[int, Any]:
+        """Coordinates of the atoms as rdkit depicts them, a bond about 1.5 long."""
         from rdkit.Chem import rdDepictor
 
         molecule = _molecule(raw)
         rdDepictor.Compute2DCoords(molecule)
-        places: np.ndarray = np.asarray(molecule.GetConformer().GetPositions())[nodes, :2]
-        return places
+        return dict(enumerate(np.asarray(molecule.GetConformer().GetPositions())[:, :2]))
 
 
 def _molecule(raw: Any) -> Any:
@@ -136,18 +121,3 @@ def _molecule(raw: Any) -> Any:
     from rdkit import Chem
 
     return Chem.MolFromSmiles(raw.strip()) if isinstance(raw, str) else Chem.Mol(raw)
-
-
-def _nearby(edges: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Up to MAX_NODES nodes, sorted: breadth first along edges from node 0, then from the next one not found."""
-    source, target = edges
-    found: list[int] = []
-    queue: list[int] = []
-    for start in range(num_nodes):
-        queue.append(start)
-        while queue and len(found) < MAX_NODES:
-            node = queue.pop(0)
-            if node not in found:
-                found.append(node)
-                queue += source[target == node].tolist()
-    return np.sort(found)
