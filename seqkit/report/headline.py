@@ -109,7 +109,7 @@ def is_trial(summary: dict[str, Any]) -> bool:
 
 
 def cautions(summary: dict[str, Any]) -> list[str]:
-    """At most three sentences to read with the result: of a trial, or no better than a constant, or than a specialist."""
+    """At most three sentences: this is a trial, is no better than a constant prediction, is worse than a specialist."""
     found, metric = list[str](), headline(summary)
     own, baseline, strong = (format_metric(metric.name, x) for x in (metric.value, metric.baseline, metric.strong))
     if is_trial(summary):
