@@ -17,17 +17,6 @@ from seqkit.report.numbers import DASH
 from seqkit.runs.intervals import told
 from seqkit.runs.summary import FEW_STEPS
 
-_BY_OBJECTIVE = {
-    "Classify": ("accuracy",),
-    "MultiLabel": ("auroc",),
-    "Regress": ("rmse",),
-    "NextToken": ("sequence_error", "loss"),
-    "Masked": ("explained", "loss"),
-    "Seq2Seq": ("sequence_error", "loss"),
-    "Contrastive": ("recall@1",),
-}
-_ANY = ("rmse", "explained", "accuracy", "loss")
-
 SHARES = {
     "accuracy", "balanced_accuracy", "macro_f1", "precision", "recall", "explained", "token_error", "sequence_error",
     "calibration_error",
@@ -78,13 +67,12 @@ class Headline(NamedTuple):
 
 
 def headline(summary: dict[str, Any]) -> Headline:
-    """Accuracy of classification, RMSE of regression, nats per token of ids, explained variance of vectors.
+    """The metric by which runs of the objective are compared; of a loss, what the objective has in its place.
 
-    summary: content of `summary.json`; its key `objective` decides, or without it the metrics that there are.
-    Raises ValueError if the run has no metrics.
+    summary: content of `summary.json`. Raises ValueError if the run has no metrics.
     """
     metrics, objective = summary["metrics"], summary.get("objective", "")
-    names = (summary.get("main_metric"), *_BY_OBJECTIVE.get(objective, ()), *_ANY, *metrics)
+    names = (summary.get("main_metric"), "explained", "sequence_error", "loss", *metrics)
     name = next((name for name in names if name in metrics), None)
     if name is None:
         raise ValueError(f"the run of {summary.get('recipe')} has no metrics; train it again")

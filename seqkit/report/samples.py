@@ -442,13 +442,17 @@ def _shown(
 def _drawn(runs: Sequence[Run], caption: str, origin: str) -> Shown:
     """The parts of an example: texts as text, cells as a table, others as small pictures, and sound to be heard."""
     figures, spans, cells, sound = list[str](), list[Span](), list[tuple[str, str]](), ""
+    is_row = any(isinstance(run.renderer.tokenizer, Cells) for run in runs)
     for name, renderer, raw, tokens in runs:
         tokenizer: Any = renderer.tokenizer
         if isinstance(tokenizer, Cells):
             cells += [(column, written(value)) for column, value in raw.items() if value is not None]
         elif renderer.is_text or (isinstance(raw, str) and type(renderer) is Renderer):
             text = raw if isinstance(raw, str) else str(tokenizer.decode(tokens))
-            spans.append((f"{name}: {text[:MAX_CHARACTERS]}\n" if runs[1:] else text[:MAX_CHARACTERS], ""))
+            if is_row:
+                cells.append((name, text[:MAX_CHARACTERS]))
+            else:
+                spans.append((f"{name}: {text[:MAX_CHARACTERS]}\n" if runs[1:] else text[:MAX_CHARACTERS], ""))
         else:
             figures.append(renderer.small_svg(raw, tokens))
         sound = sound or (player_source(raw) if isinstance(raw, Waveform) else "")

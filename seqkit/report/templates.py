@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from seqkit.errors import printable
 from seqkit.files import write_atomic
-from seqkit.report.flags import whole_flags
 from seqkit.report.headline import format_metric, metric_label
 
 
@@ -53,7 +52,6 @@ def _markdown(value: Any) -> Any:
 def write_page(template: str, path: Path, **values: Any) -> Path:
     """Fill a template, in the common style, and write it whole or not at all, making its folder."""
     style = files("seqkit.report").joinpath("page.css").read_text(encoding="utf-8")
-    page = whole_flags(fill(template, style=style, **values))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, page.encode())
+    write_atomic(path, fill(template, style=style, **values).encode())
     return path

@@ -7,11 +7,12 @@ from seqkit.report.headline import ResultTable, cautions, format_metric, headlin
 
 
 def summary(objective="Classify", metrics=None, baseline=None, **others):
+    main = {"Classify": {"main_metric": "accuracy"}, "Regress": {"main_metric": "rmse"}}.get(objective, {})
     return {
         "recipe": "audio/spoken-digits", "backbone": "Transformer", "objective": objective,
         "metrics": metrics or {"loss": 0.5, "accuracy": 0.75},
         "baseline": baseline or {"loss": 2.25, "accuracy": 0.125},
-        "num_parameters": 1_234_567, "wall_seconds": 101.6,
+        "num_parameters": 1_234_567, "wall_seconds": 101.6, **main,
     } | others  # fmt: skip
 
 
@@ -23,7 +24,7 @@ def summary(objective="Classify", metrics=None, baseline=None, **others):
         ("Masked", {"loss": 1.0, "accuracy": 0.5}, "loss"),
         ("Masked", {"loss": 1.0, "explained": 0.5}, "explained"),
         ("Regress", {"loss": 1.0, "mae": 3.0, "rmse": 0.5}, "rmse"),
-        ("Yours", {"loss": 1.0, "accuracy": 0.5}, "accuracy"),
+        ("Seq2Seq", {"loss": 1.0, "sequence_error": 0.5}, "sequence_error"),
         ("Yours", {"f1": 0.5}, "f1"),
     ],
 )
