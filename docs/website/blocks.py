@@ -1,6 +1,6 @@
 """Extension of Markdown for what the theme leaves out.
 
-Names of the reference break at their dots, a picture leads to itself in full size, and the copy
+No line breaks a flag, names of the reference break at their dots, a picture leads to itself in full size, and the copy
 button copies what a reader types.
 """
 
@@ -13,6 +13,8 @@ from typing import Any
 from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
+
+from seqkit.report.flags import whole_flags
 
 BLOCK = re.compile(r'<div class="(?:language-\w+ )?highlight"(?=><pre>(?P<code>.*?)</pre>)', re.DOTALL)
 
@@ -40,7 +42,7 @@ class _Blocks(Postprocessor):
     def run(self, text: str) -> str:
         """The page's HTML with all of these."""
         text = LINKED.sub(self._opened, BLOCK.sub(self._copied, text))
-        return NAME.sub(lambda name: re.sub(r"([._])(?=\w)", r"\1<wbr>", name[0]), text)
+        return whole_flags(NAME.sub(lambda name: re.sub(r"([._])(?=\w)", r"\1<wbr>", name[0]), text))
 
     def _opened(self, found: re.Match[str]) -> str:
         return f'<a href="{found["src"]}">{found[0]}</a>' if found["src"] else found[0]

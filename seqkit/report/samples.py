@@ -356,12 +356,10 @@ def _masked_text(renderer: Renderer, original: Tokens, predicted: Tokens, masked
 
 @samples.register
 def _(objective: Contrastive, trained: TrainedModel, data: DataModule) -> list[Section]:
-    places, outputs, loader = list[int](), list[LossOutput](), data.test_dataloader()
-    for indices, batch in zip(loader.batch_indices(), loader):
-        places += indices
-        outputs.append(trained.predictor.step(objective, batch))
+    found = list(_outputs(trained, data))
+    places = [place for indices, _, _ in found for place in indices]
     order = torch.tensor(places).argsort()
-    vectors, keys = (torch.cat([getattr(one, name) for one in outputs])[order] for name in ("preds", "target"))
+    vectors, keys = (torch.cat([getattr(one, name) for *_, one in found])[order] for name in ("preds", "target"))
     same = "an example of the same class" if objective.has_classes else "the example itself, or one with an equal part"
     note = (
         f"A row begins with one part of a test example. Beside it are those of {len(places):,} test examples whose "
@@ -401,11 +399,10 @@ def _first_examples(data: DataModule, count: int) -> tuple[TokenBatch, Tensor | 
     return examples[0, list(range(min(count, len(examples))))]
 
 
-def _outputs(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], Tensor, LossOutput]]:
-    """Batches of the test split: places of their examples in it, labels, and the step's output."""
+def _outputs(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], Any, LossOutput]]:
+    """Batches of the test split: places of their examples in it, labels (None without), and the step's output."""
     loader = data.test_dataloader()
     for places, (batch, label) in zip(loader.batch_indices(), loader):
-        assert label is not None
         yield places, label, trained.predictor.step(trained.objective, (batch, label))
 
 

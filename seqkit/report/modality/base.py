@@ -159,6 +159,7 @@ def attended(renderer: Renderer, raw: Any, tokens: Tokens, received: np.ndarray)
     for ax, (name, own, own_raw, run) in zip(axes, runs):
         own.draw(ax, own_raw, run, received[start : start + len(run)])
         ax.set_title(name)
+        ax.set_anchor("W")
         start += len(run)
     bar = figure.colorbar(WARM, ax=axes, extend="max", aspect=18, shrink=min(1.0, 2.2 / sum(heights)), pad=0.02)
     bar.set_label("attention received (1: average)", fontsize=7)

@@ -14,6 +14,7 @@ class JoinRenderer(Renderer):
     """Finds the renderer of each part; pages draw the runs that it gives."""
 
     tokenizer: Join
+    note = ""
 
     def runs(self, raw: Any, tokens: Tokens) -> Iterator[Run]:
         """The runs of the joined tokens, with the positions that each has alone."""
