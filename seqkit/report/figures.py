@@ -9,14 +9,12 @@ k classes · m predictions · s points of a curve
 from __future__ import annotations
 
 import io
-import math
 import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from seqkit.errors import one_line, printable
 from seqkit.files import write_atomic
@@ -87,31 +85,15 @@ def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | N
     axis = axes.xaxis if which == "x" else axes.yaxis
     if log:
         (axes.set_xscale if which == "x" else axes.set_yscale)("log", nonpositive="mask")
-        axis.set_major_locator(FixedLocator(log_ticks(min(positive), max(positive))))
+        factor = max(positive) / min(positive)
+        steps = (1, 2, 5) if factor < 30 else (1, 3) if factor < 1000 else (1,)
+        axis.set_major_locator(LogLocator(subs=steps, numticks=MAX_TICKS + 1))
         axis.set_minor_locator(NullLocator())
     else:
         axis.set_major_locator(MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(value, prefix=True)))
     return log
 
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two positive bounds: 1, 2, 5, 10, …; fewer where they are many, finer where few."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-        ticks = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
-        gaps = [math.log(b / a) for a, b in pairwise(ticks)]
-        if len(ticks) <= MAX_TICKS and min(gaps, default=0) >= 0.2 * math.log(high / low):
-            break
-    if len(ticks) < 3:
-        even = MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-        ticks = [float(tick) for tick in even if low <= tick <= high] if low < high else [low]
-    return ticks[:: math.ceil(len(ticks) / MAX_TICKS)]
-
-
-FEW_POINTS = 100
-"""At most this many points of a scatter plot are drawn larger."""
 
 COLORS = {"training": BLUE, "validation": VERMILION}
 """Colours of the splits, the same in every figure."""
@@ -121,8 +103,8 @@ COLORS = {"training": BLUE, "validation": VERMILION}
 def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None) -> Figure:
     """Curves over optimizer steps, the constant baseline's value as a dashed line. unit: label of the vertical axis."""
     figure, (axes,) = new_figure(4.6, 2.7)
-    for one, usual in zip(series, (BLUE, VERMILION, GREEN, PURPLE)):
-        color = COLORS.get(one.label, usual)
+    for one in series:
+        color = COLORS.get(one.label, BLUE)
         marker = "o" if len(one.x) < 3 else None
         noisy = len(one.x) > 200
         axes.plot(one.x, one.y, color=color, label=one.label, marker=marker, markersize=4, alpha=0.35 if noisy else 1)
@@ -176,10 +158,7 @@ def scatter(target: np.ndarray, preds: np.ndarray, *, rmse: float) -> Figure:
     figure, (axes,) = new_figure(3.9, 3.5)
     low, high = float(min(target.min(), preds.min())), float(max(target.max(), preds.max()))
     axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="perfect")
-    size, alpha = (9, 0.6) if len(target) > FEW_POINTS else (24, 0.9)
-    axes.scatter(
-        target, preds, s=size, color=BLUE, alpha=alpha, linewidths=0, label=f"test, RMSE {format_number(rmse)}"
-    )
+    axes.scatter(target, preds, s=12, color=BLUE, alpha=0.7, linewidths=0, label=f"test, RMSE {format_number(rmse)}")
     axes.set(xlabel="target", ylabel="prediction (target's unit)", aspect="equal")
     axes.legend()
     return figure

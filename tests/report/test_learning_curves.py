@@ -10,6 +10,7 @@ from seqkit.report.learning_curves import loss_curve, metric_curve
 
 SUMMARY = {
     "objective": "Classify",
+    "main_metric": "accuracy",
     "metrics": {"loss": 0.5, "accuracy": 0.75},
     "baseline": {"loss": 2.25, "accuracy": 0.125},
 }
