@@ -42,7 +42,6 @@ def format_number(value: float | None, unit: str = "", *, digits: int = 4, prefi
     return f"{MINUS if value < 0 else ''}{text.lstrip('-')}{name} {unit}".rstrip()
 
 
-# TEMPORARY
 def count(value: float | None) -> str:
     """A whole number with its thousands apart: 203,914."""
     return DASH if value is None else f"{round(value):,}"
@@ -84,7 +83,6 @@ def times(value: float | None) -> str:
     return DASH if value is None else f"{value:.3g} ×" if value >= 10 else f"{value:.2f} ×"
 
 
-# END
 def plural(number: int, what: str) -> str:
     """A count with its noun: 1 seed, 3 seeds, 1,200 steps."""
     return f"{number} {what}" if number == 1 else f"{number:,} {what}s"

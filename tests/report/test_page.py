@@ -20,7 +20,6 @@ from pages import Page
 
 import seqkit
 from seqkit.data import Table
-from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import LossOutput
 from seqkit.objectives import MultiLabel
 from seqkit.report import page
@@ -151,19 +150,6 @@ def test_a_report_leaves_the_random_state_alone(trained):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="config"):
-        write_report(tmp_path)
-
-
-def test_damaged_weights_are_refused(copy):
-    folder = copy("classify")
-    weights = folder / "checkpoints" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
-    with pytest.raises(DataError, match="damaged"):
-        write_report(folder)
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_an_overview_holds_each_run(trained, tmp_path):
     folders = [trained("classify"), trained("regress")]
@@ -238,13 +224,6 @@ def test_the_title_is_the_name_of_the_data_with_date_and_counts(trained, reporte
     counts = f"{summary['num_train']} training, {summary['num_valid']} validation, {summary['num_test']} test examples"
     assert f"test/regress · {summary['date'][:16].replace('T', ' ')} · {counts} · " in page.text
     assert Page(reported("classify")).headings[0] == "digits · Transformer"
-
-
-def test_the_rule_of_the_split_is_on_the_page_of_a_table(copy):
-    folder = copy("regress")
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    (folder / "summary.json").write_text(json.dumps(summary | {"split_rule": "every seventh"}), encoding="utf-8")
-    assert " · every seventh · seqkit" in Page(write_report(folder).read_text(encoding="utf-8")).text
 
 
 def test_what_training_said_of_the_data_is_not_said_again(trained, monkeypatch, caplog):

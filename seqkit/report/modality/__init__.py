@@ -18,7 +18,7 @@ from seqkit.tokenizers.text import Text
 
 __all__ = ["RENDERERS", "Renderer", "attended", "find_renderer", "picture"]
 
-RENDERERS: dict[type[Tokenizer], type[Renderer]] = {
+RENDERERS: dict[type, type[Renderer]] = {
     Text: TextRenderer, Patches: ImageRenderer, LogMel: AudioRenderer, Graph: GraphRenderer,
     Molecule: MoleculeRenderer, Cells: CellsRenderer, Join: JoinRenderer,
 }  # fmt: skip

@@ -28,6 +28,9 @@ HEAT: Any = {"cmap": colormaps["YlOrRd"], "norm": Normalize(0, MAX_RECEIVED, cli
 WARM = ScalarMappable(**HEAT)
 """Colours of the attention that a token receives, the same in every figure."""
 
+MAX_SIDE = 500
+"""Rows of an adjacency matrix that are drawn."""
+
 WIDTH = 7.5
 """Inches of a large picture."""
 
@@ -113,12 +116,17 @@ def draw_content(axes: Axes, tokens: Tokens) -> None:
 
 
 def draw_adjacency(axes: Axes, tokens: Tokens) -> None:
-    """Edge type of each query (row) and key (column): white is masked, the palest colour the token itself."""
+    """Edge type of each query (row) and key (column): white is masked, the palest colour the token itself.
+
+    Of a large graph, the first `MAX_SIDE` tokens are drawn.
+    """
     assert tokens.adjacency is not None
-    (source, target), edge_type = tokens.adjacency.edge_index.numpy(), tokens.adjacency.edge_type.numpy()
-    table = np.zeros((len(tokens), len(tokens)), np.int64)
-    np.fill_diagonal(table, 1)
-    table[target, source] = edge_type + 1
+    edges, edge_type = tokens.adjacency.edge_index.numpy(), tokens.adjacency.edge_type.numpy()
+    side = min(len(tokens), MAX_SIDE)
+    is_drawn = (edges < side).all(axis=0)
+    source, target = edges[:, is_drawn]
+    table = np.eye(side, dtype=np.int64)
+    table[target, source] = edge_type[is_drawn] + 1
     axes.imshow(table, cmap="Blues", vmin=0, interpolation="nearest")
     axes.set(xlabel="key (edge source)", ylabel="query (edge target)")
     axes.set_title(f"adjacency: {len(edge_type):,} of {len(tokens) ** 2:,} pairs")

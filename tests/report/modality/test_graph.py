@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from seqkit.interfaces import Adjacency, Tokens
 from seqkit.report.modality import find_renderer, picture
-from seqkit.report.modality.base import WARM, draw_adjacency
+from seqkit.report.modality.base import MAX_SIDE, WARM, draw_adjacency
 from seqkit.report.modality.graph import MAX_NODES
 from seqkit.tokenizers.graph import Graph
 from seqkit.tokenizers.molecule import Molecule
@@ -29,6 +29,14 @@ def test_the_adjacency_matrix_has_queries_as_rows():
     draw_adjacency(axes, tokens)
     assert axes.images[0].get_array().tolist() == [[1, 0, 0], [2, 1, 0], [0, 0, 1]]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("key (edge source)", "query (edge target)")
+
+
+def test_of_a_large_adjacency_the_first_tokens_are_drawn():
+    axes = Figure().subplots()
+    draw_adjacency(axes, Graph().encode(networkx.path_graph(MAX_SIDE + 3)))
+    table = axes.images[0].get_array()
+    assert table.shape == (MAX_SIDE, MAX_SIDE)
+    assert (table > 1).sum() == 2 * (MAX_SIDE - 1)
 
 
 def test_a_graph_is_beside_its_content_and_its_adjacency():
