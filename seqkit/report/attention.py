@@ -5,6 +5,7 @@ n queries · m keys · h heads · l layers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -124,10 +125,10 @@ def view_attention(trained: TrainedModel, name: str, raw: Any, out: Path, *, not
     except ValueError as error:
         raise UsageError(str(error)) from error
     last_query = "" in names and trained.model.causal and batch.reach is None
-    sections = [
-        {"title": view.title, "note": view.note, "figure": svg(view.figure), "min_width": _min_width(view.figure)}
-        for view in _views(renderer, raw, tokens, maps, names, last_query=last_query)
-    ]
+    sections = []
+    for view in _views(renderer, raw, tokens, maps, names, last_query=last_query):
+        drawn = svg(view.figure)
+        sections.append({"title": view.title, "note": view.note, "figure": drawn, "min_width": _min_width(drawn)})
     title, version = f"Attention · {trained.summary['recipe']}", f"seqkit {trained.summary['versions']['seqkit']}"
     subtitle = f"{trained.summary['backbone']} · {trained.folder} · {version}"
     page = out / "attention.html"
@@ -159,10 +160,11 @@ def _in_words(value: Any, names: Sequence[str]) -> str:
     return "unknown" if value is None else one_line(f"{value:.4g}" if isinstance(value, float) else value)
 
 
-def _min_width(figure: Figure) -> int:
-    """Points below which the page does not shrink a figure; 0: it shrinks to any width."""
-    width = round(MIN_SCALE * 72 * figure.get_figwidth())
-    return width if width > FITS else 0
+def _min_width(drawn: str) -> int:
+    """Points below which the page does not shrink an SVG; 0: it shrinks to any width."""
+    width = re.search(r'<svg[^>]* width="([\d.]+)pt"', drawn)
+    least = 0 if width is None else round(MIN_SCALE * float(width[1]))
+    return least if least > FITS else 0
 
 
 def _cut(tokenizer: Tokenizer, tokens: Tokens, notes: list[str]) -> Tokens:

@@ -169,7 +169,10 @@ def attended(renderer: Renderer, raw: Any, tokens: Tokens, received: np.ndarray)
         ax.set_title(name)
         ax.set_anchor("W")
         start += len(run)
-    bar = figure.colorbar(WARM, ax=axes, extend="max", aspect=18, shrink=min(1.0, 2.2 / sum(heights)), pad=0.02)
+    place: dict[str, Any] = {"ax": axes, "pad": 0.02, "shrink": min(1.0, 2.2 / sum(heights))}
+    if len(runs) > 1:
+        place["panchor"] = False  # pictures of several parts begin at the left, one alone stands beside the bar
+    bar = figure.colorbar(WARM, extend="max", aspect=18, **place)
     bar.set_label("attention received (1: average)", fontsize=7)
     bar.ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
