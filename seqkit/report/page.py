@@ -11,31 +11,28 @@ import torch
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
-from seqkit.files import read_mapping, write_atomic
+from seqkit.files import read_mapping
 from seqkit.report.headline import cautions, headline
 from seqkit.report.learning_curves import loss_curve, metric_curve
 from seqkit.report.samples import MAX_EXAMPLES, samples
 from seqkit.report.templates import write_page
 from seqkit.runs.intervals import told
-from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
-from seqkit.runs.trained_model import CURVE, TrainedModel, load_one, task_folders
+from seqkit.runs.summary import data_name, task_folders
+from seqkit.runs.trained_model import TrainedModel, load_one
 
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` into a run's folder: metrics beside the baseline, learning curves, samples, configuration.
 
-    The learning curve, which the trained model shows in a notebook, is written beside it. A task of a mixture has a
-    report of its own and a part of the mixture's. Returns the report's path. The data set may be absent: the page then
-    says so and goes without samples of it.
+    A task of a mixture has a report of its own and a part of the mixture's. Returns the report's path. The data set may
+    be absent: the page then says so and goes without samples of it.
     Raises UsageError if the folder is no finished run; DataError if its weights are damaged.
     """
     places = task_folders(folder)
     runs = []
     for place in places.values() or [folder]:
         runs.append(run := _collect(place))
-        if run["loss_curve"]:
-            write_atomic(place / CURVE, run["loss_curve"].encode())
         _write(place / "report.html", run["title"], [run], run["facts"])
     if places:
         summary = read_mapping(folder / "summary.json")
@@ -77,7 +74,6 @@ def _collect(folder: Path) -> dict[str, Any]:
             "facts": _facts(summary),
             "config": (folder / "config.yaml").read_text(encoding="utf-8"),
             "environment": {**summary["versions"], "seed": summary["seed"]},
-            "loss_curve": loss,
             "curves": [curve for curve in (loss, metric_curve(folder, summary)) if curve],
             "sections": [] if data is None else samples(trained.objective, trained, data),
             "warnings": warnings,
