@@ -15,18 +15,17 @@ from torch import nn
 from seqkit.backbones.encoder_decoder import EncoderDecoder
 from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import TokenSpec
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import PostNormBlock, PreNormBlock
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.block import MLP, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import SequenceHead, TiedHead, TokenHead
-from seqkit.nn.mlp import MLP, GatedMLP
+from seqkit.nn.heads import TiedHead, TokenHead
+from seqkit.nn.mlp import GatedMLP
 from seqkit.nn.moe import MixtureOfExperts
+from seqkit.nn.pooling import SequenceHead
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
 from seqkit.nn.position.base import PositionalEncoding
 from seqkit.nn.position.bias import T5Bias
 from seqkit.nn.position.rotary import Rotary
-from seqkit.nn.residual import Residual
 
 # ── encoder and decoder ──────────────────────────────────────────────────────────────────────────────────────────────
 

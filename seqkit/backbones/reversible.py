@@ -15,14 +15,13 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from seqkit.backbones.transformer import Transformer, TransformerCache
+from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.kv_cache import LayerCache
-from seqkit.nn.block import BaseBlock, PreNormBlock
+from seqkit.nn.attention.kv_cache import LayerCache, TransformerCache
+from seqkit.nn.block import BaseBlock, PreNormBlock, Residual
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.base import RelativePosition
-from seqkit.nn.residual import Residual
 
 LEARNED = ("attn_mask", "relative", "rotary", "edge_bias")
 """Fields of an attention context that may have a gradient."""

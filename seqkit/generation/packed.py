@@ -23,20 +23,19 @@ import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
-from seqkit.backbones.transformer import Transformer, TransformerCache
+from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import Cache
 from seqkit.model import Model
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
-from seqkit.nn.attention.kv_cache import KVCache, LayerCache
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import AttentionFeature
+from seqkit.nn.attention.kv_cache import KVCache, LayerCache, TransformerCache
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TiedHead, TokenHead
-from seqkit.nn.mlp import MLP, GatedMLP
+from seqkit.nn.mlp import GatedMLP
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
-from seqkit.nn.residual import Residual
 
 MIN_STEPS = 8
 """Fewest remaining steps for which packing is tried; packing takes the time that about ten steps save."""

@@ -101,7 +101,7 @@ from seqkit.objectives
   Features | a vector per example, nothing to train | models without a head
   Seq2Seq | generate one sequence from another | translation, pronunciation; labels are texts
 == transform
-from seqkit.nn.heads
+from seqkit.nn.mlp
   Transform | linear layer, activation, norm before a head's output layer | heads of published models
 == projection
 from seqkit.nn.projection
@@ -124,7 +124,7 @@ from seqkit.nn.position.bias
 from seqkit.nn.position.relative
   RelativeEmbedding | a learned vector per distance | short sequences (Shaw et al.)
 == rotary_scaling
-from seqkit.nn.position.rotary
+from seqkit.nn.position.rotary_scaling
   LinearScaling | all frequencies divided by a factor | longer sequences (Gemma 3)
   LLaMA3Scaling | low frequencies divided, high ones kept | longer sequences (LLaMA 3.1)
   YaRNScaling | slow pairs divided, in a ramp; larger scores | longer sequences (Qwen 2.5, DeepSeek)
@@ -138,7 +138,7 @@ from seqkit.nn.block
 from seqkit.nn.attention.multi_head
   MultiHeadAttention | projections around a mechanism | the default
 == mechanism
-from seqkit.nn.attention.scaled_dot_product
+from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
 from seqkit.nn.attention.additive
   AdditiveAttention | a small network scores each pair, O(n^2 c) | sentences; alignments to look at (Bahdanau)
@@ -157,8 +157,9 @@ from seqkit.nn.attention.linformer
 from seqkit.nn.attention.lsh
   LSHAttention | softmax in hashed buckets, O(n log n) | very long, with few close matches
 == mlp
-from seqkit.nn.mlp
+from seqkit.nn.block
   MLP | two linear layers with an activation | the default
+from seqkit.nn.mlp
   GatedMLP | gated linear unit: SwiGLU, GEGLU, … | LLaMA and later models
   ConvMLP | MLP as convolutions of kernel size 1 | to compare; equal to MLP
 from seqkit.nn.moe
@@ -171,7 +172,7 @@ from torch.nn
 from seqkit.nn.norm
   ZeroCenteredRMSNorm | RMSNorm with the factor 1 + weight | Gemma
 == residual
-from seqkit.nn.residual
+from seqkit.nn.block
   Residual | x + branch, with dropout, stochastic depth, layer scale | the default
 == convolution
 from seqkit.nn.convolution

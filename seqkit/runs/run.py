@@ -26,7 +26,7 @@ from seqkit.data.module import DataModule
 from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError, described, one_line
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import LabeledBatch, Objective
-from seqkit.model import Model, first_call
+from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
 from seqkit.runs.curves import late_fall, metric_rows
 from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
@@ -376,7 +376,7 @@ class Attempt:
         """
         with torch.random.fork_rng(devices=[]):
             model, objective, batch = self.prepared.model, self.prepared.data.objective, examples[0, [0]]
-            called, _ = first_call(objective, model, batch)
+            called, _ = objective.first_call(model, batch)
             try:
                 return count(model, objective, batch) / called.valid.numel()
             except ValueError:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 from seqkit.testing.checks import Checked, takes_device
 from seqkit.testing.laws import fixed_generator

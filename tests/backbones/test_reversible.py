@@ -10,16 +10,14 @@ from torch.testing import assert_close
 from seqkit.backbones import LSTM, Transformer
 from seqkit.backbones.reversible import Reversible, ReversibleLayer, run_reversible
 from seqkit.interfaces import Adjacency, Embedded, TokenSpec
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.lsh import LSHAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
-from seqkit.nn.mlp import MLP
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.block import MLP, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.rotary import Rotary
-from seqkit.nn.residual import Residual
 from seqkit.testing import check_backbone
 
 STOCHASTIC = partial(

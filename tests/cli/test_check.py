@@ -54,7 +54,7 @@ def test_the_device_of_a_check_is_given_and_one_that_is_not_here_is_an_error_of_
 
 MECHANISM = """
 from seqkit import register
-from seqkit.nn.attention.context import ALL_FEATURES, AttentionFeature
+from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature
 from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_kv, softmax
 
 @register("mechanism", "Scaled")
@@ -86,7 +86,7 @@ def test_a_mechanism_that_does_not_use_what_it_supports_is_named(tmp_path, capsy
 POSITION = """
 import torch
 from seqkit import register
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.position.base import RelativePosition, distances
 
 class Penalty(RelativePosition):

@@ -16,15 +16,14 @@ from seqkit.generation.decode import DecodingState
 from seqkit.generation.packed import MIN_STEPS, PackedDecoder, packed_decoder
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.block import MLP, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.convolution import CausalConvolution
-from seqkit.nn.mlp import MLP, GatedMLP, QuickGELU, ReLUSquared
+from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.position.absolute import Learned, SinusoidalConcat
 from seqkit.nn.position.bias import ALiBi
-from seqkit.nn.position.rotary import LLaMA3Scaling, Rotary, YaRNScaling
-from seqkit.nn.residual import Residual
+from seqkit.nn.position.rotary import Rotary
+from seqkit.nn.position.rotary_scaling import LLaMA3Scaling, YaRNScaling
 from seqkit.objectives import NextToken
 
 GREEDY = Sampling(temperature=0)

@@ -5,7 +5,7 @@ from functools import partial
 from torch import nn
 
 from seqkit.backbones import Transformer
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
 from seqkit.nn.position.bias import ALiBi, T5Bias

@@ -18,7 +18,7 @@ from seqkit.backbones import GRU, LSTM, MeanPool, Transformer
 from seqkit.backbones.rnn import RNNCache
 from seqkit.interfaces import Adjacency, Backbone, Embedded, TokenBatch
 from seqkit.model import Model
-from seqkit.nn.attention.mask import Past, attention_context
+from seqkit.nn.attention.context import Past, attention_context
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken, Regress

@@ -14,9 +14,9 @@ from torch.autograd import gradcheck
 from seqkit.backbones import S4D, Mamba, Transformer
 from seqkit.interfaces import Adjacency, Embedded
 from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.block import PreNormBlock
+from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
-from seqkit.nn.mlp import MLP, ConvMLP, GatedMLP, ReLUSquared
+from seqkit.nn.mlp import ConvMLP, GatedMLP, ReLUSquared
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Sinusoidal, SinusoidalConcat
 from seqkit.registry import components

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 from seqkit.backbones import LSTM, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens, TokenSpec
-from seqkit.nn.embedder import Embedder, default_position
-from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat, default_position
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import NextToken
 

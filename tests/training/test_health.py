@@ -15,8 +15,7 @@ from seqkit.model import Model
 from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.linear import LinearAttention
 from seqkit.nn.attention.linformer import LinformerAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.attention.sliding_window import SlidingWindowAttention
 from seqkit.nn.attention.top_k import TopKAttention
 from seqkit.nn.block import PreNormBlock

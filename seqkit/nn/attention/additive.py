@@ -9,7 +9,8 @@ import torch
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from seqkit.nn.attention.context import ALL_FEATURES, AttentionContext, AttentionFeature
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature
 from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_kv, softmax
 
 

@@ -9,7 +9,8 @@ import torch
 from einops import einsum
 from torch import Tensor
 
-from seqkit.nn.attention.context import ALL_FEATURES, AttentionContext
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import ALL_FEATURES
 from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_kv, softmax
 
 

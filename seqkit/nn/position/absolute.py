@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.interfaces import Backbone, TokenSpec
 from seqkit.interfaces.tokens import may_read
 from seqkit.nn.position.base import PositionalEncoding
 
@@ -175,3 +176,17 @@ class Learned(PositionalEncoding):
         with torch.no_grad():
             other.tables[0].copy_(torch.cat([table[:num_before], cells.to(table.dtype)]))
         return other
+
+
+def default_position(backbone: Backbone | None, spec: TokenSpec) -> type[PositionalEncoding]:
+    """The positional encoding for `backbone` (None: unknown) where none was chosen.
+
+    None where it uses positions itself, is recurrent and positions have one axis, or is to know no order; else
+    sinusoids.
+    """
+    if spec.num_axes == 0:
+        return NoPosition
+    if backbone is None:
+        return Sinusoidal
+    knows_columns = backbone.is_recurrent and spec.num_axes == 1
+    return NoPosition if backbone.uses_positions or knows_columns or backbone.ignores_order else Sinusoidal

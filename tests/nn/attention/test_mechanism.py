@@ -11,11 +11,10 @@ from torch.testing import assert_close
 from seqkit.backbones import EncoderDecoder, Transformer
 from seqkit.interfaces import Adjacency, Embedded
 from seqkit.nn.attention.additive import AdditiveAttention
-from seqkit.nn.attention.context import ALL_FEATURES, AttentionContext, AttentionFeature, check_supported
-from seqkit.nn.attention.mask import attention_context, cross_attention_context
+from seqkit.nn.attention.context import AttentionContext, attention_context, cross_attention_context
+from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature, check_supported
 from seqkit.nn.attention.mechanism import AttentionMechanism, softmax
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.attention.top_k import TopKAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.bias import ALiBi

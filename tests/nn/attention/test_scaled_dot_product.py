@@ -8,7 +8,8 @@ from heads import random_heads
 from torch.testing import assert_close
 
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention, soft_lookup
+from seqkit.nn.attention.mechanism import soft_lookup
+from seqkit.nn.attention.multi_head import ScaledDotProductAttention
 
 # ── soft lookup ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

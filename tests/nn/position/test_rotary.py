@@ -12,7 +12,8 @@ from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import apply_rotary
 from seqkit.nn.position.base import RelativePosition
-from seqkit.nn.position.rotary import LinearScaling, LLaMA3Scaling, LongRoPEScaling, Rotary, YaRNScaling
+from seqkit.nn.position.rotary import Rotary
+from seqkit.nn.position.rotary_scaling import LinearScaling, LLaMA3Scaling, LongRoPEScaling, YaRNScaling
 from seqkit.objectives import Masked
 
 
