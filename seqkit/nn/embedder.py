@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
@@ -74,7 +73,7 @@ class Embedder(TokenEmbedder):
         if self.embedding_dim < 1:
             raise ValueError(f"embedding_dim={embedding_dim} counts channels; make it 1 or more")
         self.position = position(self.embedding_dim, spec.num_axes)
-        width, std = self.embedding_dim - self.position.num_position_channels, self.position.std / scale
+        width, std = self.embedding_dim, self.position.std / scale
         self.content = content_embedding(spec, width, std=std, bias=bias)
         has_features = bool(spec.vocab_sizes) and spec.num_features > 0 and spec.embedder is None
         self.features = nn.Linear(spec.num_features, width, bias=bias) if has_features else None
@@ -107,8 +106,6 @@ class Embedder(TokenEmbedder):
             hidden = torch.where(rearrange(masked, "b n -> b n 1"), self.mask_token.to(hidden.dtype), hidden)
         if self.scale != 1:
             hidden = hidden * self.scale
-        if self.position.num_position_channels:
-            hidden = F.pad(hidden, [0, self.position.num_position_channels])
         positions = batch.positions.masked_fill(~real, 0.0)
         if self.position.mixes_tokens:
             if batch.segments is not None or batch.reach is not None:

@@ -110,7 +110,6 @@ from seqkit.nn.projection
 == position
 from seqkit.nn.position.absolute
   Sinusoidal | fixed waves, the width shared between axes | any number of axes, any length
-  SinusoidalConcat | fixed waves beside the content | content that positions should leave alone
   Learned | a trained table per axis | fixed sizes; resamples to another grid
   NoPosition | nothing added: order is invisible | sets, or on purpose
 from seqkit.nn.position.convolutional

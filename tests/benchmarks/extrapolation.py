@@ -27,7 +27,6 @@ from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
-from seqkit.nn.position.absolute import SinusoidalConcat as Concat
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 from seqkit.nn.position.bias import ALiBi, T5Bias
 from seqkit.nn.position.relative import RelativeEmbedding
@@ -43,7 +42,6 @@ Absolute = Callable[[int, int], PositionalEncoding]
 POSITIONS: dict[str, tuple[Absolute | None, Callable[[], RelativePosition] | None]] = {
     "none": (NoPosition, None),
     "sinusoidal, added": (Sinusoidal, None),
-    "sinusoidal, concatenated": (partial(Concat, channels=16), None),
     "learned": (partial(Learned, sizes=[TRAIN_LENGTH]), None),
     "rotary": (None, Rotary),
     "ALiBi": (None, ALiBi),

@@ -14,7 +14,7 @@ from seqkit.data.packing import best_fit_decreasing
 from seqkit.errors import Interrupted, UsageError
 from seqkit.interfaces import IGNORE, Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
+from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
 from seqkit.nn.position.bias import ALiBi, T5Bias
 from seqkit.nn.position.relative import RelativeEmbedding
 from seqkit.nn.position.rotary import Rotary
@@ -247,7 +247,6 @@ POSITIONS = {
     "t5": lambda: {"in_attention": T5Bias(2)},
     "relative": lambda: {"in_attention": RelativeEmbedding(12, max_distance=7)},
     "sinusoidal": lambda: {"added": Sinusoidal},
-    "concatenated": lambda: {"added": partial(SinusoidalConcat, channels=4)},
     "learned": lambda: {"added": partial(Learned, sizes=[19])},
 }
 

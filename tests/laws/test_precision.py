@@ -18,7 +18,7 @@ from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.mlp import ConvMLP, GatedMLP, ReLUSquared
 from seqkit.nn.moe import MixtureOfExperts
-from seqkit.nn.position.absolute import Sinusoidal, SinusoidalConcat
+from seqkit.nn.position.absolute import Sinusoidal
 from seqkit.registry import components
 
 HASHED = {"LSHAttention"}
@@ -111,7 +111,6 @@ def test_gradients_are_those_of_finite_differences(cell, index):
         partial(ConvMLP, 5),
         partial(MixtureOfExperts, 6, num_experts=4, top_k=2),
         partial(Sinusoidal, 8, 2),
-        partial(SinusoidalConcat, 6, 1, channels=4),
     ],
 )
 def test_gradients_of_other_components_are_those_of_finite_differences(component):

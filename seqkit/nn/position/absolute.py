@@ -64,30 +64,6 @@ class Sinusoidal(PositionalEncoding):
         return (self.max_wavelength**-exponents).float()
 
 
-class SinusoidalConcat(PositionalEncoding):
-    """`Sinusoidal` concatenated to the embedded content instead of added, as the last `channels` of the width.
-
-    channels: channels of the positions. max_wavelength: as in `Sinusoidal`. Content keeps the first dim - channels, so
-    a head cannot share its table (tied=True). For tokens without axes content has all of the width.
-    Raises ValueError if channels leave content nothing, or are not a multiple of 2 * num_axes.
-    """
-
-    std = 1.0
-
-    def __init__(self, dim: int, num_axes: int, *, channels: int, max_wavelength: float = 10_000.0):
-        super().__init__(dim, num_axes)
-        if not 0 < channels < dim:
-            raise ValueError(f"channels={channels} of dim={dim} should leave some to content and some to positions")
-        self.num_position_channels = channels if num_axes else 0
-        self.sinusoidal = Sinusoidal(channels, num_axes, max_wavelength=max_wavelength)
-
-    def forward(self, positions: Tensor) -> Tensor:
-        """Vectors [b n d] for positions [b n p], zero in the content channels."""
-        if self.num_axes == 0:
-            return positions.new_zeros(1, 1, self.dim, dtype=self.dtype)
-        return F.pad(self.sinusoidal(positions), [self.dim - self.num_position_channels, 0])
-
-
 class Learned(PositionalEncoding):
     """Learned positional embeddings: a table per axis, summed over the axes; positions are integers below `sizes`.
 

@@ -21,8 +21,7 @@ class PositionalEncoding(nn.Module, ABC):
     """Vectors [b n d] for positions [b n p], which the Embedder adds to the embedded content.
 
     std: about the standard deviation of its entries; the Embedder initialises its lookup table alike, so that neither
-    drowns the other. num_position_channels: the last channels, which hold positions alone: the content is embedded
-    narrower and zero-padded, so that adding is concatenating. num_positions: positions of an axis that it has vectors
+    drowns the other. num_positions: positions of an axis that it has vectors
     for, from 0 on; None: any position. mixes_tokens: True: what it adds depends on the order of the tokens and on their
     embeddings (`add`), so models that predict the next token and packed sequences are refused.
 
@@ -32,7 +31,6 @@ class PositionalEncoding(nn.Module, ABC):
 
     _moved: Tensor
     std: float = 0.02
-    num_position_channels: int = 0
     num_positions: int | None = None
     mixes_tokens: bool = False
 

@@ -7,7 +7,7 @@ import torch
 from einops import rearrange
 from torch.testing import assert_close
 
-from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
+from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
 
 
 @pytest.mark.parametrize(("dim", "num_axes"), [(14, 1), (20, 2), (18, 3)])
@@ -43,29 +43,7 @@ def test_a_width_that_does_not_split_between_the_axes_is_refused(dim, num_axes, 
         Sinusoidal(dim, num_axes)
 
 
-@pytest.mark.parametrize(("channels", "num_axes"), [(14, 1), (8, 2)])
-def test_concatenated_sinusoids_leave_the_channels_of_content_at_zero(channels, num_axes):
-    positions = torch.randn(2, 5, num_axes)
-    concat = SinusoidalConcat(17, num_axes, channels=channels, max_wavelength=100.0)
-    got = concat(positions)
-    assert got.shape == (2, 5, 17)
-    assert not got[..., : 17 - channels].any()
-    assert_close(got[..., 17 - channels :], Sinusoidal(channels, num_axes, max_wavelength=100.0)(positions))
-    assert concat.num_position_channels == channels
-
-
-@pytest.mark.parametrize(
-    ("channels", "message"),
-    [(0, "channels=0"), (12, "channels=12"), (6, "dim=6")],
-)
-def test_channels_that_leave_content_nothing_or_do_not_split_are_refused(channels, message):
-    with pytest.raises(ValueError, match=message):
-        SinusoidalConcat(12, 2, channels=channels)
-
-
-@pytest.mark.parametrize(
-    "position", [Sinusoidal(6, 0), SinusoidalConcat(6, 0, channels=2), NoPosition(6, 0), NoPosition(6, 2)]
-)
+@pytest.mark.parametrize("position", [Sinusoidal(6, 0), NoPosition(6, 0), NoPosition(6, 2)])
 def test_without_axes_nothing_is_added(position):
     hidden = torch.randn(2, 3, 6)
     assert_close(hidden + position(torch.randn(2, 3, position.num_axes)), hidden)
@@ -183,7 +161,6 @@ def test_a_grid_that_a_table_does_not_hold_is_refused(sizes, grid):
 POSITIONS = {
     "none": lambda axes: NoPosition(24, axes),
     "sinusoidal": lambda axes: Sinusoidal(24, axes),
-    "concat": lambda axes: SinusoidalConcat(24, axes, channels=12),
     "learned": lambda axes: Learned(24, axes, sizes=[301] * axes),
 }
 
