@@ -120,8 +120,6 @@ from seqkit.nn.position.rotary
 from seqkit.nn.position.bias
   ALiBi | a fixed penalty by distance | longer sequences than in training
   T5Bias | a learned bias per bucket of distances | text of any length, as T5
-from seqkit.nn.position.relative
-  RelativeEmbedding | a learned vector per distance | short sequences (Shaw et al.)
 == rotary_scaling
 from seqkit.nn.position.rotary_scaling
   LinearScaling | all frequencies divided by a factor | longer sequences (Gemma 3)
@@ -141,8 +139,6 @@ from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
 from seqkit.nn.attention.additive
   AdditiveAttention | a small network scores each pair, O(n^2 c) | sentences; alignments to look at (Bahdanau)
-from seqkit.nn.attention.top_k
-  TopKAttention | each query's k best keys, O(n^2) | sharp maps; many tokens of which few matter
 from seqkit.nn.attention.sliding_window
   SlidingWindowAttention | near keys, strided and global ones, O(n size) | long sequences with local structure
 from seqkit.nn.attention.edge

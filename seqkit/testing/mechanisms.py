@@ -120,14 +120,8 @@ def uses_the_bias(mechanism: AttentionMechanism) -> None:
     _assert_used(mechanism, AttentionFeature.BIAS, "attn_mask", lambda g: torch.randn(2, HEADS, 7, 7, generator=g))
 
 
-def uses_relative_embeddings(mechanism: AttentionMechanism) -> None:
-    """With RELATIVE in `supports`, relative position embeddings (`context.relative`) change the output."""
-    size = DIM // HEADS
-    _assert_used(mechanism, AttentionFeature.RELATIVE, "relative", lambda g: torch.randn(2, 7, 7, size, generator=g))
-
-
 OWN_LAWS: dict[str, Callable[[AttentionMechanism], None]] = {
-    law.__name__: law for law in (weights_give_the_output, uses_the_bias, uses_relative_embeddings)
+    law.__name__: law for law in (weights_give_the_output, uses_the_bias)
 }
 """Laws of a mechanism outside of a backbone."""
 

@@ -164,7 +164,6 @@ def gives_what_it_requires(position: RelativePosition) -> None:
         queries, keys = _positions(5, num_axes).round(), _positions(7, num_axes).round()
         given = {
             "bias": (position.bias(queries, keys, HEADS), (2, HEADS, 5, 7)),
-            "relative": (position.relative(queries, keys), (2, 5, 7, size)),
             "rotary": (position.rotary(queries, size), (2, 1, 5, None)),
         }
         for name, (got, shape) in given.items():

@@ -90,7 +90,6 @@ ROWS = {
     "ScaledDotProductAttention": Row("ScaledDotProductAttention", 2, 1),
     "ScaledDotProduct, edges as mask": Row("ScaledDotProductAttention", 2, 2, context=masked_ring),
     "AdditiveAttention": Row("AdditiveAttention", 2, 2),
-    "TopK, k 32": Row("TopKAttention", 2, 2, lambda n: {"k": 32}),
     "Window, size 128": Row("SlidingWindowAttention", 1, 1, lambda n: {"size": 128}),
     "Window, size 128, causal": Row("SlidingWindowAttention", 1, 1, lambda n: {"size": 128}, causal),
     "Edge, 8 edges a token": Row("EdgeAttention", 1, 1, context=ring),

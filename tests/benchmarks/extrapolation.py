@@ -29,7 +29,6 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 from seqkit.nn.position.bias import ALiBi, T5Bias
-from seqkit.nn.position.relative import RelativeEmbedding
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import NextToken
 from seqkit.recipes.text.shakespeare import Shakespeare
@@ -47,7 +46,6 @@ POSITIONS: dict[str, tuple[Absolute | None, Callable[[], RelativePosition] | Non
     "ALiBi": (None, ALiBi),
     "T5 bias, buckets up to 24": (None, partial(T5Bias, HEADS, causal=True, num_buckets=16, max_distance=24)),
     "T5 bias, buckets up to 64": (None, partial(T5Bias, HEADS, causal=True, max_distance=64)),
-    "relative embedding": (None, partial(RelativeEmbedding, DIM // HEADS, max_distance=16)),
 }
 """The positional encoding that the Embedder adds, and the relative position inside attention."""
 

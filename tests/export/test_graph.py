@@ -17,7 +17,6 @@ from seqkit.nn.attention.linformer import LinformerAttention
 from seqkit.nn.attention.lsh import LSHAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.sliding_window import SlidingWindowAttention
-from seqkit.nn.attention.top_k import TopKAttention
 from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.moe import MixtureOfExperts
@@ -73,7 +72,6 @@ FAST = {"MeanPool"}
 REFUSED = {
     **{name: (partial(of, name), "text") for name in ("S4D", "Mamba")},
     "MixtureOfExperts": (partial(attending, mlp=partial(MixtureOfExperts, num_experts=3)), "text"),
-    "TopK": (partial(attending, mechanism=partial(TopKAttention, k=9)), "text"),
     "Edge": (partial(attending, mechanism=EdgeAttention), "graph"),
     "LSH": (partial(attending, mechanism=partial(LSHAttention, bucket_size=4)), "text"),
     "Linformer": (partial(attending, mechanism=partial(LinformerAttention, max_tokens=16, rank=5)), "image"),
@@ -154,7 +152,7 @@ def test_learned_positions_and_token_types_are_exported(export_each):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [slow_but({"TopK", "Mamba"}, name) for name in REFUSED])
+@pytest.mark.parametrize("name", [slow_but({"LSH", "Mamba"}, name) for name in REFUSED])
 def test_a_backbone_whose_graph_is_of_some_lengths_alone_is_refused(tmp_path, name):
     model = model_of(*REFUSED[name])
     with pytest.raises(UsageError, match=f"{type(model.backbone).__name__} cannot be exported") as refused:

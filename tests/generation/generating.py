@@ -54,7 +54,6 @@ MECHANISMS = sorted(
 )
 """Those that generate with a cache."""
 REQUIRED = {
-    "TopKAttention": {"k": 3},
     "SlidingWindowAttention": {"size": 2},
     "LinformerAttention": {"max_tokens": 29, "rank": 5},
     "LSHAttention": {"bucket_size": 4},

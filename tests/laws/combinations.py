@@ -9,13 +9,11 @@ from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
 from seqkit.nn.position.bias import ALiBi, T5Bias
-from seqkit.nn.position.relative import RelativeEmbedding
 from seqkit.nn.position.rotary import Rotary
 from seqkit.registry import find
 
 DIM, HEADS = 24, 3
 SETTINGS = {
-    "TopKAttention": {"k": 9},
     "SlidingWindowAttention": {"size": 3},
     "LinformerAttention": {"max_tokens": 16, "rank": 5},
     "PerformerAttention": {"num_features": 7},
@@ -27,7 +25,6 @@ POSITIONS = {
     "Rotary": Rotary,
     "ALiBi": ALiBi,
     "T5Bias": partial(T5Bias, HEADS, num_buckets=8, max_distance=9),
-    "RelativeEmbedding": lambda axes=1: RelativeEmbedding(DIM // HEADS, max_distance=4, num_axes=axes),
 }
 BLOCKS = (PreNormBlock, PostNormBlock, ParallelBlock)
 NORMS = (nn.LayerNorm, nn.RMSNorm)
@@ -47,7 +44,7 @@ def build(name, position, causal, block, norm, num_axes=1, depth=2):
         causal=causal,
         block=partial(block, attention=partial(MultiHeadAttention, mechanism=mechanism), norm=norm),
         norm=norm,
-        position=POSITIONS[position](num_axes) if position == "RelativeEmbedding" else POSITIONS[position](),
+        position=POSITIONS[position](),
     )
 
 

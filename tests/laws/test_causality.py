@@ -56,7 +56,7 @@ def with_mechanism(mechanism, causal):
     return Transformer(DIM, 2, num_heads=HEADS, causal=causal, block=block)
 
 
-SLOW = ("AdditiveAttention", "TopKAttention")
+SLOW = ("AdditiveAttention",)
 """Mechanisms that take causality from the batch as torch's own attention does, and are checked in the slow tier."""
 
 

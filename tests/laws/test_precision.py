@@ -125,7 +125,7 @@ def test_gradients_of_other_components_are_those_of_finite_differences(component
 # ── compilation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-POSITIONED = ["none", "Rotary", "ALiBi", "T5Bias", "RelativeEmbedding"]
+POSITIONED = ["none", "Rotary", "ALiBi", "T5Bias"]
 """Positions of one stack, each in a layer of torch's own attention."""
 OTHERS = ["AdditiveAttention", "LinearAttention", "LinformerAttention", "PerformerAttention"]
 CAUSAL_OTHERS = [
@@ -133,7 +133,6 @@ CAUSAL_OTHERS = [
     "LinearAttention",
     "PerformerAttention",
     "SlidingWindowAttention",
-    "TopKAttention",
 ]
 STACKS = {
     "positions-causal": ([("ScaledDotProductAttention", position) for position in POSITIONED[:3]], True),

@@ -244,7 +244,6 @@ def test_a_model_that_generates_bos_is_shown_as_it_is(given, tmp_path, monkeypat
 
 
 SETTINGS = {
-    "TopKAttention": {"k": 3},
     "SlidingWindowAttention": {"size": 2},
     "LinformerAttention": {"max_tokens": 11, "rank": 3},
     "LSHAttention": {"bucket_size": 2},

@@ -17,7 +17,6 @@ from seqkit.nn.attention.linear import LinearAttention
 from seqkit.nn.attention.linformer import LinformerAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.attention.sliding_window import SlidingWindowAttention
-from seqkit.nn.attention.top_k import TopKAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.bias import ALiBi
 from seqkit.objectives import Classify
@@ -137,7 +136,7 @@ def test_what_masks_and_biases_leave_is_the_largest_entropy(settings):
 
 @pytest.mark.parametrize(
     "mechanism",
-    [partial(SlidingWindowAttention, size=3), partial(TopKAttention, k=2), LinearAttention, AdditiveAttention],
+    [partial(SlidingWindowAttention, size=3), LinearAttention, AdditiveAttention],
 )
 def test_what_a_mechanism_attends_to_counts_as_the_largest_entropy(mechanism):
     heads = recorded(model_of(mechanism), batch_of(17))

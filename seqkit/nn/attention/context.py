@@ -39,7 +39,6 @@ class AttentionContext:
     n == m, since SDPA aligns its causal mask top-left.
     rotary: [b 1 n r] complex numbers that rotate r channel pairs of queries and keys; their modulus is one, unless they
     also scale; None: no rotation.
-    relative: relative position embeddings [b n m c], added to the keys; None: none.
     query_valid, key_valid: [b n] and [b m] bool, True = real. None: all real.
     adjacency: as in `Embedded`, for mechanisms that attend along edges. edge_bias: [1 + num_edge_types, h], added to
     the scores of edges of each type; row 0 is added to the score of a token with itself.
@@ -50,7 +49,6 @@ class AttentionContext:
     attn_mask: Tensor | None = None
     is_causal: bool = False
     rotary: Tensor | None = None
-    relative: Tensor | None = None
     query_valid: Tensor | None = None
     key_valid: Tensor | None = None
     adjacency: Adjacency | None = None
@@ -94,12 +92,10 @@ def attention_context(
         valid, positions = torch.cat([past.valid, valid], dim=1), torch.cat([past.positions, positions], dim=1)
         is_padded = is_padded or past.is_padded
     (b, n), m = embedded.valid.shape, valid.shape[1]
-    rotary = relative = bias = None
+    rotary = bias = None
     if position is not None:
         if AttentionFeature.ROTARY in position.requires:
             rotary = position.rotary(embedded.positions, head_dim)
-        if AttentionFeature.RELATIVE in position.requires:
-            relative = position.relative(embedded.positions, positions)
         if AttentionFeature.BIAS in position.requires:
             bias = position.bias(embedded.positions, positions, num_heads)
     masks: list[Mask] = []
@@ -131,7 +127,6 @@ def attention_context(
         attn_mask,
         is_causal=causal if not needs_mask else is_plain_causal,
         rotary=rotary,
-        relative=relative,
         query_valid=None if embedded.valid is embedded.whole else embedded.valid,
         key_valid=valid if is_padded else None,
         adjacency=adjacency,

@@ -27,8 +27,6 @@ class AttentionFeature(enum.Flag):
     """Queries and keys are rotated by their positions, so scores must be computed from their dot products."""
     BIAS = enum.auto()
     """`attn_mask` may be floats, which are added to the scores (`ALiBi`, `T5Bias`)."""
-    RELATIVE = enum.auto()
-    """`relative` has embeddings of relative positions, which are added to the keys."""
     CROSS_ATTENTION = enum.auto()
     """Queries and keys come from different sequences, so n and m may differ."""
     CACHE = enum.auto()
@@ -48,7 +46,6 @@ WORDING = {
     AttentionFeature.SEGMENTS: "segments (packed sequences)",
     AttentionFeature.ROTARY: "rotary positions (Rotary)",
     AttentionFeature.BIAS: "a bias on attention scores (ALiBi, T5Bias)",
-    AttentionFeature.RELATIVE: "relative position embeddings (RelativeEmbedding)",
     AttentionFeature.CROSS_ATTENTION: "cross-attention",
     AttentionFeature.CACHE: "a KV cache",
     AttentionFeature.GROUPED_QUERY: "grouped-query attention (num_kv_heads below num_heads)",

@@ -54,29 +54,20 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         if self.softcap is not None:
             weights = F.dropout(self.attention_weights(q, k, context), self.dropout, self.training)
             return einsum(weights, repeat_kv(v, q), "b h n m, b h m c -> b h n c")
-        attn_mask, is_causal = context.attn_mask, context.is_causal
-        if context.relative is not None:
-            attn_mask, is_causal = self._relative_scores(q, context.relative) + as_bias(q, k, context), False
         return F.scaled_dot_product_attention(
             q,
             k,
             v,
-            attn_mask,
+            context.attn_mask,
             self.dropout if self.training else 0.0,
-            is_causal=is_causal,
+            is_causal=context.is_causal,
             scale=1 / self.temperature,
             enable_gqa=q.shape[1] != k.shape[1],
         )
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         scores = einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") / self.temperature
-        if context.relative is not None:
-            scores = scores + self._relative_scores(q, context.relative)
         return softmax(bounded(scores, self.softcap) + as_bias(q, k, context)).to(q.dtype)
-
-    def _relative_scores(self, q: Tensor, relative: Tensor) -> Tensor:
-        """Scores of the relative position embeddings (Shaw et al. 2018, equation 4), [b h n m]."""
-        return einsum(q, relative.to(q.dtype), "b h n c, b n m c -> b h n m") / self.temperature
 
 
 class AttentionLayer(nn.Module, ABC):
@@ -141,6 +132,8 @@ class MultiHeadAttention(AttentionLayer):
         convolution: Callable[[int], CausalConvolution] | None = None,
     ):
         super().__init__()
+        if dim < 1 or num_heads < 1:
+            raise ValueError(f"dim={dim} and num_heads={num_heads} count channels and heads; make both 1 or more")
         if head_dim is None and dim % num_heads:
             raise ValueError(
                 f"dim={dim} does not split into num_heads={num_heads} equal heads; make it a multiple, or give head_dim"
