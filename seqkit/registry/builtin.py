@@ -81,7 +81,6 @@ from seqkit.backbones
   Towers | a backbone for each part of joined tokens | contrastive training with unshared weights
 == preset
 from seqkit.backbones.presets
-  vaswani_base | encoder–decoder, 6 + 6 layers, width 512 | to compare with the first Transformer
   t5_mini | encoder–decoder, 4 + 4 layers, width 384 | text from text of any length
   bert_mini | encoder, 4 layers, width 256 | labels of texts, after pretraining with Masked
   vit_tiny | encoder, 12 layers, width 192 | labels of images
@@ -89,7 +88,6 @@ from seqkit.backbones.presets
   gpt2 | decoder, 12 layers, width 768 | language models on a GPU
   llama_nano | decoder, 5 layers, width 64, as LLaMA | the later composition at the smallest size
   llama_7b | decoder, 32 layers, width 4096, as LLaMA | to be described, not built
-  moe_mini | decoder, 4 layers, width 128, experts | where memory is not what is short
 == objective
 from seqkit.objectives
   NextToken | predict each token from those before it | language models, generation
@@ -110,7 +108,7 @@ from seqkit.nn.projection
 == position
 from seqkit.nn.position.absolute
   Sinusoidal | fixed waves, the width shared between axes | any number of axes, any length
-  Learned | a trained table per axis | fixed sizes; resamples to another grid
+  Learned | a trained table per axis | fixed sizes
   NoPosition | nothing added: order is invisible | sets, or on purpose
 from seqkit.nn.position.convolutional
   ConvolutionalPosition | a convolution over the embeddings | weights of wav2vec 2.0 and HuBERT; bidirectional

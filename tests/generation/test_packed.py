@@ -20,6 +20,7 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductA
 from seqkit.nn.block import MLP, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
+from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 from seqkit.nn.position.bias import ALiBi
 from seqkit.nn.position.rotary import Rotary
@@ -116,7 +117,7 @@ COMPOSITIONS = {
     "own rotary position": lambda: stack(position=OwnPosition()),
     "own linear layer": with_linear,
     "parametrized": parametrized,
-    "experts": lambda: PUBLISHED["moe_mini"].build(),
+    "experts": lambda: stack(partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=4))),
     "kernel of 2": lambda: stack(attended(convolution=partial(CausalConvolution, kernel_size=2))),
 }
 EMBEDDERS = {

@@ -114,44 +114,8 @@ class Learned(PositionalEncoding):
             if low < 0 or high >= most:
                 raise ValueError(
                     f"position {int(low if low < 0 else high)} on axis {axis} is outside the learned table of {most}; "
-                    "shorten the input, or train with larger sizes (in Python: Learned.resampled of a trained table)"
+                    "shorten the input, or train with larger sizes"
                 )
-
-    def resampled(self, sizes: Sequence[int]) -> Learned:
-        """The same tables interpolated linearly to other sizes, ends aligned; entries before `first` stay as they are.
-
-        For a table per axis; for a single table of a whole grid: `resampled_grid`.
-        """
-        other = Learned(self.dim, self.num_axes, sizes=sizes, first=self.first).to(self.tables[0])
-        with torch.no_grad():
-            for axis, (new, old) in enumerate(zip(other.tables, self.tables)):
-                first = self.first if axis == 0 else 0
-                rows, num = rearrange(old[first:], "size d -> 1 d size").float(), len(new) - first
-                rows = rearrange(F.interpolate(rows, num, mode="linear", align_corners=True), "1 d size -> size d")
-                new.copy_(torch.cat([old[:first], rows.to(old.dtype)]))
-        return other
-
-    def resampled_grid(self, grid: tuple[int, int], new_grid: tuple[int, int]) -> Learned:
-        """The same with the last rows * columns entries, one per cell of a grid, interpolated to another grid.
-
-        grid, new_grid: (rows, columns). The entries before the grid (class and register tokens) stay as they are.
-        Bicubic, as Hugging Face's `ViTEmbeddings.interpolate_pos_encoding` (transformers 5.23; Dosovitskiy et al. 2021,
-        section 3.2).
-        Raises ValueError for more than one table, or one with fewer entries than the grid has cells.
-        """
-        rows, columns = grid
-        if len(self.sizes) != 1 or rows < 1 or columns < 1 or self.sizes[0] < rows * columns:
-            raise ValueError(
-                f"Learned(sizes={list(self.sizes)}) has no grid of {rows}x{columns} in one table; give the grid that "
-                "it was made for, or use Learned.resampled for a table per axis"
-            )
-        num_before, table = self.sizes[0] - rows * columns, self.tables[0]
-        cells = rearrange(table.detach()[num_before:], "(y x) d -> 1 d y x", y=rows).float()
-        cells = rearrange(F.interpolate(cells, new_grid, mode="bicubic", align_corners=False), "1 d y x -> (y x) d")
-        other = Learned(self.dim, self.num_axes, sizes=[num_before + len(cells)], first=self.first).to(table)
-        with torch.no_grad():
-            other.tables[0].copy_(torch.cat([table[:num_before], cells.to(table.dtype)]))
-        return other
 
 
 def default_position(backbone: Backbone | None, spec: TokenSpec) -> type[PositionalEncoding]:
