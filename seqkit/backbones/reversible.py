@@ -22,7 +22,7 @@ from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.base import RelativePosition
 
 Branch = Callable[[Tensor], Tensor]
-"""A function to what is added to one stream, from the other, [b n d] each."""
+"""Function from one stream to what is added to the other, [b n d] each."""
 
 
 class Reversible(Backbone):
