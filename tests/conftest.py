@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 
 from seqkit.interfaces import Backbone, Tokenizer, Tokens
 from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.block import PreNormBlock
-from seqkit.nn.mlp import MLP, ReLUSquared
+from seqkit.nn.block import MLP, PreNormBlock
+from seqkit.nn.mlp import ReLUSquared
 from seqkit.nn.position.rotary import Rotary
 from seqkit.raw import GraphData, Waveform
 from seqkit.registry import components, find

@@ -116,7 +116,7 @@ draw([weights, masked(causal), masked(padding), masked(causal & padding)], ["non
 
 # %%
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import ScaledDotProductAttention
 
 mechanism = ScaledDotProductAttention(num_heads=1, head_dim=2)
 ours = mechanism.attention_weights(q[None, None], k[None, None], AttentionContext(attn_mask=causal))
@@ -131,7 +131,7 @@ out[0, 0]
 
 # %%
 from seqkit.interfaces import Embedded
-from seqkit.nn.attention.mask import attention_context
+from seqkit.nn.attention.context import attention_context
 
 embedded = Embedded(torch.zeros(1, n, 2), positions=torch.arange(3.0)[None, :, None], valid=valid[None])
 context = attention_context(embedded, causal=True, num_heads=1, head_dim=2)

@@ -22,7 +22,8 @@ from seqkit.analysis.units import aligned, number, size
 from seqkit.backbones.presets import PUBLISHED, Published
 from seqkit.errors import suggest
 from seqkit.interfaces import Adjacency, Backbone, Cache, LabeledBatch, Objective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import Embedder, JoinEmbedder, TokenEmbedder
+from seqkit.nn.embedder import Embedder, TokenEmbedder
+from seqkit.nn.join_embedder import JoinEmbedder
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 

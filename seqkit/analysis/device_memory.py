@@ -16,7 +16,6 @@ from seqkit.analysis.forward_pass import counted
 from seqkit.analysis.units import aligned, size
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import TokenBatch
-from seqkit.model import first_call
 from seqkit.training.optim import OptimizerFactory
 from seqkit.training.recompute import blocks_of
 
@@ -145,7 +144,7 @@ def recipe_memory(config: Mapping[str, Any], *, num_devices: int, strategy: str)
         model = build_model(parts, rest.tokenizer.spec)
     if str(config["trainer"]["precision"]) == "bf16-true":
         model = model.to(torch.bfloat16)
-    batch, masked = first_call(objective, model, next(iter(data.train_dataloader())))
+    batch, masked = objective.first_call(model, next(iter(data.train_dataloader())))
     return device_memory(model, batch, rest.optimizer, masked=masked, num_devices=num_devices, strategy=strategy)
 
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from seqkit.analysis.peak_memory import peak_bytes
 from seqkit.generation.decode import DecodingState
 from seqkit.interfaces import LabeledBatch, Objective, TokenBatch, TokenSpec
-from seqkit.model import Model, first_call
+from seqkit.model import Model
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.training.optim import OptimizerFactory
 
@@ -131,7 +131,7 @@ class Training:
         self.objective, self.clip = candidate.objective, candidate.clip
         self.optimizer = candidate.optimizer.build(self.model)
         self.batches = [self.on_device(batch) for batch in candidate.batches]
-        called = [first_call(self.objective, self.model, batch)[0] for batch in self.batches]
+        called = [self.objective.first_call(self.model, batch)[0] for batch in self.batches]
         self.tokens_per_batch = statistics.fmean(one.num_tokens for one in called)
         self._auxiliary = [module for module in self.model.modules() if isinstance(module, AuxiliaryLoss)]
         self._stream: Iterator[LabeledBatch] | None = None

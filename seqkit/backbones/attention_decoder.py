@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
 from seqkit.interfaces import Backbone, Cache, Embedded
-from seqkit.nn.attention.context import AttentionFeature
-from seqkit.nn.attention.mask import cross_attention_context
+from seqkit.nn.attention.context import cross_attention_context
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
 
 

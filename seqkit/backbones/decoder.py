@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from seqkit.interfaces import Backbone, Cache, Embedded
-from seqkit.nn.attention.kv_cache import LayerCache
+from seqkit.nn.attention.kv_cache import LayerCache, reordered
 
 
 class DecoderCache(Cache):
@@ -26,11 +26,6 @@ class DecoderCache(Cache):
         self.memory = reordered(self.memory, rows)
         if self.attention is not None:
             self.attention.reorder(rows)
-
-
-def reordered(memory: Embedded | None, rows: Tensor) -> Embedded | None:
-    """An encoder's output, which has no adjacency, of these examples, [b'] indices, in this order."""
-    return None if memory is None else Embedded(memory.hidden[rows], memory.positions[rows], memory.valid[rows])
 
 
 def checked(decoder: Backbone, embedded: Embedded, cache: Cache | None, inner: type) -> DecoderCache | None:

@@ -13,9 +13,9 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.backbones.sequence import LayerStack, StateCache
+from seqkit.nn.block import Residual
 from seqkit.nn.convolution import CausalConvolution, inputs_before_next
 from seqkit.nn.dropout import check_probability
-from seqkit.nn.residual import Residual
 from seqkit.nn.selective_scan import scan_flops, selective_scan
 
 SSMState = tuple[Tensor, Tensor]

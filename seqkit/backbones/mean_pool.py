@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from seqkit.backbones.sequence import SequenceBackbone, StateCache
 from seqkit.interfaces import Embedded
+from seqkit.nn.block import MLP
 from seqkit.nn.dropout import check_probability
-from seqkit.nn.mlp import MLP
 
 
 class MeanOverTokens(nn.Module):

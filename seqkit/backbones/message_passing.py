@@ -14,8 +14,8 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
+from seqkit.nn.block import MLP
 from seqkit.nn.dropout import check_probability
-from seqkit.nn.mlp import MLP
 
 
 class Edges(NamedTuple):

@@ -15,42 +15,18 @@ from torch import nn
 from seqkit.backbones.encoder_decoder import EncoderDecoder
 from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import TokenSpec
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import PostNormBlock, PreNormBlock
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.block import MLP, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import SequenceHead, TiedHead, TokenHead
-from seqkit.nn.mlp import MLP, GatedMLP
-from seqkit.nn.moe import MixtureOfExperts
-from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
+from seqkit.nn.heads import TiedHead, TokenHead
+from seqkit.nn.mlp import GatedMLP
+from seqkit.nn.pooling import SequenceHead
+from seqkit.nn.position.absolute import Learned, NoPosition
 from seqkit.nn.position.base import PositionalEncoding
 from seqkit.nn.position.bias import T5Bias
 from seqkit.nn.position.rotary import Rotary
-from seqkit.nn.residual import Residual
 
 # ── encoder and decoder ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def vaswani_base(*, dropout: float = 0.1) -> EncoderDecoder:
-    """The first Transformer: 6 + 6 layers of width 512 (Vaswani et al. 2017, table 3, base).
-
-    To compare with the original; without its warm-up use pre-norm (Xiong et al. 2020). dropout: dropout of residual
-    branches; the paper has no other in the stack. The Embedder adds the sinusoids, and the paper sets its `dropout` to
-    this too.
-    The paper's table says 65 million parameters; a vocabulary of 37,000 gives 63.
-    """
-
-    def stack(causal: bool) -> Transformer:
-        block = partial(
-            PostNormBlock,
-            attention=partial(MultiHeadAttention, bias=False),  # section 3.2.2 has matrices only
-            mlp=partial(MLP, activation=nn.ReLU),
-            residual=partial(Residual, dropout=dropout),  # section 5.4: of residual branches only
-            cross_attention=causal,
-        )
-        return Transformer(512, 6, num_heads=8, causal=causal, block=block, norm=nn.Identity)
-
-    return EncoderDecoder(stack(causal=False), stack(causal=True))
 
 
 def t5_mini(*, dropout: float = 0.1) -> EncoderDecoder:
@@ -135,23 +111,6 @@ def llama_7b() -> Transformer:
     return _llama(4096, 32, num_heads=32, num_kv_heads=32, multiple_of=256)
 
 
-def moe_mini() -> Transformer:
-    """Mixtral's composition (Jiang et al. 2024, table 1) with 4 layers of width 128, a size of our own.
-
-    Where memory is not what is short: 8 experts, of which each token uses 2. As there, 4 heads share a key/value head,
-    and experts are 3.5 times as wide as the model.
-    """
-    norm = partial(nn.RMSNorm, eps=1e-5)
-    expert = partial(GatedMLP, width=448)
-    block = partial(
-        PreNormBlock,
-        attention=partial(MultiHeadAttention, num_kv_heads=1, bias=False),
-        mlp=partial(MixtureOfExperts, num_experts=8, top_k=2, expert=expert),
-        norm=norm,
-    )
-    return Transformer(128, 4, num_heads=4, causal=True, block=block, norm=norm, position=Rotary())
-
-
 # ── families ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -199,9 +158,7 @@ class Published:
 
 
 def _tied(embedder: Embedder) -> nn.Module:
-    assert isinstance(embedder.content, nn.Embedding)
-    # entries of about 1 beside sinusoids, of 0.02 elsewhere: logits start at about 1, or below
-    return TiedHead(embedder.content, scale=embedder.dim**-0.5 if embedder.position.std == 1.0 else 1.0)
+    return TiedHead(embedder.table)
 
 
 def _untied(embedder: Embedder) -> nn.Module:
@@ -228,7 +185,6 @@ def _images(build: Callable[[], Transformer]) -> Published:
 
 
 PUBLISHED = {
-    "vaswani_base": _text(vaswani_base, 37_000, 128, position=Sinusoidal),
     "t5_mini": _text(t5_mini, 32_128, 512),
     "bert_mini": _bert_text(bert_mini),
     "vit_tiny": _images(vit_tiny),
@@ -236,6 +192,5 @@ PUBLISHED = {
     "gpt2": _text(gpt2, 50_257, 1024, position=partial(Learned, sizes=[1024])),
     "llama_nano": _text(llama_nano, 512, 512),
     "llama_7b": _text(llama_7b, 32_000, 2048, head=_untied),
-    "moe_mini": _text(moe_mini, 256, 256, head=_untied),
 }
-"""Presets by name. Context lengths of models without a limit (Vaswani's, Mixtral's) are our own."""
+"""Presets by name."""

@@ -5,9 +5,8 @@ b batch · n tokens · d width
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -15,17 +14,15 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from seqkit.backbones.transformer import Transformer, TransformerCache
+from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.kv_cache import LayerCache
-from seqkit.nn.block import BaseBlock, PreNormBlock
+from seqkit.nn.block import BaseBlock, PreNormBlock, Residual
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.base import RelativePosition
-from seqkit.nn.residual import Residual
 
-LEARNED = ("attn_mask", "relative", "rotary", "edge_bias")
-"""Fields of an attention context that may have a gradient."""
+Branch = Callable[[Tensor], Tensor]
+"""Function from one stream to what is added to the other, [b n d] each."""
 
 
 class Reversible(Backbone):
@@ -37,9 +34,9 @@ class Reversible(Backbone):
     third more time (docs/efficient.md). Gradients are those of plain backpropagation up to the rounding of
     x = (x + f) - f, so weights should be float32 (autocast is fine), and hashing or top-k may differ at a tie.
     block: block whose components are used, `(dim, num_heads) -> PreNormBlock`. dim, depth, num_heads, causal, norm,
-    position, dropout: as in `Transformer`.
+    position, dropout: as in `Transformer`. It has no cache, and supports no adjacency.
     Raises ValueError for another kind of block, another residual than `Residual`, cross-attention, components with an
-    auxiliary loss (its graph is not stored either), and what `Transformer` refuses.
+    auxiliary loss or a position with parameters (their graphs are not stored either), and what `Transformer` refuses.
     """
 
     def __init__(
@@ -60,159 +57,101 @@ class Reversible(Backbone):
         )
         _check_reversible(self.stack)
         self.dim, self.num_heads, self.causal = dim, num_heads, causal
-        self.supports_adjacency, self.supports_segments = self.stack.supports_adjacency, self.stack.supports_segments
-        self.joins_graphs, self.knows_columns = self.stack.joins_graphs, self.stack.knows_columns
+        self.supports_segments, self.knows_columns = self.stack.supports_segments, self.stack.knows_columns
         self.uses_positions = self.stack.uses_positions
 
     def check_supported(self, spec: TokenSpec) -> None:
         """Raise ValueError for tokens that a `Transformer` of these blocks does not support."""
         self.stack.check_supported(spec)
 
-    def add_edge_bias(self, num_edge_types: int) -> None:
-        self.stack.add_edge_bias(num_edge_types)
-
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d], zero where padded."""
-        if cache is not None and not isinstance(cache, TransformerCache):
-            raise ValueError(f"Reversible was given a {type(cache).__name__}; make its cache with init_cache")
-        context = self.stack.contexts(embedded, cache)[self.stack.kinds[0]]
-        layers = [ReversibleLayer(cast(BaseBlock, block), context) for block in self.stack.blocks]
-        x, y = embedded.hidden, embedded.hidden
-        if cache is None:
-            x, y = run_reversible(layers, x, y)
-        else:
-            for layer, layer_cache in zip(layers, cache.layers):
-                x, y = layer(x, y, layer_cache)
-            cache.append(embedded)
+        """Hidden states [b n d], zero where padded. Raises ValueError for a cache."""
+        if cache is not None:
+            raise ValueError("Reversible has no cache; generate with use_cache=False")
+        context = self.stack.contexts(embedded)[self.stack.kinds[0]]
+        branches = [branch for block in self.stack.blocks for branch in branches_of(cast(BaseBlock, block), context)]
+        parameters = [p for p in self.stack.blocks.parameters() if p.requires_grad]
+        x, y = run_reversible(branches, parameters, embedded.hidden, embedded.hidden)
         return self.stack.norm((x + y) / 2).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
-    def init_cache(self, max_tokens: int) -> Cache:
-        """An empty cache. Raises ValueError where a `Transformer` of these blocks has none."""
-        return self.stack.init_cache(max_tokens)
+
+def branches_of(block: BaseBlock, context: AttentionContext) -> tuple[Branch, Branch]:
+    """The two branches of a layer, attention and MLP, made of a block's components."""
+
+    def attend(y: Tensor) -> Tensor:
+        return block.attention_residual(y.new_zeros(()), block.attention(block.attention_norm(y), context))
+
+    def feed_forward(x: Tensor) -> Tensor:
+        return block.mlp_residual(x.new_zeros(()), block.feed_forward(block.mlp_norm(x), context))
+
+    return attend, feed_forward
 
 
-@dataclass(frozen=True, slots=True)
-class ReversibleLayer:
-    """The two branches of a layer, made of a block's components."""
-
-    block: BaseBlock
-    context: AttentionContext
-
-    def attend(self, y: Tensor, cache: LayerCache | None = None) -> Tensor:
-        """The attention branch: what is added to the first stream, from the second [b n d]."""
-        block = self.block
-        return block.attention_residual(y.new_zeros(()), block.attention(block.attention_norm(y), self.context, cache))
-
-    def feed_forward(self, x: Tensor) -> Tensor:
-        """The MLP branch: what is added to the second stream, from the first [b n d]."""
-        return self.block.mlp_residual(x.new_zeros(()), self.block.feed_forward(self.block.mlp_norm(x), self.context))
-
-    def __call__(self, x: Tensor, y: Tensor, cache: LayerCache | None = None) -> tuple[Tensor, Tensor]:
-        """Both streams [b n d] after this layer."""
-        x = x + self.attend(y, cache)
-        return x, y + self.feed_forward(x)
-
-
-def run_reversible(layers: Sequence[ReversibleLayer], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Both streams [b n d] through all layers; only the last ones are stored for the backward pass."""
-    given = {name: getattr(layers[0].context, name) for name in LEARNED}
-    learned = {name: tensor for name, tensor in given.items() if tensor is not None and tensor.requires_grad}
-    x, y = _ReversibleFunction.apply(layers, [*learned], x, y, *_trainable(layers), *learned.values())
+def run_reversible(
+    branches: Sequence[Branch], parameters: Sequence[Tensor], x: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Both streams [b n d] through all branches; only the last ones are stored for the backward pass."""
+    x, y = _ReversibleFunction.apply(branches, x, y, *parameters)
     return x, y
 
 
 class _ReversibleFunction(torch.autograd.Function):
-    """Forward without a graph; backward from the last layer to the first, each from its recomputed input.
+    """Forward without a graph; backward from the last branch to the first, each from its recomputed input.
 
-    All that has a gradient is an input, so that `torch.autograd.grad` sees it: the streams, the parameters, and what
-    positions or edges add to the scores, the fields `learned` of the context.
+    The parameters are inputs, so that `torch.autograd.grad` sees them.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, layers: Sequence[ReversibleLayer], learned: list[str], x: Tensor, y: Tensor, *inputs: Tensor
+        ctx: Any, branches: Sequence[Branch], x: Tensor, y: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, Tensor]:
-        ctx.layers, ctx.learned, ctx.settings = layers, learned, []
-        for layer in layers:
-            for branch in (layer.attend, layer.feed_forward):
-                ctx.settings.append(_Settings.now(x, training=layer.block.training))
-                with ctx.settings[-1].autocast:
-                    x, y = y, x + branch(y)
-        ctx.save_for_backward(x, y, *inputs)
+        device, cuda = x.device.type, [x.device] if x.is_cuda else []
+        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        # a weight that was cast without a graph must not serve the backward pass
+        ctx.autocast = partial(torch.autocast, device, dtype, enabled, cache_enabled=False)
+        ctx.branches, ctx.parameters, ctx.cuda, ctx.rng_states = branches, parameters, cuda, []
+        with ctx.autocast():
+            for branch in branches:
+                ctx.rng_states.append([torch.get_rng_state(), *map(torch.cuda.get_rng_state, cuda)])
+                x, y = y, x + branch(y)
+        ctx.save_for_backward(x, y, *parameters)  # torch raises where a parameter changed in the meantime
         return x, y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_x: Tensor, grad_y: Tensor) -> tuple[Any, ...]:
-        x, y, *inputs = ctx.saved_tensors
-        # parameters are taken from the modules (unchanged, or torch had raised), since graphs are built from those
-        from_context = [tensor.detach().requires_grad_() for tensor in inputs[len(inputs) - len(ctx.learned) :]]
-        gradients: dict[Tensor, Tensor] = {}
-        settings = list(ctx.settings)
-        for layer in reversed(ctx.layers):
-            layer = ReversibleLayer(layer.block, replace(layer.context, **dict(zip(ctx.learned, from_context))))
-            others = [*_trainable([layer]), *from_context]
-            for branch in (layer.feed_forward, layer.attend):
-                inner = x.detach().requires_grad_()
-                with torch.enable_grad(), settings.pop().restored(inner):
-                    output = branch(inner)
-                found = torch.autograd.grad(output, [inner, *others], grad_y.to(output.dtype), allow_unused=True)
-                for tensor, grad in zip(others, found[1:]):
-                    if grad is not None:
-                        gradients[tensor] = gradients[tensor] + grad if tensor in gradients else grad
-                x, y, grad_x, grad_y = y - output.detach(), x, grad_y, grad_x + found[0]
-        return None, None, grad_x, grad_y, *map(gradients.get, [*_trainable(ctx.layers), *from_context])
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """Autocast of a branch and, while training, the states of the generators when it ran."""
-
-    autocast: torch.autocast
-    rng_states: tuple[Tensor, Tensor | None] | None
-
-    @classmethod
-    def now(cls, x: Tensor, *, training: bool) -> _Settings:
-        """Settings of this moment."""
-        device = x.device.type
-        autocast = torch.autocast(device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
-        if not training:
-            return cls(autocast, None)
-        return cls(autocast, (torch.get_rng_state(), torch.cuda.get_rng_state(x.device) if x.is_cuda else None))
-
-    @contextmanager
-    def restored(self, x: Tensor) -> Iterator[None]:
-        """Context with these settings; after it the generators are as before."""
-        with self.autocast, ExitStack() as stack:
-            if self.rng_states is not None:
-                stack.enter_context(torch.random.fork_rng([x.device] if x.is_cuda else []))
-                torch.set_rng_state(self.rng_states[0])
-                if self.rng_states[1] is not None:
-                    torch.cuda.set_rng_state(self.rng_states[1], x.device)
-            yield
-
-
-def _trainable(layers: Sequence[ReversibleLayer]) -> list[Tensor]:
-    """The trainable parameters of all layers, each once."""
-    return list(dict.fromkeys(p for layer in layers for p in layer.block.parameters() if p.requires_grad))
+        x, y, *_ = ctx.saved_tensors
+        gradients: list[Tensor | None] = [None] * len(ctx.parameters)
+        for branch, states in zip(reversed(ctx.branches), reversed(ctx.rng_states)):
+            inner = x.detach().requires_grad_()
+            with torch.enable_grad(), ctx.autocast(), torch.random.fork_rng(ctx.cuda):
+                torch.set_rng_state(states[0])
+                for device, state in zip(ctx.cuda, states[1:]):
+                    torch.cuda.set_rng_state(state, device)
+                output = branch(inner)
+            inputs = [inner, *ctx.parameters]
+            grad_inner, *found = torch.autograd.grad(output, inputs, grad_y.to(output.dtype), allow_unused=True)
+            for at, new in enumerate(found):
+                if new is not None:
+                    old = gradients[at]
+                    gradients[at] = new if old is None else old + new
+            x, y, grad_x, grad_y = y - output.detach(), x, grad_y, grad_x + grad_inner
+        return None, grad_x, grad_y, *gradients
 
 
 def _check_reversible(stack: Transformer) -> None:
     """Raise ValueError for blocks that `Reversible` does not support."""
-    if len(set(stack.kinds)) > 1:
-        raise ValueError("Reversible takes blocks of one kind; use a Transformer for blocks or positions that differ")
     block = cast(BaseBlock, stack.blocks[0])
-    if type(block).forward is not PreNormBlock.forward:
-        raise ValueError(
-            f"Reversible orders the components of a block itself, and was given {type(block).__name__}; "
-            "pass PreNormBlock with the components that you want"
-        )
-    if block.has_cross_attention:
-        raise ValueError("Reversible does not support cross-attention; use a Transformer")
-    for residual in (block.attention_residual, block.mlp_residual):
-        if type(residual) is not Residual:
-            raise ValueError(f"{type(residual).__name__} is not reversible; use the residual Residual")
-    for module in block.modules():
-        if isinstance(module, AuxiliaryLoss):
-            name = type(module).__name__
-            raise ValueError(f"Reversible does not support the auxiliary loss of {name}; use a Transformer")
+    unlike = [type(x).__name__ for x in (block.attention_residual, block.mlp_residual) if type(x) is not Residual]
+    with_loss = [type(x).__name__ for x in block.modules() if isinstance(x, AuxiliaryLoss)]
+    faults = {
+        "blocks that differ": len(set(stack.kinds)) > 1,
+        f"{type(block).__name__}; pass a PreNormBlock": type(block).forward is not PreNormBlock.forward,
+        "cross-attention": block.has_cross_attention,
+        f"the residual {', '.join(unlike)}": bool(unlike),
+        f"the auxiliary loss of {', '.join(with_loss)}": bool(with_loss),
+        "a position with parameters": any(True for _ in stack.positions.parameters()),
+    }
+    for what, is_given in faults.items():
+        if is_given:
+            raise ValueError(f"Reversible does not support {what}; or use a Transformer")

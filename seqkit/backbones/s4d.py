@@ -10,8 +10,8 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.backbones.sequence import LayerStack, StateCache
+from seqkit.nn.block import Residual
 from seqkit.nn.dropout import check_probability
-from seqkit.nn.residual import Residual
 from seqkit.nn.s4d import S4DLayer, Spectrum
 
 

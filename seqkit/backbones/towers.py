@@ -74,9 +74,10 @@ class Towers(Backbone):
                 hidden=hidden[columns][..., : backbone.dim].masked_fill(padded, 0.0),
                 positions=batch.positions.masked_fill(padded, 0.0),
                 valid=batch.valid,
+                whole=None if batch.is_padded else batch.valid,
                 adjacency=None if embedded.adjacency is None else batch.adjacency,
                 causal=embedded.causal,
-            ).with_known_padding(batch)
+            )
             # padding of a run is zero and is added to column 0
             own = rearrange(F.pad(backbone(run), [0, self.dim - backbone.dim]), "r m d -> (r m) d")
             found = found.index_add(0, columns.reshape(-1), own.to(found.dtype))

@@ -9,57 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.backbones.decoder import reordered
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
-from seqkit.nn.attention.context import ALL_FEATURES, AttentionContext, AttentionFeature
-from seqkit.nn.attention.kv_cache import LayerCache
-from seqkit.nn.attention.mask import Past, attention_context, cross_attention_context
+from seqkit.nn.attention.context import AttentionContext, attention_context, cross_attention_context
+from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature
+from seqkit.nn.attention.kv_cache import TransformerCache
 from seqkit.nn.block import BaseBlock, PreNormBlock
 from seqkit.nn.dropout import InheritedDropout, check_probability
+from seqkit.nn.initialization import init_weights
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
-from seqkit.nn.residual import Residual
-
-OUTPUT_PROJECTIONS = ("out_proj", "down_proj")
-"""Names of the last linear layer of a branch, whose output is added to the residual stream."""
-
-
-class TransformerCache(Cache):
-    """Caches of the layers, padding and positions of the columns so far, and the memory of cross-attention, if any."""
-
-    def __init__(self, layers: list[LayerCache]):
-        self.num_tokens = 0
-        self.layers = layers
-        self.valid: Tensor | None = None
-        self.positions: Tensor | None = None
-        self.is_padded = False
-        self.memory: Embedded | None = None
-
-    @property
-    def past(self) -> Past | None:
-        """The columns so far, or None at the start."""
-        if self.valid is None or self.positions is None:
-            return None
-        return Past(self.valid, self.positions, self.is_padded)
-
-    def append(self, embedded: Embedded) -> None:
-        """Add the columns of a forward pass."""
-        valid, positions, past = embedded.valid, embedded.positions, self.past
-        self.valid = valid if past is None else torch.cat([past.valid, valid], dim=1)
-        self.positions = positions if past is None else torch.cat([past.positions, positions], dim=1)
-        self.is_padded = self.is_padded or embedded.is_padded
-        self.num_tokens += valid.shape[1]
-
-    def reorder(self, rows: Tensor) -> None:
-        for layer in self.layers:
-            layer.reorder(rows)
-        if self.valid is not None and self.positions is not None:
-            self.valid, self.positions = self.valid[rows], self.positions[rows]
-        self.memory = reordered(self.memory, rows)
 
 
 @dataclass(frozen=True)
@@ -123,15 +84,15 @@ class Transformer(Backbone):
         self.input_norm = input_norm(dim) if input_norm is not None else None
         positions = _per_layer("position", position, depth)
         unlike: list[RelativePosition] = []
-        for one in (position for position in positions if position is not None):
-            one.check_complete()
-            if _index_of(one, unlike) is None:
+        for one in positions:
+            if one is not None and _index_of(one, unlike) is None:
+                one.check_complete()
                 unlike.append(one)
         self.positions = nn.ModuleList(unlike)
         self.edge_biases = nn.ModuleDict()  # key: number of heads; `add_edge_bias` fills it
-        self.kinds = [self._kind(block, p) for block, p in zip(self._blocks, positions)]
+        self.kinds = [_kind(block, position, unlike) for block, position in zip(self._blocks, positions)]
         self._declare_support()
-        self._init_weights()
+        init_weights(self.blocks)
         for module in self.blocks.modules():
             if isinstance(module, InheritedDropout):
                 module.inherit_dropout(dropout)
@@ -139,13 +100,6 @@ class Transformer(Backbone):
     @property
     def _blocks(self) -> list[BaseBlock]:
         return cast("list[BaseBlock]", list(self.blocks))
-
-    def _kind(self, block: BaseBlock, position: RelativePosition | None) -> ContextKind:
-        attention = block.attention
-        index = None if position is None else _index_of(position, list(self.positions))
-        return ContextKind(
-            index, attention.needs_mask, attention.num_heads, attention.head_dim, block.has_cross_attention
-        )
 
     def position_of(self, kind: ContextKind) -> RelativePosition | None:
         """Position inside attention of the layers of a kind; None: they have none."""
@@ -168,8 +122,8 @@ class Transformer(Backbone):
             position = self.position_of(kind)
             if position is not None:
                 position.check_heads(kind.num_heads, kind.head_dim)
-            block.check_supported(self._required(block, kind))
-            supports &= block.supports
+            block.attention.check_supported(self._required(block, kind))
+            supports &= block.attention.supports
         self.supports_adjacency = AttentionFeature.ADJACENCY in supports
         self.joins_graphs = self.supports_adjacency and all(kind.needs_mask for kind in self.kinds)
         self.supports_segments = AttentionFeature.SEGMENTS in supports
@@ -178,21 +132,6 @@ class Transformer(Backbone):
         self.uses_positions = bool(self.positions)
         self.takes_causality = AttentionFeature.REACH in supports
         self.knows_columns = AttentionFeature.UNORDERED not in supports
-
-    def _init_weights(self) -> None:
-        for name, module in self.blocks.named_modules():
-            pointwise = isinstance(module, nn.Conv1d) and module.kernel_size == (1,)  # a linear layer by another name
-            if isinstance(module, nn.Linear) or pointwise:
-                shrink = (2 * len(self.blocks)) ** -0.5 if name.endswith(OUTPUT_PROJECTIONS) else 1.0
-                nn.init.normal_(module.weight, std=0.02 * shrink)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-        for layer, block in enumerate(self._blocks):
-            for name, module in block.named_modules():
-                if isinstance(module, Residual):
-                    module.set_drop_path(layer / max(len(self.blocks) - 1, 1))
-                if block.zero_init and name.endswith(OUTPUT_PROJECTIONS):
-                    nn.init.zeros_(module.get_parameter("weight"))
 
     def check_supported(self, spec: TokenSpec) -> None:
         """Raise ValueError if a position does not fit the tokens' axes, or an adjacency is unsupported or missing."""
@@ -207,7 +146,7 @@ class Transformer(Backbone):
                         f"{axes}; use Rotary with interleaved=true, or no position inside attention"
                     )
             if spec.num_edge_types:
-                block.check_supported(self._required(block, kind) | AttentionFeature.ADJACENCY)
+                block.attention.check_supported(self._required(block, kind) | AttentionFeature.ADJACENCY)
             elif block.attention.needs_adjacency:
                 raise ValueError(
                     "this attention attends along edges, and these tokens have no adjacency; "
@@ -225,13 +164,14 @@ class Transformer(Backbone):
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d], zero where padded. Raises ValueError as `contexts`, or for a foreign cache."""
-        own_cache = None if cache is None else _checked(cache)
-        contexts = self.contexts(embedded, own_cache)
+        if cache is not None and not isinstance(cache, TransformerCache):
+            raise ValueError(f"a Transformer was given a {type(cache).__name__}; make its cache with init_cache")
+        contexts = self.contexts(embedded, cache)
         x = embedded.hidden if self.input_norm is None else self.input_norm(embedded.hidden)
         for i, (block, kind) in enumerate(zip(self.blocks, self.kinds)):
-            x = block(x, contexts[kind], None if own_cache is None else own_cache.layers[i])
-        if own_cache is not None:
-            own_cache.append(embedded)
+            x = block(x, contexts[kind], None if cache is None else cache.layers[i])
+        if cache is not None:
+            cache.append(embedded)
         return self.norm(x).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
     def contexts(
@@ -289,13 +229,7 @@ class Transformer(Backbone):
             raise ValueError("this Transformer is not causal, so it has no cache; build it with causal=True")
         if not self.supports_cache:
             raise ValueError("this attention has no cache; generate with use_cache=False")
-        return TransformerCache([block.init_cache(max_tokens) for block in self._blocks])
-
-
-def _checked(cache: Cache) -> TransformerCache:
-    if not isinstance(cache, TransformerCache):
-        raise ValueError(f"a Transformer was given a {type(cache).__name__}; make its cache with init_cache")
-    return cache
+        return TransformerCache([block.attention.init_cache(max_tokens) for block in self._blocks])
 
 
 Each = TypeVar("Each")
@@ -311,6 +245,11 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
             "or a pattern that can be repeated"
         )
     return list(given) * (depth // len(given))
+
+
+def _kind(block: BaseBlock, position: RelativePosition | None, known: Sequence[RelativePosition]) -> ContextKind:
+    attention, index = block.attention, None if position is None else _index_of(position, known)
+    return ContextKind(index, attention.needs_mask, attention.num_heads, attention.head_dim, block.has_cross_attention)
 
 
 def _index_of(position: RelativePosition, known: Sequence[nn.Module]) -> int | None:

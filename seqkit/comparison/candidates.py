@@ -20,7 +20,7 @@ from seqkit.data.batching import Batch
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Objective, Tokenizer
-from seqkit.model import Model, first_call
+from seqkit.model import Model
 from seqkit.runs.prepare import data_module
 
 NEARLY = 0.05
@@ -292,7 +292,7 @@ class _Fitted:
         longest = self._longest[self._key(config)]
         with torch.random.fork_rng(devices=[]):
             model = meta_model(config, tokenizer, objective, device="cpu")
-            batch, _ = first_call(objective, model, longest)
+            batch, _ = objective.first_call(model, longest)
             found = farthest_input(model, batch)
             state = state_size(model, batch)
         return found if found is not None and found < int(batch.valid.sum(dim=1).max()) - 1 else None, state

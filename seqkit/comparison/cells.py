@@ -107,9 +107,8 @@ def _gradient_flow(model: Any, data: Any) -> list[list[float]] | None:
     import torch
 
     from seqkit.analysis.gradient_flow import gradient_flow
-    from seqkit.model import first_call
 
-    batch, _ = first_call(data.objective, model, next(iter(data.test_dataloader())))
+    batch, _ = data.objective.first_call(model, next(iter(data.test_dataloader())))
     try:
         with torch.enable_grad():
             flow = gradient_flow(model, batch)

@@ -17,7 +17,7 @@ from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.errors import UsageError
 from seqkit.interfaces import LabeledBatch, LossOutput, ModelInput, Objective, TokenSpec
-from seqkit.model import Model, first_call
+from seqkit.model import Model
 from seqkit.runs.prepare import Prepared, prepare
 from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.training.module import evaluation_rng
@@ -85,7 +85,7 @@ class Subject:
 
     def flops(self, batch: LabeledBatch) -> float:
         """FLOPs of a training step on a batch: 6 per parameter and token (Kaplan et al. 2020, section 2.1)."""
-        called, _ = first_call(self.objective, self.model, batch)
+        called, _ = self.objective.first_call(self.model, batch)
         source = called.source
         num_tokens = called.valid.numel() + (0 if source is None else source.valid.numel())
         return 6.0 * self.model.num_parameters * num_tokens

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.heads import FeaturesHead, SequenceHead
+from seqkit.nn.pooling import FeaturesHead, SequenceHead
 from seqkit.nn.position.absolute import Learned
 
 MAX_BATCH, MAX_TOKENS, MAX_EDGES = 1 << 16, 1 << 20, 1 << 26

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.generation.decode import DecodingState, Suppressed, checked_stop, evaluating
-from seqkit.interfaces import TokenBatch
+from seqkit.generation.decode import DecodingState, checked_stop, evaluating
 from seqkit.model import Model
 
 
@@ -61,11 +61,8 @@ def beam_search(
     max_new_tokens: int,
     *,
     beams: BeamSearch | None = None,
-    source: TokenBatch | None = None,
     stop: Sequence[int] = (),
-    context_length: int | None = None,
-    use_cache: bool | None = None,
-    suppressed: Suppressed | None = None,
+    **settings: Any,
 ) -> list[list[Hypothesis]]:
     """Search up to `num_beams` continuations of each prompt; returns them with the best first.
 
@@ -78,10 +75,7 @@ def beam_search(
         raise ValueError(
             f"num_beams={beams.num_beams} is wider than the vocabulary of {model.spec.vocab_size}; make it narrower"
         )
-    state = DecodingState(
-        model, prompts, max_new_tokens, source=source, context_length=context_length, use_cache=use_cache,
-        suppressed=suppressed,
-    )  # fmt: skip
+    state = DecodingState(model, prompts, max_new_tokens, **settings)
     search = _Search(state, len(prompts), max_new_tokens, beams, checked_stop(stop, model, state.device))
     with evaluating(model):
         return search.run()

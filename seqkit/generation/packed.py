@@ -23,35 +23,30 @@ import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
-from seqkit.backbones.transformer import Transformer, TransformerCache
+from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import Cache
 from seqkit.model import Model
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
-from seqkit.nn.attention.kv_cache import KVCache, LayerCache
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import AttentionFeature
+from seqkit.nn.attention.kv_cache import LayerCache, TransformerCache
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TiedHead, TokenHead
-from seqkit.nn.mlp import MLP, GatedMLP
+from seqkit.nn.mlp import GatedMLP
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
-from seqkit.nn.residual import Residual
 
 MIN_STEPS = 8
 """Fewest remaining steps for which packing is tried; packing takes the time that about ten steps save."""
-
-ONEDNN_MIN_WEIGHTS = 2**17
-"""Fewest weights of a matrix for which oneDNN is faster; a call of it takes 10 µs longer than torch's."""
-
-ONEDNN_MIN_ROWS = 8
-"""Fewest rows of x for which oneDNN orders weights; its order for one row is slower, even with one row."""
 
 BLOCKS = (PreNormBlock, PostNormBlock, ParallelBlock)
 COMPOSED = (*BLOCKS, MLP, GatedMLP, Residual)
 """Modules that only call their children, so that functions can replace these."""
 
 Function = Callable[..., Tensor]
+Slot = int | Tensor
+"""Column of the new token; if static, a tensor [1]."""
 
 
 @dataclass(slots=True)
@@ -61,19 +56,6 @@ class _Layer:
     keys: Tensor
     values: Tensor
     inputs: Tensor | None
-
-    @classmethod
-    def of(cls, filled: LayerCache, max_tokens: int, dtype: torch.dtype) -> _Layer:
-        """Copy the cache of a layer after a full forward pass into buffers of the final length."""
-        past, convolved = cast(KVCache, filled.self_attention), filled.convolution
-        n, room = past.num_tokens, max_tokens - past.num_tokens
-        keys, values = (F.pad(x[:, :, :n].to(dtype), [0, 0, 0, room]) for x in cast(Any, (past.keys, past.values)))
-        if convolved is None:
-            return cls(keys, values, None)
-        k = convolved.shape[1] + 1
-        inputs = convolved.new_zeros(len(convolved), k, convolved.shape[2])
-        inputs[:, torch.arange(n - k + 1, n, device=inputs.device) % k] = convolved
-        return cls(keys, values, inputs)
 
 
 class PackedCache(Cache):
@@ -85,29 +67,37 @@ class PackedCache(Cache):
     def __init__(self, cache: TransformerCache, max_tokens: int, dtype: torch.dtype, *, static: bool):
         past = cache.past
         assert past is not None
-        self.num_tokens, self.max_tokens = cache.num_tokens, max_tokens
-        self.is_static = static
+        self.num_tokens, self.max_tokens, self.is_static = cache.num_tokens, max_tokens, static
         self.graph: _Graph | None = None
-        self.layers = [_Layer.of(layer, max_tokens, dtype) for layer in cache.layers]
+        self.layers = [self._buffers(layer, dtype) for layer in cache.layers]
         self.attn_mask: Tensor | None = None
         if past.is_padded or static:
             may_attend = F.pad(past.valid, [0, max_tokens - self.num_tokens], value=not static)
             mask = torch.zeros(may_attend.shape, dtype=dtype, device=may_attend.device)
             self.attn_mask = rearrange(mask.masked_fill_(~may_attend, -torch.inf), "b m -> b 1 1 m")
 
+    def _buffers(self, filled: LayerCache, dtype: torch.dtype) -> _Layer:
+        """A copy of the cache that a full forward pass filled."""
+        past, convolved, n = cast(Any, filled.self_attention), filled.convolution, self.num_tokens
+        keys, values = (F.pad(x[:, :, :n].to(dtype), [0, 0, 0, self.max_tokens - n]) for x in (past.keys, past.values))
+        if convolved is None:
+            return _Layer(keys, values, None)
+        k = convolved.shape[1] + 1
+        inputs = convolved.new_zeros(len(convolved), k, convolved.shape[2])
+        inputs[:, torch.arange(n - k + 1, n, device=inputs.device) % k] = convolved
+        return _Layer(keys, values, inputs)
+
     def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order."""
         in_place = self.is_static and len(rows) == len(self.layers[0].keys)  # a graph needs the same addresses
         self.graph = self.graph if in_place else None
 
-        def chosen(buffer: Tensor) -> Tensor:
-            new = buffer.index_select(0, rows)
-            return buffer.copy_(new) if in_place else new
+        def chosen(buffer: Tensor | None) -> Any:
+            new = None if buffer is None else buffer.index_select(0, rows)
+            return buffer.copy_(new) if in_place and buffer is not None and new is not None else new
 
-        for layer in self.layers:
-            layer.keys, layer.values = chosen(layer.keys), chosen(layer.values)
-            layer.inputs = None if layer.inputs is None else chosen(layer.inputs)
-        self.attn_mask = None if self.attn_mask is None else chosen(self.attn_mask)
+        self.layers = [_Layer(*map(chosen, (x.keys, x.values, x.inputs))) for x in self.layers]
+        self.attn_mask = chosen(self.attn_mask)
 
 
 def packed_decoder(model: Model, num_sequences: int, max_tokens: int) -> PackedDecoder | None:
@@ -138,7 +128,7 @@ class PackedDecoder:
         self._cache_dtype = torch.promote_types(dtype, torch.float32) if device.type == "cpu" else dtype
         columns = repeat(torch.arange(float(max_tokens), device=device), "m -> 1 m p", p=model.spec.num_axes)
         self._table, self._scale = cast(nn.Embedding, embedder.content).weight, embedder.scale
-        self._num_position_channels, vectors = embedder.position.num_position_channels, embedder.position(columns)[0]
+        vectors = embedder.position(columns)[0]
         self._vectors = vectors if len(vectors) == max_tokens else None  # else there are no positions to add
         between = (embedder.norm, embedder.projection, backbone.input_norm)
         self._after_embedding = [_function(module, num_sequences) for module in between if module is not None]
@@ -150,11 +140,9 @@ class PackedDecoder:
         self._norm = _function(backbone.norm, num_sequences)
         self._blocks = [_function(block, num_sequences) for block in backbone.blocks]
         self._kinds = backbone.kinds
-        output: nn.Linear | nn.Embedding = (
-            head.linear if isinstance(head, TokenHead) else cast(nn.Embedding, head.table)
-        )
-        bias = output.bias if isinstance(output, nn.Linear) else cast(TiedHead, head).bias
-        product = _product(output.weight, bias, num_sequences)
+        output = head.linear if isinstance(head, TokenHead) else head.table
+        bias = head.linear.bias if isinstance(head, TokenHead) else head.bias
+        product = _product(cast(Tensor, output.weight), bias, num_sequences)
         self._head = lambda x: head._outputs(x, product)
 
     def take_over(self, cache: Cache) -> PackedCache:
@@ -167,8 +155,7 @@ class PackedDecoder:
         slot = cache.num_tokens
         cache.num_tokens += 1
         if not cache.is_static:
-            mask = None if cache.attn_mask is None else cache.attn_mask[..., : slot + 1]
-            return self._compute(ids, positions, slot, slot + 1, mask, cache)
+            return self._compute(ids, positions, slot, slot + 1, cache)
         index = torch.full((1,), slot, device=ids.device)
         if ids.device.type != "cuda":
             return self.static_step(ids, positions, index, cache)
@@ -180,18 +167,11 @@ class PackedDecoder:
         """A step whose shapes do not depend on the slot [1]; repeating it gives the same logits."""
         assert cache.attn_mask is not None
         cache.attn_mask.index_fill_(3, slot, 0.0)
-        return self._compute(ids, positions, slot, cache.max_tokens, cache.attn_mask, cache)
+        return self._compute(ids, positions, slot, cache.max_tokens, cache)
 
-    def _compute(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        slot: int | Tensor,
-        num_slots: int,
-        mask: Tensor | None,
-        cache: PackedCache,
-    ) -> Tensor:
-        """Logits [b v]. slot: column of the new token; if static, a tensor [1]. num_slots: columns that are read."""
+    def _compute(self, ids: Tensor, positions: Tensor, slot: Slot, num_slots: int, cache: PackedCache) -> Tensor:
+        """Logits [b v]. num_slots: columns that are read."""
+        mask = None if cache.attn_mask is None else cache.attn_mask[..., :num_slots]
         contexts = {kind: AttentionContext(mask, rotary=None if table is None else table.index_select(0, positions))
                     for kind, table in self._rotary.items()}  # fmt: skip
         x = self._embed(ids, positions)
@@ -203,7 +183,6 @@ class PackedDecoder:
         """Embeddings [b d] of ids [b] at positions [b], as `Embedder`; vectors of positions come from a table."""
         x = F.embedding(ids, self._table)
         x = x if self._scale == 1 else x * self._scale
-        x = F.pad(x, [0, self._num_position_channels]) if self._num_position_channels else x
         x = x if self._vectors is None else x + self._vectors.index_select(0, positions)
         for function in self._after_embedding:
             x = function(x)
@@ -257,27 +236,23 @@ def _function(module: nn.Module, num_sequences: int) -> Function:
 
 
 def _product(weight: Tensor, bias: Tensor | None, num_sequences: int) -> Function:
-    """x @ weight.T + bias for x [b i] and weight [o i], with a copy of the weight in the order that is read fastest.
+    """x @ weight.T + bias for x [b i] and weight [o i].
 
-    `nn.Linear` stores weights row by row, and then a product with one vector reads at half the memory's bandwidth. The
-    best order was measured on CPUs (docs/decisions.md). On other devices the weight is not copied.
+    `nn.Linear` stores weights row by row, and then a product with one vector reads at half the memory's bandwidth: for
+    one sequence on a CPU, in float32, the weight is copied in the other order (docs/decisions.md).
     """
-    is_float32, is_many = weight.dtype == torch.float32, num_sequences > 1 and weight.numel() >= ONEDNN_MIN_WEIGHTS
-    if weight.device.type == "cpu" and _has_onednn(weight.dtype) and (is_many or not is_float32):
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), max(num_sequences, ONEDNN_MIN_ROWS))
-        return lambda x: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
-    if weight.device.type == "cpu" and is_float32:
-        columns = rearrange(weight, "o i -> i o").contiguous()
-        return (lambda x: torch.mm(x, columns)) if bias is None else (lambda x: torch.addmm(bias, x, columns))
-    return lambda x: F.linear(x, weight, bias)
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or num_sequences > 1:
+        return lambda x: F.linear(x, weight, bias)
+    columns = rearrange(weight, "o i -> i o").contiguous()
+    return (lambda x: torch.mm(x, columns)) if bias is None else (lambda x: torch.addmm(bias, x, columns))
 
 
-def _has_onednn(dtype: torch.dtype) -> bool:
-    """Whether oneDNN supports that dtype on this CPU."""
-    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled):
-        return False
-    has_bfloat16 = dtype == torch.bfloat16 and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return dtype == torch.float32 or has_bfloat16
+def _write(buffer: Tensor, axis: int, slot: Slot, new: Tensor) -> None:
+    """Write a row of a buffer: new has its shape without the axis."""
+    if isinstance(slot, int):
+        buffer.select(axis, slot).copy_(new)
+    else:
+        buffer.index_copy_(axis, slot, new.unsqueeze(axis))
 
 
 def _attention(layer: MultiHeadAttention, num_sequences: int) -> Function:
@@ -291,7 +266,7 @@ def _attention(layer: MultiHeadAttention, num_sequences: int) -> Function:
     norms_heads = layer.norms_heads
     scale = 1 / cast(ScaledDotProductAttention, layer.mechanism).temperature
 
-    def attend(x: Tensor, context: AttentionContext, cache: tuple[_Layer, int | Tensor, int]) -> Tensor:
+    def attend(x: Tensor, context: AttentionContext, cache: tuple[_Layer, Slot, int]) -> Tensor:
         buffers, slot, num_slots = cache
         qkv = qkv_proj(x)
         if convolve is not None:
@@ -303,13 +278,8 @@ def _attention(layer: MultiHeadAttention, num_sequences: int) -> Function:
         if context.rotary is not None:
             heads = _rotated(heads, h + g, context.rotary)
         heads = heads.to(buffers.keys.dtype)
-        keys, values = heads.narrow(1, h, g), heads.narrow(1, h + g, g)
-        if isinstance(slot, int):
-            buffers.keys.select(2, slot).copy_(keys)
-            buffers.values.select(2, slot).copy_(values)
-        else:
-            buffers.keys.index_copy_(2, slot, rearrange(keys, "b g c -> b g 1 c"))
-            buffers.values.index_copy_(2, slot, rearrange(values, "b g c -> b g 1 c"))
+        _write(buffers.keys, 2, slot, heads.narrow(1, h, g))
+        _write(buffers.values, 2, slot, heads.narrow(1, h + g, g))
         attended = F.scaled_dot_product_attention(
             heads.narrow(1, 0, h).unflatten(1, (g, h // g)),
             buffers.keys.narrow(2, 0, num_slots),
@@ -339,13 +309,10 @@ def _convolution(module: CausalConvolution) -> Function:
     # row j of the ring holds token j, then j + k, …; at token t, its lag is (t - j) % k
     by_slot = weight[(rearrange(lags, "t -> t 1") - lags) % k]  # [t j d]
 
-    def convolve(x: Tensor, slot: int | Tensor, ring: Tensor) -> Tensor:
-        if isinstance(slot, int):
-            ring.select(1, slot % k).copy_(x)
-            return (ring * by_slot[slot % k]).sum(dim=1)
+    def convolve(x: Tensor, slot: Slot, ring: Tensor) -> Tensor:
         row = slot % k
-        ring.index_copy_(1, row, rearrange(x, "b d -> b 1 d"))
-        return (ring * by_slot.index_select(0, row)).sum(dim=1)
+        _write(ring, 1, row, x)
+        return (ring * by_slot[row]).sum(dim=1)
 
     return convolve
 
@@ -357,16 +324,13 @@ def _is_known(model: Model) -> bool:
     if type(model) is not Model or type(embedder) is not Embedder or type(backbone) is not Transformer:
         return False
     content, position = embedder.content, embedder.position
-    looks_up = type(content) is nn.Embedding and content.max_norm is None  # else lookups change the table
-    adds = type(position).add is PositionalEncoding.add and not position.mixes_tokens
-    has_head = type(model.head) in (TokenHead, TiedHead) and model.source_embedder is None
-    positions = [cast(RelativePosition, position) for position in backbone.positions]
-    rotates = all(position.requires == AttentionFeature.ROTARY for position in positions)
     return (
-        looks_up
-        and adds
-        and has_head
-        and rotates
+        model.source_embedder is None
+        and type(model.head) in (TokenHead, TiedHead)
+        and type(content) is nn.Embedding
+        and content.max_norm is None  # else lookups change the table
+        and type(position).add is PositionalEncoding.add
+        and all(cast(RelativePosition, x).requires == AttentionFeature.ROTARY for x in backbone.positions)
         and all(map(_is_known_block, cast("list[BaseBlock]", backbone.blocks)))
     )
 
@@ -375,10 +339,9 @@ def _is_known_block(block: BaseBlock) -> bool:
     layer = block.attention
     if type(block) not in BLOCKS or block.has_cross_attention or type(layer) is not MultiHeadAttention:
         return False
-    mechanism, convolution = layer.mechanism, layer.convolution
-    is_dot_product = type(mechanism) is ScaledDotProductAttention and mechanism.softcap is None
+    is_dot_product = type(layer.mechanism) is ScaledDotProductAttention and layer.mechanism.softcap is None
     # complex pairs need even strides
-    return is_dot_product and type(convolution) in (type(None), CausalConvolution) and layer.head_dim % 2 == 0
+    return is_dot_product and type(layer.convolution) in (type(None), CausalConvolution) and layer.head_dim % 2 == 0
 
 
 def _is_plain(model: nn.Module) -> bool:

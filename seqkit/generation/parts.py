@@ -18,8 +18,8 @@ from seqkit.generation.sampling import Sampling
 from seqkit.generation.stream import decoded
 from seqkit.interfaces import IGNORE, Cache, TokenBatch, Tokens
 from seqkit.model import Model
-from seqkit.nn.embedder import JoinEmbedder
-from seqkit.nn.heads import END, PartHead
+from seqkit.nn.join_embedder import JoinEmbedder
+from seqkit.nn.part_heads import END, PartHead
 
 
 def before_last_run(tokens: Tokens, part: str) -> Tokens:

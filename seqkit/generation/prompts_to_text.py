@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from seqkit.generation.beam_search import BeamSearch
-from seqkit.generation.decode import Suppressed
 from seqkit.generation.sampling import Sampling
 from seqkit.generation.stream import generate, stream
 from seqkit.interfaces import IGNORE, TokenBatch
@@ -60,8 +59,7 @@ def generate_texts(
 ) -> list[str]:
     """The text generated for each prompt, in one batch; the prompt is not part of it.
 
-    As `stream_text`, but a beam search stops at ids, so for it a string in `stop` must be a single token.
-    Raises ValueError where it is not.
+    As `stream_text`. Raises ValueError for a beam search with `stop`, since it stops at ids.
     """
     request = _Request.of(trained, prompts)
     if not isinstance(strategy, BeamSearch):
@@ -69,16 +67,10 @@ def generate_texts(
         for pieces in _pieces(trained, request, max_new_tokens, strategy, stop):
             texts = [text + piece for text, piece in zip(texts, pieces)]
         return texts
-    sequences = generate(
-        trained.model,
-        request.prompts,
-        request.max_new_tokens if max_new_tokens is None else max_new_tokens,
-        strategy=strategy,
-        source=request.source,
-        stop=[*request.stop, *(request.stop_id(text) for text in stop)],
-        context_length=request.context_length,
-        suppressed=request.suppressed,
-    )
+    if stop:
+        raise ValueError("a beam search ends a text where the model does, and not at a stop text; leave stop out")
+    num = request.max_new_tokens if max_new_tokens is None else max_new_tokens
+    sequences = generate(trained.model, request.prompts, num, strategy=strategy, stop=request.stop, **request.settings)
     return [
         request.decode(torch.cat([prefix, ids.cpu()]))[len(request.decode(prefix)) :]
         for prefix, ids in zip(request.prefixes, sequences)
@@ -87,23 +79,18 @@ def generate_texts(
 
 @dataclass(frozen=True)
 class _Request:
-    """Raw prompts as model input, and the tokenizer of the generated text.
+    """Raw prompts as model input, and how the generated ids become text.
 
     prompts: ids that each sequence starts with. prefixes: those of them that are text (a bos id is not).
-    source: batch for the encoder. stop: ids that end a sequence. encode, decode: methods of the tokenizer of the
-    generated text.
-    max_new_tokens: the default.
+    decode: text of ids. max_new_tokens: the default. stop: ids that end a sequence. settings: as in `stream`.
     """
 
     prompts: list[Tensor]
     prefixes: list[Tensor]
-    source: TokenBatch | None
-    stop: list[int]
-    encode: Callable[[str], Any]
     decode: Callable[[Tensor], str]
     max_new_tokens: int
-    context_length: int | None
-    suppressed: Suppressed | None = None
+    stop: list[int]
+    settings: dict[str, Any]
 
     @classmethod
     def of(cls, trained: TrainedModel, raws: Sequence[Any]) -> _Request:
@@ -117,13 +104,10 @@ class _Request:
             return cls(
                 [start] * len(raws),
                 [start[:0]] * len(raws),
-                source,
-                [objective.eos_id],
-                target.encode,
                 lambda ids: target.decode(ids[objective.is_text(ids)]),
                 objective.longest + 1,
-                None,
-                objective.suppressed,
+                [objective.eos_id],
+                {"source": source, "suppressed": objective.suppressed},
             )
         if trained.model.spec.is_joined:
             raise ValueError(
@@ -140,14 +124,7 @@ class _Request:
                 )
         prompts = [prompt.content for prompt in tokens]
         window = trained.config["data"].get("window")
-        return cls(prompts, prompts, None, [], tokenizer.encode, tokenizer.decode, MAX_NEW_TOKENS, window)
-
-    def stop_id(self, text: str) -> int:
-        """The id of a string at which a beam search stops. Raises ValueError if it is several tokens."""
-        ids = self.encode(text).content.tolist()
-        if len(ids) != 1:
-            raise ValueError(f"stop text {text!r} is {len(ids)} tokens; a beam search stops at one: give a single one")
-        return int(ids[0])
+        return cls(prompts, prompts, tokenizer.decode, MAX_NEW_TOKENS, [], {"context_length": window})
 
 
 def _pieces(
@@ -161,16 +138,8 @@ def _pieces(
     if not all(stop):
         raise ValueError("a stop text is empty, which every text contains; give at least one character")
     detokenizers = [IncrementalDetokenizer(prefix.tolist(), request.decode, stop) for prefix in request.prefixes]
-    steps = stream(
-        trained.model,
-        request.prompts,
-        request.max_new_tokens if max_new_tokens is None else max_new_tokens,
-        sampling=sampling,
-        source=request.source,
-        stop=request.stop,
-        context_length=request.context_length,
-        suppressed=request.suppressed,
-    )
+    num = request.max_new_tokens if max_new_tokens is None else max_new_tokens
+    steps = stream(trained.model, request.prompts, num, sampling=sampling, stop=request.stop, **request.settings)
     for new in steps:
         yield [
             detokenizer.add(i) if i != IGNORE and i not in request.stop else ""

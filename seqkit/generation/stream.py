@@ -13,7 +13,7 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.generation.beam_search import BeamSearch, beam_search
-from seqkit.generation.decode import Decoding, DecodingState, Suppressed, checked_stop, evaluating
+from seqkit.generation.decode import Decoding, DecodingState, checked_stop, evaluating
 from seqkit.generation.sampling import PerSequenceRNG, Sampling
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.model import Model
@@ -25,27 +25,19 @@ def stream(
     max_new_tokens: int,
     *,
     sampling: Sampling | None = None,
-    source: TokenBatch | None = None,
     stop: Sequence[int] = (),
-    context_length: int | None = None,
-    use_cache: bool | None = None,
-    suppressed: Suppressed | None = None,
+    **settings: Any,
 ) -> Iterator[Tensor]:
     """Yield the new ids [b] of each step, `max_new_tokens` times or until every sequence has ended.
 
     prompts: [n] int64 ids each, of any lengths >= 1. sampling: None: `Sampling()`, the model's distribution.
-    source: batch for the encoder, an example per prompt; the prompt then begins the target (a bos id).
     stop: ids that end a sequence. The id itself is yielded, then IGNORE until all sequences have ended.
-    context_length, use_cache, suppressed: as in `DecodingState`.
+    settings: source, context_length, use_cache and suppressed of `DecodingState`.
     Raises ValueError for incompatible arguments, before the first step.
     """
-    sampling = Sampling() if sampling is None else sampling
-    state = DecodingState(
-        model, prompts, max_new_tokens, source=source, context_length=context_length, use_cache=use_cache,
-        suppressed=suppressed,
-    )  # fmt: skip
+    state = DecodingState(model, prompts, max_new_tokens, **settings)
     stop_ids = checked_stop(stop, model, state.device)
-    return decoded(model, state, max_new_tokens, sampling, stop_ids)
+    return decoded(model, state, max_new_tokens, Sampling() if sampling is None else sampling, stop_ids)
 
 
 def generate(
@@ -54,46 +46,30 @@ def generate(
     max_new_tokens: int,
     *,
     strategy: Sampling | BeamSearch | None = None,
-    source: TokenBatch | None = None,
     stop: Sequence[int] = (),
-    context_length: int | None = None,
-    use_cache: bool | None = None,
-    suppressed: Suppressed | None = None,
+    **settings: Any,
 ) -> list[Tensor]:
     """Ids [t] after each prompt, without the stop id; with beam search, those of the best hypothesis.
 
     strategy: None: `Sampling()`. The other arguments are those of `stream`.
     """
-    shared: dict[str, Any] = {
-        "source": source, "stop": stop, "context_length": context_length, "use_cache": use_cache,
-        "suppressed": suppressed,
-    }  # fmt: skip
     if isinstance(strategy, BeamSearch):
-        found = beam_search(model, prompts, max_new_tokens, beams=strategy, **shared)
+        found = beam_search(model, prompts, max_new_tokens, beams=strategy, stop=stop, **settings)
         return [best.ids for best, *_ in found]
-    steps = stream(model, prompts, max_new_tokens, sampling=strategy, **shared)
-    columns = torch.stack(list(steps), dim=1)
+    columns = torch.stack([*stream(model, prompts, max_new_tokens, sampling=strategy, stop=stop, **settings)], dim=1)
     ended = torch.isin(columns, torch.tensor([IGNORE, *stop], device=columns.device))
     return [row[~over] for row, over in zip(columns, ended)]
 
 
 def greedy(
-    model: Model,
-    source: TokenBatch,
-    start: Sequence[int],
-    eos_id: int,
-    max_new_tokens: int,
-    *,
-    suppressed: Suppressed | None = None,
+    model: Model, source: TokenBatch, start: Sequence[int], eos_id: int, max_new_tokens: int, **settings: Any
 ) -> Tensor:
     """Greedy decoding of a sequence-to-sequence model: ids [b t], t <= max_new_tokens, IGNORE from `eos_id` on.
 
-    start: ids that each target begins with. suppressed: ids that are not generated.
+    start: ids that each target begins with. settings: as in `stream`.
     """
     prompts, sampling = [torch.tensor(start)] * len(source), Sampling(temperature=0)
-    steps = stream(
-        model, prompts, max_new_tokens, sampling=sampling, source=source, stop=[eos_id], suppressed=suppressed
-    )
+    steps = stream(model, prompts, max_new_tokens, sampling=sampling, source=source, stop=[eos_id], **settings)
     ids = torch.stack(list(steps), dim=1)
     return ids.masked_fill(ids == eos_id, IGNORE)
 

@@ -232,6 +232,28 @@ class Objective(Stateful, ABC):
         Raises DataError for a batch that does not fit the objective.
         """
 
+    def first_call(self, model: nn.Module, batch: LabeledBatch) -> tuple[TokenBatch, Tensor | None]:
+        """The batch and the masked tokens with which a training step calls the model first; the model does not run."""
+
+        class Called(Exception):
+            pass
+
+        calls: list[tuple[TokenBatch, Tensor | None]] = []
+
+        def note(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            given = dict(zip(("batch", "masked"), args)) | kwargs
+            calls.append((given["batch"], given.get("masked")))
+            raise Called
+
+        hook = model.register_forward_pre_hook(note, with_kwargs=True, prepend=True)
+        try:
+            self.step(model, batch, training=True)
+        except Called:
+            return calls[0]
+        finally:
+            hook.remove()
+        raise ValueError(f"a step of {type(self).__name__} does not call the model; Objective.step gets it")
+
     def baseline_step(
         self, batches: Iterable[LabeledBatch], spec: TokenSpec
     ) -> Callable[[LabeledBatch], LossOutput] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,40 +21,7 @@ from seqkit.raw import describe_tensor
 
 
 @dataclass(frozen=True, slots=True)
-class _Padded:
-    """A dataclass of tensors with `valid` [b n] that knows whether there is padding without asking a device.
-
-    is_padded: False: every token is known to be real. On the CPU that is looked up when the object is made. On an
-    accelerator it goes along with `to` and `replace`; anything else is True there, which costs an attention mask.
-    """
-
-    is_padded: bool = field(init=False, default=True, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        valid: Tensor = self.valid  # type: ignore[attr-defined]
-        if may_read(valid):
-            object.__setattr__(self, "is_padded", not bool(valid.all()))
-
-    def replace(self, **changes: Any) -> Self:
-        """A copy with other fields; what is known of padding stays known unless `valid` is changed."""
-        return replace(self, **changes).with_known_padding(self)
-
-    def to(self, *args: Any, **kwargs: Any) -> Self:
-        """The same on another device or of another dtype (Lightning moves only batches that have `to`)."""
-        given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
-        moved = replace(self, **{name: x.to(*args, **kwargs) for name, x in given.items() if hasattr(x, "to")})
-        object.__setattr__(moved, "is_padded", self.is_padded)
-        return moved
-
-    def with_known_padding(self, other: _Padded, *, is_part: bool = False) -> Self:
-        """Takes over what `other` knows about padding. is_part: True: `valid` is a part of the other's."""
-        if self.valid is other.valid or (is_part and not other.is_padded):  # type: ignore[attr-defined]
-            object.__setattr__(self, "is_padded", other.is_padded)
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class TokenBatch(_Padded):
+class TokenBatch:
     """Tokens of several examples, padded on the right with zeros.
 
     content: [b n], [b n k] or [b n f]. positions: [b n p]. valid: [b n] bool, True = real.
@@ -69,6 +36,8 @@ class TokenBatch(_Padded):
     parts: the parts of joined tokens, whose content is the number of each token's part; None: they are of one
     tokenizer. graphs: [b n] int64, number of the graph that a token of these belongs to, 0: of none: the adjacency
     masks pairs of one graph alone; None: each example is one graph, if there is an adjacency.
+    is_padded: False: every token is known to be real. On the CPU that is looked up when the batch is made. On an
+    accelerator it goes along with `to` and `replace`; anything else is True there, which costs an attention mask.
     Raises ValueError where sizes differ, or `reach` is not like that.
 
     >>> short, long = (Tokens(torch.arange(n), torch.arange(float(n))[:, None]) for n in (1, 3))
@@ -90,14 +59,16 @@ class TokenBatch(_Padded):
     features: Tensor | None = None
     parts: Parts | None = None
     graphs: Tensor | None = None
+    is_padded: bool = field(init=False, default=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _Padded.__post_init__(self)
         if self.valid.ndim != 2 or self.valid.dtype != torch.bool:
             raise ValueError(f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real")
         for name, value in by_token(self).items():
             if value.shape[:2] != self.valid.shape:
                 raise ValueError(f"{name} is {describe_tensor(value)}; let it begin with {list(self.valid.shape)}")
+        if may_read(self.valid):
+            object.__setattr__(self, "is_padded", not bool(self.valid.all()))
         if self.reach is not None and may_read(self.reach):
             _check_reach(self.reach, self.valid)
         if self.source is not None and len(self.source) != len(self):
@@ -128,6 +99,23 @@ class TokenBatch(_Padded):
         graphs = None if adjacency is None else parts.graphs(valid.shape)
         return cls(**padded, valid=valid, adjacency=adjacency, parts=parts, graphs=graphs)
 
+    def replace(self, **changes: Any) -> TokenBatch:
+        """A copy with other fields; what is known of padding stays known unless `valid` is changed."""
+        return replace(self, **changes)._with_known_padding(self)
+
+    def to(self, *args: Any, **kwargs: Any) -> TokenBatch:
+        """The same on another device or of another dtype (Lightning moves only batches that have `to`)."""
+        given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
+        moved = replace(self, **{name: x.to(*args, **kwargs) for name, x in given.items() if hasattr(x, "to")})
+        object.__setattr__(moved, "is_padded", self.is_padded)
+        return moved
+
+    def _with_known_padding(self, other: TokenBatch, *, is_part: bool = False) -> TokenBatch:
+        """Takes over what `other` knows about padding. is_part: True: `valid` is a part of the other's."""
+        if self.valid is other.valid or (is_part and not other.is_padded):
+            object.__setattr__(self, "is_padded", other.is_padded)
+        return self
+
     def select(self, rows: Tensor) -> TokenBatch:
         """These examples, [b'] indices, in this order, each as often as it is named, as padded as they are."""
         if rows.equal(torch.arange(len(self), device=rows.device)):
@@ -141,7 +129,7 @@ class TokenBatch(_Padded):
         parts = None if self.parts is None else self.parts.select(rows, self.valid.shape[1])
         kept: dict[str, Any] = {name: x[rows] for name, x in by_token(self).items()}
         chosen = replace(self, adjacency=adjacency, source=source, parts=parts, **kept)
-        return chosen.with_known_padding(self, is_part=True)
+        return chosen._with_known_padding(self, is_part=True)
 
     def columns(self, kept: slice) -> TokenBatch:
         """These columns of every example, with the edges among them. Raises ValueError for some of joined tokens."""
@@ -167,7 +155,7 @@ class TokenBatch(_Padded):
             kept["reach"] = kept["reach"].clamp(max=end - 1) - start
         if end > n:
             kept = {name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()}
-        return replace(self, adjacency=adjacency, parts=parts, **kept).with_known_padding(self, is_part=end <= n)
+        return replace(self, adjacency=adjacency, parts=parts, **kept)._with_known_padding(self, is_part=end <= n)
 
     def with_dtype(self, dtype: torch.dtype) -> TokenBatch:
         """The batch with numbers of another dtype; ids stay as they are."""
@@ -240,14 +228,15 @@ class TokenBatch(_Padded):
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded(_Padded):
+class Embedded:
     """Input of a backbone: embeddings of one width with positions, padding and attention structure.
 
     hidden: [b n d], zero where padded. positions: [b n p]. valid: [b n] bool, True = real. adjacency: as in
     `TokenBatch`. segments: [b n] int64 or None. causal: True: tokens attend to earlier ones only, for backbones whose
     causality comes with the batch; the others have their own. reach, graphs, parts: as in `TokenBatch`.
     source: the embedded source sequence, input of an encoder. memory: the encoder's output, to which the decoder
-    cross-attends (as in `nn.TransformerDecoder`).
+    cross-attends (as in `nn.TransformerDecoder`). whole: `valid` itself where no token is padding, which spares
+    an attention mask; None: some are, or it is not known. So a copy with another `valid` is not taken to be whole.
     """
 
     hidden: Tensor
@@ -261,6 +250,16 @@ class Embedded(_Padded):
     reach: Tensor | None = None
     graphs: Tensor | None = None
     parts: Parts | None = None
+    whole: Tensor | None = None
+
+    @property
+    def is_padded(self) -> bool:
+        """False: every token is known to be real."""
+        return self.valid is not self.whole
+
+    def replace(self, **changes: Any) -> Embedded:
+        """A copy with other fields."""
+        return replace(self, **changes)
 
 
 def _kinds(tensors: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -5,16 +5,127 @@ b batch · n tokens · d width
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
+from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
-from seqkit.nn.mlp import MLP, PaddingAwareMLP
-from seqkit.nn.residual import Residual
+from seqkit.nn.dropout import InheritedDropout, check_probability
+
+Activation = Callable[[], nn.Module]
+"""Builds an activation: nn.GELU, or partial(nn.GELU, approximate="tanh") as in GPT-2."""
+
+
+class PaddingAwareMLP(nn.Module, ABC):
+    """Base class of MLPs that get the padding mask, since padding must not be processed (mixture of experts)."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        """[b n d] from x [b n d]. valid: [b n] bool, True = real; None: all real."""
+
+
+class MLP(nn.Module):
+    """Two linear layers with an activation between (Vaswani et al. 2017, equation 2, with ReLU).
+
+    ratio: inner width / dim. activation: activation between the layers. bias: whether the layers have one.
+    dropout: dropout of the inner width. Raises ValueError if there is no inner width.
+
+    >>> MLP(8, ratio=4)
+    MLP(
+      (up_proj): Linear(in_features=8, out_features=32, bias=True)
+      (activation): GELU(approximate='none')
+      (dropout): Dropout(p=0.0, inplace=False)
+      (down_proj): Linear(in_features=32, out_features=8, bias=True)
+    )
+    """
+
+    layer: Callable[..., nn.Module] = nn.Linear
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        ratio: float = 4.0,
+        activation: Activation = nn.GELU,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        inner = round(dim * ratio)
+        if inner < 1:
+            raise ValueError(f"ratio={ratio} makes an inner width of {inner} out of dim={dim}; it should be at least 1")
+        self.up_proj = self.layer(dim, inner, bias=bias)
+        self.activation = activation()
+        self.dropout = nn.Dropout(dropout)
+        self.down_proj = self.layer(inner, dim, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: [... d]."""
+        return self.down_proj(self.dropout(self.activation(self.up_proj(x))))
+
+
+class Residual(InheritedDropout):
+    """x + branch, with dropout, stochastic depth and layer scale on the branch.
+
+    dropout: dropout of the branch's entries; None: the backbone's. drop_path: probability that an example skips the
+    branch (stochastic depth; Huang et al. 2016; timm's `DropPath`), growing linearly from 0 in the first layer to this
+    in the last, as there. layer_scale: initial value of a learned factor per channel (Touvron et al. 2021, CaiT,
+    section 2.1); None: no factor. scale: a factor that stays (`residual_multiplier` of Granite). norm: norm of the
+    branch's output before all of these, `dim -> nn.Module` (Gemma 2, OLMo 2; Liu et al. 2022, Swin v2, section 3.2:
+    res-post-norm); None: none.
+    Raises ValueError for probabilities outside [0, 1), or a scale that is not above 0.
+
+    >>> Residual(2, layer_scale=0.1)(torch.ones(1, 1, 2), torch.ones(1, 1, 2))
+    tensor([[[1.1000, 1.1000]]], grad_fn=<AddBackward0>)
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        dropout: float | None = None,
+        drop_path: float = 0.0,
+        layer_scale: float | None = None,
+        norm: Callable[[int], nn.Module] | None = None,
+        scale: float = 1.0,
+    ):
+        super().__init__(dropout)
+        check_probability("drop_path", drop_path)
+        if not 0 < scale < math.inf:
+            raise ValueError(f"scale={scale} is a factor of the branch; make it larger than 0, or leave it out")
+        self.max_drop_path, self.fixed_scale = drop_path, scale
+        self.drop_path: nn.Module | None = None
+        if drop_path:
+            from timm.layers import DropPath  # timm takes seconds to import
+
+            self.drop_path = DropPath(drop_path)
+        self.scale = nn.Parameter(torch.full((dim,), float(layer_scale))) if layer_scale is not None else None
+        self.norm = norm(dim) if norm is not None else None
+
+    def forward(self, x: Tensor, branch: Tensor) -> Tensor:
+        """x, branch: [b n d]."""
+        if self.norm is not None:
+            branch = self.norm(branch)
+        if self.dropout:
+            branch = F.dropout(branch, self.dropout, self.training)
+        if self.scale is not None:
+            branch = branch * self.scale
+        if self.fixed_scale != 1:
+            branch = branch * self.fixed_scale
+        if self.drop_path is not None:
+            branch = self.drop_path(branch)
+        return x + branch
+
+    def set_drop_path(self, depth_fraction: float) -> None:
+        """Set the probability by the layer's depth, 0 for the first to 1 for the last; the backbone calls it once."""
+        if self.drop_path is not None:
+            self.drop_path.drop_prob = self.max_drop_path * depth_fraction  # type: ignore[assignment]
 
 
 class BaseBlock(nn.Module, ABC):
@@ -50,19 +161,6 @@ class BaseBlock(nn.Module, ABC):
             self.cross_residual = residual(dim)
         self.mlp_norm, self.mlp, self.mlp_residual = norm(dim), mlp(dim), residual(dim)
         self.has_cross_attention, self.zero_init = cross_attention, zero_init
-
-    @property
-    def supports(self) -> AttentionFeature:
-        """The features that its attention supports."""
-        return self.attention.supports
-
-    def check_supported(self, required: AttentionFeature) -> None:
-        """Raise ValueError where its attention does not support a required feature."""
-        self.attention.check_supported(required)
-
-    def init_cache(self, max_tokens: int) -> LayerCache:
-        """An empty cache of its attention."""
-        return self.attention.init_cache(max_tokens)
 
     @abstractmethod
     def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:

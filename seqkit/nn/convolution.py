@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache
 
 

@@ -1,27 +1,17 @@
-"""MLPs (feed-forward networks) of a block; the last layer is called `down_proj` in all.
+"""Other MLPs than `MLP`, activations, and the transform of a head.
 
 b batch · n tokens · d width · w inner width
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
 from einops import rearrange
 from torch import Tensor, nn
 
-Activation = Callable[[], nn.Module]
-"""Builds an activation: nn.GELU, or partial(nn.GELU, approximate="tanh") as in GPT-2."""
-
-
-class PaddingAwareMLP(nn.Module, ABC):
-    """Base class of MLPs that get the padding mask, since padding must not be processed (mixture of experts)."""
-
-    @abstractmethod
-    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
-        """[b n d] from x [b n d]. valid: [b n] bool, True = real; None: all real."""
+from seqkit.nn.block import MLP, Activation
 
 
 class ReLUSquared(nn.Module):
@@ -36,53 +26,6 @@ class QuickGELU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * (1.702 * x).sigmoid()
-
-
-class _TwoLayers(nn.Module):
-    """Two layers with an activation between.
-
-    ratio: inner width / dim. activation: activation between the layers. bias: whether the layers have one.
-    dropout: dropout of the inner width. Raises ValueError if there is no inner width.
-    """
-
-    layer: Callable[..., nn.Module]
-
-    def __init__(
-        self,
-        dim: int,
-        *,
-        ratio: float = 4.0,
-        activation: Activation = nn.GELU,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ):
-        super().__init__()
-        inner = round(dim * ratio)
-        if inner < 1:
-            raise ValueError(f"ratio={ratio} makes an inner width of {inner} out of dim={dim}; it should be at least 1")
-        self.up_proj = self.layer(dim, inner, bias=bias)
-        self.activation = activation()
-        self.dropout = nn.Dropout(dropout)
-        self.down_proj = self.layer(inner, dim, bias=bias)
-
-
-class MLP(_TwoLayers):
-    """Two linear layers with an activation between (Vaswani et al. 2017, equation 2, with ReLU).
-
-    >>> MLP(8, ratio=4)
-    MLP(
-      (up_proj): Linear(in_features=8, out_features=32, bias=True)
-      (activation): GELU(approximate='none')
-      (dropout): Dropout(p=0.0, inplace=False)
-      (down_proj): Linear(in_features=32, out_features=8, bias=True)
-    )
-    """
-
-    layer = nn.Linear
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x: [... d]."""
-        return self.down_proj(self.dropout(self.activation(self.up_proj(x))))
 
 
 class GatedMLP(nn.Module):
@@ -124,12 +67,43 @@ class GatedMLP(nn.Module):
         return self.down_proj(self.dropout(self.activation(gate) * up))
 
 
-class ConvMLP(_TwoLayers):
+class ConvMLP(MLP):
     """`MLP` as two convolutions with kernel size 1, which is the same (Vaswani et al. 2017, section 3.3)."""
 
     layer = partial(nn.Conv1d, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [... n d]."""
-        inner = self.dropout(self.activation(self.up_proj(rearrange(x, "... n d -> ... d n"))))
-        return rearrange(self.down_proj(inner), "... d n -> ... n d")
+        return rearrange(super().forward(rearrange(x, "... n d -> ... d n")), "... d n -> ... n d")
+
+
+class Transform(nn.Module):
+    """Layers of published models between hidden states and a head's output layer: [... d] → [... w].
+
+    A linear layer, an activation, a norm. With GELU and LayerNorm it is the one of BERT's masked language model (Devlin
+    et al. 2019), with Tanh and no norm BERT's pooler and RoBERTa's classifier, with ReLU DistilBERT's.
+    width: w; None: d. activation: activation behind the linear layer. norm: norm behind that. bias: whether the linear
+    layer has one (not in ModernBERT).
+    Raises ValueError for a width below 1.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        width: int | None = None,
+        activation: Activation = nn.GELU,
+        norm: Callable[[int], nn.Module] = nn.Identity,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.width = dim if width is None else width
+        if self.width < 1:
+            raise ValueError(f"width={width} counts channels; make it 1 or more")
+        self.linear = nn.Linear(dim, self.width, bias=bias)
+        self.activation = activation()
+        self.norm = norm(self.width)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """[... w] from hidden [... d]."""
+        return self.norm(self.activation(self.linear(hidden)))

@@ -14,7 +14,7 @@ from einops import einsum, rearrange, reduce
 from torch import Tensor, nn
 
 from seqkit.interfaces.tokens import may_read
-from seqkit.nn.mlp import MLP, PaddingAwareMLP
+from seqkit.nn.block import MLP, PaddingAwareMLP
 from seqkit.nn.precision import no_autocast
 from seqkit.nn.recurrence import check_not_exporting
 

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.nn.heads import pooled
-from seqkit.nn.mlp import MLP, Activation
+from seqkit.nn.block import MLP, Activation
+from seqkit.nn.pooling import pooled
 
 
 class Projection(nn.Module, ABC):

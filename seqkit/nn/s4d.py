@@ -7,13 +7,12 @@ i blocks of tokens · j tokens of one block · z real and imaginary parts
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from seqkit.nn.precision import no_autocast
 from seqkit.nn.recurrence import check_not_exporting
@@ -166,29 +165,10 @@ def state_after(x: Tensor, log_step: Tensor, valid: Tensor | None, state: Tensor
 def fft_convolution(x: Tensor, kernel: Tensor) -> Tensor:
     """y_t = sum over u of kernel_(t - u) x_u, by FFTs of length 2 n: x [b n d] with a kernel [d n], or [d 2n] whose
     second half holds the negative offsets; returns [b n d]."""
-    y: Tensor = _Convolve.apply(rearrange(x, "b n d -> b d n").contiguous(), kernel)
+    n = x.shape[1]
+    of_x = torch.fft.rfft(rearrange(x, "b n d -> b d n"), n=2 * n)
+    y = torch.fft.irfft(of_x * torch.fft.rfft(kernel, n=2 * n), n=2 * n)[..., :n]
     return rearrange(y, "b d n -> b n d").contiguous()
-
-
-class _Convolve(torch.autograd.Function):
-    """Convolution with a backward pass by hand: torch differentiates a real FFT by a complex one, which is slower."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, kernel: Tensor) -> Tensor:
-        n = x.shape[-1]
-        of_x, of_kernel = torch.fft.rfft(x, n=2 * n), torch.fft.rfft(kernel, n=2 * n)
-        ctx.save_for_backward(of_x, of_kernel)
-        ctx.sizes = n, kernel.shape[-1]
-        return torch.fft.irfft(of_x * of_kernel, n=2 * n)[..., :n]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        of_x, of_kernel = ctx.saved_tensors
-        n, size = ctx.sizes
-        of_y = torch.fft.rfft(gradients[0].contiguous(), n=2 * n)
-        to_x = torch.fft.irfft(of_y * of_kernel.conj(), n=2 * n)[..., :n]
-        return to_x, torch.fft.irfft((of_y * of_x.conj()).sum(dim=0), n=2 * n)[..., :size]
 
 
 def _powers(log_ratio: Tensor, n: int) -> tuple[Tensor, Tensor]:

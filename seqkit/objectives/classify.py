@@ -14,7 +14,8 @@ from torch import Tensor
 
 from seqkit.errors import DataError, one_line
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, TokenBatch, TokenSpec
-from seqkit.nn.heads import Pool, Transform
+from seqkit.nn.mlp import Transform
+from seqkit.nn.pooling import Pool
 from seqkit.objectives.labels import REPORTED, LabelObjective, Level, on_device, plain
 from seqkit.objectives.losses import checked_smoothing, class_counts, cross_entropy, frequencies
 

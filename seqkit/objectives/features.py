@@ -13,7 +13,7 @@ from torch import nn
 from seqkit.errors import UsageError
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import FeaturesHead, Pool, check_pool
+from seqkit.nn.pooling import FeaturesHead, Pool, check_pool
 from seqkit.nn.projection import Projection
 
 

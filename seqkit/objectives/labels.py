@@ -16,7 +16,8 @@ from torch import Tensor, from_numpy, nn
 from seqkit.errors import DataError
 from seqkit.interfaces import ModelInput, PredictionObjective, TokenBatch
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import Pool, Transform, label_head
+from seqkit.nn.mlp import Transform
+from seqkit.nn.pooling import Pool, label_head
 
 Level = Literal["sequence", "token"]
 

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from seqkit.interfaces import IGNORE, LabeledBatch, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import HeadsOfParts, PartHead, Transform, content_head
+from seqkit.nn.heads import content_head
+from seqkit.nn.mlp import Transform
+from seqkit.nn.part_heads import HeadsOfParts, PartHead
 from seqkit.objectives.losses import cross_entropy, id_frequencies, like
 
 

@@ -25,7 +25,8 @@ from seqkit.interfaces import (
     TokenSpec,
 )
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import END, PartHead, TokenHead, content_head
+from seqkit.nn.heads import TokenHead, content_head
+from seqkit.nn.part_heads import END, PartHead
 from seqkit.objectives.losses import check_factor, cross_entropy, frequencies, id_frequencies, like
 
 if TYPE_CHECKING:

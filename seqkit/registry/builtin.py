@@ -81,7 +81,6 @@ from seqkit.backbones
   Towers | a backbone for each part of joined tokens | contrastive training with unshared weights
 == preset
 from seqkit.backbones.presets
-  vaswani_base | encoder–decoder, 6 + 6 layers, width 512 | to compare with the first Transformer
   t5_mini | encoder–decoder, 4 + 4 layers, width 384 | text from text of any length
   bert_mini | encoder, 4 layers, width 256 | labels of texts, after pretraining with Masked
   vit_tiny | encoder, 12 layers, width 192 | labels of images
@@ -89,7 +88,6 @@ from seqkit.backbones.presets
   gpt2 | decoder, 12 layers, width 768 | language models on a GPU
   llama_nano | decoder, 5 layers, width 64, as LLaMA | the later composition at the smallest size
   llama_7b | decoder, 32 layers, width 4096, as LLaMA | to be described, not built
-  moe_mini | decoder, 4 layers, width 128, experts | where memory is not what is short
 == objective
 from seqkit.objectives
   NextToken | predict each token from those before it | language models, generation
@@ -101,7 +99,7 @@ from seqkit.objectives
   Features | a vector per example, nothing to train | models without a head
   Seq2Seq | generate one sequence from another | translation, pronunciation; labels are texts
 == transform
-from seqkit.nn.heads
+from seqkit.nn.mlp
   Transform | linear layer, activation, norm before a head's output layer | heads of published models
 == projection
 from seqkit.nn.projection
@@ -111,7 +109,7 @@ from seqkit.nn.projection
 from seqkit.nn.position.absolute
   Sinusoidal | fixed waves, the width shared between axes | any number of axes, any length
   SinusoidalConcat | fixed waves beside the content | content that positions should leave alone
-  Learned | a trained table per axis | fixed sizes; resamples to another grid
+  Learned | a trained table per axis | fixed sizes
   NoPosition | nothing added: order is invisible | sets, or on purpose
 from seqkit.nn.position.convolutional
   ConvolutionalPosition | a convolution over the embeddings | weights of wav2vec 2.0 and HuBERT; bidirectional
@@ -121,10 +119,8 @@ from seqkit.nn.position.rotary
 from seqkit.nn.position.bias
   ALiBi | a fixed penalty by distance | longer sequences than in training
   T5Bias | a learned bias per bucket of distances | text of any length, as T5
-from seqkit.nn.position.relative
-  RelativeEmbedding | a learned vector per distance | short sequences (Shaw et al.)
 == rotary_scaling
-from seqkit.nn.position.rotary
+from seqkit.nn.position.rotary_scaling
   LinearScaling | all frequencies divided by a factor | longer sequences (Gemma 3)
   LLaMA3Scaling | low frequencies divided, high ones kept | longer sequences (LLaMA 3.1)
   YaRNScaling | slow pairs divided, in a ramp; larger scores | longer sequences (Qwen 2.5, DeepSeek)
@@ -138,7 +134,7 @@ from seqkit.nn.block
 from seqkit.nn.attention.multi_head
   MultiHeadAttention | projections around a mechanism | the default
 == mechanism
-from seqkit.nn.attention.scaled_dot_product
+from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
 from seqkit.nn.attention.additive
   AdditiveAttention | a small network scores each pair, O(n^2 c) | sentences; alignments to look at (Bahdanau)
@@ -157,8 +153,9 @@ from seqkit.nn.attention.linformer
 from seqkit.nn.attention.lsh
   LSHAttention | softmax in hashed buckets, O(n log n) | very long, with few close matches
 == mlp
-from seqkit.nn.mlp
+from seqkit.nn.block
   MLP | two linear layers with an activation | the default
+from seqkit.nn.mlp
   GatedMLP | gated linear unit: SwiGLU, GEGLU, … | LLaMA and later models
   ConvMLP | MLP as convolutions of kernel size 1 | to compare; equal to MLP
 from seqkit.nn.moe
@@ -171,7 +168,7 @@ from torch.nn
 from seqkit.nn.norm
   ZeroCenteredRMSNorm | RMSNorm with the factor 1 + weight | Gemma
 == residual
-from seqkit.nn.residual
+from seqkit.nn.block
   Residual | x + branch, with dropout, stochastic depth, layer scale | the default
 == convolution
 from seqkit.nn.convolution

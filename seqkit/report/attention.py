@@ -19,7 +19,6 @@ from seqkit.analysis.attention_maps import AttentionMap, attention_maps, entropy
 from seqkit.data.inputs import Input, first_input, schema_of
 from seqkit.errors import DataError, UsageError, one_line, shortened
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
-from seqkit.model import first_call
 from seqkit.objectives import Classify, MultiLabel, Regress
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.seq2seq import Seq2Seq
@@ -117,7 +116,7 @@ def view_attention(trained: TrainedModel, name: str, raw: Any, out: Path, *, not
         decoder = ["bos", *generated]
         names = {"encoder": (own, own), "decoder": (decoder, decoder), "cross": ([*generated, next_token], own)}
     if isinstance(trained.objective, NextToken) and trained.objective.part is not None:
-        batch, _ = first_call(trained.objective, trained.model, (batch, None))  # with the reach of its prefix
+        batch, _ = trained.objective.first_call(trained.model, (batch, None))  # with the reach of its prefix
     if any("␣" in text for pair in names.values() for texts in pair for text in texts):
         lines.append("␣ is a space, ↵ the end of a line.")
     try:
@@ -188,7 +187,7 @@ def _generate(trained: TrainedModel, objective: Seq2Seq, source: TokenBatch) -> 
     prediction = objective.predict(trained.model, source)
     ids = prediction[0][prediction[0] != IGNORE]
     label = ids[None, None] if len(ids) else prediction.new_full((1, 1, 1), IGNORE)
-    batch, _ = first_call(objective, trained.model, (source, label))
+    batch, _ = objective.first_call(trained.model, (source, label))
     texts = [_target_name(objective, i) for i in ids.tolist()]
     return batch, texts, "eos" if len(ids) < objective.longest else "…"
 

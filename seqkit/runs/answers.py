@@ -20,7 +20,7 @@ from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError, reason, shortened
 from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
-from seqkit.nn.heads import FeaturesHead, Pool, SequenceHead, pooled
+from seqkit.nn.pooling import FeaturesHead, Pool, SequenceHead, pooled
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.runs.intervals import bounds, half_widths

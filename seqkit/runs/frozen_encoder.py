@@ -12,7 +12,7 @@ import torch
 
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import TokenBatch, Tokenizer, Tokens, TokenSpec
-from seqkit.nn.heads import pooled
+from seqkit.nn.pooling import pooled
 from seqkit.runs.answers import hidden_states
 from seqkit.runs.mixture import load
 from seqkit.runs.trained_model import TrainedModel

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
@@ -51,7 +52,7 @@ def check_mechanism(build: Callable[[int, int], AttentionMechanism], **options: 
     if not causal:
         raise AssertionError(f"{name} supports neither BIDIRECTIONAL nor CAUSAL; declare one in `supports`")
     checks = Checks(**options)
-    for law in (weights_give_the_output, uses_the_bias, uses_relative_embeddings):
+    for law in (weights_give_the_output, uses_the_bias):
         checks.check(law, name, mechanism)
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=build))
     whole = partial(Transformer, depth=DEPTH, num_heads=HEADS, block=block)
@@ -183,11 +184,6 @@ def uses_the_bias(mechanism: AttentionMechanism) -> None:
     _assert_used(mechanism, AttentionFeature.BIAS, "attn_mask", (2, HEADS, 7, 7))
 
 
-def uses_relative_embeddings(mechanism: AttentionMechanism) -> None:
-    """With RELATIVE in `supports`, relative position embeddings (`context.relative`) change the output."""
-    _assert_used(mechanism, AttentionFeature.RELATIVE, "relative", (2, 7, 7, DIM // HEADS))
-
-
 def _assert_used(mechanism: AttentionMechanism, feature: AttentionFeature, field: str, shape: tuple[int, ...]) -> None:
     if feature not in mechanism.supports:
         raise NotCheckedError(f"{feature.name} is not in its supports")
@@ -213,12 +209,11 @@ def _inputs(mechanism: AttentionMechanism) -> tuple[Tensor, Tensor, Tensor, Atte
 
 
 def gives_what_it_requires(position: RelativePosition) -> None:
-    """A bias is [b h n m], embeddings are [b n m c], rotations are complex [b 1 n r]."""
+    """A bias is [b h n m], rotations are complex [b 1 n r]."""
     size, num_axes = DIM // HEADS, next(axes for axes in AXES if not _refuses(position, axes))
     queries, keys = _positions(5, num_axes), _positions(7, num_axes)
     for name, got, wanted in (
         ("bias", position.bias(queries, keys, HEADS), (2, HEADS, 5, 7)),
-        ("relative", position.relative(queries, keys), (2, 5, 7, size)),
         ("rotary", position.rotary(queries, size), (2, 1, 5, None)),
     ):
         if got is None:

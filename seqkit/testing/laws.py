@@ -22,7 +22,9 @@ from torch.overrides import TorchFunctionMode
 
 from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenBatch, Tokens, TokenSpec
 from seqkit.interfaces.parts import Parts
-from seqkit.nn.embedder import Embedder, JoinEmbedder, default_position
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.join_embedder import JoinEmbedder
+from seqkit.nn.position.absolute import default_position
 from seqkit.nn.position.bias import EdgeBias
 
 TOLERANCE = 1e-7

@@ -12,8 +12,7 @@ from seqkit.backbones import GRU, EncoderDecoder, RNNDecoder, Transformer
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.additive import AdditiveAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.objectives import Classify, Seq2Seq
 from seqkit.tokenizers import Characters

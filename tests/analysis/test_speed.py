@@ -21,8 +21,7 @@ from seqkit.analysis.speed import (
 from seqkit.backbones import GRU, EncoderDecoder, RNNDecoder, Transformer
 from seqkit.interfaces import TokenBatch, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.block import PreNormBlock
-from seqkit.nn.mlp import MLP
+from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 from seqkit.objectives import Classify, Masked, NextToken, Regress, Seq2Seq

@@ -13,8 +13,8 @@ from seqkit.interfaces import Adjacency, Backbone, Embedded, TokenBatch, Tokens,
 from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
-from seqkit.nn.embedder import Embedder, default_position
-from seqkit.nn.position.absolute import NoPosition, Sinusoidal
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.position.absolute import NoPosition, Sinusoidal, default_position
 from seqkit.nn.position.rotary import Rotary
 
 DIM = 12

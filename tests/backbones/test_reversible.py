@@ -8,18 +8,16 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqkit.backbones import LSTM, Transformer
-from seqkit.backbones.reversible import Reversible, ReversibleLayer, run_reversible
-from seqkit.interfaces import Adjacency, Embedded, TokenSpec
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
+from seqkit.backbones.reversible import Reversible, run_reversible
+from seqkit.interfaces import Embedded, TokenSpec
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.lsh import LSHAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
-from seqkit.nn.mlp import MLP
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.block import MLP, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.rotary import Rotary
-from seqkit.nn.residual import Residual
 from seqkit.testing import check_backbone
 
 STOCHASTIC = partial(
@@ -32,40 +30,29 @@ STOCHASTIC = partial(
 
 
 class LearnedDistance(RelativePosition):
-    """A learned bias and learned vectors by distance: parameters outside the blocks."""
+    """A learned bias by distance: parameters outside the blocks."""
 
-    requires = AttentionFeature.BIAS | AttentionFeature.RELATIVE
+    requires = AttentionFeature.BIAS
 
-    def __init__(self, num_heads, head_dim):
+    def __init__(self):
         super().__init__()
-        self.slopes = nn.Parameter(torch.randn(num_heads))
-        self.directions = nn.Parameter(torch.randn(head_dim))
+        self.slopes = nn.Parameter(torch.randn(3))
 
     def bias(self, query_positions, key_positions, num_heads):
-        return -self.distance(query_positions, key_positions)[:, None] * self.slopes[:, None, None]
-
-    def relative(self, query_positions, key_positions):
-        return self.distance(query_positions, key_positions)[..., None] * self.directions
-
-    def distance(self, query_positions, key_positions):
-        return (query_positions[:, :, None, 0] - key_positions[:, None, :, 0]).abs()
+        return query_positions.new_zeros(1, num_heads, 1, 1) + self.slopes[:, None, None]
 
 
-def embedded(lengths, dim=24, dtype=torch.float64, adjacency=False):
+def embedded(lengths, dim=24, dtype=torch.float64):
     n = max(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
     hidden = torch.randn(len(lengths), n, dim, dtype=dtype).masked_fill(~valid[..., None], 0.0).requires_grad_()
-    positions = torch.arange(n, dtype=dtype).expand(len(lengths), n)[..., None]
-    if not adjacency:
-        return Embedded(hidden, positions, valid)
-    edge_index = torch.tensor([[1, 0, 0, n + 1, n], [0, 1, 2, n, n + 2]])
-    return Embedded(hidden, positions, valid, Adjacency(edge_index, torch.tensor([1, 2, 1, 2, 1])))
+    return Embedded(hidden, torch.arange(n, dtype=dtype).expand(len(lengths), n)[..., None], valid)
 
 
-def run_plainly(layers, x, y):
+def run_plainly(branches, parameters, x, y):
     """The same forward pass by plain autograd."""
-    for layer in layers:
-        x, y = layer(x, y)
+    for branch in branches:
+        x, y = y, x + branch(y)
     return x, y
 
 
@@ -82,20 +69,14 @@ def results_of(backbone, x, monkeypatch, run, seed=0):
 
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "training"])
 @pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-@pytest.mark.parametrize(("position", "adjacency"), [(None, True), ("learned", False), ("rotary", True)])
-def test_gradients_are_those_of_plain_backpropagation(causal, training, position, adjacency, monkeypatch):
-    """Up to rounding, with dropout and stochastic depth, and for parameters outside the blocks too."""
-    position = {"learned": lambda: LearnedDistance(3, 8), "rotary": Rotary}.get(position, lambda: None)()
-    backbone = (
-        Reversible(24, 5, num_heads=3, causal=causal, block=STOCHASTIC, position=position).double().train(training)
-    )
-    if adjacency:
-        backbone.add_edge_bias(2)
-        backbone.double()
-        assert "stack.edge_biases.3.weight" in dict(backbone.named_parameters())
+@pytest.mark.parametrize("position", [None, Rotary()])
+def test_gradients_are_those_of_plain_backpropagation(causal, training, position, monkeypatch):
+    """Up to rounding, with dropout and stochastic depth."""
+    backbone = Reversible(24, 5, num_heads=3, causal=causal, block=STOCHASTIC, position=position)
+    backbone.double().train(training)
     for p in backbone.parameters():
         nn.init.normal_(p, std=0.3)
-    x = embedded([7, 5], adjacency=adjacency)
+    x = embedded([7, 5])
     for got, right in zip(
         results_of(backbone, x, monkeypatch, run_reversible), results_of(backbone, x, monkeypatch, run_plainly)
     ):
@@ -197,16 +178,6 @@ def test_a_reformer_keeps_the_laws(causal):
     check_backbone(build, causal=[causal], kinds=["text"], quick=True)
 
 
-def test_steps_with_a_cache_equal_one_pass():
-    backbone = Reversible(24, 3, num_heads=3, causal=True, position=Rotary())
-    x = embedded([7, 7], dtype=torch.float32)
-    cache = backbone.init_cache(7)
-    steps = [backbone(Embedded(x.hidden[:, t], x.positions[:, t], x.valid[:, t]), cache)
-             for t in (slice(0, 4), slice(4, 5), slice(5, 7))]  # fmt: skip
-    assert cache.num_tokens == 7
-    assert_close(torch.cat(steps, dim=1), backbone(x))
-
-
 class Scaled(Residual):
     """A residual whose input cannot be recomputed from its output."""
 
@@ -239,16 +210,10 @@ def test_what_it_does_not_support_is_refused():
         Reversible(24, 0)
     with pytest.raises(ValueError, match="5 axes"):
         build(position=Rotary()).check_supported(TokenSpec(vocab_size=7, num_axes=5))
+    with pytest.raises(ValueError, match="a position with parameters"):
+        build(position=LearnedDistance())
     x = embedded([5, 3], dtype=torch.float32)
-    with pytest.raises(ValueError, match="RNNCache"):
+    with pytest.raises(ValueError, match="use_cache=False"):
         build(causal=True)(x, LSTM(24, causal=True).init_cache(5))
     with pytest.raises(ValueError, match="cross-attention"):
         build()(Embedded(x.hidden, x.positions, x.valid, memory=x))
-
-
-def test_a_layer_is_its_two_branches():
-    layer = ReversibleLayer(PreNormBlock(24, 3), AttentionContext())
-    x, y = torch.randn(2, 2, 5, 24)
-    after = x + layer.attend(y)
-    for got, right in zip(layer(x, y), (after, y + layer.feed_forward(after))):
-        assert_close(got, right)

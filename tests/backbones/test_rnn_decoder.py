@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from seqkit.backbones import RNNDecoder
 from seqkit.interfaces import Embedded
 from seqkit.nn.attention.additive import AdditiveAttention
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 

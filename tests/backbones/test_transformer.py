@@ -17,7 +17,8 @@ def embedded(lengths, dim, p=1):
     n = max(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
     hidden = torch.randn(len(lengths), n, dim).masked_fill(~valid[..., None], 0.0)
-    return Embedded(hidden, torch.arange(float(n)).expand(len(lengths), n)[..., None].expand(-1, -1, p), valid)
+    positions = torch.arange(float(n)).expand(len(lengths), n)[..., None].expand(-1, -1, p)
+    return Embedded(hidden, positions, valid, whole=valid if valid.all() else None)
 
 
 def as_torch(transformer, dim, num_heads):

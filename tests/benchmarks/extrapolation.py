@@ -27,10 +27,8 @@ from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
-from seqkit.nn.position.absolute import SinusoidalConcat as Concat
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 from seqkit.nn.position.bias import ALiBi, T5Bias
-from seqkit.nn.position.relative import RelativeEmbedding
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import NextToken
 from seqkit.recipes.text.shakespeare import Shakespeare
@@ -43,13 +41,11 @@ Absolute = Callable[[int, int], PositionalEncoding]
 POSITIONS: dict[str, tuple[Absolute | None, Callable[[], RelativePosition] | None]] = {
     "none": (NoPosition, None),
     "sinusoidal, added": (Sinusoidal, None),
-    "sinusoidal, concatenated": (partial(Concat, channels=16), None),
     "learned": (partial(Learned, sizes=[TRAIN_LENGTH]), None),
     "rotary": (None, Rotary),
     "ALiBi": (None, ALiBi),
     "T5 bias, buckets up to 24": (None, partial(T5Bias, HEADS, causal=True, num_buckets=16, max_distance=24)),
     "T5 bias, buckets up to 64": (None, partial(T5Bias, HEADS, causal=True, max_distance=64)),
-    "relative embedding": (None, partial(RelativeEmbedding, DIM // HEADS, max_distance=16)),
 }
 """The positional encoding that the Embedder adds, and the relative position inside attention."""
 

@@ -25,8 +25,7 @@ from seqkit.backbones import LSTM, Transformer
 from seqkit.generation import Sampling, stream
 from seqkit.interfaces import Backbone, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.block import PreNormBlock
-from seqkit.nn.mlp import MLP
+from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.position.absolute import Learned, NoPosition
 from seqkit.objectives import NextToken
 

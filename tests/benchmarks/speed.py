@@ -30,8 +30,7 @@ from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenBatch, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.block import PreNormBlock
-from seqkit.nn.mlp import MLP
+from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.position.absolute import Learned
 from seqkit.objectives import NextToken
 

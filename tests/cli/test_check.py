@@ -54,7 +54,7 @@ def test_the_device_of_a_check_is_given_and_one_that_is_not_here_is_an_error_of_
 
 MECHANISM = """
 from seqkit import register
-from seqkit.nn.attention.context import ALL_FEATURES, AttentionFeature
+from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature
 from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_kv, softmax
 
 @register("mechanism", "Scaled")
@@ -72,8 +72,7 @@ class Scaled(DenseScoreAttention):
 @pytest.mark.parametrize(
     ("but", "bias", "fact"),
     [
-        ("", " + as_bias(q, k, context)", "Scaled: uses_relative_embeddings: context.relative"),
-        (" & ~AttentionFeature.RELATIVE", "", "Scaled: uses_the_bias: context.attn_mask"),
+        ("", "", "Scaled: uses_the_bias: context.attn_mask"),
         (" & AttentionFeature.CAUSAL", "", "Scaled in Transformer(causal=True): "),
     ],
 )
@@ -86,7 +85,7 @@ def test_a_mechanism_that_does_not_use_what_it_supports_is_named(tmp_path, capsy
 POSITION = """
 import torch
 from seqkit import register
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.position.base import RelativePosition, distances
 
 class Penalty(RelativePosition):
@@ -137,7 +136,7 @@ def test_a_position_that_is_added_is_checked_on_two_axes(tmp_path, capsys):
 
 def test_a_mechanism_that_penalises_the_distance_of_columns_is_told_to_write_a_relative_position(tmp_path, capsys):
     distance = " - (torch.arange(k.shape[2]) - torch.arange(k.shape[2])[-q.shape[2] :, None]).abs()"
-    source = MECHANISM.format(but=" & ~AttentionFeature.RELATIVE", bias=f" + as_bias(q, k, context){distance}")
+    source = MECHANISM.format(but="", bias=f" + as_bias(q, k, context){distance}")
     (tmp_path / "scaled.py").write_text(f"import torch\n{source}", encoding="utf-8")
     assert main(["check", "scaled.py", "--quick"]) == 2
     error = capsys.readouterr().err

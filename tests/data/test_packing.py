@@ -16,7 +16,6 @@ from seqkit.interfaces import IGNORE, Adjacency, TokenBatch, Tokenizer, Tokens, 
 from seqkit.model import Model
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
 from seqkit.nn.position.bias import ALiBi, T5Bias
-from seqkit.nn.position.relative import RelativeEmbedding
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.runs.prepare import prepare
@@ -245,7 +244,6 @@ POSITIONS = {
     "rotary": lambda: {"in_attention": Rotary()},
     "alibi": lambda: {"in_attention": ALiBi()},
     "t5": lambda: {"in_attention": T5Bias(2)},
-    "relative": lambda: {"in_attention": RelativeEmbedding(12, max_distance=7)},
     "sinusoidal": lambda: {"added": Sinusoidal},
     "concatenated": lambda: {"added": partial(SinusoidalConcat, channels=4)},
     "learned": lambda: {"added": partial(Learned, sizes=[19])},

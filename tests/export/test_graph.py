@@ -18,9 +18,8 @@ from seqkit.nn.attention.lsh import LSHAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.sliding_window import SlidingWindowAttention
 from seqkit.nn.attention.top_k import TopKAttention
-from seqkit.nn.block import PreNormBlock
+from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
-from seqkit.nn.mlp import MLP
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 from seqkit.nn.position.rotary import Rotary
@@ -72,9 +71,9 @@ bidirectional. Rotary has two blocks, which a graph repeats; the others have one
 FAST = {"MeanPool"}
 """The cheapest to export, one of them to ONNX; the others are slow."""
 REFUSED = {
+    "TopK": (partial(attending, mechanism=partial(TopKAttention, k=9)), "text"),
     **{name: (partial(of, name), "text") for name in ("S4D", "Mamba")},
     "MixtureOfExperts": (partial(attending, mlp=partial(MixtureOfExperts, num_experts=3)), "text"),
-    "TopK": (partial(attending, mechanism=partial(TopKAttention, k=9)), "text"),
     "Edge": (partial(attending, mechanism=EdgeAttention), "graph"),
     "LSH": (partial(attending, mechanism=partial(LSHAttention, bucket_size=4)), "text"),
     "Linformer": (partial(attending, mechanism=partial(LinformerAttention, max_tokens=16, rank=5)), "image"),
@@ -155,7 +154,7 @@ def test_learned_positions_and_token_types_are_exported(export_each):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [slow_but({"TopK", "Mamba"}, name) for name in REFUSED])
+@pytest.mark.parametrize("name", [slow_but({"LSH", "Mamba"}, name) for name in REFUSED])
 def test_a_backbone_whose_graph_is_of_some_lengths_alone_is_refused(tmp_path, name):
     model = model_of(*REFUSED[name])
     with pytest.raises(UsageError, match=f"{type(model.backbone).__name__} cannot be exported") as refused:

@@ -12,7 +12,7 @@ from seqkit.generation import stream
 from seqkit.interfaces import Backbone, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.additive import AdditiveAttention
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary

@@ -16,15 +16,15 @@ from seqkit.generation.decode import DecodingState
 from seqkit.generation.packed import MIN_STEPS, PackedDecoder, packed_decoder
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.block import MLP, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.convolution import CausalConvolution
-from seqkit.nn.mlp import MLP, GatedMLP, QuickGELU, ReLUSquared
-from seqkit.nn.position.absolute import Learned, SinusoidalConcat
+from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
+from seqkit.nn.moe import MixtureOfExperts
+from seqkit.nn.position.absolute import Learned
 from seqkit.nn.position.bias import ALiBi
-from seqkit.nn.position.rotary import LLaMA3Scaling, Rotary, YaRNScaling
-from seqkit.nn.residual import Residual
+from seqkit.nn.position.rotary import Rotary
+from seqkit.nn.position.rotary_scaling import LLaMA3Scaling, YaRNScaling
 from seqkit.objectives import NextToken
 
 GREEDY = Sampling(temperature=0)
@@ -117,12 +117,11 @@ COMPOSITIONS = {
     "own rotary position": lambda: stack(position=OwnPosition()),
     "own linear layer": with_linear,
     "parametrized": parametrized,
-    "experts": lambda: PUBLISHED["moe_mini"].build(),
+    "experts": lambda: stack(partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=4))),
     "kernel of 2": lambda: stack(attended(convolution=partial(CausalConvolution, kernel_size=2))),
 }
 EMBEDDERS = {
     "learned positions": {"position": partial(Learned, sizes=[31])},
-    "positions of their own channels": {"position": partial(SinusoidalConcat, channels=4)},
     "narrow embeddings": {"embedding_dim": 10},
     "embeddings with a scale": {"embedding_scale": 0.4},
 }
@@ -238,19 +237,6 @@ def test_the_packed_step_changes_no_id(name, strategy, num_packed):
         assert ids.equal(right)
 
 
-@pytest.mark.parametrize("num_sequences", [1, 8])
-def test_large_matrices_are_packed_in_another_order_and_give_the_same(num_sequences, num_packed):
-    torch.manual_seed(0)
-    block = partial(PreNormBlock, mlp=partial(MLP, ratio=6.0))
-    backbone = Transformer(160, 1, num_heads=5, causal=True, block=block)
-    assert backbone.blocks[0].mlp.up_proj.weight.numel() >= packed.ONEDNN_MIN_WEIGHTS
-    model = sharpened(Model(TokenSpec(vocab_size=VOCAB), backbone, NextToken()))
-    prompts = [torch.tensor([i, 2]) for i in range(num_sequences)]
-    for got, right in logits_side_by_side(model, without_packing(model), prompts):
-        assert_close(got, right, rtol=1e-4, atol=1e-4)
-    assert len(num_packed) == 18
-
-
 @pytest.mark.parametrize("name", slow_in(SUPPORTED, *{*SUPPORTED} - {"gpt_nano"}))
 def test_the_step_of_a_graph_gives_the_same_logits_and_may_be_repeated(name, monkeypatch, num_packed):
     """A CUDA graph replays a step of constant shapes; it is warmed up by repetitions. Here it runs on the CPU."""
@@ -296,10 +282,7 @@ def error(got, right):
 
 
 @pytest.mark.parametrize("name", slow_in(["gpt_nano", "PaLM", "recipe text/char-lm"], "PaLM"))
-@pytest.mark.parametrize("has_onednn", [None, False])
-def test_in_bfloat16_it_is_as_close_to_float32_as_the_modules_are(name, has_onednn, monkeypatch, num_packed):
-    if has_onednn is False:
-        monkeypatch.setattr(packed, "_has_onednn", lambda dtype: False)
+def test_in_bfloat16_it_is_as_close_to_float32_as_the_modules_are(name, num_packed):
     model = model_of(name)
     low = copy.deepcopy(model).to(torch.bfloat16)
     low_modules = without_packing(low)
@@ -311,14 +294,6 @@ def test_in_bfloat16_it_is_as_close_to_float32_as_the_modules_are(name, has_oned
     assert 0 < max(packed_errors) < 2 * max(module_errors) < 0.5
     steps = generate(low, RAGGED, 11, strategy=GREEDY)
     assert [len(ids) for ids in steps] == [11, 11, 11]
-
-
-def test_without_onednn_the_logits_are_the_same(monkeypatch, num_packed):
-    monkeypatch.setattr(packed, "_has_onednn", lambda dtype: False)
-    model = model_of("PaLM")
-    for got, right in logits_side_by_side(model, without_packing(model), RAGGED):
-        assert_close(got, right, rtol=1e-4, atol=1e-4)
-    assert len(num_packed) == 18
 
 
 def test_float64_keeps_its_precision(num_packed):

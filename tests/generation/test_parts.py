@@ -12,7 +12,7 @@ from seqkit.generation.parts import before_last_run, continue_with_part
 from seqkit.generation.sampling import Sampling
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.model import Model
-from seqkit.nn.heads import END
+from seqkit.nn.part_heads import END
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import NextToken
 from seqkit.tokenizers import Graph, Ids, Join, Patches

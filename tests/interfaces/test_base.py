@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 
 from seqkit.backbones import Transformer
+from seqkit.backbones.compatibility import check_compatible
 from seqkit.interfaces import Backbone, Stateful, TokenSpec
-from seqkit.model import check_compatible
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import DenseScoreAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock

@@ -18,8 +18,8 @@ from seqkit.data.token_rows import Stored, batch_of, row_of
 from seqkit.errors import DataError
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.attention.mask import attention_context
-from seqkit.nn.embedder import JoinEmbedder
+from seqkit.nn.attention.context import attention_context
+from seqkit.nn.join_embedder import JoinEmbedder
 from seqkit.nn.position.bias import ALiBi
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken

@@ -193,34 +193,25 @@ def test_batches_move_with_all_their_fields():
         assert_close(after, before)
         assert after.data_ptr() != before.data_ptr()
     assert moved.segments is None
-    embedded = Embedded(torch.zeros(2, 3, 5), batch.positions, batch.valid, batch.adjacency).to("meta")
-    tensors = (embedded.hidden, embedded.positions, embedded.valid, embedded.adjacency.edge_type)
-    assert {x.device.type for x in tensors} == {"meta"}
 
 
 # ── what is known of padding ─────────────────────────────────────────────────────────────────────────────────────────
 
 FULL, RAGGED = torch.ones(2, 3, dtype=torch.bool), torch.tensor([[True, True, True], [True, False, False]])
-KINDS = pytest.mark.parametrize(
-    "make",
-    [
-        lambda valid: TokenBatch(torch.zeros(*valid.shape, 5, device=valid.device), ZEROS.to(valid.device), valid),
-        lambda valid: Embedded(torch.zeros(*valid.shape, 5, device=valid.device), ZEROS.to(valid.device), valid),
-    ],
-    ids=["TokenBatch", "Embedded"],
-)
 ZEROS = torch.zeros(2, 3, 1)
 
 
-@KINDS
-def test_padding_is_looked_up_on_the_cpu(make):
+def make(valid):
+    return TokenBatch(torch.zeros(*valid.shape, 5, device=valid.device), ZEROS.to(valid.device), valid)
+
+
+def test_padding_is_looked_up_on_the_cpu():
     assert not make(FULL).is_padded
     assert make(RAGGED).is_padded
 
 
-@KINDS
 @pytest.mark.parametrize("valid", [FULL, RAGGED])
-def test_what_is_known_of_padding_goes_along_to_a_device_without_values_to_look_at(make, valid):
+def test_what_is_known_of_padding_goes_along_to_a_device_without_values_to_look_at(valid):
     moved = make(valid).to("meta")
     assert moved.valid.device.type == "meta"
     assert moved.is_padded == make(valid).is_padded
@@ -236,15 +227,13 @@ def test_columns_of_a_batch_without_padding_have_none_on_a_device_either(cut):
         assert moved.pad(1).is_padded
 
 
-@KINDS
-def test_padding_that_was_not_looked_up_counts_as_padding(make):
+def test_padding_that_was_not_looked_up_counts_as_padding():
     assert make(FULL.to("meta")).is_padded
     assert make(FULL.to("meta")).to("meta").is_padded
 
 
-@KINDS
 @pytest.mark.parametrize("how", [replace, lambda x, **changes: x.replace(**changes)], ids=["dataclasses", "method"])
-def test_another_valid_is_looked_up_anew(make, how):
+def test_another_valid_is_looked_up_anew(how):
     assert how(make(FULL), valid=RAGGED).is_padded
     assert not how(make(RAGGED), valid=FULL.clone()).is_padded
     moved = make(FULL).to("meta")
@@ -252,19 +241,20 @@ def test_another_valid_is_looked_up_anew(make, how):
     assert how(moved, valid=moved.valid.clone()).is_padded
 
 
-@KINDS
-def test_another_process_knows_of_padding_what_this_one_does(make):
+def test_another_process_knows_of_padding_what_this_one_does():
     """A data loader's workers pickle their batches."""
     for valid in (FULL, RAGGED):
         x = pickle.loads(pickle.dumps(make(valid)))
         assert x.is_padded == make(valid).is_padded
 
 
-def test_embeddings_know_of_padding_what_their_batch_knows_if_it_is_the_same():
-    batch = TokenBatch(torch.zeros(2, 3, 5), ZEROS, FULL).to("meta")
-    hidden, positions = torch.zeros(2, 3, 7, device="meta"), ZEROS.to("meta")
-    assert not Embedded(hidden, positions, batch.valid).with_known_padding(batch).is_padded
-    assert Embedded(hidden, positions, batch.valid.clone()).with_known_padding(batch).is_padded
+def test_embeddings_know_that_nothing_is_padded_until_valid_changes():
+    whole = Embedded(torch.zeros(2, 3, 7), ZEROS, FULL, whole=FULL)
+    assert not whole.is_padded
+    assert not whole.replace(hidden=torch.ones(2, 3, 7)).is_padded
+    assert whole.replace(valid=FULL.clone()).is_padded
+    assert replace(whole, valid=RAGGED).is_padded
+    assert not pickle.loads(pickle.dumps(whole)).is_padded
 
 
 def test_a_source_moves_with_what_it_knows():

@@ -5,11 +5,10 @@ from functools import partial
 from torch import nn
 
 from seqkit.backbones import Transformer
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
 from seqkit.nn.position.bias import ALiBi, T5Bias
-from seqkit.nn.position.relative import RelativeEmbedding
 from seqkit.nn.position.rotary import Rotary
 from seqkit.registry import find
 
@@ -27,7 +26,6 @@ POSITIONS = {
     "Rotary": Rotary,
     "ALiBi": ALiBi,
     "T5Bias": partial(T5Bias, HEADS, num_buckets=8, max_distance=9),
-    "RelativeEmbedding": lambda axes=1: RelativeEmbedding(DIM // HEADS, max_distance=4, num_axes=axes),
 }
 BLOCKS = (PreNormBlock, PostNormBlock, ParallelBlock)
 NORMS = (nn.LayerNorm, nn.RMSNorm)
@@ -47,7 +45,7 @@ def build(name, position, causal, block, norm, num_axes=1, depth=2):
         causal=causal,
         block=partial(block, attention=partial(MultiHeadAttention, mechanism=mechanism), norm=norm),
         norm=norm,
-        position=POSITIONS[position](num_axes) if position == "RelativeEmbedding" else POSITIONS[position](),
+        position=POSITIONS[position](),
     )
 
 

@@ -13,7 +13,7 @@ from seqkit.backbones.reversible import Reversible
 from seqkit.generation import generate
 from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.linear import LinearAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.sliding_window import SlidingWindowAttention

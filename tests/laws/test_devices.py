@@ -30,7 +30,7 @@ WORKING = [
     for causal in (False, True)
     for modality in ("text", "graph")
     if required(position, causal, modality) in supports(name)
-    and not (modality == "graph" and position in ("T5Bias", "RelativeEmbedding"))
+    and not (modality == "graph" and position == "T5Bias")
     and not (modality == "text" and name == "EdgeAttention")
     and (name == "ScaledDotProductAttention" or position in ("none", "Rotary"))
 ]

@@ -19,9 +19,8 @@ from torch import nn
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import Tokens, TokenSpec
-from seqkit.nn.attention.context import ALL_FEATURES, WORDING, AttentionFeature
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.features import ALL_FEATURES, WORDING, AttentionFeature
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.registry import components
 from seqkit.testing import EmbeddedBackbone, check_embedded_backbone, synthetic

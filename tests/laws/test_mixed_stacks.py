@@ -15,7 +15,7 @@ from torch import nn
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenBatch
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
 from seqkit.registry import components, find

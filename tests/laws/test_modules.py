@@ -6,7 +6,7 @@ from laws.faulty_backbones import ScalesInTraining
 from torch import nn
 
 from seqkit.backbones import GRU
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import ScaledDotProductAttention
 from seqkit.nn.position.absolute import Sinusoidal
 from seqkit.nn.position.rotary import Rotary
 from seqkit.testing import check, laws

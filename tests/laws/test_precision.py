@@ -14,9 +14,9 @@ from torch.autograd import gradcheck
 from seqkit.backbones import Mamba, Transformer
 from seqkit.interfaces import Adjacency, Embedded
 from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.block import PreNormBlock
+from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
-from seqkit.nn.mlp import MLP, ConvMLP, GatedMLP, ReLUSquared
+from seqkit.nn.mlp import ConvMLP, GatedMLP, ReLUSquared
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Sinusoidal, SinusoidalConcat
 from seqkit.registry import components
@@ -126,15 +126,15 @@ def test_gradients_of_other_components_are_those_of_finite_differences(component
 # ── compilation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-POSITIONED = ["none", "Rotary", "ALiBi", "T5Bias", "RelativeEmbedding"]
+POSITIONED = ["none", "Rotary", "ALiBi", "T5Bias"]
 """Positions of one stack, each in a layer of torch's own attention."""
 OTHERS = ["AdditiveAttention", "LinearAttention", "LinformerAttention", "PerformerAttention"]
 CAUSAL_OTHERS = [
     "AdditiveAttention",
+    "TopKAttention",
     "LinearAttention",
     "PerformerAttention",
     "SlidingWindowAttention",
-    "TopKAttention",
 ]
 STACKS = {
     "positions-causal": ([("ScaledDotProductAttention", position) for position in POSITIONED[:3]], True),

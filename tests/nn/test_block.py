@@ -13,10 +13,8 @@ from seqkit.backbones import Transformer
 from seqkit.interfaces import Embedded
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.block import BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock
-from seqkit.nn.mlp import MLP
+from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.moe import MixtureOfExperts
-from seqkit.nn.residual import Residual
 from seqkit.testing import check_backbone
 
 PRE_OR_POST = pytest.mark.parametrize("kind", [PreNormBlock, PostNormBlock])

@@ -8,11 +8,9 @@ import torch
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import Embedded
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.dropout import InheritedDropout, check_probability
-from seqkit.nn.residual import Residual
 from seqkit.registry import components
 
 SETTINGS = {"size": 3}

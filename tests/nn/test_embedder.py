@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 from seqkit.backbones import LSTM, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens, TokenSpec
-from seqkit.nn.embedder import Embedder, default_position
-from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, default_position
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import NextToken
 
@@ -172,33 +172,9 @@ def test_positions_of_padding_are_never_looked_up():
     assert_close(embedder(wild).hidden, embedder(batch).hidden)
 
 
-BESIDE = partial(SinusoidalConcat, channels=4)
-
-
-@pytest.mark.parametrize("spec", [IDS, VECTORS, TokenSpec(num_features=3, num_axes=2, embedder=partial(nn.Linear, 3))])
-def test_positions_that_are_concatenated_leave_content_the_first_channels(spec):
-    embedder, batch = (
-        Embedder(spec, 13, position=BESIDE, uses_mask_token=True),
-        ids(5, 3) if spec.ids else vectors(5, 3),
-    )
-    masked = torch.zeros(2, 5, dtype=torch.bool)
-    masked[0, 1] = True
-    got, visible = embedder(batch, masked).hidden, batch.valid & ~masked
-    assert got.shape == (2, 5, 13)
-    assert_close(got[visible][:, :9], embedder.content(batch.content)[visible])
-    assert_close(got[0, 1, :9], embedder.mask_token)
-    assert_close(got[batch.valid][:, 9:], Sinusoidal(4, spec.num_axes)(batch.positions)[batch.valid])
-
-
-def test_tokens_without_positions_leave_content_all_channels():
-    assert Embedder(TokenSpec(vocab_size=11, num_axes=0), 13, position=BESIDE).content.embedding_dim == 13
-
-
 def test_a_head_may_share_the_table_where_it_is_as_wide_as_hidden_states():
     embedder = Embedder(IDS, 14)
     assert embedder.table is embedder.content
-    with pytest.raises(ValueError, match="9 of 13"):
-        _ = Embedder(IDS, 13, position=BESIDE).table
     with pytest.raises(ValueError, match="own embedder"):
         _ = Embedder(VECTORS, 12).table
 
@@ -240,7 +216,7 @@ def test_a_table_narrower_than_hidden_states_is_not_shared_with_a_head():
 # ── embeddings with a scale ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("position", [Sinusoidal, BESIDE])
+@pytest.mark.parametrize("position", [Sinusoidal])
 @pytest.mark.parametrize("spec", [IDS, VECTORS, TokenSpec(vocab_sizes=(11, 3), num_features=2)])
 def test_a_scale_is_of_content_and_mask_token_not_of_positions(spec, position):
     torch.manual_seed(1)

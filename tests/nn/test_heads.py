@@ -6,7 +6,9 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqkit.interfaces import Embedded
-from seqkit.nn.heads import FeaturesHead, FieldHead, SequenceHead, TiedHead, TokenHead, Transform, pooled
+from seqkit.nn.heads import FieldHead, TiedHead, TokenHead
+from seqkit.nn.mlp import Transform
+from seqkit.nn.pooling import FeaturesHead, SequenceHead, pooled
 
 LENGTHS = [5, 1, 3]
 DEFINITION = {

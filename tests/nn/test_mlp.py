@@ -10,8 +10,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
-from seqkit.nn.block import PreNormBlock
-from seqkit.nn.mlp import MLP, ConvMLP, GatedMLP, QuickGELU, ReLUSquared
+from seqkit.nn.block import MLP, PreNormBlock
+from seqkit.nn.mlp import ConvMLP, GatedMLP, QuickGELU, ReLUSquared
 from seqkit.testing import check_backbone
 
 

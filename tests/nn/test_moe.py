@@ -11,8 +11,8 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import Embedded, TokenBatch
-from seqkit.nn.block import PreNormBlock
-from seqkit.nn.mlp import MLP, ConvMLP, GatedMLP
+from seqkit.nn.block import MLP, PreNormBlock
+from seqkit.nn.mlp import ConvMLP, GatedMLP
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.testing import EmbeddedBackbone, check_backbone, laws_for, synthetic
 from seqkit.testing.laws import gradients_reach_every_parameter

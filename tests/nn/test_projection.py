@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqkit.nn.heads import FeaturesHead
-from seqkit.nn.mlp import MLP
+from seqkit.nn.block import MLP
+from seqkit.nn.pooling import FeaturesHead
 from seqkit.nn.projection import AttentionPooling, LinearProjection
 from seqkit.objectives import Features
 

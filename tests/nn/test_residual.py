@@ -8,8 +8,7 @@ from timm.layers import DropPath, LayerScale, calculate_drop_path_rates
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
-from seqkit.nn.block import PreNormBlock
-from seqkit.nn.residual import Residual
+from seqkit.nn.block import PreNormBlock, Residual
 from seqkit.testing import check_backbone
 
 

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from seqkit.backbones import LSTM
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.heads import Transform
+from seqkit.nn.mlp import Transform
 from seqkit.nn.position.absolute import Learned, Sinusoidal
 from seqkit.objectives import Masked
 from seqkit.tokenizers import Ids, Join

@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, PredictionObjective, TokenBatch
-from seqkit.nn.heads import SequenceHead, TokenHead
+from seqkit.nn.pooling import SequenceHead
+from seqkit.nn.heads import TokenHead
 from seqkit.registry import register
 
 

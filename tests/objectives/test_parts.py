@@ -18,7 +18,8 @@ from seqkit.backbones.tcn import TCN
 from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.model import Model
-from seqkit.nn.heads import END, Transform
+from seqkit.nn.mlp import Transform
+from seqkit.nn.part_heads import END
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken
 from seqkit.tokenizers import Graph, Ids, Join, Patches, Series

@@ -16,9 +16,8 @@ from seqkit.errors import DataError
 from seqkit.generation.beam_search import BeamSearch, beam_search
 from seqkit.interfaces import IGNORE, Backbone, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.attention.context import AttentionFeature
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.features import AttentionFeature
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import Learned
@@ -252,11 +251,11 @@ def test_the_heads_bias(tied, bias, has_bias):
 def test_source_and_target_may_have_positions_of_their_own():
     own = partial(Learned, sizes=[7])
     made = Model(Characters("acktsx").spec, EncoderDecoder(GRU(12, 1), RNNDecoder(12)), own_ids(),
-                 position=partial(Learned, sizes=[11]), source_position=own)  # fmt: skip
+                 position=partial(Learned, sizes=[11]), positions={"source": own})  # fmt: skip
     assert made.source_embedder.position.sizes == (7,)
     assert made.embedder.position.sizes == (11,)
-    with pytest.raises(ValueError, match="source_position"):
-        Model(Characters("abc").spec, GRU(12, 1, causal=True), NextToken(), source_position=own)
+    with pytest.raises(ValueError, match="source"):
+        Model(Characters("abc").spec, GRU(12, 1, causal=True), NextToken(), positions={"source": own})
 
 
 # ── greedy decoding ───────────────────────────────────────────────────────────────────────────────────────────────────

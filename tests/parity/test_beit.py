@@ -15,7 +15,7 @@ from weights import take
 from whole import assert_every_value_is_mapped
 
 from seqkit.backbones import Transformer
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.nn.position.base import RelativePosition

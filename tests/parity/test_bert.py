@@ -10,8 +10,7 @@ from transformers import BertConfig, BertModel
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenSpec
-from seqkit.nn.block import PostNormBlock
-from seqkit.nn.mlp import MLP
+from seqkit.nn.block import MLP, PostNormBlock
 from seqkit.nn.position.absolute import Learned
 
 VOCAB, CONTEXT, DIM, INNER, DEPTH, HEADS = 29, 23, 21, 35, 3, 3

@@ -10,9 +10,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenBatch, TokenSpec
-from seqkit.nn.block import PreNormBlock
+from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.heads import TiedHead
-from seqkit.nn.mlp import MLP
 from seqkit.nn.position.absolute import Learned
 
 VOCAB, CONTEXT, DIM, DEPTH, HEADS = 29, 23, 21, 3, 3

@@ -33,9 +33,8 @@ from whole import (
 from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
-from seqkit.nn.block import ParallelBlock, PreNormBlock
+from seqkit.nn.block import MLP, ParallelBlock, PreNormBlock
 from seqkit.nn.heads import TiedHead, TokenHead
-from seqkit.nn.mlp import MLP
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.nn.position.bias import ALiBi
 from seqkit.objectives import NextToken

@@ -13,7 +13,7 @@ from vision import first_layer, image_batch, spec, vit_layer
 from weights import take
 from whole import assert_every_value_is_mapped
 
-from seqkit.nn.mlp import MLP
+from seqkit.nn.block import MLP
 from seqkit.nn.position.absolute import Learned
 from seqkit.nn.projection import AttentionPooling
 

@@ -12,11 +12,10 @@ from whole import assert_same_logits_from_a_source
 
 from seqkit.backbones import EncoderDecoder, Transformer
 from seqkit.interfaces import TokenBatch, TokenSpec
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
-from seqkit.nn.block import PreNormBlock
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.heads import TiedHead, TokenHead
-from seqkit.nn.mlp import MLP, GatedMLP
+from seqkit.nn.mlp import GatedMLP
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.nn.position.bias import T5Bias
 

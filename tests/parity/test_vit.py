@@ -20,10 +20,8 @@ from vision import first_layer, vit_layer
 from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
-from seqkit.nn.block import PreNormBlock
-from seqkit.nn.mlp import MLP
+from seqkit.nn.block import MLP, PreNormBlock, Residual
 from seqkit.nn.position.absolute import Learned
-from seqkit.nn.residual import Residual
 from seqkit.objectives import Classify
 from seqkit.tokenizers import Patches
 from seqkit.tokenizers.resize import Resize

@@ -15,10 +15,8 @@ from seqkit.model import Model
 from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.linear import LinearAttention
 from seqkit.nn.attention.linformer import LinformerAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.attention.sliding_window import SlidingWindowAttention
-from seqkit.nn.attention.top_k import TopKAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.bias import ALiBi
 from seqkit.objectives import Classify
@@ -138,7 +136,7 @@ def test_what_masks_and_biases_leave_is_the_largest_entropy(settings):
 
 @pytest.mark.parametrize(
     "mechanism",
-    [partial(SlidingWindowAttention, size=3), partial(TopKAttention, k=2), LinearAttention, AdditiveAttention],
+    [partial(SlidingWindowAttention, size=3), LinearAttention, AdditiveAttention],
 )
 def test_what_a_mechanism_attends_to_counts_as_the_largest_entropy(mechanism):
     heads = recorded(model_of(mechanism), batch_of(17))

@@ -13,7 +13,6 @@ from seqkit.backbones import LSTM, Transformer
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.position.bias import T5Bias
-from seqkit.nn.position.relative import RelativeEmbedding
 from seqkit.objectives import Masked
 from seqkit.training.optim import (
     AdamW,
@@ -74,7 +73,7 @@ def test_muon_takes_the_backbones_matrices_and_adamw_the_rest(backbone):
 def test_muon_leaves_tables_of_edge_types_and_distances_to_adamw():
     """They are looked up, not multiplied."""
     spec = TokenSpec(num_features=3, num_edge_types=2)
-    backbone = Transformer(24, 2, num_heads=3, position=[T5Bias(3), RelativeEmbedding(8, max_distance=2)])
+    backbone = Transformer(24, 2, num_heads=3, position=[T5Bias(3), T5Bias(3)])
     m = Model(spec, backbone, Masked())
     muon, *rest = Muon(adamw=AdamW(1e-3)).build(m).param_groups
     tables = {name for name, _ in m.named_parameters() if "positions." in name or "edge_biases." in name}

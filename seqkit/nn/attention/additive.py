@@ -9,7 +9,8 @@ import torch
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from seqkit.nn.attention.context import ALL_FEATURES, AttentionContext, AttentionFeature
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature
 from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_kv, softmax
 
 
@@ -18,7 +19,7 @@ class AdditiveAttention(DenseScoreAttention):
 
     W and U are the projections that `MultiHeadAttention` has before every mechanism; this class holds v, one vector per
     head.
-    Rotary positions have no meaning in a sum, so they are refused; a bias or relative embeddings have one.
+    Rotary positions have no meaning in a sum, so they are refused; a bias has one.
     Costs O(h n m c) memory, c times that of dot products: for sentences, not for pages.
     """
 
@@ -30,7 +31,5 @@ class AdditiveAttention(DenseScoreAttention):
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         pairs = rearrange(q, "b h n c -> b h n 1 c") + rearrange(repeat_kv(k, q), "b h m c -> b h 1 m c")
-        if context.relative is not None:
-            pairs = pairs + rearrange(context.relative.to(q.dtype), "b n m c -> b 1 n m c")
         scores = einsum(self.score_weight.to(q.dtype), pairs.tanh(), "h c, b h n m c -> b h n m")
         return softmax(scores + as_bias(q, k, context))

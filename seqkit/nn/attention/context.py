@@ -1,82 +1,31 @@
-"""Input of attention layers beside the tokens (`AttentionContext`), and features that layers may support.
+"""Input of attention layers beside the tokens: mask, positions and structure, the same for all layers of a kind.
 
-b batch · n queries · m keys · h heads · c channels of one head · r channel pairs · d width
+b batch · n queries · m keys (n, or with a cache all columns so far) · h heads · c channels of one head · p axes
+r channel pairs · d width
 """
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from seqkit.interfaces import Adjacency
-
-
-class AttentionFeature(enum.Flag):
-    """Features that an attention layer may support. Padding is not among them: every layer must mask it.
-
-    They combine as flags: CAUSAL | CACHE, and ALL_FEATURES & ~ROTARY.
-    """
-
-    BIDIRECTIONAL = enum.auto()
-    """A query may attend to keys before and after it."""
-    CAUSAL = enum.auto()
-    """A query attends to no later key."""
-    REACH = enum.auto()
-    """The batch says how far each query attends (`Embedded.reach`), as in a prefix-LM."""
-    UNORDERED = enum.auto()
-    """Tokens are a set: their columns do not matter."""
-    ADJACENCY = enum.auto()
-    """Tokens attend only along the edges of a graph."""
-    SEGMENTS = enum.auto()
-    """Sequences packed into one row do not attend to each other."""
-    ROTARY = enum.auto()
-    """Queries and keys are rotated by their positions, so scores must be computed from their dot products."""
-    BIAS = enum.auto()
-    """`attn_mask` may be floats, which are added to the scores (`ALiBi`, `T5Bias`)."""
-    RELATIVE = enum.auto()
-    """`relative` has embeddings of relative positions, which are added to the keys."""
-    CROSS_ATTENTION = enum.auto()
-    """Queries and keys come from different sequences, so n and m may differ."""
-    CACHE = enum.auto()
-    """Generation token by token: new keys and values are appended to those in a cache."""
-    GROUPED_QUERY = enum.auto()
-    """There are fewer key/value heads than query heads (`repeat_kv`)."""
-
-
-ALL_FEATURES = ~AttentionFeature(0)
-
-WORDING = {
-    AttentionFeature.BIDIRECTIONAL: "bidirectional attention (causal=False)",
-    AttentionFeature.CAUSAL: "causal attention (causal=True)",
-    AttentionFeature.REACH: "causality that comes with the batch (causal=None)",
-    AttentionFeature.UNORDERED: "tokens without an order (sets), since it uses which column a token is in",
-    AttentionFeature.ADJACENCY: "adjacency (the edges of graphs)",
-    AttentionFeature.SEGMENTS: "segments (packed sequences)",
-    AttentionFeature.ROTARY: "rotary positions (Rotary)",
-    AttentionFeature.BIAS: "a bias on attention scores (ALiBi, T5Bias)",
-    AttentionFeature.RELATIVE: "relative position embeddings (RelativeEmbedding)",
-    AttentionFeature.CROSS_ATTENTION: "cross-attention",
-    AttentionFeature.CACHE: "a KV cache",
-    AttentionFeature.GROUPED_QUERY: "grouped-query attention (num_kv_heads below num_heads)",
-}
-"""Feature names for error messages."""
-
-
-def check_supported(
-    name: str,
-    supports: AttentionFeature,
-    required: AttentionFeature,
-    instead: str = "use the mechanism ScaledDotProductAttention",
-) -> None:
-    """Raise ValueError if a required feature is not supported.
-
-    name: name of the component. instead: advice in the error; by default, to use the mechanism with all features.
-    """
-    missing = [WORDING[feature] for feature in AttentionFeature if feature in required & ~supports]
-    if missing:
-        raise ValueError(f"{name} does not support {' nor '.join(missing)}; {instead}")
+from seqkit.interfaces import Adjacency, Embedded
+from seqkit.nn.attention.features import AttentionFeature
+from seqkit.nn.attention.mask import (
+    Mask,
+    bias_of_edges,
+    causal_mask,
+    dense,
+    dense_edge_types,
+    edge_mask,
+    padding_mask,
+    reach_mask,
+    segment_mask,
+)  # fmt: skip
+from seqkit.nn.position.base import RelativePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +39,6 @@ class AttentionContext:
     n == m, since SDPA aligns its causal mask top-left.
     rotary: [b 1 n r] complex numbers that rotate r channel pairs of queries and keys; their modulus is one, unless they
     also scale; None: no rotation.
-    relative: relative position embeddings [b n m c], added to the keys; None: none.
     query_valid, key_valid: [b n] and [b m] bool, True = real. None: all real.
     adjacency: as in `Embedded`, for mechanisms that attend along edges. edge_bias: [1 + num_edge_types, h], added to
     the scores of edges of each type; row 0 is added to the score of a token with itself.
@@ -101,10 +49,94 @@ class AttentionContext:
     attn_mask: Tensor | None = None
     is_causal: bool = False
     rotary: Tensor | None = None
-    relative: Tensor | None = None
     query_valid: Tensor | None = None
     key_valid: Tensor | None = None
     adjacency: Adjacency | None = None
     edge_bias: Tensor | None = None
     cross: AttentionContext | None = None
     memory: Tensor | None = None
+
+
+class Past(NamedTuple):
+    """Columns in a cache: valid [b t], positions [b t p], and whether some of them are padding."""
+
+    valid: Tensor
+    positions: Tensor
+    is_padded: bool
+
+
+def attention_context(
+    embedded: Embedded,
+    *,
+    causal: bool,
+    num_heads: int,
+    head_dim: int,
+    position: RelativePosition | None = None,
+    edge_bias: Tensor | None = None,
+    past: Past | None = None,
+    needs_mask: bool = True,
+) -> AttentionContext:
+    """The context of self-attention over `embedded`, with heads of `head_dim` channels.
+
+    edge_bias: [1 + num_edge_types, h], as in `AttentionContext`. past: columns in the cache, which are keys too.
+    needs_mask: False: the attention makes no [n m] scores, so no mask is made either.
+    If nothing is masked, there is no mask: SDPA is fastest without one. Sequences are padded on the right, so a real
+    causal query never attends to padding. Padded queries may attend to anything: backbones return zeros there.
+    Raises ValueError for adjacency, segments or reach with a past: only plain sequences are generated step by step.
+    """
+    valid, positions, is_padded = embedded.valid, embedded.positions, embedded.valid is not embedded.whole
+    adjacency, segments, reach = embedded.adjacency, embedded.segments, embedded.reach
+    if past is not None:
+        if adjacency is not None or segments is not None or reach is not None:
+            raise ValueError("a cache supports plain sequences only; encode graphs and packed sequences without one")
+        valid, positions = torch.cat([past.valid, valid], dim=1), torch.cat([past.positions, positions], dim=1)
+        is_padded = is_padded or past.is_padded
+    (b, n), m = embedded.valid.shape, valid.shape[1]
+    rotary = bias = None
+    if position is not None:
+        if AttentionFeature.ROTARY in position.requires:
+            rotary = position.rotary(embedded.positions, head_dim)
+        if AttentionFeature.BIAS in position.requires:
+            bias = position.bias(embedded.positions, positions, num_heads)
+    masks: list[Mask] = []
+    if reach is not None:
+        masks.append(reach_mask(reach))
+    if segments is not None:
+        masks.append(segment_mask(segments))
+    if adjacency is not None and needs_mask:
+        edge_types = dense_edge_types(adjacency, b, n)
+        masks.append(edge_mask(edge_types, embedded.graphs))
+        if edge_bias is not None:
+            by_type = bias_of_edges(edge_bias, edge_types, embedded.graphs)
+            bias = by_type if bias is None else bias + by_type
+    # torch's kernels are causal without a mask where queries and keys are the same columns
+    is_plain_causal = causal and n == m and not masks and bias is None
+    if causal and n > 1 and not is_plain_causal:
+        masks.append(causal_mask)
+    if is_padded and not is_plain_causal:
+        masks.append(padding_mask(valid))
+
+    attn_mask = dense(masks, b, n, m, valid.device) if masks and needs_mask else None
+    if attn_mask is not None and adjacency is not None:  # padding has no edges, and ONNX's softmax over no key is NaN
+        attn_mask = attn_mask | torch.eye(n, dtype=torch.bool, device=valid.device)
+    if bias is not None:
+        # on CPUs without AVX2, torch's kernel misreads a mask of a narrower dtype than the queries (torch 2.11)
+        bias = bias.to(torch.promote_types(bias.dtype, embedded.hidden.dtype))
+        attn_mask = bias if attn_mask is None else bias.masked_fill(~attn_mask, -torch.inf)
+    return AttentionContext(
+        attn_mask,
+        is_causal=causal if not needs_mask else is_plain_causal,
+        rotary=rotary,
+        query_valid=None if embedded.valid is embedded.whole else embedded.valid,
+        key_valid=valid if is_padded else None,
+        adjacency=adjacency,
+        edge_bias=edge_bias,
+    )
+
+
+def cross_attention_context(valid: Tensor, memory: Embedded, *, needs_mask: bool = True) -> AttentionContext:
+    """The context of cross-attention from tokens, valid [b n], to all real tokens of the memory."""
+    (b, m), device = memory.valid.shape, memory.valid.device
+    attn_mask = dense([padding_mask(memory.valid)], b, 1, m, device) if needs_mask and memory.is_padded else None
+    key_valid = memory.valid if memory.is_padded else None
+    return AttentionContext(attn_mask, query_valid=valid, key_valid=key_valid, memory=memory.hidden)

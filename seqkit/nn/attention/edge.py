@@ -14,7 +14,8 @@ from einops import rearrange, reduce
 from torch import Tensor
 
 from seqkit.interfaces import Adjacency
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.position.bias import bias_of_types

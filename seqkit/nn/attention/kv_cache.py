@@ -1,4 +1,4 @@
-"""Caches of attention layers between decoding steps.
+"""Caches of attention layers, and of a stack of them, between decoding steps.
 
 b batch · g key/value heads · m keys so far · n new keys · c channels of one head
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor
+
+from seqkit.interfaces import Cache, Embedded
+from seqkit.nn.attention.context import Past
 
 
 class MechanismCache(ABC):
@@ -67,3 +71,46 @@ class LayerCache:
             self.cross_attention = keys.index_select(0, rows), values.index_select(0, rows)
         if self.convolution is not None:
             self.convolution = self.convolution.index_select(0, rows)
+
+
+class TransformerCache(Cache):
+    """Caches of the layers, padding and positions of the columns so far, and the memory of cross-attention, if any."""
+
+    def __init__(self, layers: list[LayerCache]):
+        self.num_tokens = 0
+        self.layers = layers
+        self.valid: Tensor | None = None
+        self.positions: Tensor | None = None
+        self.is_padded = False
+        self.memory: Embedded | None = None
+
+    @property
+    def past(self) -> Past | None:
+        """The columns so far, or None at the start."""
+        if self.valid is None or self.positions is None:
+            return None
+        return Past(self.valid, self.positions, self.is_padded)
+
+    def append(self, embedded: Embedded) -> None:
+        """Add the columns of a forward pass."""
+        valid, positions, past = embedded.valid, embedded.positions, self.past
+        self.valid = valid if past is None else torch.cat([past.valid, valid], dim=1)
+        self.positions = positions if past is None else torch.cat([past.positions, positions], dim=1)
+        self.is_padded = self.is_padded or embedded.is_padded
+        self.num_tokens += valid.shape[1]
+
+    def reorder(self, rows: Tensor) -> None:
+        for layer in self.layers:
+            layer.reorder(rows)
+        if self.valid is not None and self.positions is not None:
+            self.valid, self.positions = self.valid[rows], self.positions[rows]
+        self.memory = reordered(self.memory, rows)
+
+
+def reordered(memory: Embedded | None, rows: Tensor) -> Embedded | None:
+    """An encoder's output, which has no adjacency, of these examples, [b'] indices, in this order."""
+    if memory is None:
+        return None
+    valid = memory.valid[rows]
+    whole = None if memory.is_padded else valid
+    return Embedded(memory.hidden[rows], memory.positions[rows], valid, whole=whole)

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor
 
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import MechanismCache
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
 from seqkit.nn.precision import no_autocast

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
 
 

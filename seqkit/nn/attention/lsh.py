@@ -13,27 +13,9 @@ import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor
 
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
-from seqkit.nn.attention.kv_cache import KVCache, MechanismCache
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv, softmax
-
-
-class LSHCache(MechanismCache):
-    """Keys and values of all tokens so far, and their buckets [b g m r]."""
-
-    def __init__(self, max_tokens: int):
-        self.kv = KVCache(max_tokens)
-        self.buckets: Tensor | None = None
-
-    def update(self, k: Tensor, v: Tensor, buckets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Append keys, values [b g n c] and buckets [b g n r]; returns all so far."""
-        self.buckets = buckets if self.buckets is None else torch.cat([self.buckets, buckets], dim=2)
-        return *self.kv.update(k, v), self.buckets
-
-    def reorder(self, rows: Tensor) -> None:
-        self.kv.reorder(rows)
-        if self.buckets is not None:
-            self.buckets = self.buckets.index_select(0, rows)
 
 
 class Plan(NamedTuple):
@@ -55,8 +37,7 @@ class LSHAttention(AttentionMechanism):
     fewer after it). num_buckets: number of buckets, even. num_rounds: number of hashes; a token attends to the union of
     what they find (equation 4, multi-round), and to its neighbours, as if all were one more bucket: for up to
     bucket_size tokens that is exact attention.
-    Time O(n log n + num_rounds n (bucket_size + num_buckets) c), memory O(num_rounds n (bucket_size + num_buckets));
-    a step with a cache O(num_rounds m), as dense attention's.
+    Time O(n log n + num_rounds n (bucket_size + num_buckets) c), memory O(num_rounds n (bucket_size + num_buckets)).
     Unlike the paper's, buckets are cut by counting a token's own predecessors and not at fixed ranks of the sorted row,
     where later tokens would move the cuts; and queries and keys are hashed apart, so both keep their projections.
     Directions are drawn once, from torch's global generator, and saved with the weights.
@@ -69,7 +50,6 @@ class LSHAttention(AttentionMechanism):
         AttentionFeature.BIDIRECTIONAL
         | AttentionFeature.CAUSAL
         | AttentionFeature.ROTARY
-        | AttentionFeature.CACHE
         | AttentionFeature.GROUPED_QUERY
     )
     needs_mask = False
@@ -87,27 +67,19 @@ class LSHAttention(AttentionMechanism):
         self.bucket_size, self.num_buckets = bucket_size, num_buckets
         self.register_buffer("directions", torch.randn(num_rounds, head_dim, num_buckets // 2))
 
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: LSHCache | None = None
-    ) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: None = None) -> Tensor:
         valid = context.key_valid
         if valid is not None:  # NaN in padding would pass through a product with zero
-            padded = rearrange(~valid[:, -k.shape[2] :], "b m -> b 1 m 1")
+            padded = rearrange(~valid, "b m -> b 1 m 1")
             k, v = k.masked_fill(padded, 0.0), v.masked_fill(padded, 0.0)
-        buckets = self._hash(k)
-        if cache is not None:
-            k, v, buckets = cache.update(k, v, buckets)
-        plan = self._plan(q, buckets, context)
+        plan = self._plan(q, k, context)
         k, v = repeat_kv(k, q), repeat_kv(v, q)
         if q.shape[2] <= 2 * self.bucket_size:  # then scoring every pair costs no more than blocks do
             return einsum(self._dense_weights(q, k, plan), v, "b h n m, b h m c -> b h n c")
         return self._by_blocks(q, k, v, plan, context.is_causal)
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        return self._dense_weights(q, repeat_kv(k, q), self._plan(q, self._hash(k), context))
-
-    def init_cache(self, max_tokens: int) -> LSHCache:
-        return LSHCache(max_tokens)
+        return self._dense_weights(q, repeat_kv(k, q), self._plan(q, k, context))
 
     @torch.no_grad()
     def _hash(self, x: Tensor) -> Tensor:
@@ -117,9 +89,9 @@ class LSHAttention(AttentionMechanism):
         return F.pad(hashed, [1, 0])  # round 0: all in one bucket, so neighbours
 
     @torch.no_grad()
-    def _plan(self, q: Tensor, buckets: Tensor, context: AttentionContext) -> Plan:
+    def _plan(self, q: Tensor, k: Tensor, context: AttentionContext) -> Plan:
         """Sorted by bucket and then column, a token's bucket is a run of keys, its own column a rank in it."""
-        n, m = q.shape[2], buckets.shape[2]
+        m, buckets = q.shape[2], self._hash(k)
         column = torch.arange(m, device=q.device)
         if context.key_valid is not None:  # padding goes behind all buckets, where no query looks
             buckets = buckets.masked_fill(rearrange(~context.key_valid, "b m -> b 1 m 1"), self.num_buckets)
@@ -127,7 +99,7 @@ class LSHAttention(AttentionMechanism):
         in_order, order = codes.sort(dim=-1)
         ranks = torch.empty_like(order).scatter_(-1, order, column.expand_as(order).contiguous())
         start = rearrange(self._hash(q), "b h n r -> r b h n").contiguous() * m
-        here = torch.searchsorted(in_order, start + column[m - n :], right=True)
+        here = torch.searchsorted(in_order, start + column, right=True)
         low = torch.maximum(torch.searchsorted(in_order, start), here - self.bucket_size)
         if context.is_causal:
             return Plan(order, ranks, low, here)

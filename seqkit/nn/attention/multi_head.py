@@ -1,4 +1,4 @@
-"""Multi-head attention: projections before and after an attention mechanism (Vaswani et al. 2017, section 3.2.2).
+"""Multi-head attention: projections around an attention mechanism, scaled dot products unless another is given.
 
 b batch · n queries · m keys · d width · h heads · g key/value heads · c channels of one head · r channel pairs
 """
@@ -7,17 +7,67 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
-from einops import rearrange
+import torch.nn.functional as F
+from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature, check_supported
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature, check_supported
 from seqkit.nn.attention.kv_cache import LayerCache
-from seqkit.nn.attention.mechanism import AttentionMechanism
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.mechanism import AttentionMechanism, as_bias, bounded, check_positive, repeat_kv, softmax
 from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.dropout import InheritedDropout
+
+
+class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
+    """softmax(q k / temperature) v (Vaswani et al. 2017, equation 1), by torch's `scaled_dot_product_attention`.
+
+    temperature: None: sqrt(head_dim); towards 0 each query gets the value of its best key. dropout: dropout of
+    attention weights; None: the backbone's.
+    softcap: scores are bounded by it, softcap * tanh(scores / softcap), before mask and bias are added (Gemma 2; Gemma
+    team 2024, section 2); None: they are not. Torch's kernel has no bound, so it costs O(n m) memory for a head.
+    Raises ValueError for a temperature or a softcap that is not above 0, or a dropout outside [0, 1).
+    """
+
+    supports = ALL_FEATURES
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        temperature: float | None = None,
+        dropout: float | None = None,
+        softcap: float | None = None,
+    ):
+        super().__init__(dropout)
+        check_positive(temperature=temperature, softcap=softcap)
+        self.temperature = head_dim**0.5 if temperature is None else temperature
+        self.softcap = softcap
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
+        if cache is not None:
+            k, v = cache.update(k, v)
+        if self.softcap is not None:
+            weights = F.dropout(self.attention_weights(q, k, context), self.dropout, self.training)
+            return einsum(weights, repeat_kv(v, q), "b h n m, b h m c -> b h n c")
+        return F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            context.attn_mask,
+            self.dropout if self.training else 0.0,
+            is_causal=context.is_causal,
+            scale=1 / self.temperature,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )
+
+    def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+        scores = einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") / self.temperature
+        return softmax(bounded(scores, self.softcap) + as_bias(q, k, context)).to(q.dtype)
 
 
 class AttentionLayer(nn.Module, ABC):

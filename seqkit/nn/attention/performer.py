@@ -9,7 +9,7 @@ import torch
 from einops import einsum
 from torch import Tensor
 
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.linear import FeatureMapAttention
 
 MAX_EXPONENT = 40.0

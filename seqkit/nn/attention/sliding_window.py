@@ -13,10 +13,11 @@ import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor
 
-from seqkit.nn.attention.context import AttentionContext, AttentionFeature
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mask import Mask, causal_mask, dense, padding_mask
 from seqkit.nn.attention.mechanism import AttentionMechanism
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import ScaledDotProductAttention
 from seqkit.nn.recurrence import is_exporting
 
 MIN_BLOCK_SIZE = 32

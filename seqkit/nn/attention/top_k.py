@@ -9,7 +9,8 @@ import torch
 from einops import einsum
 from torch import Tensor
 
-from seqkit.nn.attention.context import ALL_FEATURES, AttentionContext
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.features import ALL_FEATURES
 from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_kv, softmax
 
 
@@ -34,8 +35,6 @@ class TopKAttention(DenseScoreAttention):
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """[b h n m], zero but for the best keys."""
         scores = einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m")
-        if context.relative is not None:
-            scores = scores + einsum(q, context.relative.to(q.dtype), "b h n c, b n m c -> b h n m")
         scores = scores / q.shape[-1] ** 0.5 + as_bias(q, k, context)
         if scores.shape[-1] > self.k:
             last = scores.topk(self.k, dim=-1).values[..., -1:]

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.interfaces import Backbone, TokenSpec
 from seqkit.interfaces.tokens import may_read
 from seqkit.nn.position.base import PositionalEncoding
 
@@ -64,10 +65,9 @@ class Sinusoidal(PositionalEncoding):
 
 
 class SinusoidalConcat(PositionalEncoding):
-    """`Sinusoidal` concatenated to the embedded content instead of added, as the last `channels` of the width.
+    """`Sinusoidal` in the place of the last `channels` of the embedded content, so that neither changes the other.
 
-    channels: channels of the positions. max_wavelength: as in `Sinusoidal`. Content keeps the first dim - channels, so
-    a head cannot share its table (tied=True). For tokens without axes content has all of the width.
+    channels: channels of the positions. max_wavelength: as in `Sinusoidal`. Tokens without axes keep all of their content.
     Raises ValueError if channels leave content nothing, or are not a multiple of 2 * num_axes.
     """
 
@@ -77,14 +77,19 @@ class SinusoidalConcat(PositionalEncoding):
         super().__init__(dim, num_axes)
         if not 0 < channels < dim:
             raise ValueError(f"channels={channels} of dim={dim} should leave some to content and some to positions")
-        self.num_position_channels = channels if num_axes else 0
+        self.channels = channels if num_axes else 0
         self.sinusoidal = Sinusoidal(channels, num_axes, max_wavelength=max_wavelength)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Vectors [b n d] for positions [b n p], zero in the content channels."""
+        """Vectors [b n d] for positions [b n p], zero in the channels of the content."""
         if self.num_axes == 0:
             return positions.new_zeros(1, 1, self.dim, dtype=self.dtype)
-        return F.pad(self.sinusoidal(positions), [self.dim - self.num_position_channels, 0])
+        return F.pad(self.sinusoidal(positions), [self.dim - self.channels, 0])
+
+    def add(self, hidden: Tensor, positions: Tensor) -> Tensor:
+        """Embeddings [b n d] with positions in their last channels."""
+        content = hidden[..., : self.dim - self.channels]
+        return F.pad(content, [0, self.channels]) + self(positions)
 
 
 class Learned(PositionalEncoding):
@@ -137,41 +142,19 @@ class Learned(PositionalEncoding):
             if low < 0 or high >= most:
                 raise ValueError(
                     f"position {int(low if low < 0 else high)} on axis {axis} is outside the learned table of {most}; "
-                    "shorten the input, or train with larger sizes (in Python: Learned.resampled of a trained table)"
+                    "shorten the input, or train with larger sizes"
                 )
 
-    def resampled(self, sizes: Sequence[int]) -> Learned:
-        """The same tables interpolated linearly to other sizes, ends aligned; entries before `first` stay as they are.
 
-        For a table per axis; for a single table of a whole grid: `resampled_grid`.
-        """
-        other = Learned(self.dim, self.num_axes, sizes=sizes, first=self.first).to(self.tables[0])
-        with torch.no_grad():
-            for axis, (new, old) in enumerate(zip(other.tables, self.tables)):
-                first = self.first if axis == 0 else 0
-                rows, num = rearrange(old[first:], "size d -> 1 d size").float(), len(new) - first
-                rows = rearrange(F.interpolate(rows, num, mode="linear", align_corners=True), "1 d size -> size d")
-                new.copy_(torch.cat([old[:first], rows.to(old.dtype)]))
-        return other
+def default_position(backbone: Backbone | None, spec: TokenSpec) -> type[PositionalEncoding]:
+    """The positional encoding for `backbone` (None: unknown) where none was chosen.
 
-    def resampled_grid(self, grid: tuple[int, int], new_grid: tuple[int, int]) -> Learned:
-        """The same with the last rows * columns entries, one per cell of a grid, interpolated to another grid.
-
-        grid, new_grid: (rows, columns). The entries before the grid (class and register tokens) stay as they are.
-        Bicubic, as Hugging Face's `ViTEmbeddings.interpolate_pos_encoding` (transformers 5.23; Dosovitskiy et al. 2021,
-        section 3.2).
-        Raises ValueError for more than one table, or one with fewer entries than the grid has cells.
-        """
-        rows, columns = grid
-        if len(self.sizes) != 1 or rows < 1 or columns < 1 or self.sizes[0] < rows * columns:
-            raise ValueError(
-                f"Learned(sizes={list(self.sizes)}) has no grid of {rows}x{columns} in one table; give the grid that "
-                "it was made for, or use Learned.resampled for a table per axis"
-            )
-        num_before, table = self.sizes[0] - rows * columns, self.tables[0]
-        cells = rearrange(table.detach()[num_before:], "(y x) d -> 1 d y x", y=rows).float()
-        cells = rearrange(F.interpolate(cells, new_grid, mode="bicubic", align_corners=False), "1 d y x -> (y x) d")
-        other = Learned(self.dim, self.num_axes, sizes=[num_before + len(cells)], first=self.first).to(table)
-        with torch.no_grad():
-            other.tables[0].copy_(torch.cat([table[:num_before], cells.to(table.dtype)]))
-        return other
+    None where it uses positions itself, is recurrent and positions have one axis, or is to know no order; else
+    sinusoids.
+    """
+    if spec.num_axes == 0:
+        return NoPosition
+    if backbone is None:
+        return Sinusoidal
+    knows_columns = backbone.is_recurrent and spec.num_axes == 1
+    return NoPosition if backbone.uses_positions or knows_columns or backbone.ignores_order else Sinusoidal

@@ -14,15 +14,14 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.features import AttentionFeature
 
 
 class PositionalEncoding(nn.Module, ABC):
     """Vectors [b n d] for positions [b n p], which the Embedder adds to the embedded content.
 
     std: about the standard deviation of its entries; the Embedder initialises its lookup table alike, so that neither
-    drowns the other. num_position_channels: the last channels, which hold positions alone: the content is embedded
-    narrower and zero-padded, so that adding is concatenating. num_positions: positions of an axis that it has vectors
+    drowns the other. num_positions: positions of an axis that it has vectors
     for, from 0 on; None: any position. mixes_tokens: True: what it adds depends on the order of the tokens and on their
     embeddings (`add`), so models that predict the next token and packed sequences are refused.
 
@@ -32,7 +31,6 @@ class PositionalEncoding(nn.Module, ABC):
 
     _moved: Tensor
     std: float = 0.02
-    num_position_channels: int = 0
     num_positions: int | None = None
     mixes_tokens: bool = False
 
@@ -56,10 +54,10 @@ class PositionalEncoding(nn.Module, ABC):
 
 
 class RelativePosition(nn.Module):
-    """Positions inside attention: rotated queries and keys, a bias on the scores, or vectors added to the keys.
+    """Positions inside attention: rotated queries and keys, or a bias on the scores.
 
-    requires: the features that an attention layer must support: ROTARY, BIAS or RELATIVE, as the method that a subclass
-    writes. takes_unlike_axes: True: joined parts may have positions of different numbers of axes.
+    requires: the features that an attention layer must support: ROTARY or BIAS, as the method that a subclass writes.
+    takes_unlike_axes: True: joined parts may have positions of different numbers of axes.
     """
 
     requires: ClassVar[AttentionFeature] = AttentionFeature(0)
@@ -69,7 +67,7 @@ class RelativePosition(nn.Module):
         """Raise ValueError where `requires` and the methods that the class writes contradict each other (called when a
         backbone is built)."""
         own = type(self)
-        for name in ("rotary", "bias", "relative"):
+        for name in ("rotary", "bias"):
             feature, method = AttentionFeature[name.upper()], getattr(own, name)
             is_written = method is not getattr(RelativePosition, name)
             if is_written and feature not in self.requires:
@@ -98,10 +96,6 @@ class RelativePosition(nn.Module):
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, num_heads: int) -> Tensor | None:
         """[b h n m] to be added to the scores of queries at [b n p] with keys at [b m p]; None: nothing."""
-        return None
-
-    def relative(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
-        """[b n m c] to be added to the keys at [b m p], for each query at [b n p] its own; None: nothing."""
         return None
 
 

@@ -31,7 +31,8 @@ def _whole(config: ConfigFile) -> Settings:
     config.must_be(True, "tie_word_embeddings")
     found, sides = _encoder(config), {side: LAYERS.settings(config, side) for side in SIDES}
     return {
-        **found, "source_position": found["position"], "position": {"type": "Learned", "sizes": [_longest(config)]},
+        **found,
+        "positions": {"source": found["position"]}, "position": {"type": "Learned", "sizes": [_longest(config)]},
         "backbone": {"type": "EncoderDecoder", **sides},
     }  # fmt: skip
 

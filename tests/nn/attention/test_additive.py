@@ -29,12 +29,11 @@ def test_additive_attention_is_bahdanaus():
     assert_close(additive(state[None, None], AttentionContext(memory=memory[None]))[0, 0], right)
 
 
-def test_additive_scores_are_computed_by_head_with_shared_keys_and_relative_embeddings():
+def test_additive_scores_are_computed_by_head_with_shared_keys():
     additive, (q, k, _) = AdditiveAttention(4, 3), random_heads(4, 2)
-    relative = torch.randn(2, 5, 7, 3)
-    got = additive.attention_weights(q, k, AttentionContext(relative=relative))
+    got = additive.attention_weights(q, k, AttentionContext())
     for b, h, i in ((0, 0, 0), (1, 1, 4), (0, 2, 3), (1, 3, 2)):
-        keys = [k[b, h // 2, j] + relative[b, i, j] for j in range(7)]
+        keys = [k[b, h // 2, j] for j in range(7)]
         scores = [additive.score_weight[h] @ torch.tanh(q[b, h, i] + key) for key in keys]
         assert_close(got[b, h, i], torch.stack(scores).softmax(dim=0))
 

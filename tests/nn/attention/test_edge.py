@@ -12,11 +12,9 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenSpec
-from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.context import AttentionContext, attention_context
 from seqkit.nn.attention.edge import EdgeAttention
-from seqkit.nn.attention.mask import attention_context
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
 from seqkit.testing import EmbeddedBackbone, check_backbone, synthetic

@@ -13,8 +13,7 @@ from seqkit.backbones import Transformer
 from seqkit.interfaces import Embedded
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.linformer import LinformerAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
 from seqkit.testing import check_backbone

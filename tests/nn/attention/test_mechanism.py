@@ -11,15 +11,13 @@ from torch.testing import assert_close
 from seqkit.backbones import EncoderDecoder, Transformer
 from seqkit.interfaces import Adjacency, Embedded
 from seqkit.nn.attention.additive import AdditiveAttention
-from seqkit.nn.attention.context import ALL_FEATURES, AttentionContext, AttentionFeature, check_supported
-from seqkit.nn.attention.mask import attention_context, cross_attention_context
+from seqkit.nn.attention.context import AttentionContext, attention_context, cross_attention_context
+from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature, check_supported
 from seqkit.nn.attention.mechanism import AttentionMechanism, softmax
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.attention.top_k import TopKAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.bias import ALiBi
-from seqkit.nn.position.relative import RelativeEmbedding
 from seqkit.registry import components
 from seqkit.testing import check_backbone
 
@@ -87,8 +85,6 @@ def context(mechanism, required):
         segments = torch.tensor([[0, 0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 1, 1, 1]])
     if AttentionFeature.BIAS in required:
         position = ALiBi()
-    elif AttentionFeature.RELATIVE in required:
-        position = RelativeEmbedding(6, max_distance=2)
     return attention_context(
         Embedded(torch.zeros(2, 7, 24).double(), positions, valid, adjacency, segments),
         causal=AttentionFeature.CAUSAL in required,
@@ -109,7 +105,6 @@ CASES = [
         AttentionFeature.ADJACENCY,
         AttentionFeature.SEGMENTS,
         AttentionFeature.BIAS,
-        AttentionFeature.RELATIVE,
         AttentionFeature.GROUPED_QUERY,
         AttentionFeature.ADJACENCY | AttentionFeature.BIAS,
     )
@@ -154,7 +149,6 @@ def test_the_law_notices_weights_that_are_not_those_of_the_output(monkeypatch):
 # ── mechanisms that materialise all scores, inside a backbone ────────────────────────────────────────────────────────
 
 DENSE = {"additive": AdditiveAttention, "top-k": partial(TopKAttention, k=5)}
-"""k: more keys than any node of the synthetic graphs has; else a law would rightly miss those not among the best."""
 DENSE_MECHANISMS = pytest.mark.parametrize("mechanism", DENSE.values(), ids=DENSE)
 
 
@@ -167,8 +161,8 @@ def transformer(mechanism, dim, causal, *, cross_attention=False, position=None)
 @DENSE_MECHANISMS
 @pytest.mark.parametrize(
     ("position", "kinds"),
-    [(None, ["text", "graph"]), (ALiBi, ["text"]), (partial(RelativeEmbedding, 8, max_distance=2), ["series"])],
-    ids=["none", "ALiBi", "RelativeEmbedding"],
+    [(None, ["text", "graph"]), (ALiBi, ["text"])],
+    ids=["none", "ALiBi"],
 )
 def test_a_backbone_with_other_scores_keeps_the_laws(mechanism, position, kinds):
     check_backbone(

@@ -11,8 +11,7 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
 from seqkit.testing import check_backbone

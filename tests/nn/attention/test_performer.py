@@ -10,9 +10,8 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.multi_head import MultiHeadAttention, apply_rotary
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention, apply_rotary
 from seqkit.nn.attention.performer import PerformerAttention, orthogonal_directions
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
 from seqkit.testing import check_backbone

@@ -8,7 +8,8 @@ from heads import random_heads
 from torch.testing import assert_close
 
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention, soft_lookup
+from seqkit.nn.attention.mechanism import soft_lookup
+from seqkit.nn.attention.multi_head import ScaledDotProductAttention
 
 # ── soft lookup ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -61,23 +62,21 @@ def test_every_head_is_a_soft_lookup(temperature, num_kv_heads):
             assert_close(weights[b, h], soft_lookup(q[b, h], k[b, g], torch.eye(7), **settings))
 
 
-def test_a_bias_and_relative_embeddings_are_added_to_the_scores():
-    (q, k, v), bias, relative = random_heads(4, 2), torch.randn(2, 4, 5, 7), torch.randn(2, 5, 7, 3)
+def test_a_bias_is_added_to_the_scores():
+    (q, k, v), bias = random_heads(4, 2), torch.randn(2, 4, 5, 7)
     bias[0, 1, 2, 3] = -torch.inf
-    got = ScaledDotProductAttention(4, 3, temperature=0.7)(q, k, v, AttentionContext(bias, relative=relative))
+    got = ScaledDotProductAttention(4, 3, temperature=0.7)(q, k, v, AttentionContext(bias))
     for b, h, i in ((0, 1, 2), (1, 3, 4), (0, 0, 0)):
-        scores = [float(q[b, h, i] @ (k[b, h // 2, j] + relative[b, i, j]) / 0.7 + bias[b, h, i, j]) for j in range(7)]
+        scores = [float(q[b, h, i] @ k[b, h // 2, j] / 0.7 + bias[b, h, i, j]) for j in range(7)]
         weights = torch.tensor([math.exp(s) for s in scores])
         assert_close(got[b, h, i], weights / weights.sum() @ v[b, h // 2])
 
 
-@pytest.mark.parametrize("has_relative", [False, True])
-def test_causal_attention_attends_to_the_past_only_with_relative_embeddings_too(has_relative):
+def test_causal_attention_attends_to_the_past_only():
     q, k, v = random_heads(4, 4, n=7)
-    relative = torch.randn(2, 7, 7, 3) if has_relative else None
-    got = ScaledDotProductAttention(4, 3)(q, k, v, AttentionContext(is_causal=True, relative=relative))
+    got = ScaledDotProductAttention(4, 3)(q, k, v, AttentionContext(is_causal=True))
     for i in range(7):
-        keys = k[:, :, : i + 1] if relative is None else k[:, :, : i + 1] + relative[:, None, i, : i + 1]
+        keys = k[:, :, : i + 1]
         assert_close(got[:, :, i : i + 1], soft_lookup(q[:, :, i : i + 1], keys, v[:, :, : i + 1], temperature=3**0.5))
 
 
@@ -86,19 +85,19 @@ def test_causal_attention_attends_to_the_past_only_with_relative_embeddings_too(
 
 @pytest.mark.parametrize("softcap", [0.7, 3.0])
 def test_scores_are_bounded_before_mask_and_bias_are_added(softcap):
-    (q, k, v), bias, relative = random_heads(4, 2), 5 * torch.randn(2, 4, 5, 7), torch.randn(2, 5, 7, 3)
+    (q, k, v), bias = random_heads(4, 2), 5 * torch.randn(2, 4, 5, 7)
     bias[0, 1, 2, 3] = -torch.inf
     bias[1, 3, 4] = -torch.inf
     mechanism = ScaledDotProductAttention(4, 3, temperature=0.3, softcap=softcap)
-    got = mechanism(q, k, v, AttentionContext(bias, relative=relative))
+    got = mechanism(q, k, v, AttentionContext(bias))
     for b, h, i in ((0, 1, 2), (1, 2, 4), (0, 0, 0)):
-        scores = [float(q[b, h, i] @ (k[b, h // 2, j] + relative[b, i, j]) / 0.3) for j in range(7)]
+        scores = [float(q[b, h, i] @ k[b, h // 2, j] / 0.3) for j in range(7)]
         weights = torch.tensor(
             [math.exp(softcap * math.tanh(s / softcap) + float(bias[b, h, i, j])) for j, s in enumerate(scores)]
         )
         assert_close(got[b, h, i], weights / weights.sum() @ v[b, h // 2])
     assert not got[1, 3, 4].any(), "a query that may attend to nothing"
-    weights = mechanism.attention_weights(q, k, AttentionContext(bias, relative=relative))
+    weights = mechanism.attention_weights(q, k, AttentionContext(bias))
     assert_close(weights @ v.repeat_interleave(2, dim=1), got)
 
 

@@ -14,8 +14,7 @@ from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenSpec
 from seqkit.nn.attention import sliding_window
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.attention.sliding_window import SlidingWindowAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.bias import ALiBi

@@ -40,11 +40,11 @@ def test_only_the_k_best_of_the_unmasked_keys_have_a_weight(k):
                 assert_close(got[b, h, i], right)
 
 
-def test_the_best_are_chosen_after_bias_and_relative_embeddings_are_added():
-    (q, k, _), relative, bias = random_heads(4, 4), torch.randn(2, 5, 7, 3), torch.randn(2, 4, 5, 7)
-    weights = TopKAttention(4, 3, k=2).attention_weights(q, k, AttentionContext(bias, relative=relative))
+def test_the_best_are_chosen_after_a_bias_is_added():
+    (q, k, _), bias = random_heads(4, 4), torch.randn(2, 4, 5, 7)
+    weights = TopKAttention(4, 3, k=2).attention_weights(q, k, AttentionContext(bias))
     for b, h, i in ((0, 0, 0), (1, 3, 4), (0, 2, 3), (1, 1, 2)):
-        scores = [float(q[b, h, i] @ (k[b, h, j] + relative[b, i, j]) / 3**0.5 + bias[b, h, i, j]) for j in range(7)]
+        scores = [float(q[b, h, i] @ k[b, h, j] / 3**0.5 + bias[b, h, i, j]) for j in range(7)]
         assert {j for j in range(7) if weights[b, h, i, j] > 0} == set(sorted(range(7), key=lambda j: -scores[j])[:2])
 
 

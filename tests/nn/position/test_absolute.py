@@ -44,20 +44,14 @@ def test_a_width_that_does_not_split_between_the_axes_is_refused(dim, num_axes, 
 
 
 @pytest.mark.parametrize(("channels", "num_axes"), [(14, 1), (8, 2)])
-def test_concatenated_sinusoids_leave_the_channels_of_content_at_zero(channels, num_axes):
-    positions = torch.randn(2, 5, num_axes)
-    concat = SinusoidalConcat(17, num_axes, channels=channels, max_wavelength=100.0)
-    got = concat(positions)
-    assert got.shape == (2, 5, 17)
-    assert not got[..., : 17 - channels].any()
+def test_concatenated_sinusoids_take_the_last_channels_of_content(channels, num_axes):
+    positions, hidden = torch.randn(2, 5, num_axes), torch.randn(2, 5, 17)
+    got = SinusoidalConcat(17, num_axes, channels=channels, max_wavelength=100.0).add(hidden, positions)
+    assert_close(got[..., : 17 - channels], hidden[..., : 17 - channels])
     assert_close(got[..., 17 - channels :], Sinusoidal(channels, num_axes, max_wavelength=100.0)(positions))
-    assert concat.num_position_channels == channels
 
 
-@pytest.mark.parametrize(
-    ("channels", "message"),
-    [(0, "channels=0"), (12, "channels=12"), (6, "dim=6")],
-)
+@pytest.mark.parametrize(("channels", "message"), [(0, "channels=0"), (12, "channels=12"), (6, "dim=6")])
 def test_channels_that_leave_content_nothing_or_do_not_split_are_refused(channels, message):
     with pytest.raises(ValueError, match=message):
         SinusoidalConcat(12, 2, channels=channels)
@@ -106,23 +100,6 @@ def test_position_0_may_be_a_later_entry_of_the_first_axis():
             Learned(5, 1, sizes=[7], first=first)
 
 
-def test_entries_before_position_0_stay_as_they_are_when_others_are_resampled():
-    learned = Learned(5, 2, sizes=[5, 3], first=2)
-    other = learned.resampled([7, 3])
-    assert (other.first, other.sizes) == (2, (7, 3))
-    assert other.tables[0][:2].equal(learned.tables[0][:2])
-    assert_close(other.tables[0][2:], Learned.resampled(_table(learned.tables[0][2:]), [5]).tables[0])
-    assert_close(other.tables[1], learned.tables[1])
-    grid = Learned(5, 1, sizes=[9], first=2).resampled_grid((2, 3), (4, 3))
-    assert (grid.first, grid.sizes, grid.num_positions) == (2, (15,), 13)
-
-
-def _table(rows):
-    learned = Learned(rows.shape[1], 1, sizes=[len(rows)])
-    learned.tables[0].data = rows.detach().clone()
-    return learned
-
-
 @pytest.mark.parametrize(("num_axes", "sizes"), [(2, [3]), (0, [])])
 def test_a_table_that_does_not_fit_the_axes_is_refused(num_axes, sizes):
     with pytest.raises(ValueError, match=f"the tokens have {num_axes}"):
@@ -132,52 +109,6 @@ def test_a_table_that_does_not_fit_the_axes_is_refused(num_axes, sizes):
 def test_a_table_without_entries_is_refused():
     with pytest.raises(ValueError, match=r"sizes=\[0\]"):
         Learned(5, 1, sizes=[0])
-
-
-def test_resampling_to_the_same_size_is_the_identity_and_keeps_the_ends_otherwise():
-    learned = Learned(5, 2, sizes=[3, 7])
-    for old, same, new in zip(learned.tables, learned.resampled([3, 7]).tables, learned.resampled([5, 11]).tables):
-        assert_close(same, old)
-        assert_close(new[[0, -1]], old[[0, -1]])
-    rows = learned.resampled([5, 7]).tables[0]
-    assert_close(rows[1], (learned.tables[0][0] + learned.tables[0][1]) / 2)  # half-way between two of three
-    assert rows.requires_grad
-
-
-@pytest.mark.parametrize("new_grid", [(5, 7), (2, 3), (4, 4), (11, 4)])
-def test_a_grid_with_a_class_row_is_resampled_as_hugging_faces_vit(new_grid):
-    from transformers import ViTConfig
-    from transformers.models.vit.modeling_vit import ViTEmbeddings
-
-    theirs = ViTEmbeddings(ViTConfig(hidden_size=5, image_size=12, patch_size=3))
-    learned = Learned(5, 1, sizes=[17])
-    learned.tables[0].data = rearrange(theirs.position_embeddings.data, "1 n d -> n d")
-    rows, columns = new_grid
-    right = theirs.interpolate_pos_encoding(torch.empty(1, 1 + rows * columns, 5), 3 * rows, 3 * columns)[0]
-    got = learned.resampled_grid((4, 4), new_grid)
-    assert got.sizes == (1 + rows * columns,)
-    assert_close(got.tables[0], right, rtol=0, atol=1e-5)
-    assert torch.equal(got.tables[0][0], learned.tables[0][0])
-    assert got.tables[0].requires_grad
-
-
-def test_a_grid_may_be_unlike_a_square_and_have_no_or_several_rows_before_it():
-    ramp = torch.arange(8.0)[:, None] * torch.tensor([1.0, 10.0])
-    for num_before in (0, 3):
-        learned = Learned(2, 1, sizes=[num_before + 8])
-        learned.tables[0].data[num_before:] = ramp
-        got = learned.resampled_grid((2, 4), (2, 4)).tables[0]
-        assert_close(got, learned.tables[0])
-        wide = learned.resampled_grid((2, 4), (2, 8)).tables[0]
-        cells = rearrange(wide[num_before:], "(y x) d -> y x d", y=2)
-        assert_close(cells[1], cells[0] + 4 * torch.tensor([1.0, 10.0]))  # the rows of the grid stay rows
-        assert_close(wide[:num_before], learned.tables[0][:num_before])
-
-
-@pytest.mark.parametrize(("sizes", "grid"), [([3, 7], (3, 7)), ([17], (5, 4)), ([17], (0, 4))])
-def test_a_grid_that_a_table_does_not_hold_is_refused(sizes, grid):
-    with pytest.raises(ValueError, match=f"{grid[0]}x{grid[1]}"):
-        Learned(5, len(sizes), sizes=sizes).resampled_grid(grid, (2, 2))
 
 
 POSITIONS = {
@@ -208,12 +139,6 @@ def test_vectors_have_the_dtype_of_the_module_and_are_rounded_once(name, num_axe
         assert torch.equal(got, exact(positions).to(dtype))
     else:
         assert_close(got.float(), exact(positions), rtol=0, atol=1e-4)
-
-
-def test_resampled_tables_keep_dtype():
-    learned = Learned(5, 1, sizes=[17]).bfloat16()
-    for other in (learned.resampled([11]), learned.resampled_grid((4, 4), (2, 3))):
-        assert other.tables[0].dtype == other.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("name", POSITIONS)

@@ -12,7 +12,8 @@ from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import apply_rotary
 from seqkit.nn.position.base import RelativePosition
-from seqkit.nn.position.rotary import LinearScaling, LLaMA3Scaling, LongRoPEScaling, Rotary, YaRNScaling
+from seqkit.nn.position.rotary import Rotary
+from seqkit.nn.position.rotary_scaling import LinearScaling, LLaMA3Scaling, LongRoPEScaling, YaRNScaling
 from seqkit.objectives import Masked
 
 
@@ -171,7 +172,6 @@ def test_a_relative_position_does_nothing_by_default():
     positions, nothing = torch.zeros(2, 3, 1), RelativePosition()
     assert nothing.rotary(positions, 8) is None
     assert nothing.bias(positions, positions, 2) is None
-    assert nothing.relative(positions, positions) is None
 
 
 def test_heads_too_narrow_for_the_axes_are_refused():
