@@ -6,11 +6,12 @@ import logging
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.cli.options import add_recipe, whole
+from seqkit.cli.guess import OWN_DATA
+from seqkit.cli.options import add_recipe
 from seqkit.config import complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
@@ -24,12 +25,6 @@ log = logging.getLogger("seqkit")
 
 AUTO = "auto"
 
-OWN_TABLES = (
-    "A table with more than one usable column is learnt from all its columns; a lone text column takes the text "
-    "recipe; the target is the named column, else one with a well-known name, else the last of numbers or classes."
-)
-"""The recipe and target of `seqkit fit TABLE`."""
-
 
 def run(args: Namespace) -> int:
     """Train, test, write the run folder with its report, print the result."""
@@ -37,20 +32,11 @@ def run(args: Namespace) -> int:
 
     if rank() > 0:
         log.setLevel(logging.ERROR)  # the first process says what all of them find in the data
-    if args.recipe is None and (args.resume is None or args.resume == AUTO):
+    if args.recipe is None and args.resume in (None, "", AUTO):
         raise UsageError("give a recipe (seqkit list recipes), or --resume with the folder of an unfinished run")
-    if args.resume == "":
-        raise UsageError("--resume names no run; give the folder of an unfinished run, or auto")
-    if args.resume is not None and (args.keys or args.print_config):
-        flag = "--keys" if args.keys else "--print_config"
-        raise UsageError(f"{flag} shows the keys of a new run; an unfinished run has its own in RUN/config.yaml")
-    if args.end_here and args.resume in (None, AUTO):
-        raise UsageError("--end-here ends an unfinished run; give its folder, too: --resume RUN --end-here")
-    if args.resume is not None and args.resume != AUTO:
+    if args.resume not in (None, AUTO):
         return _resume(args)
-    if args.splits is not None and args.resume is not None:
-        raise UsageError("--splits goes on by itself when the command is repeated; leave --resume out")
-    if args.out is not None and args.resume is None and args.splits is None:
+    if args.out is not None and args.resume is None:
         _check_new(args.out)
     config = complete(args.recipe, args.preset, args.overrides, may_mix=True)
     if args.keys:
@@ -61,18 +47,10 @@ def run(args: Namespace) -> int:
     if args.print_config:
         print(to_yaml(config), end="")
         return 0
-    if args.splits is not None:
-        from seqkit.cli.splits import run_splits
-
-        return run_splits(config, args.splits, args.out, partial(trained, has_baseline=not args.no_baseline))
-    if args.resume == AUTO and (folder := _unfinished(config["recipe"], args.out)) is not None:
-        _check_same(folder, config)
-        return _shown(folder, _resumed(folder, {}, has_baseline=not args.no_baseline))
-    if args.resume == AUTO and (folder := _ended(config, args.out)) is not None:
-        return _already(folder)
-    if args.resume == AUTO and args.out is not None:
-        _set_aside(args.out)
-    return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline))
+    has_baseline = not args.no_baseline
+    if args.resume == AUTO:
+        return _fit_or_resume(config, args.out, has_baseline=has_baseline)
+    return _shown(*_fit(config, args.out, has_baseline=has_baseline))
 
 
 def _check_new(out: Path) -> None:
@@ -87,112 +65,54 @@ def _resume(args: Namespace) -> int:
     """Go on with the run in the folder that `--resume` names."""
     folder = Path(args.resume)
     given = {args.recipe: args.recipe, "--preset": args.preset, "--out": args.out}
+    given |= {"--keys": args.keys or None, "--print_config": args.print_config or None}
     if others := [str(name) for name, value in given.items() if value is not None]:
         raise UsageError(
             f"--resume {folder} goes on with that run's own recipe and folder; leave out {', '.join(others)}"
         )
     changes = dict(dotted(args.overrides))
-    return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline, end_here=args.end_here))
+    return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline))
 
 
-def _unfinished(recipe: str, out: Path | None) -> Path | None:
-    """The unfinished run in `out` or, without it, the recipe's newest; None if there is none."""
-    from seqkit.runs.folder import FOLDER, checkpoints, is_unfinished, newest_unfinished
+def _fit_or_resume(config: Mapping[str, Any], out: Path | None, *, has_baseline: bool) -> int:
+    """Go on with the unfinished run in `out` or, without it, with the recipe's newest; train anew if there is none.
 
-    if out is None:
-        return newest_unfinished(recipe)
-    return out if is_unfinished(out) and checkpoints(out / FOLDER) else None
-
-
-def _ended(config: Mapping[str, Any], out: Path | None) -> Path | None:
-    """The run of this configuration that has trained to its end: in `out`, or the recipe's newest if a cluster started
-    this command again, which then has nothing to do; None: there is none."""
-    from seqkit.runs.folder import SUMMARY, is_unfinished, newest
-    from seqkit.runs.launcher import is_restarted
-
-    folder = out if out is not None else newest(config["recipe"]) if is_restarted() else None
-    if folder is None or not (folder / SUMMARY).is_file() or is_unfinished(folder):
-        return None
-    return folder if _is_same(folder, config) else None
-
-
-def _already(folder: Path) -> int:
-    """Say that a run is finished; test it if it was stopped before its test."""
-    from seqkit.runs.folder import rank
-
-    if rank() != 0:
-        return 0
-    if _lacks_test(folder):
-        return _test(folder)
-    print(f"{one_line(folder)} is finished already; to train again, give another --out, or leave --resume out")
-    return 0
-
-
-def _lacks_test(folder: Path) -> bool:
-    """Whether a run has trained to its end and was stopped before its test."""
+    A run that ended before its first checkpoint is renamed, and training begins anew. Nothing is to do for a run in
+    `out` that is finished. Raises UsageError if the run has another configuration than the command.
+    """
+    from seqkit.cli.evaluate import run as evaluate
+    from seqkit.runs.folder import FOLDER, SUMMARY, checkpoints, is_held, is_unfinished, newest_unfinished, rank
+    from seqkit.runs.summary import read_summary
     from seqkit.runs.trained_model import state
 
-    return state(folder) == "trained"
+    folder = newest_unfinished(config["recipe"]) if out is None else out
+    if folder is None or not (folder / "config.yaml").is_file():
+        return _shown(*_fit(config, out, has_baseline=has_baseline))
+    if not _is_same(config, complete(folder / "config.yaml", may_mix=True)):
+        raise UsageError(f"{folder} holds a run of another configuration; give another --out, or leave --resume out")
+    if (folder / SUMMARY).is_file() and not is_unfinished(folder):
+        if rank() == 0 and state(folder) == "trained":
+            return evaluate(Namespace(run=folder, split="test"))
+        return _shown(folder, read_summary(folder) if rank() == 0 else {})
+    if checkpoints(folder / FOLDER):
+        return _shown(folder, _resumed(folder, {}, has_baseline=has_baseline))
+    if rank() == 0 and not is_held(folder / ".lock"):
+        place = folder.with_name(f"{folder.name}-without-checkpoint-{datetime.now():%Y-%m-%d-%H%M%S}")
+        folder.rename(place)
+        log.warning("%s ended before its first checkpoint, and is %s now; training begins anew", folder, place)
+    return _shown(*_fit(config, out, has_baseline=has_baseline))
 
 
-def _test(folder: Path) -> int:
-    from seqkit.cli.evaluate import run as test
-
-    return test(Namespace(run=folder, command="test"))
-
-
-def trained(config: Mapping[str, Any], out: Path, *, has_baseline: bool) -> dict[str, Any]:
-    """Summary of the run of this configuration in `out`: as it is if it has ended, gone on with, or trained now.
-
-    Raises UsageError where the folder holds another run.
-    """
-    from seqkit.runs.summary import read_summary
-
-    if _unfinished(config["recipe"], out) is not None:
-        _check_same(out, config)
-        return _resumed(out, {}, has_baseline=has_baseline)
-    if _ended(config, out) is None:
-        _set_aside(out)
-        return _fit(config, out, has_baseline=has_baseline)[1]
-    if _lacks_test(out):
-        _test(out)
-    return read_summary(out)
-
-
-def _set_aside(out: Path) -> None:
-    """Rename the folder of a run that ended before its first checkpoint, so that training can begin anew."""
-    from seqkit.runs.folder import WAIT_SECONDS, is_held, is_unfinished, rank
-
-    if rank() != 0 or not is_unfinished(out) or is_held(out / ".lock", seconds=WAIT_SECONDS):
-        return
-    place = next(p for i in range(1, 10_000) if not (p := out.with_name(f"{out.name}-without-checkpoint-{i}")).exists())
-    out.rename(place)
-    log.warning("%s ended before its first checkpoint, and is %s now; training begins anew", out, place)
-
-
-def _check_same(folder: Path, config: Mapping[str, Any]) -> None:
-    """Raise UsageError if the command asks for another configuration than the unfinished run's."""
-    if not _is_same(folder, config):
-        raise UsageError(
-            f"{folder} is unfinished and has another configuration than this command; go on with: "
-            f"seqkit fit --resume {folder}, or leave --resume out"
-        )
-
-
-def _is_same(folder: Path, config: Mapping[str, Any]) -> bool:
+def _is_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
     """Whether a run has this configuration. What its data source decided stands in the run's alone."""
-
-    def open_to_source(given: Any, written: Any, *, of_source: bool = False) -> bool:
-        if isinstance(given, Mapping) and isinstance(written, Mapping):
-            return given.keys() == written.keys() and all(
-                open_to_source(given[key], written[key], of_source=of_source or key == "source") for key in given
-            )
-        return bool(given == written) or (of_source and given is None)
-
-    return open_to_source(config, complete(folder / "config.yaml", may_mix=True))
+    if isinstance(given, Mapping) and isinstance(written, Mapping):
+        return given.keys() == written.keys() and all(
+            _is_same(given[key], written[key], of_source=of_source or key == "source") for key in given
+        )
+    return bool(given == written) or (of_source and given is None)
 
 
-def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool, end_here: bool = False) -> dict[str, Any]:
+def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool) -> dict[str, Any]:
     with _stopped_in_one_line() as signals:
         from seqkit.analysis.cost import training_flops
         from seqkit.analysis.strong_baseline import strong_baseline
@@ -200,7 +120,7 @@ def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool, en
         from seqkit.runs.run import resume_run
 
         specialist = strong_baseline if has_baseline else None
-        summary = resume_run(folder, changes, training_flops, specialist, end_here=end_here)
+        summary = resume_run(folder, changes, training_flops, specialist)
         if summary:
             signals.phase, signals.next_step = "writing the report", f"; write it with: seqkit report {folder}"
             write_report(folder)
@@ -291,13 +211,10 @@ def _fit(
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add_recipe(parser, nargs="?")
-    parser.epilog = f"Your own file or folder may stand in place of the recipe. {OWN_TABLES} {parser.epilog}"
+    parser.epilog = f"Your own file or folder may stand in place of the recipe. {OWN_DATA} {parser.epilog}"
     add = parser.add_argument
-    add("--resume", metavar="RUN", help="continue an unfinished run; auto: the newest of the recipe")
-    add("--end-here", action="store_true", help="end the unfinished run with the weights that it has")
+    add("--resume", metavar="RUN", help="continue an unfinished run; auto: the one in --out, or the recipe's newest")
     add("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
-    text = "train on N random splits of the data, and give the means with intervals"
-    add("--splits", type=whole, metavar="N", help=text)
     add("--no-baseline", action="store_true", help="do not compare with a classical method")
     add("--print_config", action="store_true", help="print all keys with their values, and stop")
     add("--keys", action="store_true", help="explain all keys, and stop")

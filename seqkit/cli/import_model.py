@@ -24,8 +24,9 @@ def run(args: Namespace) -> int:
         f"import  {one_line(args.out)}  {summary['num_parameters']:,} parameters, objective {summary['objective']}"
         + (f"; left out: {left_out}" if left_out else "")
     )
-    command = {HEADLESS: "embed", "NextToken": "generate", "Seq2Seq": "generate"}.get(summary["objective"], "predict")
-    print(f"next    seqkit {command} {one_line(args.out)} …; to fine-tune: seqkit fit RECIPE --model.init {args.out}")
+    command = {HEADLESS: "predict --embed", "NextToken": "generate", "Seq2Seq": "generate"}
+    what = command.get(summary["objective"], "predict")
+    print(f"next    seqkit {what} {one_line(args.out)} …; to fine-tune: seqkit fit RECIPE --model.init {args.out}")
     return 0
 
 

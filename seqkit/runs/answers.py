@@ -198,10 +198,10 @@ def check_predicts(objective: Objective) -> None:
         if not continues and not type(objective).__module__.startswith("seqkit."):
             raise UsageError(
                 f"{name} predicts nothing for a raw example: it has no method decode(prediction); write one "
-                "(docs/write-an-objective.md, Predictions and metrics), or use `seqkit embed` for vectors"
+                "(docs/write-an-objective.md, Predictions and metrics), or use `seqkit predict --embed` for vectors"
             )
         instead = "to continue a text use `seqkit generate`, for" if objective.causal else "for"
-        raise UsageError(f"{name} predicts nothing for a raw example; {instead} vectors use `seqkit embed`")
+        raise UsageError(f"{name} predicts nothing for a raw example; {instead} vectors use `seqkit predict --embed`")
 
 
 def _answered(

@@ -131,9 +131,9 @@ def run(
                     summary = attempt.fit(resume=resume, end_here=end_here)
                 prepared = attempt.prepared
                 if signals.received is not None:
-                    raise signals.interrupted(f"trained, and not tested; finish it with: seqkit test {folder}")
+                    raise signals.interrupted(f"trained, and not tested; finish it with: seqkit evaluate {folder}")
                 signals.phase = "testing"
-                signals.next_step = f"; the run is trained, finish it with: seqkit test {folder}"
+                signals.next_step = f"; the run is trained, finish it with: seqkit evaluate {folder}"
                 if prepared.tasks:
                     return finish_tasks(folder, prepared, specialist, attempt.loggers)
                 summary = finish(
@@ -162,7 +162,7 @@ def resume_run(
     check_no_links(folder)
     if not is_unfinished(folder):
         state = read_mapping(folder / SUMMARY).get("state")
-        then = f"; it was not tested yet: seqkit test {folder}" if state == "trained" else ""
+        then = f"; it was not tested yet: seqkit evaluate {folder}" if state == "trained" else ""
         raise UsageError(f"{folder} has trained to its end, so there is nothing to resume{then}")
     _check_unchanged(folder)
     with naming_plugins(folder):

@@ -31,16 +31,15 @@ def test_a_recipe_is_trained_from_python_and_shows_itself(tmp_path, monkeypatch)
     assert seqkit.load(tmp_path / "run")._repr_html_().endswith("</table>")
 
 
-@pytest.mark.parametrize(("rank", "says"), [("0", True), ("1", False)])
-def test_of_several_processes_the_first_alone_speaks_of_the_data(tmp_path, monkeypatch, caplog, rank, says):
-    (tmp_path / "own.csv").write_text("text,label\n" + "a fine film,good\nan awful film,bad\n" * 9)
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_of_several_processes_the_first_alone_speaks_of_the_data(monkeypatch, rank):
     monkeypatch.setenv("RANK", rank)
     log, before = logging.getLogger("seqkit"), logging.getLogger("seqkit").level
     try:
-        assert main(["fit", str(tmp_path / "own.csv"), "--print_config"]) == 0
+        assert main(["fit", "graph/karate", "--print_config"]) == 0
+        assert (log.level == logging.ERROR) == (rank == "1")
     finally:
         log.setLevel(before)
-    assert ("'label', target (classes); to change" in caplog.text) == says
 
 
 def test_a_size_of_the_data_that_is_refused_has_its_whole_key(tmp_path, capsys):
@@ -168,7 +167,7 @@ def test_a_run_that_was_ended_before_its_first_checkpoint_begins_anew(tmp_path, 
     assert main(["fit", *words]) == 2, "an unfinished run is not overwritten"
     assert main(["fit", *words, "--resume", "auto"]) == 0
     assert (tmp_path / "a" / "summary.json").is_file()
-    assert (tmp_path / "a-without-checkpoint-1" / "config.yaml").is_file()
+    assert len(list(tmp_path.glob("a-without-checkpoint-*/config.yaml"))) == 1
     assert "ended before its first checkpoint" in caplog.text
     for name in ("summary.json", "checkpoints"):
         assert (tmp_path / f"old-{name}").exists()
@@ -176,14 +175,11 @@ def test_a_run_that_was_ended_before_its_first_checkpoint_begins_anew(tmp_path, 
 
 @pytest.mark.slow
 def test_a_run_that_is_finished_is_not_trained_again_by_a_job_that_is_requeued(tmp_path, monkeypatch, capsys):
-    for name in ("SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     fit = ["fit", "graph/karate", "--preset", "debug", "--trainer.enable_progress_bar", "false", "--resume", "auto"]
     assert main([*fit, "--out", "mine"]) == 0
     before = (tmp_path / "mine" / "summary.json").read_bytes()
     assert main([*fit, "--out", "mine"]) == 0
-    assert "mine is finished already" in capsys.readouterr().out
     assert (tmp_path / "mine" / "summary.json").read_bytes() == before
     assert main([*fit, "--out", "mine", "--seed", "3"]) == 2, "another configuration's folder is not taken for it"
     # stopped between training and test
@@ -191,15 +187,9 @@ def test_a_run_that_is_finished_is_not_trained_again_by_a_job_that_is_requeued(t
     (tmp_path / "mine" / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     assert main([*fit, "--out", "mine"]) == 0, capsys.readouterr().err
     assert json.loads((tmp_path / "mine" / "summary.json").read_text())["state"] == "finished"
-
-    assert main(fit) == 0, capsys.readouterr().err
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    assert main(fit) == 0
-    assert "is finished already" in capsys.readouterr().out
-    assert len(list(tmp_path.glob("runs/*/*/*/summary.json"))) == 1
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
-    assert main(fit) == 0
-    assert len(list(tmp_path.glob("runs/*/*/*/summary.json"))) == 2, "a new job begins a new run"
+    for count in (1, 2):
+        assert main(fit) == 0
+        assert len(list(tmp_path.glob("runs/*/*/*/summary.json"))) == count, "a new command begins a new run"
 
 
 def test_predictions_are_cut_as_training_was(tmp_path):

@@ -80,7 +80,7 @@ def test_mlflow_gets_what_metrics_csv_gets_and_goes_on_after_a_resume(tmp_path, 
 
 @pytest.mark.slow
 def test_tensorboard_gets_settings_once_and_the_test_metrics_at_the_end(tmp_path, monkeypatch):
-    """A training that is stopped, resumed, stopped before its test, and finished by `seqkit test`."""
+    """A training that is stopped, resumed, stopped before its test, and finished by `seqkit evaluate`."""
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
