@@ -42,7 +42,7 @@ def recordings(folder):
 def table(head, row):
     def write(path):
         rows = [
-            row.format(i=i, n=i % 4, c="C" * (i % 9 + 1), yes=("no", "yes")[i % 2], bit=i % 2, i_bit=i % 3 // 2)
+            row.format(i=i, n=i % 4, c="C" * (i % 9 + 1), yes=("no", "yes")[i % 2], bit=i % 2, rare=i % 3 // 2)
             for i in range(40)
         ]
         path.write_text("\n".join([head, *rows]), encoding="utf-8")
