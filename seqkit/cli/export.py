@@ -29,8 +29,6 @@ def run(args: Namespace) -> int:
     out = Path(f"{args.run.resolve().name}{ending}") if args.out is None else args.out
     if args.to not in GRAPHS:
         return _folder(args, out)
-    if args.push is not None:
-        raise UsageError(f"--push uploads a folder, and --to {args.to} writes a file; give --to hf or safetensors")
     if out.suffix != ending:
         raise UsageError(f"--out {out} should end in {ending}, as files of --to {args.to} do")
     check_file(out)
@@ -59,10 +57,6 @@ def _folder(args: Namespace, out: Path) -> int:
     write_atomic(out / "README.md", text.encode())
     said = f"; left out, as the other library has no such head: {', '.join(left_out)}" if left_out else ""
     print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
-    if args.push is not None:
-        from seqkit.export.push import push
-
-        print(f"push    {push(out, args.push, private=args.private)}")
     return 0
 
 
@@ -90,5 +84,3 @@ def add_arguments(parser: ArgumentParser) -> None:
     to = "torch: a .pt2 file; onnx: a .onnx file; hf: a folder for transformers; safetensors: one for seqkit.load"
     add("--to", choices=("torch", "onnx", "hf", "safetensors"), required=True, help=to)
     add("--out", type=Path, help="file or folder (default: named after the run, in the current folder)")
-    add("--push", metavar="OWNER/NAME", help="also upload the folder to Hugging Face's hub")
-    add("--private", action="store_true", help="with --push: only the owner sees a new model")

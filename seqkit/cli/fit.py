@@ -70,6 +70,8 @@ def _resume(args: Namespace) -> int:
         raise UsageError(
             f"--resume {folder} goes on with that run's own recipe and folder; leave out {', '.join(others)}"
         )
+    if not (folder / "config.yaml").is_file():
+        raise UsageError(f"{folder} is no run: it has no config.yaml")
     changes = dict(dotted(args.overrides))
     return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline))
 

@@ -35,12 +35,12 @@ def strategy(args: Namespace) -> Sampling | BeamSearch:
 
     Raises ValueError if one is out of range, or two contradict each other.
     """
-    from seqkit.generation.beam_search import BeamSearch
-    from seqkit.generation.sampling import Sampling
-
     given = {name: value for name, value in vars(args).items() if value is not None}
     if wrong := next((name for name in ("max_new_tokens", "samples") if given.get(name, 1) < 1), None):
         raise UsageError(f"--{wrong.replace('_', '-')} is {given[wrong]}; give 1 or more")
+    from seqkit.generation.beam_search import BeamSearch
+    from seqkit.generation.sampling import Sampling
+
     draw, search = ({name: given[name] for name in names if name in given} for names in (SAMPLING, BEAMS))
     if not search:
         return Sampling(**{"temperature": 0.8, **draw})
