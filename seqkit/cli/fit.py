@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.cli.guess import OWN_DATA
 from seqkit.cli.options import add_recipe
 from seqkit.config import complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
@@ -213,7 +212,7 @@ def _fit(
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add_recipe(parser, nargs="?")
-    parser.epilog = f"Your own file or folder may stand in place of the recipe. {OWN_DATA} {parser.epilog}"
+    parser.epilog = f"Your own file or folder may stand in place of the recipe (docs/your-data.md). {parser.epilog}"
     add = parser.add_argument
     add("--resume", metavar="RUN", help="continue an unfinished run; auto: the one in --out, or the recipe's newest")
     add("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")

@@ -16,12 +16,6 @@ from seqkit.errors import DataError, UsageError, one_line
 if TYPE_CHECKING:
     from seqkit.data.tables.schema import Schema
 
-OWN_DATA = (
-    "A table with more than one usable column is learnt from all its columns; a lone text column takes the text "
-    "recipe; the target is the named column, else one with a well-known name, else the last of numbers or classes."
-)
-"""The recipe and target of `seqkit fit TABLE`."""
-
 RECIPES = {
     "TextFiles": ("text/char-lm", "text"),
     "ImageFolder": ("image/classify", "images"),
