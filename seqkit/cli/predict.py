@@ -8,11 +8,11 @@ import math
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import repeat
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from seqkit.cli.options import add_device, add_out, add_run
 from seqkit.cli.out import check_file, written
@@ -21,118 +21,101 @@ from seqkit.progress import track
 
 if TYPE_CHECKING:
     from seqkit.data.inputs import Inputs
-    from seqkit.runs.answers import Answer, Vector
+    from seqkit.runs.answers import Answer
     from seqkit.runs.test_split import SplitInputs
     from seqkit.runs.trained_model import TrainedModel
-
-A = TypeVar("A", "Answer", "Vector")
 
 DATA = 3
 """Exit code where an input has no prediction."""
 
-FORMATS = {".csv": "csv", ".jsonl": "jsonl"}
+FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 """Formats by the suffix of `--out`; others are text."""
 
 
 def run(args: Namespace) -> int:
-    """Print a prediction for each raw example, or write predictions or vectors to a file."""
+    """Print a row for each raw example, or write the rows to a file; those without an answer are counted."""
     _check(args)
     kept = kept_columns(args.inputs, args.keep) if args.keep else None
+    from seqkit.runs.answers import check_predicts, described_vectors, prediction_names, predictions
+    from seqkit.runs.answers import probability_names as names_of
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
-    return _embed(args, trained) if args.embed else _predict(args, trained, kept)
+    if not args.embed:
+        check_predicts(trained.objective)
+    inputs, targets = open_inputs(args, trained), prediction_names(trained)
+    beside: Iterable[Mapping[str, Any] | None]
+    columns, beside = kept or ([], repeat({}))
+    if kept is not None and inputs.total != len(kept[1]):
+        raise UsageError("--keep copies columns of tables, and not every input here is a row of one; leave it out")
+    if args.test:
+        columns = [f"{name} target" for name in targets] or ["target"]
+        found = (one and one["target"] for one in inputs.targets())  # type: ignore[union-attr]
+        beside = (None if one is None else dict(zip(columns, one if targets else [one])) for one in found)
+    if args.embed:
+        answers: Iterable[Answer] = _vectors(trained, inputs)
+        rows, what = Rows(["vector"], columns), "vectors of {} numbers: {}".format(*described_vectors(trained))
+    else:
+        answers = predictions(trained, inputs, probabilities=args.probabilities)
+        classes = names_of(trained.objective) if args.probabilities else []
+        rows = Rows(targets or ["prediction"], columns, classes, has_bounds="intervals" in trained.summary)
+        what = "predictions"
+    kind = args.format or ("text" if args.out is None else FORMATS.get(args.out.suffix.lower(), "text"))
+    missing, first = 0, ""
+    with ExitStack() as stack:
+        rows.open(kind, None if args.out is None else stack.enter_context(written(args.out)), stack)
+        for answer, more in track(zip(answers, beside), "predict", inputs.total):
+            if more is None:  # a node of a graph that is not in the test split
+                continue
+            if answer.error is not None:
+                missing += 1
+                first = first or (answer.error if answer.name in answer.error else f"{answer.name}: {answer.error}")
+            if answer.error is None or inputs.total != 1:  # the only one is said below
+                rows.write(answer, more)
+    if args.out is not None:
+        print(f"predict  {one_line(args.out)}  {rows.count:,} {what}")
+    if missing:
+        some = f" ({missing:,} of {rows.count:,} inputs could not be used)" if inputs.total != 1 else ""
+        print(f"seqkit predict: {one_line(first)}{some}", file=sys.stderr)
+    return DATA if missing else 0
 
 
 def _check(args: Namespace) -> None:
     """Raise UsageError for options that contradict each other, before anything heavy is imported."""
+    from seqkit.files import read_mapping
+
     if args.test and (args.inputs or args.input is not None or args.keep):
         raise UsageError("--test predicts for the test split of the run's own data; leave out inputs, --input, --keep")
     if not (args.test or args.inputs or args.input):
-        raise UsageError(
-            "give inputs: files, folders, tables, texts, SMILES, or - for lines of standard input; or --test"
-        )
-    if args.input and not args.inputs and not _has_parts(args.run):
-        raise UsageError(
-            "--input names the column of a table, and no table is given; give an example itself without --input: "
-            f"seqkit predict {args.run} {shlex.quote(args.input)}"
-        )
-    if args.embed and (args.test or args.keep or args.probabilities or args.format):
-        raise UsageError("--embed writes names and vectors; leave out --test, --keep, --probabilities and --format")
-    if args.embed and (args.out is None or args.out.suffix.lower() != ".parquet"):
-        raise UsageError("--embed writes a table of vectors; give --out with a file that ends in .parquet")
+        raise UsageError("give inputs: files, folders, tables, texts, SMILES, or - for standard input; or --test")
+    if args.input and not args.inputs:
+        tokenizer = read_mapping(args.run / "config.yaml").get("tokenizer") or {}
+        if tokenizer.get("type") != "Join":  # of which one example is image=a.png,text=…
+            raise UsageError(
+                "--input names the column of a table, and no table is given; give an example itself without --input: "
+                f"seqkit predict {args.run} {shlex.quote(args.input)}"
+            )
+    if args.embed and args.probabilities:
+        raise UsageError("--embed writes vectors in place of predictions; leave out --probabilities")
     check_file(args.out, args.inputs, force=args.force)
 
 
-def _has_parts(run: Path) -> bool:
-    from seqkit.files import read_mapping
+def _vectors(trained: TrainedModel, inputs: Iterable[Any]) -> Iterable[Answer]:
+    """The vector of each input, as an answer."""
+    from seqkit.runs.answers import Answer, vectors
 
-    return (read_mapping(run / "config.yaml").get("tokenizer") or {}).get("type") == "Join"
-
-
-def _predict(args: Namespace, trained: TrainedModel, kept: tuple[list[str], list[dict[str, Any]]] | None) -> int:
-    from seqkit.runs.answers import check_predicts, prediction_names, predictions, probability_names
-
-    check_predicts(trained.objective)
-    inputs: Inputs | SplitInputs
-    beside: Iterable[Mapping[str, Any] | None] = repeat({})
-    columns: list[str] = []
-    names = [f"predicted {name}" if name in ("name", "error") else name for name in prediction_names(trained)]
-    if args.test:
-        from seqkit.runs.test_split import SplitInputs
-
-        inputs = SplitInputs(trained, args.run)
-        beside = (one and _named("target", one["target"], names, "{} target") for one in inputs.targets())
-        columns = [f"{name} target" for name in names] or ["target"]
-    else:
-        inputs = open_inputs(args, trained)
-    if kept is not None:
-        columns, beside = kept
-        if inputs.total != len(kept[1]):
-            raise UsageError("--keep copies columns of tables, and not every input here is a row of one; leave it out")
-    classes = probability_names(trained.objective) if args.probabilities else []
-    answers = predictions(trained, inputs, probabilities=args.probabilities)
-    with ExitStack() as stack:
-        file: IO[str] = sys.stdout
-        if args.out is not None:
-            part = stack.enter_context(written(args.out))
-            file = stack.enter_context(part.open("w", encoding="utf-8", newline=""))
-        kind = args.format or ("text" if args.out is None else FORMATS.get(args.out.suffix.lower(), "text"))
-        rows = Rows(file, kind, names, columns, classes, has_bounds="intervals" in trained.summary)
-        code = _each(((one, more) for one, more in zip(answers, beside) if more is not None), rows.write, inputs.total)
-    if args.out is not None:
-        print(f"predict  {one_line(args.out)}  {rows.count:,} rows")
-    return code
+    for one in vectors(trained, inputs):
+        yield Answer(one.name, None if one.values is None else one.values.numpy(), error=one.error)
 
 
-def _embed(args: Namespace, trained: TrainedModel) -> int:
-    """Write the pooled hidden states of each input: columns name, vector (float32; null if there is none) and error."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    from seqkit.runs.answers import described_vectors, vectors
-
-    inputs = open_inputs(args, trained)
-    dim, what = described_vectors(trained)
-    found: list[Vector] = []
-    code = _each(zip(vectors(trained, inputs), repeat({})), lambda vector, _: found.append(vector), None)
-    values = [None if one.values is None else one.values.numpy() for one in found]
-    columns = {
-        "name": [printable(one.name) for one in found],
-        "vector": pa.array(values, pa.list_(pa.float32(), dim)),
-        "error": pa.array([one.error and printable(one.error) for one in found], pa.string()),
-    }
-    with written(args.out) as part:
-        parquet.write_table(pa.table(columns), part)
-    count = sum(one is not None for one in values)
-    print(f"predict  {one_line(args.out)}  {count:,} vectors of {dim} numbers: {what}")
-    return code
-
-
-def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
+def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs | SplitInputs:
     """The inputs of a command; what is skipped is said. A table's usual column is that of the run's own data."""
     from seqkit.data.inputs import Inputs, schema_of
 
+    if args.test:
+        from seqkit.runs.test_split import SplitInputs
+
+        return SplitInputs(trained, args.run)
     source, graph = trained.config["data"].get("source"), None
     if isinstance(source, dict) and source.get("type") == "GraphFile":
         from seqkit.runs.graph_inputs import graph_reader  # brings Lightning, which others do without
@@ -145,22 +128,6 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
     for note in inputs.notes:
         print(one_line(note), file=sys.stderr)
     return inputs
-
-
-def _each(answers: Iterable[tuple[A, Mapping[str, Any]]], write: Callable[[A, Any], None], total: int | None) -> int:
-    """Write each answer, with progress once it takes long, and say how many are missing; gives the exit code."""
-    count, missing, first = 0, 0, ""
-    for answer, beside in track(answers, "predict", total):
-        count += 1
-        if answer.error is not None:
-            missing += 1
-            first = first or (answer.error if answer.name in answer.error else f"{answer.name}: {answer.error}")
-        if answer.error is None or total != 1:  # the only one is said below
-            write(answer, beside)
-    if missing:
-        some = f" ({missing:,} of {count:,} inputs could not be used)" if count > 1 else ""
-        print(f"seqkit predict: {one_line(first)}{some}", file=sys.stderr)
-    return DATA if missing else 0
 
 
 def kept_columns(given: Sequence[str], words: Sequence[str]) -> tuple[list[str], list[dict[str, Any]]]:
@@ -187,47 +154,51 @@ def kept_columns(given: Sequence[str], words: Sequence[str]) -> tuple[list[str],
 
 
 class Rows:
-    """Writes a row for each answer, as text (name, tab, what is known), CSV or JSON Lines: all have the same columns.
+    """Writes a row for each answer, as text (name, tab, what is known), CSV, JSON Lines or Parquet, with equal columns.
 
-    names: of the numbers of which a prediction has several, each a column; may be empty. beside: names of what is
-    written before the prediction. classes: whose probabilities are written after it. has_bounds: whether there are
-    columns `low` and `high`, the ends of the prediction interval.
+    names: columns of a prediction, one for each of its numbers if it has several. beside: columns that are written
+    before it. classes: whose probabilities are written after it, unless they are the prediction. has_bounds: whether
+    there are columns `low` and `high`, the ends of the prediction interval.
     """
 
     def __init__(
-        self,
-        file: IO[str],
-        kind: str,
-        names: Sequence[str],
-        beside: Sequence[str],
-        classes: Sequence[str],
-        *,
-        has_bounds: bool,
+        self, names: Sequence[str], beside: Sequence[str], classes: Sequence[str] = (), *, has_bounds: bool = False
     ):
-        self.file, self.kind, self.names, self.count = file, kind, names, 0
-        bounds = ["low", "high"] if has_bounds else []
-        predicted = [column for name in names for column in (name, *(f"{name} {end}" for end in bounds))]
-        predicted = predicted or ["prediction", *bounds]
-        self.classes = {} if names else {name: f"probability of {name}" for name in classes}  # named ones are columns
-        taken = {"name", "error", *predicted, *self.classes.values()}
+        self.is_one, self.count = list(names) in (["prediction"], ["vector"]), 0
+        self.names = [f"predicted {name}" if name in ("name", "error") else name for name in names]
+        self.fields = {"prediction": self.names}
+        for end in ("low", "high") if has_bounds else ():
+            self.fields[end] = [end] if self.is_one else [f"{name} {end}" for name in self.names]
+        self.classes = [f"probability of {name}" for name in classes] if self.is_one else []
+        predicted = [column for columns in zip(*self.fields.values()) for column in columns]
+        taken = {"name", "error", *predicted, *self.classes}
         self.beside = {name: f"{name} of the input" if name in taken else name for name in beside}
-        self.columns = ["name", *self.beside.values(), *predicted, "error", *self.classes.values()]
+        self.columns = ["name", *self.beside.values(), *predicted, "error", *self.classes]
+
+    def open(self, kind: str, path: Path | None, stack: ExitStack) -> None:
+        """Begin a file of this kind, or the standard output; the stack closes it."""
+        self.kind, self._rows = kind, list[dict[str, Any]]()
+        if kind == "parquet" and path is not None:  # held in memory until the end
+            stack.callback(self._write_parquet, path)
+            return
+        self.file = sys.stdout if path is None else stack.enter_context(path.open("w", encoding="utf-8", newline=""))
         if kind == "csv":
-            csv.writer(file, lineterminator="\n").writerow(map(printable, self.columns))
+            csv.writer(self.file, lineterminator="\n").writerow(map(printable, self.columns))
 
     def write(self, answer: Answer, beside: Mapping[str, Any]) -> None:
         """Write one answer, and what is known `beside` it."""
         self.count += 1
-        row = dict.fromkeys(self.columns) | {self.beside[name]: _plain(value) for name, value in beside.items()}
-        row |= {"name": answer.name, "error": answer.error}
-        if answer.error is None:
-            row |= _named("prediction", answer.prediction, self.names)
-            if answer.low is not None:
-                row |= _named("low", answer.low, self.names, "{} low")
-                row |= _named("high", answer.high, self.names, "{} high")
+        row = dict.fromkeys(self.columns) | {self.beside[name]: value for name, value in beside.items()}
+        row |= {"name": printable(answer.name), "error": answer.error and printable(answer.error)}
+        for field, columns in self.fields.items():
+            if (value := getattr(answer, field)) is not None:
+                row |= dict(zip(columns, [value] if self.is_one else value, strict=True))
         if answer.probabilities is not None and self.classes:  # [k], or [n k] of the tokens
-            shares = answer.probabilities.movedim(-1, 0).tolist()
-            row |= dict(zip(self.classes.values(), map(_plain, shares), strict=True))
+            row |= dict(zip(self.classes, answer.probabilities.movedim(-1, 0).tolist(), strict=True))
+        if self.kind == "parquet":
+            self._rows.append(row)
+            return
+        row = {key: _plain(value) for key, value in row.items()}
         if self.kind == "jsonl":
             print(json.dumps(row), file=self.file)
         elif self.kind == "csv":
@@ -239,14 +210,17 @@ class Rows:
             fields = (forms.get(key, "{0} {1}").format(key, value) for key, value in known.items())
             print("\t".join(map(one_line, fields)), file=self.file)
 
+    def _write_parquet(self, path: Path) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
 
-def _named(key: str, value: Any, names: Sequence[str], form: str = "{}") -> dict[str, Any]:
-    """A value by its key; several by the names that the form makes of theirs."""
-    return {form.format(name): _plain(one) for name, one in zip(names, value)} if names else {key: _plain(value)}
+        found = pa.Table.from_pylist(self._rows) if self._rows else pa.table({name: [] for name in self.columns})
+        parquet.write_table(found, path)
 
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it: numbers to six digits, which float32 holds; None for one that is not finite."""
+    value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, list | tuple):
