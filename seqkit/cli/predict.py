@@ -36,28 +36,27 @@ def run(args: Namespace) -> int:
     """Print a row for each raw example, or write the rows to a file; those without an answer are counted."""
     _check(args)
     kept = kept_columns(args.inputs, args.keep) if args.keep else None
-    from seqkit.runs.answers import check_predicts, described_vectors, prediction_names, predictions
-    from seqkit.runs.answers import probability_names as names_of
+    from seqkit.runs import answers as of_run
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
     if not args.embed:
-        check_predicts(trained.objective)
-    inputs, targets = open_inputs(args, trained), prediction_names(trained)
+        of_run.check_predicts(trained.objective)
+    inputs, targets = open_inputs(args, trained), of_run.prediction_names(trained)
     beside: Iterable[Mapping[str, Any] | None]
     columns, beside = kept or ([], repeat({}))
     if kept is not None and inputs.total != len(kept[1]):
         raise UsageError("--keep copies columns of tables, and not every input here is a row of one; leave it out")
     if args.test:
         columns = [f"{name} target" for name in targets] or ["target"]
-        found = (one and one["target"] for one in inputs.targets())  # type: ignore[union-attr]
-        beside = (None if one is None else dict(zip(columns, one if targets else [one])) for one in found)
+        given = inputs.targets()  # type: ignore[union-attr]
+        beside = (x and dict(zip(columns, x["target"] if targets else [x["target"]])) for x in given)
     if args.embed:
         answers: Iterable[Answer] = _vectors(trained, inputs)
-        rows, what = Rows(["vector"], columns), "vectors of {} numbers: {}".format(*described_vectors(trained))
+        rows, what = Rows(["vector"], columns), "vectors of {} numbers: {}".format(*of_run.described_vectors(trained))
     else:
-        answers = predictions(trained, inputs, probabilities=args.probabilities)
-        classes = names_of(trained.objective) if args.probabilities else []
+        answers = of_run.predictions(trained, inputs, probabilities=args.probabilities)
+        classes = of_run.probability_names(trained.objective) if args.probabilities else []
         rows = Rows(targets or ["prediction"], columns, classes, has_bounds="intervals" in trained.summary)
         what = "predictions"
     kind = args.format or ("text" if args.out is None else FORMATS.get(args.out.suffix.lower(), "text"))
