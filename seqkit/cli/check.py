@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
             raise UsageError(f"--{one_line(name)} is no setting with its value; give --NAME VALUE")
         settings[name.replace("-", "_")] = word.read()
     classes = _classes(args.what)
-    from seqkit.runs.predictor import find_device
+    from seqkit.runs.trained_model import find_device
 
     device = str(find_device(args.device))
     for cls in classes:

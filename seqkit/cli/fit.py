@@ -6,7 +6,6 @@ import logging
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from seqkit.config import complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
 if TYPE_CHECKING:
-    from seqkit.runs.mixture import TrainedMixture
     from seqkit.runs.trained_model import TrainedModel
     from seqkit.training.interrupt import StopSignals
 
@@ -27,13 +25,20 @@ AUTO = "auto"
 
 def run(args: Namespace) -> int:
     """Train, test, write the run folder with its report, print the result."""
-    from seqkit.runs.folder import rank
+    from seqkit.runs.launcher import rank
 
     if rank() > 0:
         log.setLevel(logging.ERROR)  # the first process says what all of them find in the data
-    if args.recipe is None and args.resume in (None, "", AUTO):
+    if args.recipe is None and (args.resume is None or args.resume == AUTO):
         raise UsageError("give a recipe (seqkit list recipes), or --resume with the folder of an unfinished run")
-    if args.resume not in (None, AUTO):
+    if args.resume == AUTO and args.out is None:
+        raise UsageError("--resume auto goes on with the run in a folder, or begins one there; give it with --out")
+    if args.resume == "":
+        raise UsageError("--resume names no run; give the folder of an unfinished run, or auto")
+    if args.resume is not None and (args.keys or args.print_config):
+        flag = "--keys" if args.keys else "--print_config"
+        raise UsageError(f"{flag} shows the keys of a new run; an unfinished run has its own in RUN/config.yaml")
+    if args.resume is not None and args.resume != AUTO:
         return _resume(args)
     if args.out is not None and args.resume is None:
         _check_new(args.out)
@@ -46,15 +51,15 @@ def run(args: Namespace) -> int:
     if args.print_config:
         print(to_yaml(config), end="")
         return 0
-    has_baseline = not args.no_baseline
     if args.resume == AUTO:
-        return _fit_or_resume(config, args.out, has_baseline=has_baseline)
-    return _shown(*_fit(config, args.out, has_baseline=has_baseline))
+        return _shown(args.out, trained(config, args.out, has_baseline=not args.no_baseline))
+    return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline))
 
 
 def _check_new(out: Path) -> None:
     """Raise UsageError if the run folder exists, before anything heavy is imported."""
-    from seqkit.runs.folder import check_new, rank
+    from seqkit.runs.folder import check_new
+    from seqkit.runs.launcher import rank
 
     if rank() == 0:
         check_new(out)
@@ -64,7 +69,6 @@ def _resume(args: Namespace) -> int:
     """Go on with the run in the folder that `--resume` names."""
     folder = Path(args.resume)
     given = {args.recipe: args.recipe, "--preset": args.preset, "--out": args.out}
-    given |= {"--keys": args.keys or None, "--print_config": args.print_config or None}
     if others := [str(name) for name, value in given.items() if value is not None]:
         raise UsageError(
             f"--resume {folder} goes on with that run's own recipe and folder; leave out {', '.join(others)}"
@@ -75,57 +79,33 @@ def _resume(args: Namespace) -> int:
     return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline))
 
 
-def _fit_or_resume(config: Mapping[str, Any], out: Path | None, *, has_baseline: bool) -> int:
-    """Go on with the unfinished run in `out` or, without it, with the recipe's newest; train anew if there is none.
+def trained(config: Mapping[str, Any], out: Path, *, has_baseline: bool) -> dict[str, Any]:
+    """Summary of the run of this configuration in `out`, with its report, as of `train_or_resume`."""
+    with _stopped_in_one_line() as signals:
+        from seqkit.analysis.strong_baseline import strong_baseline
+        from seqkit.runs.run import train_or_resume
 
-    A run that ended before its first checkpoint is renamed, and training begins anew. Nothing is to do for a run in
-    `out` that is finished. Raises UsageError if the run has another configuration than the command.
-    """
-    from seqkit.cli.evaluate import run as evaluate
-    from seqkit.runs.folder import FOLDER, SUMMARY, checkpoints, is_held, is_unfinished, newest_unfinished, rank
-    from seqkit.runs.summary import read_summary
-    from seqkit.runs.trained_model import state
-
-    folder = newest_unfinished(config["recipe"]) if out is None else out
-    if folder is None or not (folder / "config.yaml").is_file():
-        return _shown(*_fit(config, out, has_baseline=has_baseline))
-    if not _is_same(config, complete(folder / "config.yaml", may_mix=True)):
-        raise UsageError(f"{folder} holds a run of another configuration; give another --out, or leave --resume out")
-    if (folder / SUMMARY).is_file() and not is_unfinished(folder):
-        if rank() == 0 and state(folder) == "trained":
-            return evaluate(Namespace(run=folder, split="test"))
-        return _shown(folder, read_summary(folder) if rank() == 0 else {})
-    if checkpoints(folder / FOLDER):
-        return _shown(folder, _resumed(folder, {}, has_baseline=has_baseline))
-    if rank() == 0 and not is_held(folder / ".lock"):
-        place = folder.with_name(f"{folder.name}-without-checkpoint-{datetime.now():%Y-%m-%d-%H%M%S}")
-        folder.rename(place)
-        log.warning("%s ended before its first checkpoint, and is %s now; training begins anew", folder, place)
-    return _shown(*_fit(config, out, has_baseline=has_baseline))
-
-
-def _is_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
-    """Whether a run has this configuration. What its data source decided stands in the run's alone."""
-    if isinstance(given, Mapping) and isinstance(written, Mapping):
-        return given.keys() == written.keys() and all(
-            _is_same(given[key], written[key], of_source=of_source or key == "source") for key in given
-        )
-    return bool(given == written) or (of_source and given is None)
+        summary = train_or_resume(config, out, strong_baseline if has_baseline else None)
+        return _reported(out, summary, signals)
 
 
 def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool) -> dict[str, Any]:
     with _stopped_in_one_line() as signals:
-        from seqkit.analysis.cost import training_flops
         from seqkit.analysis.strong_baseline import strong_baseline
-        from seqkit.report.page import write_report
         from seqkit.runs.run import resume_run
 
-        specialist = strong_baseline if has_baseline else None
-        summary = resume_run(folder, changes, training_flops, specialist)
-        if summary:
-            signals.phase, signals.next_step = "writing the report", f"; write it with: seqkit report {folder}"
-            write_report(folder)
-        return summary
+        summary = resume_run(folder, changes, strong_baseline if has_baseline else None)
+        return _reported(folder, summary, signals)
+
+
+def _reported(folder: Path, summary: dict[str, Any], signals: StopSignals) -> dict[str, Any]:
+    """The summary, once there is a report; on the first process of a distributed run alone."""
+    from seqkit.report.page import write_report
+
+    if summary and not (folder / "report.html").is_file():
+        signals.phase, signals.next_step = "writing the report", f"; write it with: seqkit report {folder}"
+        write_report(folder)
+    return summary
 
 
 @contextmanager
@@ -147,8 +127,7 @@ def _shown(folder: Path, summary: Mapping[str, Any]) -> int:
 
         from seqkit.report.headline import ResultTable
         from seqkit.report.page import mixture_facts
-        from seqkit.runs.mixture import tasks_of
-        from seqkit.runs.trained_model import task_folders
+        from seqkit.runs.summary import task_folders, tasks_of
 
         console = Console(markup=False, emoji=False)
         console.print(ResultTable(tasks_of(folder)))
@@ -167,7 +146,7 @@ def fit(
     out: str | Path | None = None,
     strong_baseline: bool = True,
     report: bool = True,
-) -> TrainedModel | TrainedMixture:
+) -> TrainedModel | dict[str, TrainedModel]:
     """Train a recipe, test it, write the run folder with its report, and give the trained model back.
 
     recipe: name, path of a YAML file, or a configuration as plain data. overrides: values by dotted key, such as
@@ -188,18 +167,15 @@ def fit(
 def _fit(
     config: Mapping[str, Any], out: Path | None, *, has_baseline: bool, report: bool = True
 ) -> tuple[Path, dict[str, Any]]:
-    from seqkit.analysis.cost import training_flops
     from seqkit.analysis.strong_baseline import strong_baseline
     from seqkit.report.page import write_report
     from seqkit.runs.folder import new_folder
-    from seqkit.runs.launcher import check_world
     from seqkit.runs.run import run as train
 
-    check_world(config["trainer"])
     folder = new_folder(config["recipe"]) if out is None else out
     try:
         beside = strong_baseline if has_baseline else None
-        summary = train(config, folder, count_flops=training_flops, specialist=beside)
+        summary = train(config, folder, specialist=beside)
     except BaseException:
         with suppress(OSError):  # a folder that was made for nothing
             folder.rmdir()
@@ -214,7 +190,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_recipe(parser, nargs="?")
     parser.epilog = f"Your own file or folder may stand in place of the recipe (docs/your-data.md). {parser.epilog}"
     add = parser.add_argument
-    add("--resume", metavar="RUN", help="continue an unfinished run; auto: the one in --out, or the recipe's newest")
+    add("--resume", metavar="RUN", help="continue an unfinished run; auto: the one in --out, or begin one there")
     add("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
     add("--no-baseline", action="store_true", help="do not compare with a classical method")
     add("--print_config", action="store_true", help="print all keys with their values, and stop")

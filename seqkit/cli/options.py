@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 ONE_INPUT = "a file, text or SMILES; part=value,… if examples have parts"
-"""What `--input` is where it is one example."""
+"""Help on an `--input` that is one example."""
 
 
 def whole(word: str) -> int:

@@ -117,7 +117,7 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs | SplitInputs:
         return SplitInputs(trained, args.run)
     source, graph = trained.config["data"].get("source"), None
     if isinstance(source, dict) and source.get("type") == "GraphFile":
-        from seqkit.runs.graph_inputs import graph_reader  # brings Lightning, which others do without
+        from seqkit.runs.test_split import graph_reader  # brings Lightning, which others do without
 
         graph = graph_reader(trained, args.run)
     given, column = list(args.inputs), args.input

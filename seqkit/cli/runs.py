@@ -26,7 +26,7 @@ def run(args: Namespace) -> int:
     from rich.text import Text
 
     from seqkit.report.headline import format_metric, headline
-    from seqkit.runs.listing import find_runs
+    from seqkit.runs.summary import find_runs
 
     found = [(row, headline(row.summary) if row.summary.get("metrics") else None) for row in find_runs(args.folder)]
     found.sort(key=lambda pair: pair[0].time, reverse=True)
