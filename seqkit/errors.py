@@ -12,23 +12,33 @@ from typing import Any
 
 
 class DataError(ValueError):
-    """Input data cannot be used. Exit code 3."""
+    """Input data cannot be used."""
+
+    exit_code = 3
 
 
 class UsageError(ValueError):
-    """A command, a key or a name is wrong. Exit code 2."""
+    """A command, a key or a name is wrong."""
+
+    exit_code = 2
 
 
 class DivergedError(RuntimeError):
-    """The loss is not finite, and another optimizer step would destroy the weights. Exit code 1."""
+    """The loss is not finite, and another optimizer step would destroy the weights."""
+
+    exit_code = 1
 
 
 class StorageError(RuntimeError):
-    """A file cannot be written. Exit code 3."""
+    """A file cannot be written."""
+
+    exit_code = 3
 
 
 class LostProcessError(RuntimeError):
-    """Another process of a distributed run died. Exit code 4."""
+    """Another process of a distributed run died."""
+
+    exit_code = 4
 
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
@@ -36,11 +46,11 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP"
 
 
 class Interrupted(BaseException):
-    """A signal asked the run to stop. Exit code 128 + `signum`; no Exception, so that nothing catches it as one."""
+    """A signal asked the run to stop; no Exception, so that nothing catches it as one."""
 
     def __init__(self, message: str, signum: int):
         super().__init__(message)
-        self.signum = signum
+        self.signum, self.exit_code = signum, 128 + signum
 
 
 def is_in_import(frame: FrameType | None) -> bool:
@@ -63,12 +73,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-MAX_FOREIGN = 300
-"""Characters of another library's message that are shown: some hold the whole file that they complain of."""
-
-
-MAX_REASON = 1000
-"""Characters of a sentence that says why an example is refused: that of a tokenizer may hold the whole example."""
+MAX_FOREIGN, MAX_REASON = 300, 1000
+"""Characters that are shown of another library's message, and of a sentence that says why an example is refused: some
+hold the whole file that they complain of."""
 
 
 def shortened(text: object, most: int = MAX_FOREIGN) -> str:
@@ -84,8 +91,7 @@ def reason(error: BaseException) -> str:
 
 def described(error: BaseException) -> str:
     """Class and message of an error that is not ours, in a line, shortened; one without a message is its class."""
-    message = " ".join(shortened(error).split())
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return ": ".join(filter(None, (type(error).__name__, " ".join(shortened(error).split()))))
 
 
 def attempt(tokenizer: Any, method: str, given: Any) -> Any:

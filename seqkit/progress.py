@@ -34,11 +34,6 @@ class ProgressBar:
         self._writes_lines = False
         self._started = self._last_line = 0.0
 
-    @property
-    def is_shown(self) -> bool:
-        """Whether the bar was started and not stopped yet."""
-        return self._shown is not None
-
     def start(self) -> None:
         """Show the bar, at zero, unless it is shown already."""
         if self._shown is not None:
@@ -72,16 +67,13 @@ class ProgressBar:
         bar.update(task, completed=done, total=self.total, note=one_line(note))
         if self._writes_lines and time.monotonic() - self._last_line >= LINE_SECONDS:
             self._last_line = time.monotonic()
-            sys.stderr.write(f"{one_line(self._line(done, note))}\n")
+            taken = self._last_line - self._started
+            of = "" if self.total is None else f" of {self.total:,}"
+            parts = [f"{self.what}: {done:,}{of}{' bytes' if self.in_bytes else ''}", note, f"{clock(taken)} taken"]
+            if self.total is not None and done > 0:
+                parts.append(f"about {clock(taken * max(self.total - done, 0) / done)} left")
+            sys.stderr.write(f"{one_line(', '.join(filter(None, parts)))}\n")
             sys.stderr.flush()
-
-    def _line(self, done: int, note: str) -> str:
-        taken = self._last_line - self._started
-        shown = [f"{n / 1e6:,.1f} MB" if self.in_bytes else f"{n:,}" for n in (done, self.total) if n is not None]
-        parts = [f"{self.what}: {' of '.join(shown)}", note, f"{clock(taken)} taken"]
-        if self.total is not None and done > 0:
-            parts.append(f"about {clock(taken * max(self.total - done, 0) / done)} left")
-        return ", ".join(filter(None, parts))
 
     def stop(self) -> None:
         """Draw the bar for the last time, if it is shown."""
@@ -106,11 +98,12 @@ def clock(seconds: float) -> str:
 
 def track(items: Iterable[T], what: str, total: int | None, patience: float = 2.0) -> Iterator[T]:
     """Yields the items, with a bar once they have taken `patience` seconds. total: their number; None: unknown."""
-    bar, started = ProgressBar(what, total, transient=True), time.monotonic()
+    started = time.monotonic()
+    bar = ProgressBar(what, total, transient=True)
     try:
         for done, item in enumerate(items, start=1):
             yield item
-            if not bar.is_shown and time.monotonic() - started > patience:
+            if time.monotonic() - started > patience:
                 bar.start()
             bar.update(done)
     finally:

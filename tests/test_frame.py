@@ -311,8 +311,25 @@ LIGHT = {
     "compare image/digits --sed 3": "did you mean seed",
     "scale image/digits --sizes 2,3,5 --sed 3": "did you mean seed",
     "inspect image/digits --sed 3": "did you mean seed",
-    "describe image/digits --sed 3": "did you mean seed",
-    "predict nosuch x": "nosuch is no run",
+    "list image/digits --sed 3": "did you mean seed",
+    **dict.fromkeys(
+        (
+            "predict nosuch x",
+            "generate nosuch",
+            "attention nosuch --input x",
+            "report nosuch",
+            "evaluate nosuch",
+            "export nosuch --to onnx",
+            "serve nosuch",
+            "fit --resume nosuch",
+        ),
+        "nosuch is no run",
+    ),
+    "import nosuch run": "nosuch does not exist",
+    "runs nosuch": "nosuch is no folder",
+    "check nosuch": "called 'nosuch'",
+    "list nosuch": "nothing called 'nosuch'",
+    "compare pyproject.toml": "compare takes a recipe",
 }
 """Commands that need no torch: help, lists, and wrong names, with a part of the answer."""
 

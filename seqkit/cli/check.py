@@ -1,30 +1,25 @@
-"""`seqkit check PACKAGE.Class`: the laws of `seqkit.testing` over one of your own components."""
+"""`seqkit check FILE[:CLASS]`: the laws of `seqkit.testing` over your own components."""
 
 from __future__ import annotations
 
 import inspect
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.config.overrides import Switch, dotted
-from seqkit.errors import UsageError, described, one_line, suggest
+from seqkit.errors import UsageError, one_line, suggest
 from seqkit.registry import components, find
-from seqkit.registry.plugins import import_plugins, quietly
+from seqkit.registry.plugins import import_plugins
 
 if TYPE_CHECKING:
     from seqkit.testing import Checked
 
 KINDS = ("tokenizer", "backbone", "mechanism", "position", "relative_position")
 CHECKED = "tokenizer, backbone, mechanism or position"
-BASES = (
-    "seqkit.Tokenizer, seqkit.Backbone, seqkit.nn.attention.mechanism.AttentionMechanism, "
-    "seqkit.nn.position.base.PositionalEncoding or RelativePosition"
-)
 
 
 def run(args: Namespace) -> int:
@@ -32,11 +27,16 @@ def run(args: Namespace) -> int:
 
     Raises UsageError with class, law and example if a law is broken, or if there is nothing to check it on.
     """
-    settings = dict(_settings(args.overrides))
+    settings = {}
+    for name, word in dotted(args.overrides):
+        if isinstance(word, Switch):
+            raise UsageError(f"--{one_line(name)} is no setting with its value; give --NAME VALUE")
+        settings[name.replace("-", "_")] = word.read()
+    classes = _classes(args.what)
     from seqkit.runs.trained_model import find_device
 
     device = str(find_device(args.device))
-    for cls in _classes(args.what):
+    for cls in classes:
         checked = _checked(cls, settings, args.input, quick=args.quick, device=device)
         names = list(dict.fromkeys(law.__name__ for law in checked))
         print(one_line(f"{cls.__name__} keeps {len(names)} laws: {', '.join(names)}"))
@@ -47,54 +47,28 @@ def run(args: Namespace) -> int:
 
 
 def _classes(what: str) -> list[type]:
-    """The classes that `what` names: all of a file, one of a file or of a module, or a registered name."""
+    """The classes that `what` names: all of a Python file that are not abstract, one of them, or a registered one."""
     path, _, name = what.partition(":")
-    if path.endswith(".py"):
-        return _of_file(Path(path), name)
-    kinds = [kind for kind in KINDS if what.lower() in map(str.lower, components(kind))]
-    found = find(kinds[0], what).load() if kinds else _of_module(what)
-    if not isinstance(found, type) or not issubclass(found, _bases()):
-        raise UsageError(f"{what} is no class that derives from {BASES}")
-    return [found]
-
-
-def _bases() -> tuple[type, ...]:
-    """The base classes of what can be checked."""
+    if not path.endswith(".py"):
+        kinds = [kind for kind in KINDS if what.lower() in map(str.lower, components(kind))]
+        if not kinds:
+            near = suggest(what, [known for kind in KINDS for known in components(kind)])
+            raise UsageError(f"there is no {CHECKED} called {what!r}; {near}; or give FILE.py:CLASS")
+        return [find(kinds[0], what).load()]
+    import_plugins([Path(path)], option="")
     from seqkit.interfaces import Backbone, Tokenizer
     from seqkit.nn.attention.mechanism import AttentionMechanism
     from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 
-    return Tokenizer, Backbone, AttentionMechanism, PositionalEncoding, RelativePosition
-
-
-def _of_module(what: str) -> Any:
-    """Import what `package.module.Class` or `package.module:Class` names."""
-    module, _, name = what.replace(":", ".").rpartition(".")
-    if not module:
-        known = [known for kind in KINDS for known in components(kind)]
-        raise UsageError(f"there is no {CHECKED} called {what!r}; {suggest(what, known)}")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
-    try:
-        with quietly(module):
-            found = import_module(module)
-    except (Exception, SystemExit) as error:  # the user's own code: whatever it raises
-        raise UsageError(f"{module} cannot be imported: {described(error)}") from error
-    if not hasattr(found, name):
-        raise UsageError(f"{module} has no {name}; {suggest(name, getattr(found, '__all__', dir(found)))}")
-    return getattr(found, name)
-
-
-def _of_file(path: Path, name: str) -> list[type]:
-    """The class of that name in a Python file; all of its own that are not abstract if the name is empty."""
-    import_plugins([path], option="")
-    members = inspect.getmembers(sys.modules[path.stem], inspect.isclass)
-    own = {each: cls for each, cls in members if issubclass(cls, _bases()) and cls.__module__ == path.stem}
+    bases = (Tokenizer, Backbone, AttentionMechanism, PositionalEncoding, RelativePosition)
+    module = Path(path).stem
+    members = inspect.getmembers(sys.modules[module], inspect.isclass)
+    own = {each: cls for each, cls in members if issubclass(cls, bases) and cls.__module__ == module}
     if name and name not in own:
         raise UsageError(f"{path} has no {CHECKED} called {name!r}; {suggest(name, own)}")
     found = [own[name]] if name else [cls for cls in own.values() if not inspect.isabstract(cls)]
     if not found:
-        raise UsageError(f"{path} has no class that derives from {BASES}; write one")
+        raise UsageError(f"{path} has no class that derives from {', '.join(base.__name__ for base in bases)}")
     return found
 
 
@@ -105,16 +79,18 @@ def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick
     from seqkit.nn.position.base import PositionalEncoding, RelativePosition
     from seqkit.testing import check_backbone, check_mechanism, check_position, check_relative_position
 
+    others: dict[type, Any] = {
+        AttentionMechanism: check_mechanism,
+        PositionalEncoding: check_position,
+        RelativePosition: check_relative_position,
+    }
     try:
         if issubclass(cls, Tokenizer):
             return _check_tokenizer(cls, settings, inputs, quick=quick)
-        for base, check in (
-            (AttentionMechanism, check_mechanism),
-            (PositionalEncoding, check_position),
-            (RelativePosition, check_relative_position),
-        ):
+        for base, check in others.items():
             if issubclass(cls, base):
-                return check(partial(cls, **settings), quick=quick, device=device)  # type: ignore[operator]
+                found: Checked = check(partial(cls, **settings), quick=quick, device=device)
+                return found
         if cls.is_encoder_decoder:
             raise UsageError(f"{cls.__name__} is an encoder–decoder; the laws here are for backbones of one sequence")
         has_causal = "causal" in inspect.signature(cls).parameters
@@ -139,26 +115,18 @@ def _check_tokenizer(cls: Any, settings: dict[str, Any], inputs: Sequence[str], 
     raws = [raw for given in inputs for _, raw in read_inputs(given, tokenizer, "text")] or list(cls.examples)
     if len(raws) < 2:
         raise UsageError(
-            f"{cls.__name__} is checked on two raw examples or more, and there are {len(raws)}; give --input for each "
-            "(a file, or a text), or list some in the class as `examples`"
+            f"{cls.__name__} is checked on two raw examples or more; list them in the class as `examples`, or give "
+            "--input for each (a file, or a text)"
         )
     if hasattr(tokenizer, "fit"):
         tokenizer.fit(list(raws))
     return check_tokenizer(tokenizer, raws, unfitted=cls(**settings), quick=quick)
 
 
-def _settings(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Names and values of `--name value` and `--name=value`, the values read as YAML."""
-    for name, word in dotted(words):
-        if isinstance(word, Switch):
-            raise UsageError(f"--{one_line(name)} is no setting with its value; give --NAME VALUE")
-        yield name.replace("-", "_"), word.read()
-
-
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add = parser.add_argument
-    add("what", metavar="PACKAGE.CLASS", help="a class, a Python file, or a name (seqkit list)")
+    add("what", metavar="FILE[:CLASS]|NAME", help="a Python file, a class of it, or a name (seqkit list)")
     add("--quick", action="store_true", help="leave out slow laws, and name them")
     add("--device", default="cpu", metavar="NAME", help="auto, cpu (default), cuda or mps")
     add("--input", action="append", default=[], metavar="FILE", help="raw example: a file or a text")

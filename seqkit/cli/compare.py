@@ -27,12 +27,19 @@ def run(args: Namespace) -> int:
     from rich.console import Console
     from rich.text import Text
 
+    from seqkit.cli.parser import is_recipe
+
     folders = [Path(word) for word in args.what]
     if all((folder / "summary.json").is_file() for folder in folders):
         return _runs(args, folders)
     if len(args.what) > 1:
         known = next((str(f) for f in folders if not (f / "summary.json").is_file()), args.what[0])
         raise UsageError(f"{known} is no run folder; give one recipe, or several folders of finished runs")
+    if Path(args.what[0]).is_file() and not is_recipe(args.what[0]):
+        raise UsageError(
+            f"{args.what[0]} is no recipe and no run folder; compare takes a recipe (your own data: --data "
+            f"{args.what[0]}), or folders of finished runs"
+        )
     complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
     if args.out is not None and args.out.is_dir():
         check_whole(args.out)

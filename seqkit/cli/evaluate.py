@@ -1,4 +1,4 @@
-"""`seqkit test RUN` and `seqkit validate RUN`."""
+"""`seqkit evaluate RUN`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from seqkit.errors import one_line
 
 
 def run(args: Namespace) -> int:
-    """Print a run's metrics on the test or validation split; `test` also finishes a run that was not tested."""
+    """Print a run's metrics on a split; on the test split, this also finishes a run that was not tested."""
     from seqkit.files import read_mapping
     from seqkit.report.headline import metric_label
     from seqkit.report.page import write_report
     from seqkit.runs.mixture import evaluate_run
     from seqkit.runs.summary import state, task_folders
 
-    was_trained, split = state(args.run) == "trained", "test" if args.command == "test" else "valid"
-    folders = task_folders(args.run)
-    for task, metrics in evaluate_run(args.run, split).items():
+    was_trained, folders = state(args.run) == "trained", task_folders(args.run)
+    for task, metrics in evaluate_run(args.run, args.split).items():
         summary = read_mapping((folders[task] if task else args.run) / "summary.json")
         for name, value in metrics.items():
             known = f"{value:.4f}" if not isnan(value) else "–  (undefined on this split)"
             label = metric_label(summary, name)
             print(f"{one_line(f'{task}/{label}' if task else label):12} {known}")
-    if was_trained and args.command == "test":
+    if was_trained and args.split == "test":
         write_report(args.run)
     return 0
 
@@ -33,3 +32,4 @@ def run(args: Namespace) -> int:
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add_run(parser)
+    parser.add_argument("--split", choices=("test", "valid"), default="test", help="test (default) or valid")

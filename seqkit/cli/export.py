@@ -25,17 +25,10 @@ NOTES = "seqkit.json"
 
 def run(args: Namespace) -> int:
     """Write the model of a run as a graph or as a folder, and say what holds of it."""
-    from seqkit.runs.summary import check_trained
-
-    check_trained(args.run)  # a mistake is said before what imports torch
     ending = GRAPHS.get(args.to, f"-{args.to}")
     out = Path(f"{args.run.resolve().name}{ending}") if args.out is None else args.out
-    if args.private and args.push is None:
-        raise UsageError("--private says who sees what --push uploads; give --push OWNER/NAME, too")
     if args.to not in GRAPHS:
         return _folder(args, out)
-    if args.push is not None:
-        raise UsageError(f"--push uploads a folder, and --to {args.to} writes a file; give --to hf or safetensors")
     if out.suffix != ending:
         raise UsageError(f"--out {out} should end in {ending}, as files of --to {args.to} do")
     check_file(out)
@@ -43,7 +36,7 @@ def run(args: Namespace) -> int:
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run)
-    with written(out, force=False) as part:
+    with written(out) as part:
         worst = export(trained.model, part, args.to, {NOTES: json.dumps(_notes(trained))})
     inputs = ", ".join(names(trained.model.spec))
     print(f"export  {one_line(out)}  of {inputs}; equal to the model to {worst:.0e} at other sizes")
@@ -59,32 +52,12 @@ def _folder(args: Namespace, out: Path) -> int:
 
     trained = load_one(args.run)
     left_out = to_hf(trained, out) if args.to == "hf" else to_seqkit(trained, out)
-    missing = _missing_head(trained, out) if left_out else None
-    said = f"; left out, as the other library has no such head: {', '.join(left_out)}" if left_out else ""
+    missing = "A folder of seqkit's own (--to safetensors) holds all of the run." if left_out else None
     text = card(args.run, library="transformers" if args.to == "hf" else "seqkit", missing_head=missing)
     write_atomic(out / "README.md", text.encode())
+    said = f"; left out, as the other library has no such head: {', '.join(left_out)}" if left_out else ""
     print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
-    if missing is not None:
-        print(f"        {one_line(missing)}")
-    if args.push is not None:
-        from seqkit.export.push import push
-
-        print(f"push    {push(out, args.push, private=args.private)}")
     return 0
-
-
-def _missing_head(trained: TrainedModel, out: Path) -> str:
-    """A sentence on how a run's head would be in a folder of the other library, which left it out."""
-    import yaml
-
-    from seqkit.pretrained.family import task_of
-    from seqkit.pretrained.folder import objective_with_head
-
-    wanted = objective_with_head(out, task_of(trained.config["model"]["objective"]))
-    if wanted is None:
-        return "It has no such head; a folder of seqkit's own (--to safetensors) holds all of the run."
-    written_out = yaml.safe_dump(wanted, default_flow_style=True, sort_keys=False, width=1000).strip()
-    return f"A run with the objective {written_out} is exported with its head."
 
 
 def _notes(trained: TrainedModel) -> dict[str, Any]:
@@ -108,9 +81,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add_run(parser)
     add = parser.add_argument
-    text = "torch: a .pt2 file; onnx: a .onnx file; hf: a folder for transformers; safetensors: one for seqkit.load"
-    add("--to", choices=("torch", "onnx", "hf", "safetensors"), required=True, help=text)
-    text = "file or folder (default: named after the run, in the current folder)"
-    add("--out", type=Path, metavar="PLACE", help=text)
-    add("--push", metavar="OWNER/NAME", help="also upload the folder to Hugging Face's hub")
-    add("--private", action="store_true", help="with --push: only the owner sees a new model")
+    to = "torch: a .pt2 file; onnx: a .onnx file; hf: a folder for transformers; safetensors: one for seqkit.load"
+    add("--to", choices=("torch", "onnx", "hf", "safetensors"), required=True, help=to)
+    add("--out", type=Path, help="file or folder (default: named after the run, in the current folder)")

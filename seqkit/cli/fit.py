@@ -6,11 +6,10 @@ import logging
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.cli.options import add_recipe, whole
+from seqkit.cli.options import add_recipe
 from seqkit.config import complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("seqkit")
 
 AUTO = "auto"
-
-OWN_TABLES = (
-    "A table with more than one usable column is learnt from all its columns; a lone text column takes the text "
-    "recipe; the target is the named column, else one with a well-known name, else the last of numbers or classes."
-)
-"""The recipe and target of `seqkit fit TABLE`."""
 
 
 def run(args: Namespace) -> int:
@@ -47,9 +40,7 @@ def run(args: Namespace) -> int:
         raise UsageError(f"{flag} shows the keys of a new run; an unfinished run has its own in RUN/config.yaml")
     if args.resume is not None and args.resume != AUTO:
         return _resume(args)
-    if args.splits is not None and args.resume is not None:
-        raise UsageError("--splits goes on by itself when the command is repeated; leave --resume out")
-    if args.out is not None and args.resume is None and args.splits is None:
+    if args.out is not None and args.resume is None:
         _check_new(args.out)
     config = complete(args.recipe, args.preset, args.overrides, may_mix=True)
     if args.keys:
@@ -60,10 +51,6 @@ def run(args: Namespace) -> int:
     if args.print_config:
         print(to_yaml(config), end="")
         return 0
-    if args.splits is not None:
-        from seqkit.cli.splits import run_splits
-
-        return run_splits(config, args.splits, args.out, partial(trained, has_baseline=not args.no_baseline))
     if args.resume == AUTO:
         return _shown(args.out, trained(config, args.out, has_baseline=not args.no_baseline))
     return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline))
@@ -86,6 +73,8 @@ def _resume(args: Namespace) -> int:
         raise UsageError(
             f"--resume {folder} goes on with that run's own recipe and folder; leave out {', '.join(others)}"
         )
+    if not (folder / "config.yaml").is_file():
+        raise UsageError(f"{folder} is no run: it has no config.yaml")
     changes = dict(dotted(args.overrides))
     return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline))
 
@@ -199,12 +188,10 @@ def _fit(
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add_recipe(parser, nargs="?")
-    parser.epilog = f"Your own file or folder may stand in place of the recipe. {OWN_TABLES} {parser.epilog}"
+    parser.epilog = f"Your own file or folder may stand in place of the recipe (docs/your-data.md). {parser.epilog}"
     add = parser.add_argument
-    add("--resume", metavar="RUN", help="continue an unfinished run; auto: that in --out, or begin it")
+    add("--resume", metavar="RUN", help="continue an unfinished run; auto: the one in --out, or begin one there")
     add("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
-    text = "train on N random splits of the data, and give the means with intervals"
-    add("--splits", type=whole, metavar="N", help=text)
     add("--no-baseline", action="store_true", help="do not compare with a classical method")
     add("--print_config", action="store_true", help="print all keys with their values, and stop")
     add("--keys", action="store_true", help="explain all keys, and stop")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from seqkit.errors import one_line
+from seqkit.errors import UsageError, one_line
 
 
 def run(args: Namespace) -> int:
@@ -13,6 +13,8 @@ def run(args: Namespace) -> int:
     from seqkit.runs.folder import check_new
 
     check_new(args.out)  # a mistake is said before what imports torch
+    if not (args.source.startswith("hf:") or Path(args.source).exists()):
+        raise UsageError(f"{args.source} does not exist; give a model's folder, or hf:OWNER/NAME")
     from seqkit.pretrained.folder import located
     from seqkit.pretrained.hub import pinned
     from seqkit.runs.imported import HEADLESS, import_model
@@ -24,8 +26,9 @@ def run(args: Namespace) -> int:
         f"import  {one_line(args.out)}  {summary['num_parameters']:,} parameters, objective {summary['objective']}"
         + (f"; left out: {left_out}" if left_out else "")
     )
-    command = {HEADLESS: "embed", "NextToken": "generate", "Seq2Seq": "generate"}.get(summary["objective"], "predict")
-    print(f"next    seqkit {command} {one_line(args.out)} …; to fine-tune: seqkit fit RECIPE --model.init {args.out}")
+    command = {HEADLESS: "predict --embed", "NextToken": "generate", "Seq2Seq": "generate"}
+    what = command.get(summary["objective"], "predict")
+    print(f"next    seqkit {what} {one_line(args.out)} …; to fine-tune: seqkit fit RECIPE --model.init {args.out}")
     return 0
 
 

@@ -1,20 +1,15 @@
-"""`seqkit`: picks the command and turns errors into one line and an exit code. Imports no torch by itself.
-
-What takes longer to import than a few milliseconds is imported inside `main`, where Ctrl-C is handled.
-"""
+"""`seqkit`: picks the command and turns errors into one line and an exit code. Imports no torch by itself."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Sequence
+from contextlib import suppress
 
-DIVERGED, USAGE, DATA, LOST = 1, 2, 3, 4
-"""Exit codes: diverged, the command is wrong, the data is wrong or too large for the memory, another process died."""
+USAGE, DATA = 2, 3
+"""Exit codes of errors that have none of their own: the command is wrong; the data is wrong, or too large."""
 
 MAX_MESSAGE = 4000
 """Characters of an error line; a key of a megabyte is not repeated."""
@@ -27,8 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed, as by `<&-`: the next file that is opened would take its place
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
     try:
-        with _stopped_in_imports():
-            return _run(words)
+        return _run(words)
     except KeyboardInterrupt:
         print("seqkit: stopped", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -38,36 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
 
 
-@contextmanager
-def _stopped_in_imports() -> Iterator[None]:
-    """End the process at once if Ctrl-C comes in an import."""
-    from seqkit.errors import is_in_import
-
-    def stop(_signal: int, frame: FrameType | None) -> None:
-        if is_in_import(frame):
-            os.write(2, b"seqkit: stopped\n")
-            os._exit(128 + signal.SIGINT)
-        raise KeyboardInterrupt
-
-    usual = signal.default_int_handler
-    is_ours = signal.getsignal(signal.SIGINT) is usual  # else it is ignored, or another program's
-    if is_ours and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) is stop:
-            signal.signal(signal.SIGINT, usual)
-
-
 def _run(words: list[str]) -> int:
     """Parse the words and run their command; an error that a user can cause is printed in one line."""
     import logging
 
-    from seqkit.cli.parser import as_typed, module_of, parser
+    from seqkit.cli.parser import TRACEBACK, module_of, parser
     from seqkit.errors import Interrupted, LogFormatter, UsageError, is_out_of_memory, one_line
 
-    args, overrides = parser().parse_known_args(words)
+    args, overrides = parser().parse_known_args([word for word in words if word != TRACEBACK])
     if args.command is None:
         parser().print_help()
         return 0
@@ -77,51 +49,48 @@ def _run(words: list[str]) -> int:
     try:
         if overrides and not getattr(args, "takes_keys", False):
             raise UsageError(f"it takes no {overrides[0]}; see {name} --help")
-        args.overrides = as_typed(overrides, words)
+        args.overrides = overrides
         if args.plugin:
             from seqkit.registry.plugins import import_plugins
 
             import_plugins(args.plugin)
+        if getattr(args, "run", None) is not None:
+            from seqkit.runs.summary import check_trained
+
+            check_trained(args.run)  # a mistake is said before what imports torch
         if getattr(args, "recipe", None) is not None:
             from seqkit.cli.guess import take_data_as_recipe
 
             take_data_as_recipe(args)
-        if getattr(args, "out", None) is not None:
-            from seqkit.cli.out import check_kind
-
-            check_kind(args.out, is_file=args.command in ("predict", "embed", "report"))
         code: int = module_of(args.command).run(args)
         sys.stdout.flush()
         return code
-    except Interrupted as stop:
-        print(f"{name}: {one_line(stop)}", file=sys.stderr)
-        return 128 + stop.signum
     except BrokenPipeError:
         raise
-    except Exception as error:
-        expected = _exit_code(error)
-        if expected is None:
+    except (Interrupted, Exception) as error:
+        code_of_error = _exit_code(error)
+        if code_of_error is None:
             raise
+        if TRACEBACK in words:
+            import traceback
+
+            traceback.print_exc()
         advice = "there is not enough memory; make model, batch or data smaller: " if is_out_of_memory(error) else ""
         print(f"{name}: {one_line(f'{advice}{error}')[:MAX_MESSAGE]}", file=sys.stderr)
-        return expected
+        return code_of_error
 
 
-def _exit_code(error: Exception) -> int | None:
+def _exit_code(error: BaseException) -> int | None:
     """The exit code of an error that a user can cause; None for a mistake of ours, which deserves its traceback."""
     from traceback import walk_tb
 
-    from seqkit.errors import DataError, DivergedError, LostProcessError, StorageError, UsageError, is_out_of_memory
+    from seqkit.errors import is_out_of_memory
 
-    if isinstance(error, DivergedError):
-        return DIVERGED
-    if isinstance(error, LostProcessError):
-        return LOST
-    if isinstance(error, DataError | StorageError | OSError) or is_out_of_memory(error):
+    if isinstance(error, OSError) or is_out_of_memory(error):
         return DATA
     *_, (frame, _) = walk_tb(error.__traceback__)
     is_ours = frame.f_globals.get("__name__", "").startswith("seqkit.")
-    return USAGE if isinstance(error, UsageError) or (isinstance(error, ValueError) and is_ours) else None
+    return getattr(error, "exit_code", USAGE if isinstance(error, ValueError) and is_ours else None)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any
+
+ONE_INPUT = "a file, text or SMILES; part=value,… if examples have parts"
+"""Help on an `--input` that is one example."""
 
 
 def whole(word: str) -> int:
@@ -12,10 +15,10 @@ def whole(word: str) -> int:
     try:
         return int(word)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number written in digits, such as 7") from None
+        raise ArgumentTypeError(f"{word!r} is not a whole number written in digits, such as 7") from None
 
 
-def add_recipe(command: argparse.ArgumentParser, name: str = "recipe", **more: Any) -> None:
+def add_recipe(command: ArgumentParser, name: str = "recipe", **more: Any) -> None:
     """A recipe, its preset, and any of its keys."""
     text = "name of a recipe (seqkit list recipes), a YAML file such as a run's config.yaml, or your own data"
     command.add_argument(name, **{"help": text, **more})
@@ -24,26 +27,25 @@ def add_recipe(command: argparse.ArgumentParser, name: str = "recipe", **more: A
     command.epilog = "Also takes any key of the recipe, such as --data NAME_OR_PATH, --model.backbone LSTM or --seed 2."
 
 
-def add_run(command: argparse.ArgumentParser) -> None:
+def add_run(command: ArgumentParser) -> None:
     """A run folder."""
     command.add_argument("run", type=Path, help="a run folder")
 
 
-def add_out(command: argparse.ArgumentParser, text: str, **more: Any) -> None:
+def add_out(command: ArgumentParser, text: str, **more: Any) -> None:
     """`--out`, a new file or folder, and `--force`, which replaces an earlier output of seqkit."""
     command.add_argument("--out", type=Path, help=text, **more)
     command.add_argument("--force", action="store_true", help="replace what seqkit wrote to --out before")
 
 
-def add_device(command: argparse.ArgumentParser) -> None:
+def add_device(command: ArgumentParser) -> None:
     """Device that the model runs on, and type of its weights."""
-    command.add_argument(
-        "--device", default="auto", metavar="NAME", help="auto (default: a GPU if any), cpu, cuda or mps"
-    )
+    device = "auto (default: a GPU if any), cpu, cuda or mps"
+    command.add_argument("--device", default="auto", metavar="NAME", help=device)
     command.add_argument("--dtype", choices=["float32", "bfloat16"], help="type of the weights (default: as saved)")
 
 
-def add_study(command: argparse.ArgumentParser, each: str) -> None:
+def add_study(command: ArgumentParser, each: str) -> None:
     """Options of commands that train many models. each: the models, one of which `--seeds` counts the runs of."""
     add, name = command.add_argument, command.prog.rpartition(" ")[2]
     add("--seeds", type=whole, default=3, help=f"number of training runs for each {each} (default 3)")
@@ -53,21 +55,3 @@ def add_study(command: argparse.ArgumentParser, each: str) -> None:
     add("--jobs", type=whole, default=1, help="number of runs at a time (default 1)")
     add("--out", type=Path, help=f"folder (default: runs/{name}/RECIPE-DIGEST); repeat the command to continue")
     add("--dry-run", action="store_true", help="print the models and the estimated minutes, and stop")
-
-
-def add_inputs(command: argparse.ArgumentParser) -> None:
-    """A run, and examples of the user's for it."""
-    add_run(command)
-    what = "files, folders, patterns, tables, a text or SMILES; - reads lines of standard input"
-    command.add_argument("inputs", nargs="*", metavar="PATH", help=what)
-    command.add_argument(
-        "--input",
-        metavar="COLUMN",
-        help="column of a table (default: as in training, or found by its name); if examples have parts, one example, "
-        "such as image=a.png,text=…",
-    )
-    add_device(command)
-
-
-ONE_INPUT = "a file, text or SMILES; part=value,… if examples have parts"
-"""What `--input` is where it is one example."""

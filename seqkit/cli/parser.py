@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -17,65 +16,49 @@ USAGE = 2
 
 COMMANDS = {
     "fit": "train a recipe, test the model, and write a run folder",
-    "compare": "compare backbones on a recipe, or finished runs: which is better, and how certain is that?",
-    "scale": "measure how the loss of a recipe falls with the size of model and data",
-    "validate": "compute the metrics of a run on the validation split",
-    "test": "compute the metrics of a run on the test split",
-    "report": "write the page of a run again, or one page for several runs",
-    "runs": "list the runs in a folder: recipe, data, metric, time, state",
-    "predict": "predict for files, folders, tables, standard input, texts or SMILES",
-    "embed": "write vectors of examples: pooled hidden states of the backbone's last layer",
+    "evaluate": "compute the metrics of a run on its test or validation split",
+    "predict": "predict for files, folders, tables, standard input, texts or SMILES, or write their vectors",
     "generate": "continue a text, or generate one from a source, such as a translation",
+    "compare": "compare backbones on a recipe, or finished runs: which is better, and how certain is that?",
+    "report": "write the page of a run again, or one page for several runs",
+    "attention": "draw the attention of a run on your own example",
+    "inspect": "draw how an example of a recipe becomes tokens",
+    "check": "check a tokenizer, backbone, attention mechanism or position against the laws that every component keeps",
+    "list": "list recipes and components; of one recipe or preset, count parameters, FLOPs and memory",
+    "runs": "list the runs in a folder: recipe, data, metric, time, state",
     "import": "turn a model of another library into a run folder",
     "export": "write a run's model as a graph that runs without seqkit, or as a folder for other libraries",
     "serve": "answer requests over HTTP: predictions, vectors, texts",
-    "attention": "draw the attention of a run on your own example",
-    "list": "list recipes and components, and when to use each",
-    "inspect": "draw how an example of a recipe becomes tokens",
-    "describe": "count parameters, FLOPs and memory of a preset or a recipe, without training",
-    "doctor": "find what is wrong with a recipe or a run; without arguments, check the installed versions",
-    "tune": "find a learning rate and a batch size for a recipe with short trainings",
-    "check": "check a tokenizer, backbone, attention mechanism or position against the laws that every component keeps",
     "new": "write a working tokenizer or backbone with its test, as a starting point",
+    "tune": "find a learning rate and a batch size for a recipe with short trainings",
+    "scale": "measure how the loss of a recipe falls with the size of model and data",
+    "doctor": "find what is wrong with a recipe or a run; without arguments, check the installed versions",
 }
 """Every command, and what it does."""
 
-MODULES = {"validate": "evaluate", "test": "evaluate", "import": "import_model"}
-"""Modules of `seqkit.cli` that are not called as their command."""
+TRACEBACK = "--traceback"
 
 
 def module_of(command: str) -> Any:
     """The module of a command, which has `add_arguments(parser)` and `run(args)`."""
-    return import_module(f"seqkit.cli.{MODULES.get(command, command)}")
-
-
-class Once(argparse.Action):
-    """Stores the value of an option, which may not be given again with another value."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
-        before = vars(self).setdefault("given", values)
-        if repr(before) != repr(values):  # nan differs from itself
-            parser.error(f"{option} is given twice, as {before} and as {values}; give it once")
-        setattr(namespace, self.dest, values)
+    return import_module(f"seqkit.cli.{'import_model' if command == 'import' else command}")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that tells a key's value from a free word, refuses an option given twice, and errs in one line."""
+    """Tells a key's value from a free word, and errs in one line; a command's options are those of its module."""
 
-    def __init__(self, **kwargs: Any):
-        super().__init__(allow_abbrev=False, **kwargs)
-        self.register("action", None, Once)
-        self._is_filled = False
+    is_filled = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words; what belongs to no option of the command, such as `--key=value`, is the second result."""
-        words = list(sys.argv[1:] if args is None else args)
-        if not (self._subparsers or self._is_filled):
-            self._is_filled = True
+        if self._subparsers:
+            return super().parse_known_args(args, namespace)
+        if not self.is_filled:
+            self.is_filled = True
+            module_of(self.prog.rpartition(" ")[2]).add_arguments(self)
             plugin = "your Python file that registers components"
             self.add_argument("--plugin", type=Path, action="append", default=[], help=plugin)
-            module_of(self.prog.rpartition(" ")[2]).add_arguments(self)
-        found, rest = super().parse_known_args(words if self._subparsers else list(self._with_values(words)), namespace)
+        found, rest = super().parse_known_args(list(self._with_values([*args])), namespace)
         for action in self._get_positional_actions():
             if action.nargs == "*":  # argparse takes such words before the first option alone
                 later = [word for word in rest if word == "-" or not word.startswith("-")]
@@ -94,10 +77,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if found := re.search(r"invalid choice: (.+) \(choose from (.+)\)$", message, re.DOTALL):
-            got, known = found[1], re.findall(r"[\w-]+", found[2])
             option = re.match(r"argument (--[\w-]+)", message)
-            what = f"{option[1]} is {got}" if option else f"there is no command {got}"
-            message = f"{what}; {suggest(got[1:-1], known)}"
+            what = f"{option[1]} is {found[1]}" if option else f"there is no command {found[1]}"
+            known = re.findall(r"[\w-]+", found[2])
+            message = f"{what}; {suggest(found[1][1:-1], known)}"
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
@@ -108,26 +91,6 @@ def is_recipe(word: str) -> bool:
     return word.endswith((".yaml", ".yml")) or bool({word, word.rpartition("/")[0]} & set(recipe_names()))
 
 
-def as_typed(overrides: list[str], words: list[str]) -> list[str]:
-    """Keys and values as they were typed, `--key=value` or `--key value`, by which a comparison's folder is named."""
-    return [part for word in overrides for part in ([word] if word in words else word.split("=", 1))]
-
-
-class _Version(argparse.Action):
-    """Print which seqkit this is, and end. Another tool, for DNA, has the same command name."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from importlib.metadata import PackageNotFoundError, version
-        from platform import python_version
-
-        try:
-            torch = f"torch {version('torch')}"
-        except PackageNotFoundError:
-            torch = "no torch"
-        print(f"seqkit {__version__} at {Path(__file__).parents[1]}, Python {python_version()}, {torch}")
-        parser.exit()
-
-
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; `command` is None if none was given."""
     top = Parser(
@@ -135,8 +98,10 @@ def parser() -> argparse.ArgumentParser:
         description="Text, images, audio and graphs as tokens through one shared backbone.",
         epilog="Start with: seqkit list; seqkit inspect image/digits; seqkit fit image/digits --preset debug",
     )
-    top.add_argument("--version", action=_Version, nargs=0, help="print the versions of seqkit, Python and torch")
+    version = f"seqkit {__version__} at {Path(__file__).parents[1]}"  # another tool, for DNA, has the same name
+    top.add_argument("--version", action="version", version=version, help="print which seqkit this is")
+    top.add_argument(TRACEBACK, action="store_true", help="of any command: show where an error comes from")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, text in COMMANDS.items():
-        commands.add_parser(name, help=text, description=text)
+        commands.add_parser(name, help=text, description=text, allow_abbrev=False)
     return top

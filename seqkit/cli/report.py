@@ -7,20 +7,22 @@ from pathlib import Path
 
 from seqkit.cli.options import add_out
 from seqkit.cli.out import check_file
-from seqkit.errors import UsageError, one_line
+from seqkit.errors import one_line
 
 
 def run(args: Namespace) -> int:
     """Write a run's page again, or one page of several runs."""
+    from seqkit.runs.summary import check_trained
+
     several = Path("runs") / "report.html" if args.out is None and args.runs[1:] else None
     check_file(args.out or several, force=args.force or several is not None, makes_folder=True)
+    for folder in args.runs:
+        check_trained(folder)
     from seqkit.report.page import write_overview, write_report
 
     if len(args.runs) == 1 and args.out is None:
         path = write_report(args.runs[0])
     else:
-        if len({folder.resolve() for folder in args.runs}) < len(args.runs):
-            raise UsageError("a run is given twice; give each folder once")
         out = args.out or several
         assert out is not None
         path = write_overview(args.runs, out, title=f"{len(args.runs)} runs")

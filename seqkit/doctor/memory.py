@@ -15,7 +15,7 @@ from seqkit.training.available_memory import available_memory
 def check_memory(subject: Subject, available: int | None = None) -> Result:
     """Does a training step on a batch of the longest examples fit into memory?
 
-    The estimate is that of `seqkit describe` (weights, gradients and two moments in float32, and the activations that
+    The estimate is that of `seqkit list` (weights, gradients and two moments in float32, and the activations that
     are saved for the backward pass) and the memory of the loss. It is 0.96 to 1.13 of the measured peak for the
     transformers of the recipes, 0.5 for LSTM and Mamba, 1.8 for the encoder–decoder.
     available: bytes; None: what the machine has left now, on the accelerator if the recipe uses one.

@@ -18,7 +18,7 @@ from seqkit.nn.projection import Projection
 
 
 class Features(Objective):
-    """Pooled hidden states, one vector [d] for each example: what `seqkit embed` writes. It cannot be trained.
+    """Pooled hidden states, one vector [d] for each example: as `seqkit predict --embed` writes. It cannot be trained.
 
     Models of other libraries that have no head that is known are imported with it (`seqkit import`).
     pool: how an example's hidden states become one vector. normalize: True: vectors have length 1. projection: layers
@@ -44,7 +44,7 @@ class Features(Objective):
         """Raises UsageError: there is no loss."""
         raise UsageError(
             "Features has nothing to learn, and no loss to test; give --model.objective Masked, NextToken, Classify or "
-            "Regress, or get vectors: seqkit embed"
+            "Regress, or get vectors: seqkit predict --embed"
         )
 
     def head(self, embedder: nn.Module) -> nn.Module:

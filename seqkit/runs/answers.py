@@ -187,7 +187,7 @@ def check_predicts(objective: Objective) -> None:
     if continues or type(objective).decode is Objective.decode:
         raise UsageError(
             f"{type(objective).__name__} predicts nothing for a raw example (it has no method decode); use "
-            "`seqkit generate` to continue a text, or `seqkit embed` for vectors"
+            "`seqkit generate` to continue a text, or `seqkit predict --embed` for vectors"
         )
 
 

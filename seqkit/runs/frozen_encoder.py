@@ -25,7 +25,7 @@ class FrozenEncoder(Tokenizer):
 
     model: folder of a run, of a model of transformers, or `hf:OWNER/NAME` of the hub; of an encoder–decoder the
     encoder is used. It gets the raw examples that it was trained on.
-    pool: how the hidden states of an example become one token, as in `seqkit embed`; None: each stays a token.
+    pool: how the hidden states of an example become one token, as in `predict --embed`; None: each stays a token.
     The model is no part of the run that uses it: a run needs it again to read raw examples, and refuses another one by
     the SHA-256 of its weights. Each example goes through it once a run: the data keeps the vectors, on disk where that
     takes long (`SEQKIT_CACHE`).

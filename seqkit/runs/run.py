@@ -103,9 +103,9 @@ def run(
                     summary = attempt.fit(point)
                 prepared = attempt.prepared
                 if signals.received is not None:
-                    raise signals.interrupted(f"trained, and not tested; finish it with: seqkit test {folder}")
+                    raise signals.interrupted(f"trained, and not tested; finish it with: seqkit evaluate {folder}")
                 signals.phase = "testing"
-                signals.next_step = f"; the run is trained, finish it with: seqkit test {folder}"
+                signals.next_step = f"; the run is trained, finish it with: seqkit evaluate {folder}"
                 if prepared.tasks:
                     return finish_tasks(folder, prepared, specialist, attempt.loggers)
                 summary = finish(
@@ -134,7 +134,8 @@ def resume_run(
     Returns the summary. Raises UsageError if there is nothing to resume, else as `run`.
     """
     if not is_unfinished(folder):
-        what = {"unfinished": f"is no run: it has no {CONFIG}", "trained": f"is trained; test it: seqkit test {folder}"}
+        untested = f"is trained; test it: seqkit evaluate {folder}"
+        what = {"unfinished": f"is no run: it has no {CONFIG}", "trained": untested}
         raise UsageError(f"{folder} {what.get(state(folder), 'is finished, so there is nothing to resume')}")
     check_no_links(folder)
     config = complete(folder / CONFIG, None, dict(changes), may_mix=True)  # a mistyped key is answered with the nearest

@@ -28,16 +28,15 @@ def test_a_recipe_is_trained_from_python(tmp_path, monkeypatch):
     assert run.summary["metrics"]["accuracy"] >= 0
 
 
-@pytest.mark.parametrize(("rank", "says"), [("0", True), ("1", False)])
-def test_of_several_processes_the_first_alone_speaks_of_the_data(tmp_path, monkeypatch, caplog, rank, says):
-    (tmp_path / "own.csv").write_text("text,label\n" + "a fine film,good\nan awful film,bad\n" * 9)
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_of_several_processes_the_first_alone_speaks_of_the_data(monkeypatch, rank):
     monkeypatch.setenv("RANK", rank)
     log, before = logging.getLogger("seqkit"), logging.getLogger("seqkit").level
     try:
-        assert main(["fit", str(tmp_path / "own.csv"), "--print_config"]) == 0
+        assert main(["fit", "graph/karate", "--print_config"]) == 0
+        assert (log.level == logging.ERROR) == (rank == "1")
     finally:
         log.setLevel(before)
-    assert ("'label', target (classes); to change" in caplog.text) == says
 
 
 def test_a_size_of_the_data_that_is_refused_has_its_whole_key(tmp_path, capsys):

@@ -5,19 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from seqkit.cli.generate import BEAM_OPTIONS, SAMPLING_OPTIONS, _first_text, beginnings, printed
-from seqkit.errors import DataError, UsageError
+from seqkit.cli.generate import beginnings, printed
+from seqkit.errors import DataError
+from seqkit.generation import Sampling
 from seqkit.interfaces import Tokens, TokenSpec
-from seqkit.tokenizers.text import Bytes, Characters, Words
-
-
-@pytest.mark.parametrize(
-    ("tokenizer", "text"), [(Bytes(), "\n"), (Characters("ab\n"), "\n"), (Characters("ba"), "b"), (Words(), "yes")]
-)
-def test_without_a_prompt_a_line_break_is_continued_or_the_first_text_that_is_known(tokenizer, text):
-    if isinstance(tokenizer, Words):
-        tokenizer.fit(["yes"])
-    assert _first_text(SimpleNamespace(tokenizer=tokenizer, model=SimpleNamespace(spec=tokenizer.spec))) == text
+from seqkit.tokenizers.text import Bytes
 
 
 class Digits(Bytes):
@@ -56,10 +48,7 @@ def test_any_other_text_is_a_prompt_itself(given):
     assert list(beginnings(run_of(Bytes()), given)) == [(given, given)]
 
 
-def test_a_tokenizer_that_encodes_no_text_needs_a_prompt_and_shows_it_decoded(monkeypatch):
-    trained = run_of(Digits())
-    with pytest.raises(UsageError, match="--prompt"):
-        _first_text(trained)
+def test_a_prompt_that_is_no_text_is_shown_decoded(monkeypatch):
     monkeypatch.setattr("seqkit.generation.prompts_to_text.stream_text", lambda *_args, **_kwargs: iter(["45"]))
-    options = dict.fromkeys((*SAMPLING_OPTIONS, *BEAM_OPTIONS, "max_new_tokens", "samples"))
-    assert "".join(printed(trained, [("a.dig", [1, 2, 3])], {**options, "stop": []})) == "12345\n"
+    pieces = printed(run_of(Digits()), [("a.dig", [1, 2, 3])], Sampling(), None, [])
+    assert "".join(pieces) == "12345\n"

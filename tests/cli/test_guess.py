@@ -41,7 +41,10 @@ def recordings(folder):
 
 def table(head, row):
     def write(path):
-        rows = [row.format(i=i, n=i % 4, c="C" * (i % 9 + 1), yes=("no", "yes")[i % 2]) for i in range(40)]
+        rows = [
+            row.format(i=i, n=i % 4, c="C" * (i % 9 + 1), yes=("no", "yes")[i % 2], bit=i % 2, rare=i % 3 // 2)
+            for i in range(40)
+        ]
         path.write_text("\n".join([head, *rows]), encoding="utf-8")
 
     return write
@@ -60,8 +63,7 @@ REGRESS = ["--model.objective", "Regress"]
 CLASSES = ["--model.objective", "{type: Classify, pool: mean}"]
 CASES = {
     "notes.txt": (lambda path: path.write_text("to be or not to be " * 50, encoding="utf-8"), "text/char-lm", []),
-    "letters": (texts("poem/1.txt", "poem/2.txt", "bill/1.txt", "bill/2.txt"), "text/classify", []),
-    "chapters": (texts("train/1.txt", "train/2.txt", "test/1.txt"), "text/char-lm", []),
+    "chapters": (texts("1.txt", "2.txt"), "text/char-lm", []),
     "my photos": (photos, "image/classify", []),
     "recordings": (recordings, "audio/classify", []),
     "edges.csv": (table("source,target", "{n},{i}"), "graph/nodes", []),
@@ -115,18 +117,29 @@ def test_what_is_said_of_columns_decides_and_is_given_once(tmp_path, monkeypatch
     args = guessed("notes.csv", *given)
     assert args.recipe == "text/classify"
     assert shlex.join(given).replace("=", " ") in capsys.readouterr().err
-    assert [record.getMessage() for record in caplog.records] == [
-        "notes.csv: text: 'note', input; to change: --data.columns '{note: KIND}'"
-    ]
-    source = complete(args.recipe, "debug", args.overrides)["data"]["source"]
-    assert (source["columns"], source["target"]) == ({"note": "text", "crp": "unused"}, "verdict")
-    assert source["skip_bad"] == 2
+    assert not caplog.records, "the recipe says the columns when it reads them"
+    table = build(complete(args.recipe, "debug", args.overrides)).data["source"]
+    assert [type(sample.raw) for sample in table.splits().train[:2]] == [str, str]
+    assert "notes.csv: text: 'note', input; to change: --data.columns '{note: KIND}'" in caplog.messages
     assert guessed("notes.csv", "--data.input", "note", "--data.target", "crp").recipe == "text/classify"
-    text = (tmp_path / "notes.csv").read_text().partition("\n")[2]
-    (tmp_path / "bare.csv").write_text(text, encoding="utf-8")
-    args = guessed("bare.csv", "--data.columns", "[note, crp, verdict]")
-    source = complete(args.recipe, "debug", args.overrides)["data"]["source"]
-    assert (source["header"], source["columns"]) == (["note", "crp", "verdict"], {"note": "text", "crp": "number"})
+    (tmp_path / "bare.csv").write_text((tmp_path / "notes.csv").read_text().partition("\n")[2], encoding="utf-8")
+    assert guessed("bare.csv", "--data.columns", "[note, crp, verdict]").recipe == "multimodal/classify"
+
+
+def test_columns_of_yes_and_no_are_labels_if_the_objective_says_so(tmp_path, monkeypatch, capsys):
+    table("smiles,nr_ar,nr_er", "{c},{bit},{rare}")(tmp_path / "tox.csv")
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", "tox.csv", "--model.objective", "MultiLabel", "--print_config"]) == 0
+    said = capsys.readouterr().err
+    assert "this runs: seqkit fit graph/molecules --data tox.csv --model.objective MultiLabel" in said
+
+
+def test_texts_in_folders_may_be_classes_and_are_refused_with_both_recipes(tmp_path, capsys):
+    texts("poem/1.txt", "poem/2.txt", "bill/1.txt", "bill/2.txt")(tmp_path / "letters")
+    assert main(["fit", str(tmp_path / "letters")]) == 2
+    said = capsys.readouterr().err
+    assert "seqkit fit text/classify --data" in said
+    assert "seqkit fit text/char-lm --data" in said
 
 
 def test_what_no_recipe_learns_and_a_folder_that_exists_are_refused_at_once(tmp_path, monkeypatch, capsys):

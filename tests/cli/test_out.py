@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,15 +71,6 @@ def test_an_input_is_recognised_through_links_and_other_spellings(run, here, cap
         assert (here / "mine.csv").read_text(encoding="utf-8").endswith("ab,x,\n")
 
 
-def test_standard_input_is_an_input(run, here):
-    (here / "mine.csv").write_text("name,prediction,error\nab,x,\n", encoding="utf-8")
-    words = [sys.executable, "-m", "seqkit", "predict", str(run), "-", "--out", "mine.csv", "--force"]
-    with (here / "mine.csv").open() as file:
-        done = subprocess.run(words, stdin=file, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "is an input" in done.stderr
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("out", ["", "--out kept.csv --force"])
 def test_a_closed_standard_input_is_an_empty_one(run, here, out):
@@ -90,17 +82,27 @@ def test_a_closed_standard_input_is_an_empty_one(run, here, out):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["new.csv", "new.jsonl", "new.parquet", "new.npz"])
+OURS = {
+    "new.csv": ["mine.csv", "--input", "text"],
+    "kept.csv": ["mine.csv", "--input", "text", "--keep", "label"],
+    "kept.jsonl": ["mine.csv", "--input", "text", "--keep", "label", "--probabilities"],
+    "tested.csv": ["--test"],
+    "new.jsonl": ["mine.csv", "--input", "text"],
+    "new.parquet": ["mine.csv", "--input", "text", "--embed"],
+}
+
+
+@pytest.mark.parametrize("name", OURS)
 def test_force_replaces_an_output_of_ours_and_without_it_nothing(run, here, capsys, name):
-    command = "predict" if name.endswith(("csv", "jsonl")) else "embed"
-    words = [command, run, "mine.csv", "--input", "text", "--out", name]
+    words = ["predict", run, *OURS[name], "--out", name]
     assert main([str(word) for word in words]) == 0
     first = (here / name).read_bytes()
     assert "add --force" in refused(capsys, *words)
     assert (here / name).read_bytes() == first
     shutil.copy(here / name, here / f"other{(here / name).suffix}")
     assert main([str(word) for word in [*words, "--force"]]) == 0
-    assert sorted(path.name for path in here.iterdir()) == sorted({"mine.csv", "notes.txt", name, f"other.{name[4:]}"})
+    others = {"mine.csv", "notes.txt", f"other{Path(name).suffix}"}
+    assert {path.name for path in here.iterdir()} == {name, *others}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,6 @@ def test_force_replaces_an_output_of_ours_and_without_it_nothing(run, here, caps
         ("kept.jsonl", b'{"name": "x", "text": "y"}\n'),
         ("kept.jsonl", b'{"prediction": 1}\n'),
         ("kept.txt", b"a\tb\n"),
-        ("kept.npz", b"PK"),
         ("kept.parquet", b"PAR1"),
         ("kept.html", b"<!doctype html><title>mine</title>"),
         ("kept.bin", bytes(range(64))),
@@ -119,9 +120,9 @@ def test_force_replaces_an_output_of_ours_and_without_it_nothing(run, here, caps
 @pytest.mark.parametrize("force", [[], ["--force"]])
 def test_a_file_of_the_users_is_kept(run, here, capsys, name, content, force):
     (here / name).write_bytes(content)
-    command = "embed" if name.endswith((".npz", ".parquet")) else "report" if name.endswith(".html") else "predict"
-    inputs = [] if command == "report" else ["notes.txt"]
-    assert name in refused(capsys, command, run, *inputs, "--out", name, *force)
+    words = {".html": ["report", run], ".parquet": ["predict", run, "notes.txt", "--embed"]}
+    words = words.get(Path(name).suffix, ["predict", run, "notes.txt"])
+    assert name in refused(capsys, *words, "--out", name, *force)
     assert (here / name).read_bytes() == content
 
 
@@ -169,28 +170,13 @@ def test_pictures_go_to_an_empty_folder_or_beside_pictures_of_ours(run, here, ca
         assert main([str(word) for word in [*words, "--out", name]]) in (0, 1)
         pictures = sorted(path.name for path in (here / name).glob("*.png"))
         assert pictures
-        assert "not empty" in refused(capsys, *words, "--out", name)
+        assert "add --force" in refused(capsys, *words, "--out", name)
         assert main([str(word) for word in [*words, "--out", name, "--force"]]) in (0, 1)
         Image.fromarray(picture).save(here / name / pictures[0])
         mine = (here / name / pictures[0]).read_bytes()
         assert pictures[0] in refused(capsys, *words, "--out", name, "--force")
         assert (here / name / pictures[0]).read_bytes() == mine
         assert "notes.txt is a file" in refused(capsys, *words, "--out", "notes.txt", "--force")
-
-
-def test_a_file_that_another_program_creates_meanwhile_is_kept(run, here, capsys, monkeypatch):
-    from seqkit.cli import predict
-
-    each = predict.each
-
-    def beside(*args):
-        (here / "new.csv").write_text("mine", encoding="utf-8")
-        return each(*args)
-
-    monkeypatch.setattr(predict, "each", beside)
-    assert "in the meantime" in refused(capsys, "predict", run, "notes.txt", "--out", "new.csv")
-    assert (here / "new.csv").read_text(encoding="utf-8") == "mine"
-    assert len(list(here.iterdir())) == 3
 
 
 def test_a_comparison_refuses_a_folder_of_something_else_before_it_builds_anything(tmp_path, monkeypatch, capsys):

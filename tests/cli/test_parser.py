@@ -25,15 +25,6 @@ def test_a_whole_number_is_taken():
     assert (args.seed, args.max_new_tokens) == (7, 11)
 
 
-@pytest.mark.parametrize("option", ["--out", "--format", "--top", "--input"])
-def test_an_option_that_is_given_twice_is_refused(capsys, option):
-    values = {"--format": ("csv", "text"), "--top": ("1", "2")}.get(option, ("a", "b"))
-    words = [word for value in values for word in (option, value)]
-    assert f"{option} is given twice" in refused(capsys, "predict", "run", "x", *words)
-    args, _ = parser().parse_known_args(["predict", "run", "x", *words[:2], *words[:2]])
-    assert str(vars(args)[option[2:]]) == values[0], "the same again is no mistake"
-
-
 def test_options_that_are_lists_are_given_as_often_as_you_like():
     args, _ = parser().parse_known_args(
         ["compare", "x", "--vary", "a=1,2", "--vary", "b=3", "--plugin", "p", "--plugin", "q"]
@@ -64,7 +55,7 @@ def test_each_command_has_help_and_a_module_that_runs_it(name):
 
 
 def test_inputs_may_stand_after_options():
-    words = ["predict", "run", "a", "--top", "3", "b", "--device", "cpu", "-"]
+    words = ["predict", "run", "a", "--format", "csv", "b", "--device", "cpu", "-"]
     args, rest = parser().parse_known_args(words)
-    assert (args.inputs, args.top, rest) == (["a", "b", "-"], 3, [])
-    assert parser().parse_known_args(["predict", "run", "--tpo", "3", "-z", "a"])[1] == ["--tpo=3", "-z=a"]
+    assert (args.inputs, args.format, rest) == (["a", "b", "-"], "csv", [])
+    assert parser().parse_known_args(["predict", "run", "--fromat", "3", "-z", "a"])[1] == ["--fromat=3", "-z=a"]

@@ -2,11 +2,11 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from foreign_models import BERT, saved
+from pyarrow.parquet import read_table
 from torch.testing import assert_close
 
 from seqkit.backbones import LSTM
@@ -51,13 +51,14 @@ def test_embed_writes_the_sentence_vectors_of_an_imported_model(imported, tmp_pa
     assert load_one(run).config["model"]["objective"] == {
         "type": "Features", "pool": "mean", "normalize": True, "projection": None, "dim": None
     }  # fmt: skip
-    out = tmp_path / "vectors.npz"
+    out = tmp_path / "vectors.parquet"
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     (tmp_path / "texts.csv").write_text("\n".join(["text", *TEXTS]))
-    assert main(["embed", str(run), str(tmp_path / "texts.csv"), "--input", "text", "--out", str(out)]) == 0
+    assert (
+        main(["predict", str(run), str(tmp_path / "texts.csv"), "--input", "text", "--embed", "--out", str(out)]) == 0
+    )
     assert "2 vectors of 24 numbers: hidden states, mean of the tokens" in capsys.readouterr().out
-    with np.load(out) as held:
-        assert_close(torch.from_numpy(held["vectors"]), right_vectors(theirs), rtol=0, atol=1e-5)
+    assert_close(torch.tensor(read_table(out)["vector"].to_pylist()), right_vectors(theirs), rtol=0, atol=1e-5)
 
 
 def test_the_models_own_output_is_the_vector(imported):
@@ -120,12 +121,16 @@ def test_fit_test_and_predict_say_what_to_do_instead(imported, tmp_path, capsys)
         "Features",
     ]
     said = {}
-    for command in (["fit", *given, "--out", str(tmp_path / "run")], ["test", str(run)], ["predict", str(run), "w3"]):
+    for command in (
+        ["fit", *given, "--out", str(tmp_path / "run")],
+        ["evaluate", str(run)],
+        ["predict", str(run), "w3"],
+    ):
         assert main(command) == 2
         said[command[0]] = capsys.readouterr().err.strip()
     assert NOTHING in said["fit"]
-    assert NOTHING in said["test"]
-    assert "or `seqkit embed` for vectors" in said["predict"]
+    assert NOTHING in said["evaluate"]
+    assert "or `seqkit predict --embed` for vectors" in said["predict"]
     assert all("\n" not in line for line in said.values())
     assert not (tmp_path / "run").exists()
 

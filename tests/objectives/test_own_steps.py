@@ -119,7 +119,7 @@ def test_an_own_step_fits_tests_and_resumes(plugin, name, tmp_path, capsys, monk
         assert main([*fit, "--out", str(stopped)]) == 128 + signal.SIGTERM
     assert main(["fit", "--resume", str(stopped), "--plugin", str(plugin)]) == 0, capsys.readouterr().err
     assert json.loads((stopped / "summary.json").read_text())["metrics"] == summary["metrics"]
-    assert main(["test", str(whole), "--plugin", str(plugin)]) == 0, capsys.readouterr().err
+    assert main(["evaluate", str(whole), "--plugin", str(plugin)]) == 0, capsys.readouterr().err
     printed = capsys.readouterr().out
     assert f"{summary['metrics']['loss']:.4g}"[:4] in printed
 

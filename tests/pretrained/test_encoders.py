@@ -175,12 +175,10 @@ def test_a_classifier_on_a_masked_language_model_is_theirs_if_its_head_is(tmp_pa
 def test_the_card_of_an_export_without_its_head_is_that_of_an_encoder(tmp_path, capsys):
     run = tuned(folder_of(tmp_path / "theirs", "Bert", MASKED), "Classify")
     assert main(["export", str(run.folder), "--to", "hf", "--out", str(tmp_path / "back")]) == 0
-    wanted = "{type: Classify, pool: first, transform: {activation: Tanh}}"
-    assert f"A run with the objective {wanted} is exported with its head" in capsys.readouterr().out
+    assert "left out, as the other library has no such head" in capsys.readouterr().out
     text = (tmp_path / "back" / "README.md").read_text()
     assert "pipeline_tag: feature-extraction" in text
     assert "The head of Classify is not in this folder" in text
-    assert wanted in text
     before_config = text.partition("## How it was made")[0]
     assert not any(word in before_config for word in ("accuracy", "fir, oak", "text-classification", "model-index"))
     assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == ["BertModel"]

@@ -194,14 +194,6 @@ def test_another_dropout_is_written(gpt2, tmp_path):
     assert to_hf(short_run("text/char-lm", given, tmp_path / "run"), tmp_path / "back") == []
 
 
-def test_private_is_refused_where_nothing_is_uploaded(gpt2, tmp_path, capsys):
-    _, folder = gpt2
-    import_model(folder, tmp_path / "run", "gpt2")
-    words = ["export", str(tmp_path / "run"), "--to", "hf", "--out", str(tmp_path / "back"), "--private"]
-    assert main(words) == 2
-    assert "--private says who sees what --push uploads" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_a_run_of_ones_own_is_not_written_as_theirs(tmp_path):
     run = short_run("text/char-lm", {}, tmp_path / "own")

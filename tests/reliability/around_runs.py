@@ -29,7 +29,7 @@ def links(data: Path) -> Iterator[Case]:
     """A link in the place of each file, with a recipe's name that a shell would run; by each command."""
     sound = sound_runs(data, data / "sound-links")
     for name in LINKED:
-        for words in (["fit", "--resume", "RUN"], ["test", "RUN"], ["generate", "RUN", "--tokens", "1"]):
+        for words in (["fit", "--resume", "RUN"], ["evaluate", "RUN"], ["generate", "RUN", "--tokens", "1"]):
             run = sound.stopped if words[0] == "fit" else sound.finished
             yield Case(f"{name} is a link, {words[0]}", partial(_linked, run, name, words))
 
@@ -98,7 +98,7 @@ def _plugin(data: Path, edit: str, how: str, folder: Path) -> None:
     edited = {"factor": PLUGIN.replace("1.0", "2.0"), "a comment": PLUGIN + "# more\n"}.get(edit, PLUGIN)
     file.write_text(edited, encoding="utf-8")
     given = [] if edit == "missing" else ["--plugin", str(file)]
-    ended = forked(command(*(["fit", "--resume"] if how == "resume" else ["test"]), str(run), *given), folder)
+    ended = forked(command(*(["fit", "--resume"] if how == "resume" else ["evaluate"]), str(run), *given), folder)
     if edit == "missing":
         _check_refused(ended, "Scaled")
     elif edit == "nothing":
@@ -229,15 +229,14 @@ RESUME_FLAGS = {
     "trainer.checkpoint_keep": "2", "trainer.enable_progress_bar": "false", "data.num_workers": "1",
 }  # fmt: skip
 RUN_FLAGS: dict[str, list[list[str]]] = {
-    "predict": [["--probabilities"], ["--top", "2"], ["--format", "csv"], ["--format", "jsonl"], ["--device", "cpu"],
-                ["--dtype", "bfloat16"], ["--out", "NEW.csv", "--force"], ["--test", "--out", "NEW.jsonl"]],
-    "embed": [["--out", "NEW.npz"], ["--out", "NEW.parquet", "--force"], ["--out", "NEW.npz", "--device", "cpu"],
-              ["--out", "NEW.npz", "--dtype", "bfloat16"]],
+    "predict": [["--probabilities"], ["--format", "csv"], ["--format", "jsonl"], ["--device", "cpu"],
+                ["--dtype", "bfloat16"], ["--out", "NEW.csv", "--force"], ["--test", "--out", "NEW.jsonl"],
+                ["--embed", "--out", "NEW.parquet"]],
     "generate": [["--prompt", "To be"], ["--max-new-tokens", "3"], ["--stop", "e"], ["--samples", "2"],
                  ["--temperature", "0"], ["--top-k", "3"], ["--top-p", "0.5"], ["--min-p", "0.1"],
                  ["--repetition-penalty", "1.2"], ["--seed", "5"], ["--num-beams", "2"],
                  ["--num-beams", "2", "--length-penalty", "0.5"], ["--dtype", "bfloat16"], ["--device", "cpu"]],
-    "test": [[]], "validate": [[]], "report": [["--out", "NEW.html"], ["--out", "NEW.html", "--force"]],
+    "evaluate": [["--split", "valid"]], "report": [["--out", "NEW.html"], ["--out", "NEW.html", "--force"]],
 }  # fmt: skip
 """Options of the commands that take a run, each with a value; a test compares them with the parser's."""
 
@@ -264,7 +263,7 @@ def _resume_flag(data: Path, sound: Any, name: str, value: str, folder: Path) ->
 
 def _run_flag(data: Path, sound: Any, name: str, words: list[str], folder: Path) -> None:
     run, given = sound.finished, []
-    if name in ("predict", "embed"):
+    if name == "predict":
         run = whole_run(data, "image/digits", {"data__num_workers": 0}, data / "whole-flags")
         image = folder / "one.png"
         from PIL import Image

@@ -1,9 +1,9 @@
 """Run folders that are damaged, or that somebody sends to break in: what is done to a sound one.
 
 `CASES` is (name, file, edit): edit takes the file's content and gives the new one; `MISSING`, `FOLDER`, `FIFO` and
-`ENDLESS` (a link to a device without end) are put in its place. `seqkit predict` and `seqkit test` have to refuse each
-in one line with exit code 2 or 3. The SHA-256 sums in summary.json are made to fit, as an attacker would: what they
-protect from is an accident.
+`ENDLESS` (a link to a device without end) are put in its place. `seqkit predict` and `seqkit evaluate` have to refuse
+each in one line with exit code 2 or 3. The SHA-256 sums in summary.json are made to fit, as an attacker would: what
+they protect from is an accident.
 """
 
 import json

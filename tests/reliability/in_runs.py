@@ -271,7 +271,7 @@ def _signal(data: Path, number: int, phase: str, twice: bool, folder: Path) -> N
     if phase in ("testing", "writing the page"):
         if summary.get("state") != ("trained" if phase == "testing" else "finished"):
             raise Lost(f"the summary says {summary.get('state')}")
-        then = forked(command("test" if phase == "testing" else "report", str(run), report=True), folder)
+        then = forked(command("evaluate" if phase == "testing" else "report", str(run), report=True), folder)
         if then.code != 0 or not (run / "report.html").exists() or differences(whole, run):
             raise Lost(f"it could not be finished: {then.said[-300:]!r}")
         return

@@ -61,7 +61,7 @@ def _hostile_runs(data: Path) -> Iterable[Case]:
 
     def answers(file: str, edit: hostile_runs.Edit, folder: Path) -> list[Answer]:
         copy = damage(run, folder, file, edit)
-        return [ask(["predict", str(copy), str(data / "one.png")]), ask(["test", str(copy)])]
+        return [ask(["predict", str(copy), str(data / "one.png")]), ask(["evaluate", str(copy)])]
 
     for name, file, edit in hostile_runs.CASES:
         yield Case(name, partial(_ask, partial(answers, file, edit)))

@@ -48,7 +48,7 @@ def main() -> int:
             process.wait()
             kills += 1
             if (killed / "summary.json").exists():  # killed in the test that follows training
-                command = ["test", str(killed)]
+                command = ["evaluate", str(killed)]
             elif list((killed / "checkpoints").glob("resume-*.json")):
                 command = ["fit", "--resume", str(killed)]
             elif killed.exists():  # killed before its first checkpoint

@@ -119,7 +119,7 @@ def test_an_error_that_names_a_hostile_file_is_one_line(run, tmp_path, name):
         ["fit", "image/digits", "--seed", name],
         ["fit", "image/digits", "--data", str(tmp_path / f"{name}.png")],
         ["fit", "image/digits", "--plugin", str(tmp_path / f"{name}.py")],
-        ["test", str(tmp_path / name)],
+        ["evaluate", str(tmp_path / name)],
         ["list", name],
         [name],
     ):

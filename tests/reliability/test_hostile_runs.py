@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 def test_hostile_runs_are_refused_in_one_line(run, folder, changed, is_rest):
     """Both commands load a run alike, so `test` gets every tenth case at first; of names, so does `predict`."""
     for i, (name, file, edit) in enumerate(CASES):
-        is_first = {"predict": i % 10 == 0 or " names " not in name, "test": i % 10 == 0}
+        is_first = {"predict": i % 10 == 0 or " names " not in name, "evaluate": i % 10 == 0}
         commands = [command for command in is_first if is_first[command] != is_rest]
         if file != changed or not commands:
             continue

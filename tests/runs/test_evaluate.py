@@ -76,7 +76,7 @@ def test_a_metric_that_is_not_defined_on_the_test_split_is_named_and_no_number_i
     log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
     assert "undefined on the test split, where targets are all alike: auroc" in log
     capsys.readouterr()
-    assert main(["test", str(tmp_path / "run")]) == 0
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert shown["auroc"] == "–  (undefined on this split)"
     assert shown["matthews"] == "0.0000"

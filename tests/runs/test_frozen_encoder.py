@@ -1,4 +1,4 @@
-"""FrozenEncoder: the vectors of `seqkit embed` as tokens; another model is refused; each example goes through once."""
+"""FrozenEncoder: vectors of `predict --embed` as tokens; another model is refused; each example goes through once."""
 
 import json
 import shutil

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from seqkit.cli.main import main
-from seqkit.runs.summary import data_name
+from seqkit.runs.summary import data_name, find_runs
 
 SUMMARY = {
     "sha256": "0", "recipe": "a/b", "backbone": "LSTM", "seed": 1, "num_parameters": 7, "tokens_seen": 7, "steps": 7,
@@ -43,47 +43,43 @@ def runs(tmp_path):
 
 
 def listed(capsys, *words):
-    assert main(["runs", *map(str, words), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    assert main(["runs", *map(str, words)]) == 0
+    return [line.split()[1][2:] for line in capsys.readouterr().out.splitlines() if line.count(" a/") == 1]
 
 
-def test_every_run_is_an_entry_with_its_state_and_damage_is_one_with_its_reason(runs, capsys):
-    entries = {entry["recipe"][2:]: entry for entry in listed(capsys, runs)}
-    states = {name: entry["state"] for name, entry in entries.items()}
+def test_every_run_is_an_entry_with_its_state_and_damage_is_one_with_its_reason(runs):
+    entries = {row.folder.name: row for row in find_runs(runs)}
+    states = {name: entry.state for name, entry in entries.items()}
     assert states == {
         "good": "finished", "better": "finished", "error": "finished", "damaged": "damaged", "wrong": "damaged",
         "unfinished": "unfinished", "trained": "trained",
     }  # fmt: skip
-    assert entries["good"]["result"] == 0.5
-    assert entries["good"]["baseline"] == 0.25
-    assert entries["good"]["data"] == "digits"
-    assert "summary.json is damaged: seed" in entries["wrong"]["reason"]
-    assert [name for name, entry in entries.items() if entry["reason"]] == ["wrong", "damaged"]
+    assert entries["good"].summary["metrics"]["accuracy"] == 0.5
+    assert entries["good"].data == "digits"
+    assert "summary.json is damaged: seed" in entries["wrong"].reason
+    assert {name for name, entry in entries.items() if entry.reason} == {"wrong", "damaged"}
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "state.json"])
-def test_a_file_that_changed_since_training_is_damage(runs, capsys, name):
+def test_a_file_that_changed_since_training_is_damage(runs, name):
     folder = runs / "good"
     digests = {
         f"{file.partition('.')[0]}_sha256": hashlib.sha256((folder / file).read_bytes()).hexdigest()
         for file in ("config.yaml", "state.json")
     }
     (folder / "summary.json").write_text(json.dumps(SUMMARY | digests), encoding="utf-8")
-    assert {entry["recipe"]: entry["state"] for entry in listed(capsys, runs)}["a/good"] == "finished"
+    assert {row.folder.name: row.state for row in find_runs(runs)}["good"] == "finished"
     with (folder / name).open("a", encoding="utf-8") as file:
         file.write("\n")
-    (entry,) = [entry for entry in listed(capsys, runs) if entry["recipe"] == "a/good"]
-    assert entry["state"] == "damaged"
-    assert f"{name} has changed since training" in entry["reason"]
+    (entry,) = [row for row in find_runs(runs) if row.folder.name == "good"]
+    assert entry.state == "damaged"
+    assert f"{name} has changed since training" in entry.reason
 
 
-def test_runs_are_sorted_by_time_or_by_metric_the_best_first(runs, capsys):
-    newest = [entry["recipe"][2:] for entry in listed(capsys, runs)]
-    assert newest == ["trained", "unfinished", "wrong", "damaged", "error", "better", "good"]
-    best = [entry["recipe"][2:] for entry in listed(capsys, runs, "--sort", "metric")]
-    assert best[:3] == ["better", "good", "error"]
-    quickest = [entry["recipe"][2:] for entry in listed(capsys, runs, "--sort", "seconds")]
-    assert quickest[0] == "better"
+def test_runs_are_sorted_by_time_or_by_metric_the_best_first(runs, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert listed(capsys, runs) == ["trained", "unfinished", "wrong", "damaged", "error", "better", "good"]
+    assert listed(capsys, runs, "--sort", "metric")[:3] == ["better", "good", "error"]
 
 
 def test_the_table_has_all_of_it_and_the_reasons_below(runs, capsys, monkeypatch):

@@ -297,7 +297,7 @@ def test_a_run_with_averaged_weights_resumes(tmp_path):
 
 
 def test_the_test_split_is_not_encoded_before_it_is_asked_for(tmp_path, monkeypatch):
-    """Whatever is wrong with it leaves the trained run, which `seqkit test` finishes."""
+    """Whatever is wrong with it leaves the trained run, which `seqkit evaluate` finishes."""
     calls, loader = [], DataModule.test_dataloader
     monkeypatch.setattr(DataModule, "test_dataloader", lambda self: calls.append(1) or 1 / 0)
     with pytest.raises(ZeroDivisionError):

@@ -82,4 +82,4 @@ def test_a_stopped_run_goes_on_and_ends_as_the_whole_one(text_file, tmp_path):
     one, other = weights(tmp_path / "whole"), weights(folder)
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert logged(tmp_path / "whole") == logged(folder)
-    assert main(["test", str(folder)]) == 0
+    assert main(["evaluate", str(folder)]) == 0

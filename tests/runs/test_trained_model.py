@@ -134,7 +134,7 @@ def answered(trained):
 
 
 @pytest.mark.parametrize(
-    "command", [["predict", "RUN", "x"], ["embed", "RUN", "x", "--out", "x.npz"], ["generate", "RUN"]]
+    "command", [["predict", "RUN", "x"], ["predict", "RUN", "x", "--embed", "--out", "x.parquet"], ["generate", "RUN"]]
 )
 def test_each_command_that_answers_puts_the_model_on_the_device_that_is_asked_for(tmp_path, monkeypatch, command):
     asked = []

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import requests
 from PIL import Image
+from pyarrow.parquet import read_table
 
 import seqkit
 from seqkit.cli.main import main
@@ -144,10 +145,15 @@ def test_an_image_gets_the_answer_of_the_command_as_base64_and_as_the_body(url, 
 
 @pytest.mark.slow
 def test_vectors_are_those_of_the_command(url, folder, tmp_path):
-    assert main(["embed", str(folder / "own"), *WORDS, "--out", str(tmp_path / "x.npz"), "--device", "cpu"]) == 0
+    assert (
+        main(
+            ["predict", str(folder / "own"), *WORDS, "--embed", "--out", str(tmp_path / "x.parquet"), "--device", "cpu"]
+        )
+        == 0
+    )
     results = post(f"{url}/own/embed", inputs=WORDS).json()["results"]
-    with np.load(tmp_path / "x.npz") as arrays:
-        np.testing.assert_allclose([one["vector"] for one in results], arrays["vectors"], atol=STEADY)
+    vectors = read_table(tmp_path / "x.parquet")["vector"].to_pylist()
+    np.testing.assert_allclose([one["vector"] for one in results], vectors, atol=STEADY)
 
 
 @pytest.mark.slow
