@@ -338,9 +338,7 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--push", metavar="OWNER/NAME", help="also upload the folder to Hugging Face's hub")
     export.add_argument("--private", action="store_true", help="with --push: only the owner sees a new model")
     serve = add("serve", "answer requests over HTTP: predictions, vectors, texts")
-    serve.add_argument(
-        "runs", nargs="+", metavar="RUN", help="run folder, or NAME=RUN; several runs are served at /NAME"
-    )
+    add_run(serve)
     serve.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1: this machine only)"
     )
