@@ -51,14 +51,10 @@ def test_a_run_that_did_not_end_has_no_result(tmp_path):
     assert not check_trained_weights(unfinished).applies
 
 
-def test_trained_weights_are_finite_and_attend_to_more_than_one_key(subject):
+def test_trained_weights_are_finite(subject):
     made = subject("mechanism/copy")
     made.trained = SimpleNamespace(model=made.model)
     assert check_trained_weights(made).finding is None
-    with torch.no_grad():
-        for block in made.model.backbone.blocks:
-            block.attention.qkv_proj.weight.mul_(300)
-    assert "collapsed" in check_trained_weights(made).finding.cause
     with torch.no_grad():
         made.model.backbone.blocks[1].attention.qkv_proj.weight[0, 0] = torch.nan
     assert "blocks.1.attention.qkv_proj.weight" in check_trained_weights(made).finding.problem
