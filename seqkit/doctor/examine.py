@@ -10,16 +10,14 @@ from typing import Any
 from seqkit.doctor.findings import Result, faulty, not_applicable
 from seqkit.doctor.labels import check_labels
 from seqkit.doctor.laws import check_future, check_padding, check_positions, check_target
-from seqkit.doctor.runs import check_curve, check_result, check_trained_weights
+from seqkit.doctor.runs import check_curve, check_trained_weights
 from seqkit.doctor.subject import Subject, subject_of
 from seqkit.doctor.tokens import check_inputs, check_tokens
 from seqkit.doctor.training import (
     Trials,
-    check_attention,
     check_gradients,
     check_learning_rate,
     check_overfitting,
-    check_stability,
     check_start,
     check_trained_parameters,
 )
@@ -30,10 +28,9 @@ MODEL_AND_DATA_CHECKS: tuple[Callable[[Subject], Result], ...] = (
     check_tokens, check_inputs, check_labels, check_padding, check_future, check_target, check_positions,
 )  # fmt: skip
 TRAINING_CHECKS: tuple[Callable[[Trials], Result], ...] = (
-    check_start, check_attention, check_trained_parameters, check_learning_rate, check_gradients, check_stability,
-    check_overfitting,
+    check_start, check_trained_parameters, check_learning_rate, check_gradients, check_overfitting,
 )  # fmt: skip
-RUN_CHECKS: tuple[Callable[[Subject], Result], ...] = (check_trained_weights, check_curve, check_result)
+RUN_CHECKS: tuple[Callable[[Subject], Result], ...] = (check_trained_weights, check_curve)
 
 
 def examine(config: Mapping[str, Any], run: Path | None = None) -> list[Result]:

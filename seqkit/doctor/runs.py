@@ -1,4 +1,4 @@
-"""Checks of a run: its learning curve, its result, and its weights."""
+"""Checks of a run: its learning curve and its weights."""
 
 from __future__ import annotations
 
@@ -28,20 +28,6 @@ def check_curve(subject: Subject) -> Result:
         problem = f"the training loss is not finite in step {steps[spikes[0]]:,}"
     fix = "--trainer.gradient_clip_val 1.0, more --schedule.warmup_steps, a lower --optimizer.lr"
     return faulty("learning curve", problem, "training is unstable", fix)
-
-
-def check_result(subject: Subject) -> Result:
-    """Is the trained model better than the best constant prediction?"""
-    summary = {} if subject.trained is None else subject.trained.summary
-    loss, guess = summary.get("metrics", {}).get("loss"), summary.get("baseline", {}).get("loss")
-    if loss is None or guess is None:
-        return not_applicable("result", "the run was not trained to its end, or not tested")
-    measured = f"test loss {loss:.3g}, the best constant prediction's {guess:.3g}"
-    if loss < guess:
-        return Result("result", measured)
-    cause = "it was trained for too few steps, or does not generalise beyond its training data"
-    problem = f"the trained model is no better than guessing: {measured}"
-    return faulty("result", problem, cause, "more --trainer.max_epochs; then the findings above")
 
 
 def check_trained_weights(subject: Subject) -> Result:

@@ -1,8 +1,7 @@
-"""Checks of a training's first steps: trained parameters, loss, learning rate, attention, gradients, overfitting."""
+"""Checks of a training's first steps: trained parameters, loss, learning rate, gradients, overfitting."""
 
 from __future__ import annotations
 
-import copy
 import math
 import statistics
 from collections.abc import Sequence
@@ -16,12 +15,8 @@ from seqkit.doctor.trials import Trial, rates_in
 from seqkit.interfaces import LabeledBatch, LossOutput
 from seqkit.nn.block import PreNormBlock
 from seqkit.training.health import (
-    COLLAPSED_AT_START,
     EXPLODING_NORM,
-    collapsed_layers,
-    indifferent_layers,
     layer_of,
-    record_attention_entropy,
     vanishing_layers,
 )
 from seqkit.training.module import evaluation_rng
@@ -36,10 +31,6 @@ LOW_START = 0.5
 
 FIRST_BATCHES = 8
 """Number of batches on which the initial loss is measured."""
-
-WORSE = 3.0
-"""Multiple of the initial loss above which the loss at the end of a short training has risen: medians over a fifth of
-the steps. The recipes have 0.01 to 1.8."""
 
 MAX_RATIO, HEALTHY_RATIO = 0.7, 0.05
 """Size of the first update above which it replaces the weights, and its usual size, as a share of the weights' size:
@@ -171,30 +162,15 @@ def check_learning_rate(trials: Trials) -> Result:
     return faulty("learning rate", measured, "the learning rate is too high: an update replaces the weights", fix)
 
 
-def check_attention(trials: Trials) -> Result:
-    """Does attention choose among several keys, with the initial weights?"""
-    model = copy.deepcopy(trials.subject.model).eval()
-    with torch.no_grad(), record_attention_entropy(model) as heads:
-        trials.subject.step(model, trials.subject.handful)
-    if not heads:
-        return not_applicable("attention", "there are no attention weights")
-    entropy = torch.cat([one.entropy for one in heads])
-    measured = f"entropy {float(entropy.min()):.2f} to {float(entropy.max()):.2f} of the largest possible"
-    fix = "--model.backbone.block.attention: temperature null (the square root of a head's width), qk_norm LayerNorm"
-    if collapsed := collapsed_layers(heads, COLLAPSED_AT_START):
-        cause = "scores are so large that each query attends to a single key and gets no gradient"
-        return faulty("attention", f"{listed(collapsed)}: {measured}", cause, fix)
-    if indifferent := indifferent_layers(heads):
-        cause = "scores are so small that attention is a plain mean and gets no gradient"
-        return faulty("attention", f"{listed(indifferent)}: the weights are those of a plain mean", cause, fix)
-    return Result("attention", measured)
-
-
 def check_gradients(trials: Trials) -> Result:
-    """Are the gradients of all layers of a healthy size?"""
+    """Are the gradients of all layers of a healthy size, and is the loss finite?"""
     short, norm = trials.short, statistics.median(trials.short.norms)
     measured = f"median norm {norm:.2g} over {len(short.norms)} steps"
-    if not all(map(math.isfinite, short.norms)) or norm > EXPLODING_NORM:
+    if not short.is_finite:
+        measured += f", loss or gradient not finite in step {len(short.losses) - 1}"
+    if trials.is_wild:
+        return Result("gradients", f"{measured}; the learning rate explains it")
+    if not short.is_finite or norm > EXPLODING_NORM:
         first = max(short.gradients[0], key=short.gradients[0].__getitem__)
         return faulty("gradients", f"{measured}; {first} has the largest", "gradients explode", _calmer(trials))
     vanished = sorted(set.intersection(*(set(vanishing_layers(norms)) for norms in short.gradients)))
@@ -214,24 +190,6 @@ def _calmer(trials: Trials) -> str:
     """Keys that make the first steps smaller."""
     rates = [f"--{key} {rate / 3:.1g}" for key, rate in rates_in(trials.subject.config["optimizer"])]
     return ", ".join(["--trainer.gradient_clip_val 1.0", "--schedule.warmup_steps 100", *rates])
-
-
-def check_stability(trials: Trials) -> Result:
-    """Does the loss of the first steps stay finite, and not rise?"""
-    losses = trials.short.losses
-    few = max(1, len(losses) // 5)
-    start, end = statistics.median(losses[:few]), statistics.median(losses[-few:])
-    measured = f"loss of {start:.3g} becomes {end:.3g} in {len(losses)} steps"
-    problem = ""
-    if not trials.short.is_finite:
-        problem = f"loss or gradient is not finite in step {len(losses) - 1}"
-    elif end - start > (WORSE - 1) * abs(start):
-        problem = f"the loss rises from {start:.3g} to {end:.3g} in {len(losses)} steps"
-    if problem and trials.is_wild:
-        return Result("stability", f"{problem}; the learning rate explains it")
-    return (
-        faulty("stability", problem, "training diverges", _calmer(trials)) if problem else Result("stability", measured)
-    )
 
 
 def check_overfitting(trials: Trials) -> Result:

@@ -170,15 +170,6 @@ class Amplified(Patches):
 
 
 @register("tokenizer")
-class FarAway(Characters):
-    """Characters whose positions are seconds since 1970."""
-
-    def encode(self, text):
-        tokens = super().encode(text)
-        return Tokens(tokens.content, 1.7e9 + 100 * tokens.positions)
-
-
-@register("tokenizer")
 class Constant(Patches):
     """Patches of one grey."""
 

@@ -9,11 +9,9 @@ from seqkit.doctor.subject import recipe_or_run
 from seqkit.doctor.tokens import check_inputs, check_tokens
 from seqkit.doctor.training import (
     Trials,
-    check_attention,
     check_gradients,
     check_learning_rate,
     check_overfitting,
-    check_stability,
     check_start,
     check_trained_parameters,
 )
@@ -23,7 +21,6 @@ from seqkit.errors import UsageError
 LAWS = [check_padding, check_future, check_target, check_positions]
 BIDIRECTIONAL = ["--model.backbone.causal", "false", "--model.backbone.block.attention.convolution", "null"]
 WITHOUT_ROTARY = ["--model.backbone.position", "null", "--model.position", "NoPosition"]
-TEMPERATURE = "--model.backbone.block.attention.mechanism.temperature"
 VANISHES = ["--model.backbone", "{type: Vanishes, dim: 64, depth: 8}", "--model.backbone.depth", "8"]
 
 
@@ -83,9 +80,9 @@ def test_a_check_that_says_nothing_here_says_why(subject, recipe, check, why):
 @pytest.mark.parametrize(
     ("recipe", "words", "check", "problem"),
     [
-        ("text/char-lm", ["SameTokens", "--data.window", "3"], check_tokens, "are the same as tokens"),
-        ("text/char-lm", ["DropsTheSecondHalf"], check_tokens, "changes no token"),
-        ("text/char-lm", ["FarAway"], check_tokens, "1.7e+09"),
+        ("text/char-lm", ["SameTokens", "--data.window", "3"], check_tokens, "a change in 0 %"),
+        ("text/char-lm", ["DropsTheSecondHalf"], check_tokens, "changes its tokens"),
+        pytest.param("image/digits", ["Constant"], check_tokens, "a change in 0 %", marks=pytest.mark.slow),
         ("image/digits", ["Amplified"], check_inputs, "has size"),
         ("image/digits", ["Constant"], check_inputs, "no feature varies"),
     ],
@@ -109,8 +106,6 @@ def test_a_column_in_another_unit_and_nan_are_found(subject, value, problem):
     ("recipe", "words", "check", "problem", "fix"),
     [
         ("mechanism/copy", ["--optimizer.lr", "0.3"], check_learning_rate, "an update changes", "--optimizer.lr 0.00"),
-        ("image/digits", [TEMPERATURE, "0.001"], check_attention, "entropy", "temperature null"),
-        ("image/digits", [TEMPERATURE, "4000"], check_attention, "plain mean", "temperature null"),
         ("image/digits", ["--model.backbone", "FreezesALayer"], check_trained_parameters, "blocks.1 cannot", "Freezes"),
         ("image/digits", ["--model.backbone", "DetachesALayer"], check_trained_parameters, "no gradient", "Detaches"),
         ("image/digits", ["--optimizer", "ForgetsALayer"], check_trained_parameters, "did not change", "ForgetsALayer"),
@@ -133,13 +128,11 @@ def test_what_a_wild_learning_rate_does_is_not_blamed_on_the_model(subject):
     assert check_learning_rate(trials).finding is not None
     assert not trials.short.is_finite
     assert len(trials.short.losses) < 10, "it ends at once"
-    assert check_stability(trials).finding is None
+    assert check_gradients(trials).finding is None
 
 
-def test_a_loss_that_rises_or_starts_too_low_is_found(subject, monkeypatch):
+def test_a_loss_that_starts_too_low_is_found(subject, monkeypatch):
     trials = Trials(subject("mechanism/copy"))
-    trials.short.losses[-8:] = [80.0] * 8
-    assert "rises" in check_stability(trials).finding.problem
     monkeypatch.setattr("seqkit.doctor.training.LOW_START", 100.0)
     assert "part of the input" in check_start(trials).finding.cause
 
