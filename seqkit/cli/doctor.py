@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 
@@ -14,6 +14,7 @@ from packaging.version import Version
 from rich.console import Console
 from rich.table import Table
 
+from seqkit.cli.options import add_recipe
 from seqkit.errors import UsageError, one_line
 
 SHOWN = ("seqkit", "torch", "torchvision", "torchaudio", "pytorch-lightning")
@@ -87,3 +88,9 @@ def _examine(what: str, preset: str | None, overrides: list[str]) -> int:
     if not findings:
         console.print("nothing is wrong")
     return 1 if findings else 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    text = "a recipe (name or YAML file), or a run folder"
+    add_recipe(parser, "what", nargs="?", metavar="RECIPE|RUN", help=text)

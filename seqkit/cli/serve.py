@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing import active_children
 from typing import Any
 
+from seqkit.cli.options import add_device, add_run, whole
 from seqkit.errors import UsageError, one_line
 
 HOSTS = ("127.0.0.1", "0.0.0.0", "::")  # noqa: S104 - the default is the first
@@ -63,3 +64,14 @@ def run(args: Namespace) -> int:
         for process in active_children():
             process.kill()
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_run(parser)
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1: this machine only)")
+    add("--port", type=whole, default=8000, help="port to listen on (default 8000)")
+    add("--max-batch-size", type=whole, default=32, metavar="N", help="largest batch, in examples (default 32)")
+    add("--timeout", type=float, default=30.0, metavar="S", help="seconds after which a request fails (default 30)")
+    add_device(parser)
