@@ -15,7 +15,6 @@ from torch import nn
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
-from seqkit.errors import UsageError
 from seqkit.interfaces import LabeledBatch, LossOutput, ModelInput, Objective
 from seqkit.model import Model
 from seqkit.runs.prepare import Prepared, prepare
@@ -117,14 +116,9 @@ def subject_of(config: Mapping[str, Any], run: Path | None = None) -> Subject:
 def recipe_or_run(what: str, preset: str | None, overrides: list[str]) -> tuple[dict[str, Any], Path | None]:
     """The complete configuration of a recipe (name or YAML file) or of a run folder, and that folder.
 
-    Raises UsageError.
+    With a preset or other keys, the configuration of a run is examined as a recipe. Raises UsageError.
     """
     folder = Path(what)
     if not (folder / "config.yaml").is_file():
         return complete(what, preset, overrides), None
-    if preset or overrides:
-        raise UsageError(
-            f"{what} is a run, whose keys are fixed; to try others, give its configuration: "
-            f"seqkit doctor {folder / 'config.yaml'} {' '.join(overrides)}"
-        )
-    return complete(str(folder / "config.yaml")), folder
+    return complete(str(folder / "config.yaml"), preset, overrides), None if preset or overrides else folder

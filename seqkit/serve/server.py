@@ -9,9 +9,9 @@ import faulthandler
 import logging
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Response
 from fastapi.exceptions import RequestValidationError
@@ -92,6 +92,15 @@ class RunAPI(LitAPI):
         logging.getLogger("seqkit").setLevel(logging.ERROR)  # the first process has said what is odd about the run
         self.run = self.load()
 
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Context that ends the process after twice the time budget: nothing else interrupts a library that hangs."""
+        faulthandler.dump_traceback_later(2 * self.seconds, exit=True)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
 
 class AnswersAPI(RunAPI):
     """Answers `/predict` and `/embed`, several requests at a time."""
@@ -106,14 +115,8 @@ class AnswersAPI(RunAPI):
 
     def predict(self, x: Sequence[Predict | Embed], **_: Any) -> list[tuple[dict[str, Any], bool]]:
         """The answer to each request, and whether probabilities were asked for."""
-        # nothing can interrupt a library that hangs on an input; LitServe starts the process again
-        faulthandler.dump_traceback_later(2 * self.seconds, exit=True)
-        try:
-            kinds: list[tuple[Literal["predict", "embed"], Any]]
-            kinds = [("predict" if isinstance(one, Predict) else "embed", one.input) for one in x]
-            answers = self.run.answers(kinds)
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+        with self.watched():
+            answers = self.run.answers([("predict" if isinstance(one, Predict) else "embed", one.input) for one in x])
         return [(answer, getattr(one, "probabilities", False)) for one, answer in zip(x, answers, strict=True)]
 
     def encode_response(self, output: tuple[dict[str, Any], bool], **_: Any) -> Response:
@@ -140,8 +143,9 @@ class TextsAPI(RunAPI):
     def predict(self, x: Generate, **_: Any) -> Iterator[dict[str, str]]:
         """Pieces of the text as they come."""
         try:
-            for piece in self.run.text(x.input, x.max_new_tokens, x.sampling(), x.stop):
-                yield {"text": piece}
+            with self.watched():
+                for piece in self.run.text(x.input, x.max_new_tokens, x.sampling(), x.stop):
+                    yield {"text": piece}
         except (ValueError, OSError) as error:
             yield {"detail": printable(reason(error))}
 

@@ -16,7 +16,6 @@ from seqkit.doctor.training import (
     check_trained_parameters,
 )
 from seqkit.doctor.trials import rates_in
-from seqkit.errors import UsageError
 
 LAWS = [check_padding, check_future, check_target, check_positions]
 BIDIRECTIONAL = ["--model.backbone.causal", "false", "--model.backbone.block.attention.convolution", "null"]
@@ -159,12 +158,11 @@ def test_every_learning_rate_of_an_optimizer_has_its_key():
     assert rates_in(config) == [("optimizer.lr", 0.01), ("optimizer.adamw.lr", 0.003)]
 
 
-def test_a_run_is_told_from_a_recipe_and_takes_no_keys(tmp_path):
+def test_a_run_is_told_from_a_recipe_and_other_keys_make_it_one(tmp_path):
     from seqkit.config import to_yaml
 
     config = complete("image/digits", "debug")
     (tmp_path / "config.yaml").write_text(to_yaml(config))
     assert recipe_or_run(str(tmp_path), None, []) == (config, tmp_path)
-    assert recipe_or_run(str(tmp_path / "config.yaml"), None, ["--seed", "7"])[1] is None
-    with pytest.raises(UsageError, match=r"config\.yaml --seed 7"):
-        recipe_or_run(str(tmp_path), None, ["--seed", "7"])
+    config, folder = recipe_or_run(str(tmp_path), None, ["--seed", "7"])
+    assert (config["seed"], folder) == (7, None)

@@ -322,6 +322,13 @@ def test_inputs_beyond_the_time_budget_of_encoding_are_refused(own):
     assert [one["status"] for one in answers] == [503, 503]
 
 
+def test_a_library_that_hangs_ends_the_process():
+    code = "import time; from seqkit.serve.server import RunAPI\nwith RunAPI(None, 0.1).watched(): time.sleep(30)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "Timeout" in done.stderr
+
+
 def test_an_answer_that_is_not_finite_is_an_error(own):
     run = ServedRun(load_one(own / "own"), 30.0)
     with torch.no_grad():
