@@ -32,7 +32,7 @@ def run(args: Namespace) -> int:
     if args.max_batch_size < 1 or not 0 < args.timeout < 86400:
         raise UsageError("--max-batch-size counts examples, 1 or more; --timeout is in seconds, above 0, below a day")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
-    from seqkit.runs.predictor import find_device
+    from seqkit.runs.trained_model import find_device
     from seqkit.serve.server import MAX_CONNECTIONS, AnswersAPI, RunServer, TextsAPI, load
 
     of_run = partial(load, args.run, dtype=args.dtype, seconds=args.timeout)

@@ -8,14 +8,15 @@ import torch
 
 from seqkit.doctor.findings import Result, faulty, listed, not_applicable
 from seqkit.doctor.subject import Subject
-from seqkit.runs.curves import metric_rows
+from seqkit.training import metrics_csv
 from seqkit.training.health import loss_spikes
 
 
 def check_curve(subject: Subject) -> Result:
     """Did the training loss fall, without spikes?"""
     assert subject.run is not None
-    points = [(int(row["step"]), row["train/loss"]) for row in metric_rows(subject.run) if "train/loss" in row]
+    rows = metrics_csv.read(subject.run / metrics_csv.NAME)
+    points = [(int(row["step"]), row["train/loss"]) for row in rows if "train/loss" in row]
     if len(points) < 2:
         return not_applicable("learning curve", "metrics.csv has fewer than two training losses")
     steps, losses = zip(*points)
