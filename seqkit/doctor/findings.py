@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -38,22 +36,16 @@ def not_applicable(name: str, why: str) -> Result:
     return Result(name, why, applies=False)
 
 
-def keys_named(config: Any, name: str, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (dotted key, value) for every key of that name in a configuration, wherever it is nested."""
-    pairs = config.items() if isinstance(config, Mapping) else enumerate(config) if isinstance(config, list) else ()
-    for key, value in pairs:
-        at = f"{path}.{key}".lstrip(".")
-        if key == name:
-            yield at, value
-        yield from keys_named(value, name, at)
-
-
-def key_of_type(config: Any, type_name: str) -> str | None:
-    """Dotted key of the first component of that type; None if there is none."""
-    return next((key.removesuffix(".type") for key, value in keys_named(config, "type") if value == type_name), None)
+def faulty(name: str, problem: str, cause: str, fix: str) -> Result:
+    """The result of a check that found a fault."""
+    return Result(name, problem, Finding(problem, cause, fix))
 
 
 def listed(names: list[str], most: int = 3) -> str:
-    """The first few names, and the number of the others."""
+    """The first few names, and the number of the others.
+
+    >>> listed(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

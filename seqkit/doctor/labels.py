@@ -8,18 +8,16 @@ e examples · n tokens · f features · k targets
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.doctor.findings import Finding, Result, not_applicable
-from seqkit.doctor.subject import LabeledBatch, Subject
-from seqkit.interfaces import IGNORE, Adjacency, TokenBatch, TokenSpec
+from seqkit.doctor.findings import Result, faulty, not_applicable
+from seqkit.doctor.subject import Subject
+from seqkit.interfaces import IGNORE, LabeledBatch, TokenBatch, TokenSpec
 
 NUM_EXAMPLES = 300
 """Number of examples that are compared, each with each."""
@@ -30,74 +28,57 @@ FEW = 40
 NUM_PERMUTATIONS = 100
 
 NO_SIGNAL = 3.0
-"""Signal, in standard deviations of chance, below which labels do not depend on the inputs. Recipes with a label
-for each sequence have 4.6 (graph/solubility cut to 60 molecules) to 103; shuffled labels had more than 3 in 3 of 440
-trials."""
-
-SIGNAL = 5.0
-"""Signal from which on labels surely depend on the inputs."""
+"""Signal, in standard deviations of chance, below which labels do not depend on the inputs. Recipes have 4.6
+(graph/solubility cut to 60 molecules) to 103; shuffled labels had more than 3 in 3 of 440 trials."""
 
 MAX_IDS, MAX_FEATURES, NUM_PARTS, NUM_MIXED = 256, 2_000, 4, 16
 
 
 def check_labels(subject: Subject) -> Result:
-    """Do the training labels have anything to do with their inputs?
+    """Do the training labels of whole sequences have anything to do with their inputs?
 
-    Labels of whole sequences without a signal are called shuffled. Labels of single tokens may depend on others far
-    away (copying, parity), and those of joined parts on several parts at once (a sum modulo ten), which simple features
-    do not show: they are called shuffled only if the labels of the test split have a signal.
+    Labels of single tokens may depend on others far away (copying, parity), and those of joined parts on several parts
+    at once (a sum modulo ten), which simple features do not show: they are not judged.
     """
+    name, spec = type(subject.objective).__name__, subject.model.spec
     if not subject.objective.needs_labels:
-        return not_applicable("labels", f"{type(subject.objective).__name__} needs none")
-    loader = subject.data.train_dataloader()
-    with _all_parts(loader.examples):
-        by_token, train = _signal(subject, loader)  # one epoch: no example twice
-    if train is None:
+        return not_applicable("labels", f"{name} needs none")
+    if (
+        subject.objective.target_spec is not None
+        or getattr(subject.objective, "level", "") == "token"
+        or spec.is_joined
+    ):
+        return not_applicable("labels", "labels of tokens, texts or joined parts are not judged")
+    signal = _signal(subject.data.train_dataloader(), spec)  # one epoch: no example twice
+    if signal is None:
         return not_applicable("labels", f"not decided: fewer than {FEW} labels")
-    _, test = _signal(subject, subject.data.test_dataloader())
-    measured = f"signal of the training labels {train:.1f} (in standard deviations of chance)"
-    measured += "" if test is None else f", of the test labels {test:.1f}"
-    cause = "the labels were shuffled, or read with other samples"
+    measured = f"signal of the training labels {signal:.1f} (in standard deviations of chance)"
+    if signal >= NO_SIGNAL:
+        return Result("labels", measured)
+    cause = "the labels were shuffled, or read with other samples; or the task is beyond simple features"
     fix = f"--data.source (now {type(subject.data.source).__name__}): read each label with its own sample"
-    if train < NO_SIGNAL and test is not None and test >= SIGNAL:
-        problem = f"the training labels do not depend on the inputs, and the test labels do: {measured}"
-        return Result("labels", measured, Finding(problem, cause, fix))
-    joined = subject.content_spec.is_joined
-    if train < NO_SIGNAL and not by_token and not joined:
-        problem = f"the labels do not depend on the inputs: {measured}"
-        return Result("labels", measured, Finding(problem, f"{cause}; or the task is beyond simple features", fix))
-    if train < NO_SIGNAL:
-        on = "joined parts may depend on several at once" if joined else "tokens may depend on others far away"
-        return not_applicable("labels", f"not decided: {measured}, but labels of {on}")
-    return Result("labels", measured)
+    return faulty("labels", f"the labels do not depend on the inputs: {measured}", cause, fix)
 
 
-@contextmanager
-def _all_parts(examples: Any) -> Iterator[None]:
-    """Context in which examples keep the parts that `data.drop_parts` leaves out, which differ more than classes do."""
-    drop = getattr(examples, "drop", None)
-    try:
-        if drop is not None:
-            examples.drop = None
-        yield
-    finally:
-        if drop is not None:
-            examples.drop = drop
-
-
-def _signal(subject: Subject, batches: Iterable[LabeledBatch]) -> tuple[bool, float | None]:
-    """Whether the labels belong to tokens, and their signal; None if there are too few."""
-    pairs, by_token = [], False
-    for batch in batches:
-        by_token = _is_by_token(subject, batch)
-        pairs += list(_by_token(subject, batch) if by_token else _by_sequence(subject, batch))
-        if len(pairs) >= NUM_EXAMPLES:
+def _signal(batches: Iterable[LabeledBatch], spec: TokenSpec) -> float | None:
+    """Dependence of labels on inputs; None if there are too few, or none is of a whole sequence."""
+    features, labels = list[Tensor](), list[Tensor]()
+    for tokens, label, *_ in batches:
+        assert label is not None
+        known = ~label.isnan() if label.is_floating_point() else label != IGNORE
+        known = rearrange(known, "b ... -> b (...)").all(dim=1)
+        vectors = _vectors(tokens, spec)
+        features += [_summary(each[real]) for each, real in zip(vectors[known], tokens.valid[known])]
+        labels += list(label[known])
+        if len(labels) >= NUM_EXAMPLES:
             break
-    pairs = pairs[:NUM_EXAMPLES]
-    if len(pairs) < FEW:
-        return by_token, None
-    features, labels = (torch.stack(column).double() for column in zip(*pairs))
-    return by_token, dependence(_standardised(features)[:, :MAX_FEATURES], _standardised(labels))
+    if len(labels) < FEW:
+        return None
+    targets = torch.stack(labels[:NUM_EXAMPLES])
+    targets = targets if targets.is_floating_point() else F.one_hot(targets - targets.min())
+    targets = rearrange(targets.double(), "e ... -> e (...)")
+    inputs = torch.stack(features[:NUM_EXAMPLES]).double()
+    return dependence(_standardised(inputs)[:, :MAX_FEATURES], _standardised(targets))
 
 
 def dependence(features: Tensor, labels: Tensor) -> float:
@@ -122,92 +103,8 @@ def _standardised(columns: Tensor) -> Tensor:
     return (columns - columns.mean(dim=0)) / spread
 
 
-# ── features and labels ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _is_by_token(subject: Subject, batch: LabeledBatch) -> bool:
-    tokens, label = batch
-    assert label is not None
-    if subject.objective.target_spec is not None:
-        return False
-    return label.ndim >= 2 and label.shape[:2] == tokens.valid.shape and label.shape[1] > 1
-
-
-def _by_sequence(subject: Subject, batch: LabeledBatch) -> Iterator[tuple[Tensor, Tensor]]:
-    """(features, label) of each example whose label is known."""
-    tokens, labels = batch
-    assert labels is not None
-    vectors = _vectors(tokens, subject.content_spec)
-    for label, each, real in zip(labels, vectors, tokens.valid, strict=True):
-        described = _label(subject, label)
-        if described is not None:
-            yield _summary(each[real]), described
-
-
-def _label(subject: Subject, label: Tensor) -> Tensor | None:
-    """A label as a vector: a class one-hot, numbers as they are, a text as the shares of its ids; None if unknown."""
-    if subject.objective.target_spec is not None:
-        ids = label[0][label[0] != IGNORE]
-        return F.one_hot(ids, subject.model.spec.vocab_size).double().mean(dim=0) if len(ids) else None
-    if label.is_floating_point():
-        return None if bool(label.isnan().any()) else rearrange(label, "... -> (...)")
-    return None if int(label) == IGNORE else F.one_hot(label, _num_classes(subject))
-
-
-def _highest_class(subject: Subject) -> int:
-    return max(int(label.max()) for _, label in subject.batches if label is not None)
-
-
-def _num_classes(subject: Subject) -> int:
-    return len(getattr(subject.objective, "names", ())) or _highest_class(subject) + 1
-
-
-def _by_token(subject: Subject, batch: LabeledBatch) -> Iterator[tuple[Tensor, Tensor]]:
-    """(features, label) of the first and the last token of each example whose labels are known."""
-    tokens, labels = batch
-    assert labels is not None
-    neighbours = _neighbours(tokens.adjacency, tokens.valid.numel())
-    n, all_vectors = tokens.valid.shape[1], _vectors(tokens, subject.content_spec)
-    for i, label in enumerate(labels):
-        known = ~label.isnan().any(dim=-1) if label.is_floating_point() and label.ndim > 1 else label != IGNORE
-        columns = (known & tokens.valid[i]).nonzero()[:, 0].tolist()
-        vectors = all_vectors[i]
-        for t in columns if len(labels) == 1 else sorted({columns[0], columns[-1]}) if columns else []:
-            near = [j - i * n for j in neighbours.get(i * n + t, [])] or list(range(max(0, t - 2), min(n, t + 3)))
-            whole = vectors[tokens.valid[i]].mean(dim=0)
-            value = label[t] if label.is_floating_point() else F.one_hot(label[t], _num_classes(subject))
-            yield (
-                torch.cat([vectors[t], vectors[near].mean(dim=0), vectors[0], whole]),
-                rearrange(value, "... -> (...)"),
-            )
-
-
-def _neighbours(adjacency: Adjacency | None, number: int) -> dict[int, list[int]]:
-    """Sources of every token that has edges."""
-    if adjacency is None:
-        return {}
-    found: dict[int, list[int]] = {}
-    for source, target in adjacency.edge_index.T.tolist():
-        assert target < number
-        found.setdefault(target, []).append(source)
-    return found
-
-
 def _vectors(tokens: TokenBatch, spec: TokenSpec) -> Tensor:
-    """Content as vectors [b n f]: ids one-hot, modulo MAX_IDS, then the numbers; of joined tokens, part by part."""
-    if tokens.parts is not None:
-        b, n = tokens.valid.shape
-        columns: list[Tensor] = []
-        for name, own in spec.parts:
-            if name in tokens.parts:
-                part = tokens.parts[name]
-                vectors = _vectors(part.batch, own).masked_fill(~rearrange(part.batch.valid, "r m -> r m 1"), 0.0)
-                placed = vectors.new_zeros(b * n, vectors.shape[-1])
-                placed = placed.index_add(0, part.columns.reshape(-1), rearrange(vectors, "r m f -> (r m) f"))
-            else:
-                placed = torch.zeros(b * n, sum(min(x, MAX_IDS) for x in own.id_sizes) + own.num_features).double()
-            columns.append(placed)
-        return rearrange(torch.cat(columns, dim=-1), "(b n) f -> b n f", b=b)
+    """Content as vectors [b n f]: ids one-hot, modulo MAX_IDS, then the numbers."""
     fields = zip(spec.ids_of(tokens).unbind(-1), spec.id_sizes, strict=True)
     tables = [F.one_hot(ids % MAX_IDS, min(size, MAX_IDS)).double() for ids, size in fields]
     return torch.cat([*tables, spec.numbers_of(tokens).double()], dim=-1)

@@ -1,1 +1,1 @@
-"""Trained runs over HTTP: `seqkit serve`. LitServe keeps the process of the models; FastAPI answers requests."""
+"""A trained run over HTTP: `seqkit serve`. LitServe has the processes, the queue, the batches and the routes."""

@@ -1,216 +1,240 @@
-"""LitServe's server around the runs: one process holds all models, another answers HTTP.
+"""LitServe's server around a run: one process holds the model, another answers HTTP.
 
-LitServe gives the processes, their queues, restarts and uvicorn. The loop and the routes are ours, as docs/decisions.md
-says why (Serving).
+LitServe has the queue, the batches, the restarts and the routes. Ours are the forms of requests, a deadline, which
+LitServe does not put on an answer, and errors in one line.
 """
 
-from __future__ import annotations
-
+import asyncio
 import faulthandler
 import logging
-import multiprocessing
-import os
 import signal
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import Empty
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from litserve import LitAPI, LitServer
-from litserve.loops.base import LitLoop
-from litserve.utils import LitAPIStatus, LoopResponseType, WorkerSetupStatus
+from litserve.server import RegularRequestHandler
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from seqkit.errors import UsageError, is_out_of_memory, one_line
-from seqkit.serve.limits import Limits
+from seqkit.errors import one_line, printable, reason
+from seqkit.generation.sampling import Sampling
+from seqkit.serve.inputs import MAX_TOKENS
+
+MAX_BYTES = 2**23
+"""Most bytes of the body of a request."""
+
+MAX_CONNECTIONS = 512
+"""Requests that may wait at a time; others get status 503."""
 
 BATCH_SECONDS = 0.005
-"""Longest wait for more examples of a batch that has room."""
+"""Longest wait for more requests of a batch that has room."""
 
-STUCK = 2
-"""Times the limit of a request after which the process of the models counts as stuck, and ends."""
-
-FEW_TOKENS = 512
-"""Tokens of a piece of work that has this time; a piece of more has more time in proportion."""
+LOCAL = "127.0.0.1"
 
 
-class RunsAPI(LitAPI):
-    """LitServe's side of the process that holds the models.
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
 
-    folders: run folders by name. hang: file for the place where the process was stuck.
+    input: Any = Field(description='the raw example; the content of a file is {"base64": …}')
+
+
+class Predict(_Form):
+    """Body of `/predict`."""
+
+    probabilities: bool = Field(False, description="give the probability of each class")
+
+
+class Embed(_Form):
+    """Body of `/embed`."""
+
+
+class Generate(_Form):
+    """Body of `/generate`. The options are those of `seqkit generate`."""
+
+    max_new_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
+    stop: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field([], max_length=8)
+    temperature: float = 0.8
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> "Generate":
+        self.sampling()
+        return self
+
+    def sampling(self) -> Sampling:
+        """How tokens are drawn. Raises ValueError for options that mean nothing."""
+        names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+        return Sampling(**{name: getattr(self, name) for name in names})
+
+
+class RunAPI(LitAPI):
+    """LitServe's side of the process that holds the model.
+
+    load: makes the ServedRun, in that process. seconds: time budget of a request.
     """
 
-    def __init__(
-        self,
-        folders: Mapping[str, Path],
-        limits: Limits,
-        hang: Path,
-        *,
-        max_batch_size: int,
-        device: str,
-        dtype: str | None,
-    ):
-        super().__init__(max_batch_size=max_batch_size, batch_timeout=BATCH_SECONDS, stream=True, loop=WorkerLoop())
-        self.folders, self.limits, self.hang = dict(folders), limits, hang
-        self.device_name, self.dtype = device, dtype
-        self.descriptions = multiprocessing.get_context("spawn").SimpleQueue()
+    def __init__(self, load: Callable[[], Any], seconds: float, **options: Any):
+        super().__init__(**options)
+        self.load, self.seconds = load, seconds
 
     def setup(self, device: str) -> None:
-        """Load the runs, and tell the first process what they are, or the error in one line."""
-        from seqkit.runs.trained_model import load_one
-        from seqkit.serve.worker import ServedRun
+        """Load the run. Ctrl-C is left to the first process, which ends this one."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        logging.getLogger("seqkit").setLevel(logging.ERROR)  # the first process has said what is odd about the run
+        self.run = self.load()
 
-        if self.hang.exists() and (dump := self.hang.read_text(encoding="utf-8", errors="replace")):
-            logging.getLogger("seqkit").error("%s", told_hang(dump))
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Context that ends the process after twice the time budget: nothing else interrupts a library that hangs."""
+        faulthandler.dump_traceback_later(2 * self.seconds, exit=True)
         try:
-            self.runs = {
-                name: ServedRun(load_one(folder, self.device_name, self.dtype), self.limits)
-                for name, folder in self.folders.items()
-            }
-        except Exception as error:
-            if not isinstance(error, ValueError | OSError) and not is_out_of_memory(error):
-                raise
-            self.descriptions.put(one_line(error))
-            logging.getLogger("litserve").disabled = True  # it would print the traceback
-            raise
-        logging.getLogger("seqkit").setLevel(logging.ERROR)  # of each odd input its answer has the warning
-        if self.descriptions.empty():  # nobody reads what a restarted process says
-            self.descriptions.put({name: run.description() for name, run in self.runs.items()})
-
-    def predict(self, x: Any, **kwargs: Any) -> Any:
-        """Not used: `WorkerLoop` answers."""
-        raise NotImplementedError
-
-
-class WorkerLoop(LitLoop):
-    """Takes requests from LitServe's queue and has a `Worker` answer them.
-
-    LitServe's own loops ask the queue a thousand times a second while nothing comes, answer all requests of a batch
-    with the error of one, and stream without batches of others.
-    """
-
-    def __call__(
-        self,
-        lit_api: Any,
-        device: str,
-        worker_id: int,
-        request_queue: Any,
-        transport: Any,
-        workers_setup_status: Any,
-        callback_runner: Any,
-    ) -> None:
-        """Answer until the first process ends."""
-        from seqkit.serve.worker import Worker
-
-        def send(uid: str, data: dict[str, Any], is_last: bool) -> None:
-            status = LitAPIStatus.FINISH_STREAMING if is_last else LitAPIStatus.OK
-            transport.send((uid, (data, status, LoopResponseType.STREAMING, worker_id)), consumer_id=0)
-
-        parent = os.getppid()
-        with lit_api.hang.open("w", encoding="utf-8") as dump:
-
-            def working(num_tokens: int) -> None:
-                # nothing can interrupt a library that hangs; LitServe starts the process again
-                seconds = STUCK * lit_api.limits.seconds * max(1.0, num_tokens / FEW_TOKENS)
-                faulthandler.dump_traceback_later(seconds, exit=True, file=dump)
-
-            worker = Worker(lit_api.runs, lit_api.limits, lit_api.max_batch_size, send, working)
-            try:
-                while os.getppid() == parent:
-                    self._receive(worker, request_queue, lit_api)
-                    worker.turn()
-                    faulthandler.cancel_dump_traceback_later()
-            except (KeyboardInterrupt, EOFError, BrokenPipeError, ConnectionError):
-                return  # the server stops
-            finally:
-                faulthandler.cancel_dump_traceback_later()
-
-    def _receive(self, worker: Any, request_queue: Any, lit_api: Any) -> None:
-        """Take what has come; if there is nothing to do, wait for it, and a moment longer for more."""
-        until = 0.0
-        if worker.is_idle:
-            if not self._take(worker, request_queue, 1.0):
-                return
-            until = time.monotonic() + lit_api.batch_timeout
-        while self._take(worker, request_queue, max(0.0, until - time.monotonic())):
-            if worker.num_waiting >= lit_api.max_batch_size:
-                until = 0.0
-
-    def _take(self, worker: Any, request_queue: Any, seconds: float) -> bool:
-        try:
-            _, uid, sent, payload = request_queue.get(seconds > 0, seconds or None)
-        except Empty:
-            return False
-        if uid is not None:
-            worker.add(uid, sent, payload)
-        return True
-
-
-def taken(port: int, why: str) -> str:
-    """The error of a port that another process took after it was found to be free."""
-    return f"port {port} was taken by another process meanwhile ({why}); give another --port"
-
-
-def told_hang(dump: str) -> str:
-    """A line on a process that was stuck. dump: what faulthandler wrote of its threads, the first one last."""
-    seconds, _, threads = dump.partition("\n")
-    frames = [line.strip() for line in threads.rpartition("\nThread")[2].splitlines() if line.startswith("  File")]
-    where = f", at {one_line(frames[0])}" if frames else ""
-    return (
-        f"the process of the models did nothing for {seconds[seconds.find('(') + 1 : -2]}{where}; it is started again"
-    )
-
-
-class RunsServer(LitServer):
-    """LitServe's server with the routes of `application`. announce: called with the descriptions when it listens."""
-
-    def __init__(self, api: RunsAPI, limits: Limits, announce: Callable[[Mapping[str, Any]], None]):
-        super().__init__(
-            api, accelerator="cpu", timeout=limits.seconds, restart_workers=True, max_payload_size=limits.body_bytes
-        )
-        self.api, self.limits, self.announce = api, limits, announce
-        self.described: Mapping[str, Any] = {}
-
-    def launch_inference_worker(self, lit_api: Any) -> Any:
-        """Start the process of the models, which leaves Ctrl-C to the first one: it would answer by a traceback."""
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            return super().launch_inference_worker(lit_api)
+            yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            faulthandler.cancel_dump_traceback_later()
 
-    def verify_worker_status(self) -> None:
-        """Wait for the models. Raises UsageError if a run cannot be served, RuntimeError if the process ended."""
-        while self.api.descriptions.empty():
-            if not all(process.is_alive() for process in self.inference_workers):
-                time.sleep(0.2)
-                if self.api.descriptions.empty():
-                    raise RuntimeError("the process that loads the runs ended")
-            time.sleep(0.02)
-        found = self.api.descriptions.get()
-        if isinstance(found, str):
-            raise UsageError(found)
-        self.described = found
-        while not all(state == WorkerSetupStatus.READY for state in self.workers_setup_status.values()):
-            time.sleep(0.02)
 
-    def _start_server(self, port: int, num: int, log_level: str, sockets: Any, kind: str, **options: Any) -> Any:
-        from seqkit.serve.app import application
+class AnswersAPI(RunAPI):
+    """Answers `/predict` and `/embed`, several requests at a time."""
 
-        self.app = application(self, self.described, self.limits)
+    def __init__(self, load: Callable[[], Any], seconds: float, max_batch_size: int):
+        # LitServe streams to one request at a time, and makes batches of two or more
+        super().__init__(load, seconds, max_batch_size=max(2, max_batch_size), batch_timeout=BATCH_SECONDS)
+
+    def decode_request(self, request: Predict, **_: Any) -> Predict | Embed:
+        """The body, as FastAPI has checked it."""
+        return request
+
+    def predict(self, x: Sequence[Predict | Embed], **_: Any) -> list[tuple[dict[str, Any], bool]]:
+        """The answer to each request, and whether probabilities were asked for."""
+        with self.watched():
+            answers = self.run.answers([("predict" if isinstance(one, Predict) else "embed", one.input) for one in x])
+        return [(answer, getattr(one, "probabilities", False)) for one, answer in zip(x, answers, strict=True)]
+
+    def encode_response(self, output: tuple[dict[str, Any], bool], **_: Any) -> Response:
+        """The answer as JSON; an error if it holds a number that is not finite, which JSON cannot say."""
+        answer, has_probabilities = output
+        if not has_probabilities:
+            answer.pop("probabilities", None)
         try:
-            for listener in sockets:
-                listener.listen(2048)  # clients that come from now on wait, instead of being refused
-        except OSError as error:  # another process has bound the same port, and listens since
-            raise UsageError(taken(port, str(error.strerror))) from None
+            return JSONResponse(answer, answer.pop("status", 200))
+        except ValueError:
+            return JSONResponse({"detail": "the model's answer is not finite (NaN or infinite)"}, 500)
+
+
+class TextsAPI(RunAPI):
+    """Answers `/generate`: a JSON object a line, {"text": piece} or, as the last one, {"detail": error}."""
+
+    def __init__(self, load: Callable[[], Any], seconds: float):
+        super().__init__(load, seconds, stream=True, api_path="/generate")
+
+    def decode_request(self, request: Generate, **_: Any) -> Generate:
+        """The body, as FastAPI has checked it."""
+        return request
+
+    def predict(self, x: Generate, **_: Any) -> Iterator[dict[str, str]]:
+        """Pieces of the text as they come."""
+        try:
+            with self.watched():
+                for piece in self.run.text(x.input, x.max_new_tokens, x.sampling(), x.stop):
+                    yield {"text": piece}
+        except (ValueError, OSError) as error:
+            yield {"detail": printable(reason(error))}
+
+    def encode_response(self, output: Iterator[dict[str, str]], **_: Any) -> Any:  # FastAPI reads this annotation
+        """The same: LitServe writes a line for each."""
+        yield from output
+
+
+class Guard:
+    """ASGI middleware: status 504 after `seconds` without a word, 422 for a stream that begins with an error."""
+
+    def __init__(self, app: Any, seconds: float):
+        self.app, self.seconds = app, seconds
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, and its answer back."""
+        start: dict[str, Any] | None = None
+        is_open = False
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def relay(message: dict[str, Any]) -> None:
+            nonlocal start, is_open
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            if not is_open and start is not None:
+                is_open = True
+                is_error = start["status"] == 200 and message.get("body", b"").startswith(b'{"detail"')
+                await send(start | ({"status": 422} if is_error else {}))
+            deadline.reschedule(asyncio.get_running_loop().time() + self.seconds)
+            await send(message)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.seconds) as deadline:
+                await self.app(scope, receive, relay)
+            return
+        if not is_open:
+            late = JSONResponse({"detail": f"there was no answer within {self.seconds:g} seconds"}, 504)
+            await late(scope, receive, send)
+
+
+class RunServer(LitServer):
+    """LitServe's server of one run. ready: is called when it listens."""
+
+    def __init__(self, api: AnswersAPI | TextsAPI, host: str, ready: Callable[[], None]):
+        middlewares: list[Any] = [(Guard, {"seconds": api.seconds})]
+        if host == LOCAL:  # a name that somebody else points here is no door
+            middlewares.append((TrustedHostMiddleware, {"allowed_hosts": [LOCAL, "localhost"]}))
+        super().__init__(
+            api, accelerator="cpu", timeout=api.seconds, restart_workers=True, max_payload_size=MAX_BYTES,
+            middlewares=middlewares,
+        )  # fmt: skip
+        self.ready = ready
+        self.app.add_exception_handler(RequestValidationError, _invalid)
+        if isinstance(api, AnswersAPI):
+            handler = RegularRequestHandler(api, self)
+
+            async def embed(request: Embed) -> Response:
+                answer: Response = await handler.handle_request(request, Embed)
+                return answer
+
+            self.app.add_api_route("/embed", embed, methods=["POST"])
+
+    def _start_server(self, port: int, number: int, log_level: str, sockets: Any, kind: str, **options: Any) -> Any:
+        for listener in sockets:
+            listener.listen(MAX_CONNECTIONS)  # clients that come from now on wait, instead of being refused
         before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGTERM)}
-        processes = super()._start_server(port, num, log_level, sockets, kind, **options)  # ends without a traceback
+        processes = super()._start_server(port, number, log_level, sockets, kind, **options)  # end without a traceback
         for one, handler in before.items():
             signal.signal(one, handler)
-        self.announce(self.described)
+        self.ready()
         return processes
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the process of the models answers."""
-        return all(state == WorkerSetupStatus.READY for state in self.workers_setup_status.values())
+
+async def _invalid(_: Any, error: Exception) -> Response:
+    """A body that does not fit its form, in one line."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"][1:]))
+    return JSONResponse({"detail": f"{printable(place)[:60]}: {one_line(first['msg'])[:200]}".removeprefix(": ")}, 422)
+
+
+def load(folder: Path, plugins: Sequence[Path], device: str, dtype: str | None, seconds: float) -> Any:
+    """The ServedRun of a folder. plugins: Python files that register its components."""
+    from seqkit.registry.plugins import import_plugins
+    from seqkit.runs.trained_model import load_one
+    from seqkit.serve.answers import ServedRun
+
+    import_plugins(plugins)
+    return ServedRun(load_one(folder, device, dtype), seconds)

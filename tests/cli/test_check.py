@@ -65,14 +65,14 @@ class Scaled(DenseScoreAttention):
         super().__init__()
 
     def attention_weights(self, q, k, context):
-        return softmax(q @ repeat_kv(k, q).mT / 3 + as_bias(q, k, context))
+        return softmax(q @ repeat_kv(k, q).mT / 3 + (as_bias(q, k, context) == -float("inf")) * -1e9)
 """
 
 
 def test_a_mechanism_that_does_not_use_what_it_supports_is_named(tmp_path, capsys):
     (tmp_path / "scaled.py").write_text(MECHANISM, encoding="utf-8")
     assert main(["check", "scaled.py", "--quick"]) == 2
-    assert "Scaled: uses_relative_embeddings: context.relative" in capsys.readouterr().err
+    assert "Scaled: uses_the_bias: context.attn_mask" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from seqkit.files import read_mapping
 from seqkit.report.page import write_report
 from seqkit.runs.trained_model import load_one
 from seqkit.serve.inputs import InputReader
-from seqkit.serve.limits import Limits
 
 QUICK = ["--preset", "debug", "--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu", "--no-baseline"]
 
@@ -94,12 +93,12 @@ def test_every_command_reads_cells_as_training_did(run, capsys):
     (folder / "one.csv").write_text('sold,weight,price,y\n03.04.2024,NA,"1.234,50",\n', encoding="utf-8")
     (raw,) = (one.raw for one in Inputs([str(folder / "one.csv")], trained.tokenizer, schema))
     (written,) = (one.raw for one in Inputs(["sold=03.04.2024,weight=na,price=1.234,50"], trained.tokenizer, schema))
-    asked_for = InputReader(trained, Limits()).raw({"sold": "03.04.2024", "weight": "NA", "price": "1.234,50"})
+    asked_for = InputReader(trained).raw({"sold": "03.04.2024", "weight": "NA", "price": "1.234,50"})
     assert raw == written == asked_for
     assert raw["cells"].keys() == {"sold", "price"}
     assert raw["cells"]["price"] == 1234.5
     assert 2024 < 1970 + raw["cells"]["sold"] < 2024 + 95 / 366, "April, as the other days are above 12"
-    assert InputReader(trained, Limits()).raw({"price": 1234.5})["cells"] == {"price": 1234.5}
+    assert InputReader(trained).raw({"price": 1234.5})["cells"] == {"price": 1234.5}
     code, _, said = asked(capsys, path, "sold=2024-04-03")
     assert code == 3
     assert "sold is '2024-04-03', which is no date as the others are (%d.%m.%Y)" in said

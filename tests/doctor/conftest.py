@@ -35,13 +35,9 @@ def text(tmp_path_factory):
 def subject(text):
     """(recipe, words of the command line) → the subject, in the recipe's small form."""
 
-    def of(recipe, *words, preset="debug"):
-        words = list(words)
-        if recipe in ("text/char-lm", "text/masked-lm") and "--data.limit" not in words:
-            words += ["--data", text]
-        if recipe == "image/digits":
-            words += ["--data.augment", "null"]
-        return subject_of(complete(recipe, preset, words))
+    def of(recipe, *words):
+        more = {"text/char-lm": ["--data", text], "image/digits": ["--data.augment", "null"]}
+        return subject_of(complete(recipe, "debug", [*words, *more.get(recipe, [])]))
 
     return of
 
@@ -50,5 +46,5 @@ def subject(text):
 def _small_trials(monkeypatch):
     """Fewer steps on fewer examples: the loss has more noise, in which false findings are likelier."""
     monkeypatch.setattr("seqkit.doctor.subject.MAX_BATCH", 13)
-    for name in ("subject", "trials"):
+    for name in ("subject", "training"):
         monkeypatch.setattr(f"seqkit.doctor.{name}.NUM_BATCHES", 20)

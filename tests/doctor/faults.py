@@ -15,9 +15,7 @@ from seqkit.data import DataSource, Sample, Splits
 from seqkit.interfaces import TokenSpec
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.base import PositionalEncoding
-from seqkit.objectives.masked import Masked
 from seqkit.objectives.next_token import NextToken
-from seqkit.raw import Waveform
 from seqkit.recipes.image.digits import Digits
 from seqkit.tokenizers.image import Patches
 from seqkit.tokenizers.text import Characters
@@ -100,6 +98,15 @@ class Explodes(_Wrapped):
         return 1e6 * self.inner(embedded)
 
 
+@register("backbone")
+class GivesNaN(_Wrapped):
+    """One of its hidden states is not a number."""
+
+    def forward(self, embedded, cache=None):
+        hidden = self.inner(embedded)
+        return hidden.masked_fill(torch.arange(hidden.shape[-1]) == 3, torch.nan)
+
+
 @register("position")
 class Forgotten(PositionalEncoding):
     """It knows of positions, and adds nothing."""
@@ -135,24 +142,6 @@ class SameToken(NextToken):
         return type(inputs)(inputs.batch, None, inputs.batch.content.masked_fill(~inputs.batch.valid, -100))
 
 
-@register("objective")
-class MasksNothing(Masked):
-    """It forgets to tell which tokens are masked."""
-
-    def prepare(self, batch, label):
-        inputs = super().prepare(batch, label)
-        return type(inputs)(inputs.batch, None, inputs.target)
-
-
-@register("tokenizer")
-class SameIds(Characters):
-    """Every character is the same to it."""
-
-    def encode(self, text):
-        tokens = super().encode(text)
-        return Tokens(torch.zeros_like(tokens.content), tokens.positions)
-
-
 @register("tokenizer")
 class SameTokens(Tokenizer):
     """Five ids, whatever the input."""
@@ -163,43 +152,12 @@ class SameTokens(Tokenizer):
         return Tokens(torch.tensor([3, 1, 4, 2, 5]), rearrange(torch.arange(5.0), "n -> n 1"))
 
 
-class _DropsHalf(Characters):
-    """Drops characters before it encodes; `kept` gives those that stay."""
+@register("tokenizer")
+class DropsTheSecondHalf(Characters):
+    """It reads the first half of a text."""
 
     def encode(self, text):
-        return super().encode(self.kept(text) or text[:1])
-
-
-@register("tokenizer")
-class DropsTheSecondHalf(_DropsHalf):
-    def kept(self, text):
-        return text[: len(text) // 2]
-
-
-@register("tokenizer")
-class DropsEveryOther(_DropsHalf):
-    def kept(self, text):
-        return text[::2]
-
-
-@register("tokenizer")
-class DropsHalfOfTheAlphabet(_DropsHalf):
-    def kept(self, text):
-        return "".join(letter for letter in text if ord(letter) % 2)
-
-
-@register("tokenizer")
-class DropsWordsOfEvenLength(_DropsHalf):
-    def kept(self, text):
-        return " ".join(word for word in text.split() if len(word) % 2)
-
-
-@register("tokenizer")
-class DropsHalfOfTheImage(Patches):
-    """Patches in which the lower half of the picture is black."""
-
-    def encode(self, image):
-        return super().encode(torch.cat([image[:, : image.shape[1] // 2], image[:, image.shape[1] // 2 :] * 0], dim=1))
+        return super().encode(text[: -(-len(text) // 2)])
 
 
 @register("tokenizer")
@@ -209,15 +167,6 @@ class Amplified(Patches):
     def encode(self, image):
         tokens = super().encode(image)
         return Tokens(1000 * tokens.content, tokens.positions)
-
-
-@register("tokenizer")
-class FarAway(Characters):
-    """Characters whose positions are seconds since 1970."""
-
-    def encode(self, text):
-        tokens = super().encode(text)
-        return Tokens(tokens.content, 1.7e9 + 100 * tokens.positions)
 
 
 @register("tokenizer")
@@ -245,35 +194,10 @@ def _shuffled(samples, seed):
 
 @register("data_source")
 class ShuffledDigits(DataSource):
-    """`digits` with the labels of other pictures; test False: in the training split alone."""
-
-    def __init__(self, *, test: bool = False):
-        self.test = test
+    """`digits` with the labels of other pictures."""
 
     def splits(self):
         given = Digits().splits()
-        test = _shuffled(given.test, 1) if self.test else given.test
-        return Splits(_shuffled(given.train, 0), test, given.valid, given.names)
-
-
-@register("data_source")
-class Overdriven(DataSource):
-    """Tones of two pitches, amplified tenfold and cut to what a recording holds."""
-
-    def splits(self):
-        return Splits(self.tones(24, 0), self.tones(12, 1), None, ["low", "high"])
-
-    def tones(self, number, seed):
-        generator = torch.Generator().manual_seed(seed)
-        time = torch.arange(2003) / 8000
-        phases = torch.rand(number, generator=generator)
-        waves = [torch.sin(2 * torch.pi * ((200 + 200 * (i % 2)) * time + p)) for i, p in enumerate(phases.tolist())]
-        return [Sample(Waveform((10 * wave).clamp(-1, 1), 8000), i % 2) for i, wave in enumerate(waves)]
-
-
-@register("augmentation")
-class Fails:
-    """What a user's own mistake looks like."""
-
-    def __call__(self, raw):
-        raise TypeError("no such thing")
+        order = torch.randperm(len(given.train), generator=torch.Generator().manual_seed(0)).tolist()
+        shuffled = [Sample(given.train[i].raw, given.train[j].label) for i, j in enumerate(order)]
+        return Splits(shuffled, given.test, given.valid, given.names)

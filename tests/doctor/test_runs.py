@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from seqkit.doctor.runs import check_curve, check_result, check_trained_weights
+from seqkit.doctor.runs import check_curve, check_trained_weights
 
 FALLING = [2.0 * 0.98**i + 0.01 * (i % 3) for i in range(60)]
 
@@ -34,31 +34,14 @@ def test_a_run_without_a_curve_is_not_judged(tmp_path):
     assert not check_curve(SimpleNamespace(run=tmp_path)).applies
 
 
-def trained(loss, guess):
-    summary = {"metrics": {"loss": loss}, "baseline": {"loss": guess}}
-    return SimpleNamespace(run="run", trained=SimpleNamespace(summary=summary))
+def test_a_run_that_did_not_end_has_no_weights(tmp_path):
+    assert not check_trained_weights(SimpleNamespace(run=tmp_path, trained=None)).applies
 
 
-def test_a_model_no_better_than_guessing_is_found():
-    assert check_result(trained(2.4, 2.3)).finding is not None
-    assert check_result(trained(2.2, 2.3)).finding is None
-    assert check_result(trained(float("nan"), 2.3)).finding is not None
-
-
-def test_a_run_that_did_not_end_has_no_result(tmp_path):
-    unfinished = SimpleNamespace(run=tmp_path, trained=None)
-    assert not check_result(unfinished).applies
-    assert not check_trained_weights(unfinished).applies
-
-
-def test_trained_weights_are_finite_and_attend_to_more_than_one_key(subject):
+def test_trained_weights_are_finite(subject):
     made = subject("mechanism/copy")
     made.trained = SimpleNamespace(model=made.model)
     assert check_trained_weights(made).finding is None
-    with torch.no_grad():
-        for block in made.model.backbone.blocks:
-            block.attention.qkv_proj.weight.mul_(300)
-    assert "collapsed" in check_trained_weights(made).finding.cause
     with torch.no_grad():
         made.model.backbone.blocks[1].attention.qkv_proj.weight[0, 0] = torch.nan
     assert "blocks.1.attention.qkv_proj.weight" in check_trained_weights(made).finding.problem

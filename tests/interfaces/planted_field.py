@@ -38,7 +38,6 @@ from seqkit.data.packing import PackedDataset  # noqa: E402
 from seqkit.data.sample import Sample  # noqa: E402
 from seqkit.data.token_rows import Stored, batch_of, row_of  # noqa: E402
 from seqkit.data.windows import TextWindows  # noqa: E402
-from seqkit.doctor.tokens import _key  # noqa: E402
 from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec  # noqa: E402
 from seqkit.objectives import Masked, NextToken  # noqa: E402
 from seqkit.testing.laws import other_content  # noqa: E402
@@ -119,7 +118,7 @@ def in_objectives():
 
 
 def in_checks():
-    assert _key(tokens(3)) != _key(tokens(3, weight=2.0))
+    assert not tokens(3).tensors()["weight"].equal(tokens(3, weight=2.0).tensors()["weight"])
     other = other_content(tokens(3), torch.tensor([False, True, True]), TokenSpec(vocab_size=50))
     assert other.weight.tolist() == [0.5, -2.5, -3.5]
     check_tokenizer(Weighed(), [3, 5])

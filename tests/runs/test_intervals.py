@@ -124,8 +124,7 @@ def test_a_run_says_how_far_its_predictions_are_and_gives_low_and_high_beside_ea
 @pytest.mark.slow
 def test_several_targets_have_an_interval_each_and_a_server_gives_them(table, tmp_path, capsys):
     pytest.importorskip("litserve")
-    from seqkit.serve.limits import Limits
-    from seqkit.serve.worker import ServedRun
+    from seqkit.serve.answers import ServedRun
 
     trained = fitted(table, tmp_path / "run", data__valid_fraction=0.2, data__target=["length", "other"])
     known = trained.summary["intervals"]
@@ -135,8 +134,7 @@ def test_several_targets_have_an_interval_each_and_a_server_gives_them(table, tm
     for one in known:
         ends = [entry[key][one["target"]] for key in ("low", "prediction", "high")]
         assert np.diff(ends) == pytest.approx([one["half_width"]] * 2, rel=1e-3)
-    served = ServedRun(trained, Limits())
-    (answer,) = served.answer("predict", [served.reader.tokens("CCO")])
+    (answer,) = ServedRun(trained, 30.0).answers([("predict", "CCO")])
     for key in ("low", "prediction", "high"):
         assert answer[key] == pytest.approx(entry[key], rel=1e-4)
 

@@ -67,7 +67,7 @@ class Sinusoidal(PositionalEncoding):
 class SinusoidalConcat(PositionalEncoding):
     """`Sinusoidal` in the place of the last `channels` of the embedded content, so that neither changes the other.
 
-    channels: channels of the positions. max_wavelength: as in `Sinusoidal`. Tokens without axes keep all of their content.
+    channels: channels of the positions. max_wavelength: as in `Sinusoidal`. Tokens without axes keep all of it.
     Raises ValueError if channels leave content nothing, or are not a multiple of 2 * num_axes.
     """
 
