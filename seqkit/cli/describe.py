@@ -16,8 +16,7 @@ def run(args: Namespace) -> int:
     if length is not None and length < 1:
         raise UsageError(f"--context-length {length} counts tokens; give 1 or more")
     if args.what in presets:
-        named = ("preset", "devices", "strategy")
-        if wrong_options := [*args.overrides, *(f"--{name}" for name in named if getattr(args, name) is not None)]:
+        if wrong_options := [*args.overrides, *(["--preset"] if args.preset is not None else [])]:
             wrong = wrong_options[0]
             raise UsageError(f"{args.what} is a backbone of fixed size and takes no {wrong}")
         from seqkit.analysis.cost import describe
@@ -29,18 +28,6 @@ def run(args: Namespace) -> int:
         known = [*presets, *recipe_names()]
         raise UsageError(f"there is no preset or recipe called {args.what!r}; {suggest(args.what, known)}")
     config = complete(args.what, args.preset, args.overrides)
-    if args.devices is not None or args.strategy is not None:
-        if length is not None:
-            raise UsageError(
-                "memory a device is of the recipe's batches; give --data.window in place of --context-length"
-            )
-        from seqkit.analysis.device_memory import STRATEGIES, recipe_memory
-
-        own = config["trainer"]["strategy"]
-        strategy = args.strategy or (own if own in STRATEGIES else "ddp")
-        num_devices = 1 if args.devices is None else args.devices
-        print(printable(recipe_memory(config, num_devices=num_devices, strategy=strategy)))
-        return 0
     from seqkit.analysis.cost import describe_recipe
 
     print(printable(describe_recipe(config, context_length=length)))

@@ -21,7 +21,7 @@ NAMES = (
 COMMANDS = {name: name for name in NAMES} | {"validate": "evaluate", "test": "evaluate", "import": "import_model"}
 """Every command, and the module of `seqkit.cli` that runs it."""
 
-TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe", "doctor", "tune", "check")
+TAKE_KEYS = ("fit", "compare", "inspect", "describe", "doctor", "tune", "check")
 """Commands that also take a recipe's keys, as `--key value`."""
 
 OWN_TABLES = (
@@ -179,17 +179,6 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     add("--threads", type=_whole, help="threads of each run (default: OMP_NUM_THREADS, or cores divided by jobs)")
 
 
-def add_tune(command: argparse.ArgumentParser) -> None:
-    """Options of `seqkit tune`."""
-    add = command.add_argument
-    add("--lr", action="store_true", help="find only a learning rate (default: a batch size, then a learning rate)")
-    add("--batch-size", action="store_true", help="find only a batch size")
-    add("--min-lr", type=float, default=1e-6, help="lowest learning rate to try (default 1e-6)")
-    add("--max-lr", type=float, default=10.0, help="highest learning rate to try (default 10)")
-    add("--steps", type=_whole, default=100, help="optimizer steps from the lowest to the highest (default 100)")
-    add_out(command, "folder for the pictures (default runs/tune)")
-
-
 def add_out(command: argparse.ArgumentParser, text: str, **more: Any) -> None:
     """`--out`, a new file or folder, and `--force`, which replaces an earlier output of seqkit."""
     command.add_argument("--out", type=Path, help=text, **more)
@@ -271,12 +260,9 @@ def parser() -> argparse.ArgumentParser:
     add_compare(
         add("compare", "compare backbones on a recipe, or finished runs: which is better, and how certain is that?")
     )
-    scale = add("scale", "measure how the loss of a recipe falls with the size of model and data")
-    add_recipe(scale)
-    scale.add_argument("--sizes", required=True, metavar="W,W,…", help="widths of the backbone, three or more")
-    shares = "shares of the training data for the largest width, three or more"
-    scale.add_argument("--data-sizes", metavar="S,S,…", help=shares)
-    add_study(scale, "size")
+    scale = add("scale", "fit a power law of loss and number of parameters to finished runs")
+    scale.add_argument("folder", type=Path, help="a folder with runs of one recipe in three sizes or more")
+    add_out(scale, "folder for the figure (default: FOLDER/scaling)")
     for name, split in (("validate", "validation"), ("test", "test")):
         add_run(add(name, f"compute the metrics of a run on the {split} split"))
     report = add("report", "write the page of a run again, or one page for several runs")
@@ -370,19 +356,10 @@ def parser() -> argparse.ArgumentParser:
     describe.add_argument(
         "--context-length", type=_whole, help="number of tokens (default: as published, or as in the data)"
     )
-    describe.add_argument(
-        "--devices",
-        type=_whole,
-        metavar="N",
-        help="also estimate the memory of each of N devices, for a batch of the recipe",
-    )
-    describe.add_argument("--strategy", help="how the devices share the work: ddp or fsdp (default: the recipe's)")
     doctor = add("doctor", "find what is wrong with a recipe or a run; without arguments, check the installed versions")
     text = "a recipe (name or YAML file), or a run folder"
     add_recipe(doctor, "what", nargs="?", metavar="RECIPE|RUN", help=text)
-    tune = add("tune", "find a learning rate and a batch size for a recipe with short trainings")
-    add_recipe(tune)
-    add_tune(tune)
+    add_recipe(add("tune", "find a learning rate for a recipe with a short training"))
     check = add(
         "check",
         "check a tokenizer, backbone, attention mechanism or position against the laws that every component keeps",
