@@ -264,7 +264,10 @@ class ResultTable:
             name = f"{one_line(summary['recipe'])}: " if len(self.summaries) > 1 else ""
             metric = headline(summary)
             if metric.strong is not None:
-                yield Text(f"{name}beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}")
+                strong = summary["strong_baseline"]
+                unit = "tokens" if summary.get("objective") == "NextToken" else "examples"
+                learned = f"{metric.strong_name} ({strong['num_train']:,} training {unit})"
+                yield Text(f"{name}beside it: {format_metric(metric.name, metric.strong)}, {learned}")
             strong = summary.get("strong_baseline")
             for other, value in summary["metrics"].items():
                 if other not in USUAL | {metric.name} and "@" not in other:

@@ -169,9 +169,6 @@ def _beside(specialist: Specialist, data: DataModule) -> tuple[dict[str, Any] | 
         return None, "no classical method is known for this" if asks else ""
     known = ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
     log.info("beside it, %s in %.1f s: %s", found["name"], found["seconds"], known)
-    if tried := found.get("candidates"):
-        known = ", ".join(f"{name} {value:.4f}" for name, value in tried.items())
-        log.info("chosen on validation data from %s", known)
     return found, ""
 
 
