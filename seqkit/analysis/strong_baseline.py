@@ -72,7 +72,7 @@ def strong_baseline(data: DataModule) -> dict[str, Any] | None:
     started, objective = time.perf_counter(), data.objective
     found: Found | None = None
     if type(objective) is NextToken and data.tokenizer.spec.ids and data.window is not None:
-        found = _n_grams(data)
+        found = _n_grams(data, objective)
     elif isinstance(objective, Classify | Regress | MultiLabel):
         import_optional("sklearn", "baselines")
         found = _of_examples(data, objective) if getattr(objective, "level", "sequence") == "sequence" else None
@@ -127,9 +127,10 @@ def _features(tokenizer: Tokenizer, train: Sequence[Any], test: Sequence[Any]) -
         return Features("log-mel frames", _of_sounds(train), _of_sounds(test), "scaled kernel")
     if isinstance(first, Tensor) and first.ndim == 3:
         is_small = max(first.shape[1:]) <= SIDE and len({raw.shape for raws in (train, test) for raw in raws}) == 1
-        return Features("pixels", *(_of_images(raws, resize=not is_small) for raws in (train, test)), "kernel")
-    statistics = (_of_tokens(tokenizer, raws) for raws in (train, test))
-    return Features("statistics of the tokens", *statistics, "forest")
+        pixels = [_of_images(raws, resize=not is_small) for raws in (train, test)]
+        return Features("pixels", pixels[0], pixels[1], "kernel")
+    statistics = [_of_tokens(tokenizer, raws) for raws in (train, test)]
+    return Features("statistics of the tokens", statistics[0], statistics[1], "forest")
 
 
 def _of_rows(train: Sequence[Any], test: Sequence[Any]) -> Features | None:
@@ -143,7 +144,9 @@ def _of_rows(train: Sequence[Any], test: Sequence[Any]) -> Features | None:
     if any(texts[0]):
         words = CountVectorizer(binary=True, max_features=NUM_WORDS).fit(texts[0])
         blocks.append((words.transform(texts[0]).toarray(), words.transform(texts[1]).toarray()))
-    return Features("cells and words", *map(np.hstack, zip(*blocks)), "boosting") if blocks else None
+    if not blocks:
+        return None
+    return Features("cells and words", np.hstack([x for x, _ in blocks]), np.hstack([x for _, x in blocks]), "boosting")
 
 
 def _of_cells(train: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
@@ -299,7 +302,7 @@ def _metrics(objective: Any, prediction: Tensor, target: Tensor, *, has_probabil
     return {name: value for name, value in found.items() if np.isfinite(value)}
 
 
-def _n_grams(data: DataModule) -> Found:
+def _n_grams(data: DataModule, objective: NextToken) -> Found:
     """Loss of n-grams, smoothed as Witten and Bell (1991), on every token of the test split that a model predicts.
 
     A context that is not followed by so many kinds of tokens leaves as much probability to the shorter context.
@@ -324,7 +327,7 @@ def _n_grams(data: DataModule) -> Found:
         mixed = (of_gram * seen + kind * probability) / np.maximum(total + kind, 1)
         probability = np.where(known & (asked >= 0), mixed, probability)
     loss = float(-np.log(probability).mean())
-    perplexity = {"perplexity": float(np.exp(loss))} if "Perplexity" in data.objective.chosen_metrics else {}
+    perplexity = {"perplexity": float(np.exp(loss))} if "Perplexity" in objective.chosen_metrics else {}
     return Found(f"{order}-grams (Witten–Bell)", {"loss": loss, **perplexity}, sum(map(len, train)))
 
 

@@ -97,7 +97,7 @@ def _cost(index):
     lengths = (16, 64, 256, 1024)
     power = 2 if index % 2 == 0 else 1
     return {
-        "tokens_per_second": 81234.0 / (1 + 0.3 * index), "step_seconds": 0.012 * (1 + 0.3 * index), "glue_share": 0.04,
+        "tokens_per_second": 81234.0 / (1 + 0.3 * index), "step_seconds": 0.012 * (1 + 0.3 * index),
         "seconds_by_length": [[n, 0.004 * (1 + 0.1 * index) * (1 + (n / 256) ** power)] for n in lengths],
         "latency_by_context": [[n, 0.001 * (1 + 0.2 * index) * (1 + n / 500 * (power - 1))] for n in lengths],
         "memory_by_length": [[n, 1.2e7 * (1 + (n / 256) ** power) + 1e6 * index] for n in lengths],
