@@ -409,16 +409,10 @@ def _columns(trained: TrainedModel, data: DataModule, metric: str) -> list[Secti
 
     note = (
         f"By how much the {metric} is higher than {amount(found.metric)} if the cells of a column are permuted among "
-        f"{found.num_examples:,} test examples, the mean of {NUM_PERMUTATIONS} permutations, with a 95 % interval "
-        "(bootstrap over examples and permutations). If two columns say the same, the model may need neither of them "
-        "alone."
+        f"{found.num_examples:,} test examples, the mean of {NUM_PERMUTATIONS} permutations. If two columns say the "
+        "same, the model may need neither of them alone."
     )
-    if found.left_out:
-        note += f" There was no time for {', '.join(found.left_out)}."
-    rows = [
-        (name, shown(worse), f"{shown(low)} to {shown(high)}") for name, (worse, low, high) in found.columns.items()
-    ]
-    columns = ("column", f"{metric} added", "95 % interval")
+    rows, columns = [(name, shown(worse)) for name, worse in found.columns.items()], ("column", f"{metric} added")
     return [Section("Which columns matter", note, columns=columns, rows=rows)]
 
 
