@@ -18,11 +18,10 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback
-from torch import Tensor
 from torch.utils.data import DataLoader
 
 from seqkit.analysis.peak_memory import peak_bytes
-from seqkit.generation.decode import DecodingState
+from seqkit.generation.decode import DecodingState, supports_cache
 from seqkit.interfaces import LabeledBatch, TokenBatch, TokenSpec
 from seqkit.model import Model, first_call
 from seqkit.runs.prepare import Prepared
@@ -31,8 +30,8 @@ from seqkit.training.trainer import make_trainer, silence_lightning, train
 NUM_BATCHES, NUM_ROUNDS, NUM_STEPS = 4, 5, 4
 """Training batches on which every model is timed, how often, and steps on one example of each length."""
 
-TOKENS_TIMED = 9
-"""Tokens generated for one latency, at most."""
+TOKENS_TIMED, MIN_CONTEXT = 9, 3
+"""Tokens generated for one latency, at most; and the shortest context: a prompt, one to warm up, one to be timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +131,14 @@ def _at_length(prepared: Prepared, real: LabeledBatch, n: int) -> tuple[int, flo
 def _example(prepared: Prepared, real: LabeledBatch, n: int) -> LabeledBatch:
     """One random example of n tokens, with the first real label; labels of tokens are repeated until there are n."""
     tokens, label = real
-    made = synthetic_batch(_input_spec(prepared.model), n)
+    made = TokenBatch.collate([_input_spec(prepared.model).random(n, torch.Generator().manual_seed(0))])
     if label is None:
         return made, None
+    index = torch.arange(n)
     if prepared.data.objective.target_spec is not None:  # ids [b a t] of a sequence to be generated
-        return made, _repeated(label[:1].clamp(min=0), 2, n)
-    by_token = label.ndim > 1 and label.shape[1] == tokens.valid.shape[1]
-    return made, _repeated(label[:1], 1, n) if by_token else label[:1]
-
-
-def _repeated(x: Tensor, axis: int, n: int) -> Tensor:
-    """x, repeated along an axis until that has n entries."""
-    return x.index_select(axis, torch.arange(n) % x.shape[axis])
-
-
-def synthetic_batch(spec: TokenSpec, n: int, *, seed: int = 0) -> TokenBatch:
-    """One example of n tokens drawn at random, as `TokenSpec.random`."""
-    return TokenBatch.collate([spec.random(n, torch.Generator().manual_seed(seed))])
+        return made, label[:1].clamp(min=0).index_select(2, index % label.shape[2])
+    is_by_token = label.ndim > 1 and label.shape[1] == tokens.valid.shape[1]
+    return made, label[:1].index_select(1, index % label.shape[1]) if is_by_token else label[:1]
 
 
 def _input_spec(model: Model) -> TokenSpec:
@@ -158,26 +148,24 @@ def _input_spec(model: Model) -> TokenSpec:
 
 def token_latencies(model: Model, lengths: Sequence[int]) -> list[tuple[int, float]] | None:
     """(n, seconds per generated token) up to a context of n tokens; None: the model does not generate with a cache."""
-    if not model.spec.ids:
+    spec, generator, rows = model.spec, torch.Generator().manual_seed(0), []
+    if not (model.causal and spec.ids and spec.num_axes == 1 and supports_cache(model, required=False)):
         return None
-    rows, is_cached = [], False
-    for n in sorted({3, *lengths}):
-        num_timed = min(TOKENS_TIMED, n - 2)
-        if num_timed < 1:
-            continue
-        generator = torch.Generator().manual_seed(0)
-        prompt = torch.randint(model.spec.vocab_size, (n - 1 - num_timed,), generator=generator)
-        source = None if model.source_embedder is None else synthetic_batch(model.source_embedder.spec, n)
+    for n in sorted({n for n in lengths if n >= MIN_CONTEXT}):
+        num_timed = min(TOKENS_TIMED, n - MIN_CONTEXT + 1)
+        prompt = torch.randint(spec.vocab_size, (n - 1 - num_timed,), generator=generator)
+        source = None
+        if model.source_embedder is not None:
+            source = TokenBatch.collate([model.source_embedder.spec.random(n, generator)])
+        times = []
         try:
-            state = DecodingState(model.eval(), [prompt], num_timed + 2, source=source, use_cache=True)
-            is_cached, times = True, []
             with torch.inference_mode():
+                state = DecodingState(model.eval(), [prompt], num_timed + 2, source=source, use_cache=True)
                 for _ in range(num_timed + 2):  # the prompt in one pass, and a step by the cache that warms up
                     times.append(now(state.device))
                     state.append(state.next_logits().argmax(dim=-1))
-            times.append(now(state.device))
-        except ValueError:  # not causal, several axes, no cache, or a table of positions that is too short
+        except ValueError:  # a learned table of positions may be too short
             continue
-        if n in lengths:
-            rows.append((n, statistics.median(later - earlier for earlier, later in pairwise(times[2:]))))
-    return rows if is_cached else None
+        times = [*times[2:], now(state.device)]
+        rows.append((n, statistics.median(later - earlier for earlier, later in pairwise(times))))
+    return rows

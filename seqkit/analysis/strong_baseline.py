@@ -96,7 +96,8 @@ def _of_examples(data: DataModule, objective: Classify | Regress | MultiLabel) -
     else:
         name, estimator = _estimator(features.suits, is_number=isinstance(objective, Regress))
         name += f" on {features.name}"
-        prediction, has_probabilities = _predicted(objective, estimator, features, target.numpy())
+        has_probabilities = isinstance(objective, Regress) or hasattr(estimator, "predict_proba")
+        prediction = _predicted(objective, estimator, features, target.numpy())
     return Found(name, _metrics(objective, prediction, asked, has_probabilities=has_probabilities), len(train))
 
 
@@ -247,32 +248,30 @@ def _estimator(suits: str, *, is_number: bool) -> tuple[str, Any]:
     return name, estimator
 
 
-def _predicted(objective: Any, estimator: Any, features: Features, target: np.ndarray) -> tuple[Tensor, bool]:
-    """Predictions of the test features as a model's head gives them [m k], and whether they are probabilities.
+def _predicted(objective: Any, estimator: Any, features: Features, target: np.ndarray) -> Tensor:
+    """Predictions of the test features as a model's head gives them [m k]: log-probabilities, logits or numbers.
 
-    Examples of unknown targets are left out.
+    Examples of unknown targets are left out. Without probabilities, the predicted class has 1 and others 0.
     """
-    has_probabilities = hasattr(estimator, "predict_proba")
     if isinstance(objective, MultiLabel):
-        return torch.stack([_logits(estimator, features, label) for label in target.T], dim=1), has_probabilities
+        return torch.stack([_logits(estimator, features, label) for label in target.T], dim=1)
     if isinstance(objective, Regress):
         from sklearn.multioutput import MultiOutputRegressor
 
         known = ~np.isnan(target).any(axis=1)
         fitted = MultiOutputRegressor(estimator).fit(features.train[known], target[known])
-        return _standardised(objective, fitted.predict(features.test)), True
+        return _standardised(objective, fitted.predict(features.test))
     known = target != IGNORE
-    estimator.fit(features.train[known], target[known])
-    if not has_probabilities:
-        predicted = torch.from_numpy(estimator.predict(features.test)).long()
-        return F.one_hot(predicted, len(objective.names)).float(), False
+    fitted = estimator.fit(features.train[known], target[known])
+    if not hasattr(fitted, "predict_proba"):
+        return F.one_hot(torch.from_numpy(fitted.predict(features.test)).long(), len(objective.names)).float()
     shares = np.zeros((features.test.shape[0], len(objective.names)))
-    shares[:, estimator.classes_] = estimator.predict_proba(features.test)
-    return torch.from_numpy(shares).log().float(), True
+    shares[:, fitted.classes_] = fitted.predict_proba(features.test)
+    return torch.from_numpy(shares).log().float()
 
 
 def _logits(estimator: Any, features: Features, label: np.ndarray) -> Tensor:
-    """Logits [m] of a label being yes; unknown labels are left out. A label that never differs has its share's."""
+    """Logits [m] of a label being yes, of the known labels; one that never differs has the logit of its share."""
     known = ~np.isnan(label)
     yes = label[known].astype(int)
     if len(np.unique(yes)) < 2:

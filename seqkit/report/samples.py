@@ -20,7 +20,6 @@ from torch import Tensor
 from torchmetrics.functional.classification import binary_auroc
 
 from seqkit.analysis.column_importance import NUM_PERMUTATIONS, column_importance
-from seqkit.analysis.missing_parts import RATES, missing_parts
 from seqkit.data.module import DataModule
 from seqkit.errors import one_line
 from seqkit.generation import Sampling, stream_text
@@ -49,7 +48,6 @@ from seqkit.report.figures import (
     shortened,
     svg,
 )
-from seqkit.report.headline import SHARES
 from seqkit.report.modality import Renderer, find_renderer
 from seqkit.report.modality.cells import written
 from seqkit.report.numbers import amount
@@ -193,7 +191,6 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
     return [
         *sections,
         *_columns(trained, data, "loss"),
-        *_missing(trained, data, "accuracy"),
         *_gallery("Most confident errors", note, trained, data, errors),
     ]
 
@@ -386,7 +383,7 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
         f"error is {amount(largest)}."
     )
     sections = [Section("Predictions and targets", note, [svg(scatter(target, preds, rmse=rmse))])]
-    sections += [*_columns(trained, data, "rmse"), *_missing(trained, data, "rmse")]
+    sections += [*_columns(trained, data, "rmse")]
     note = (
         "These predictions are furthest from their targets. Each is followed by the target and by the place where the "
         "example is from."
@@ -414,28 +411,6 @@ def _columns(trained: TrainedModel, data: DataModule, metric: str) -> list[Secti
     )
     rows, columns = [(name, shown(worse)) for name, worse in found.columns.items()], ("column", f"{metric} added")
     return [Section("Which columns matter", note, columns=columns, rows=rows)]
-
-
-def _missing(trained: TrainedModel, data: DataModule, metric: str) -> list[Section]:
-    """The metric where test examples lack a part of joined tokens, as a figure and a table; none for other tokens."""
-    found = missing_parts(trained, data, metric)
-    if not found:
-        return []
-    is_share = metric in SHARES
-    with rc_context(STYLE):
-        figure, (axes,) = new_figure(5.2, 2.6)
-        for name, values in found.items():
-            axes.plot(
-                [100 * rate for rate in RATES], [100 * x if is_share else x for x in values], marker=".", label=name
-            )
-        axes.set(xlabel="test examples without the part, %", ylabel=f"{metric}, %" if is_share else metric)
-        axes.legend(title="part that is missing")
-    note = (
-        f"The {metric} of the same model if a share of the test examples lack a part. An example keeps its last part."
-    )
-    columns = ("part", *(f"{100 * rate:.0f} % without" for rate in RATES))
-    rows = [(name, *(f"{100 * x:.2f} %" if is_share else amount(x) for x in values)) for name, values in found.items()]
-    return [Section("Missing parts", note, [svg(figure)], columns=columns, rows=rows)]
 
 
 # ── masked ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from seqkit.analysis.speed import TOKENS_TIMED, _example, measure, step_seconds, synthetic_batch, token_latencies
+from seqkit.analysis.speed import TOKENS_TIMED, _example, measure, step_seconds, token_latencies
 from seqkit.backbones import GRU, Transformer
 from seqkit.config import complete
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
@@ -82,18 +82,6 @@ def test_labels_are_fitted_to_every_length(objective, label):
         output = objective.step(model, _example(one, (batch_of(7, 5), label), n), training=True)
         assert output.loss.isfinite()
     assert token_latencies(model, [5]) is None, "it is not causal"
-
-
-@pytest.mark.parametrize("num_axes", [0, 1, 2, 3])
-def test_synthetic_positions_are_distinct_and_near(num_axes):
-    spec = TokenSpec(num_features=5, num_axes=num_axes)
-    batch = synthetic_batch(spec, 23)
-    assert batch.content.shape == (1, 23, 5)
-    assert batch.positions.shape == (1, 23, num_axes)
-    if num_axes:
-        assert len(batch.positions[0].unique(dim=0)) == 23
-        assert float(batch.positions.max()) == {1: 22, 2: 4, 3: 2}[num_axes]
-        assert batch.positions[0, 0].tolist() == [0] * num_axes
 
 
 @pytest.mark.parametrize("n", [3, 5, TOKENS_TIMED + 3, 29])
