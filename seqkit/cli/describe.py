@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
+from seqkit.cli.options import add_recipe, whole
 from seqkit.config import complete, recipe_names
 from seqkit.config.recipe import is_recipe
 from seqkit.errors import UsageError, printable
@@ -32,3 +33,10 @@ def run(args: Namespace) -> int:
 
     print(printable(describe_recipe(config, context_length=length)))
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_recipe(parser, "what", help="a preset (seqkit list presets), or a recipe's name or YAML file")
+    text = "number of tokens (default: as published, or as in the data)"
+    parser.add_argument("--context-length", type=whole, help=text)

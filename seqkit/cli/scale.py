@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
+from seqkit.cli.options import add_out
 from seqkit.cli.out import check_folder
 from seqkit.errors import UsageError, one_line
 
@@ -27,5 +29,11 @@ def run(args: Namespace) -> int:
 
     law = fit_power_law(sizes, losses)
     print(f"{len(runs)} runs of {len(set(sizes))} sizes: {law}")
-    print(one_line(png(power_law_figure(sizes, losses, law), folder / "scaling.png")))
+    print(one_line(png(power_law_figure(sizes, losses, law.at), folder / "scaling.png")))
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("folder", type=Path, help="a folder with runs of one recipe in three sizes or more")
+    add_out(parser, "folder for the figure (default: FOLDER/scaling)")

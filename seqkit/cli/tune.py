@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
+from seqkit.cli.options import add_recipe
 from seqkit.config import complete
 
 OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
@@ -29,3 +30,8 @@ def run(args: Namespace) -> int:
     keys = [key for key, _ in rates_in(config["optimizer"])] or ["optimizer.lr"]
     print("use:", *(f"--{key} {rate:.2g}" for key in ([f"schedule.{schedule}"] if schedule else keys)))
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_recipe(parser)
