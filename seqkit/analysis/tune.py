@@ -25,17 +25,12 @@ def find_learning_rate(prepared: Prepared) -> float | None:
     All parameter groups have the same rate, and the schedule is left out: the rate is for its highest. The training is
     one of float32 on one device. None: the loss rises before there is a suggestion.
     """
-    settings = {"devices": 1, "strategy": "auto", "precision": "32-true", "max_epochs": -1, "max_steps": NUM_STEPS}
-    quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False}
-    module = _MeanLoss(
-        prepared.model,
-        prepared.data.objective,
-        optimizer=prepared.built.optimizer,
-        num_steps=NUM_STEPS,
-        skip_nonfinite=NUM_STEPS,
-    )
+    own = {"devices": 1, "strategy": "auto", "precision": "32-true", "max_epochs": -1, "max_steps": NUM_STEPS}
+    settings = {**prepared.built.trainer, **own, "enable_progress_bar": False}
+    steps: dict[str, Any] = {"num_steps": NUM_STEPS, "skip_nonfinite": NUM_STEPS}
+    module = _MeanLoss(prepared.model, prepared.data.objective, optimizer=prepared.built.optimizer, **steps)
     with silence_lightning(), TemporaryDirectory() as folder:
-        trainer = make_trainer({**prepared.built.trainer, **settings}, **quiet, default_root_dir=folder)
+        trainer = make_trainer(settings, logger=False, default_root_dir=folder)
         batches = prepared.data.train_dataloader()
         found = Tuner(trainer).lr_find(
             module, batches, min_lr=LOWEST, max_lr=HIGHEST, num_training=NUM_STEPS, update_attr=False
