@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from seqkit.comparison.scores import METRICS, comparable_scores, metric_of
 from seqkit.errors import DivergedError
-from seqkit.runs.curves import metric_rows
+from seqkit.training import metrics_csv
 
 Kind = Literal["trial", "pretrain", "seed", "measure"]
 
@@ -117,7 +117,7 @@ def read_curve(run: Path, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     Tokens and seconds of a step are its share of the whole run's.
     """
     points: dict[int, dict[str, Any]] = {}
-    for row in metric_rows(run):
+    for row in metrics_csv.read(run / metrics_csv.NAME):
         for column, name in (("train/loss", "train_loss"), ("valid/loss", "valid_loss")):
             if column in row:
                 points.setdefault(int(row["step"]) + 1, {"train_loss": None, "valid_loss": None})[name] = row[column]
