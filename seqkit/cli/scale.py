@@ -12,7 +12,7 @@ from seqkit.errors import UsageError, one_line
 
 def run(args: Namespace) -> int:
     """Print the power law of the runs and where its figure is."""
-    from seqkit.runs.listing import find_runs
+    from seqkit.runs.summary import find_runs
 
     folder = args.out or args.folder / "scaling"
     check_folder(folder, force=args.force or args.out is None)

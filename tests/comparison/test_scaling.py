@@ -9,7 +9,7 @@ import pytest
 
 from seqkit.cli.main import main
 from seqkit.comparison.scaling import fit_power_law
-from seqkit.runs.listing import RunRow
+from seqkit.runs.summary import RunRow
 
 SIZES = [1e4, 3e4, 1e5, 3e5, 1e6]
 
@@ -42,7 +42,7 @@ def runs(tmp_path, monkeypatch):
     for recipe, state, size in (*(("a", "finished", size) for size in (100, 1000, 10_000)), ("a", "diverged", 10)):
         summary = {"num_parameters": size, "metrics": {"loss": 3 * size**-0.25}, "data_sha256": {"test": "x"}}
         rows.append(RunRow(Path(str(size)), recipe, "", datetime(2026, 1, 1), state, summary))
-    monkeypatch.setattr("seqkit.runs.listing.find_runs", lambda folder: iter(rows))
+    monkeypatch.setattr("seqkit.runs.summary.find_runs", lambda folder: iter(rows))
     return rows
 
 
