@@ -6,7 +6,7 @@
   "…" in them stands for anything. `fit` takes the recipe's preset `debug`; it trains where `--out` names the run or
   something is shown below it, elsewhere only its keys are checked. Where nothing is shown, it takes two steps and
   writes no report.
-  Of a comparison or a scaling study of a recipe, which takes minutes, the candidates' keys are checked.
+  Of a comparison of a recipe, which takes minutes, the candidates' keys are checked.
 
 c channels · t samples
 """
@@ -171,7 +171,6 @@ def test_every_recipe_stands_in_the_table_of_claims() -> None:
         "```yaml\njust words\n```",
         "```console\n$ seqkit fit image/digits --model.bakbone LSTM\n```",
         "```console\n$ seqkit compare image/digits --backbones LSTM,GRRU\n```",
-        "```console\n$ seqkit scale image/digits --sizes 1,2,3 --model.bakbone LSTM\n```",
         "```console\n$ seqkit fit image/digits --print_config\nbatch_sighs: 64\n```",
         "```console\n$ seqkit fit graph/karate --model.backbone GRU --out runs/club\n```",
         "```console\n$ seqkit list gpt3\nseqkit list: there is no preset\n```",
@@ -242,7 +241,7 @@ def _are_printed(shown: list[str], printed: str) -> bool:
 
 def _seqkit(words: list[str], *, is_shown: bool) -> int | None:
     report = nullcontext()
-    if words[0] == "fit" and "--resume" in words:  # nothing is unfinished here: the words alone are checked
+    if words[0] == "scale" or (words[0] == "fit" and "--resume" in words):  # no runs are here: the words are checked
         parser().parse_known_args(words)
         return 0
     if words[0] == "fit" and not {"--print_config", "--keys"} & set(words):
@@ -254,7 +253,7 @@ def _seqkit(words: list[str], *, is_shown: bool) -> int | None:
         elif not is_shown:
             words += ["--trainer.max_steps", "2", "--no-baseline"]
             report = patch("seqkit.report.page.write_report")
-    elif words[0] in ("compare", "scale") and not Path(words[1]).is_dir():
+    elif words[0] == "compare" and not Path(words[1]).is_dir():
         return _checked(words)
     elif words[0] == "inspect":
         words = [*words, *_debug(words[1], words)]

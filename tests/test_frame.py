@@ -309,7 +309,6 @@ LIGHT = {
     "fit image/digits --epochs 3": "--trainer.max_epochs 3",
     "fit image/digits --out .": "exists already",
     "compare image/digits --sed 3": "did you mean seed",
-    "scale image/digits --sizes 2,3,5 --sed 3": "did you mean seed",
     "inspect image/digits --sed 3": "did you mean seed",
     "list image/digits --sed 3": "did you mean seed",
     **dict.fromkeys(

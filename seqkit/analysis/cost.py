@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from seqkit.analysis.forward_pass import bytes_of, counted, storage_of, tensors_in
-from seqkit.analysis.units import aligned, number, size
+from seqkit.analysis.units import number, size
 from seqkit.backbones.presets import PUBLISHED, Published
 from seqkit.errors import suggest
 from seqkit.interfaces import Adjacency, Backbone, Cache, LabeledBatch, Objective, TokenBatch, TokenSpec
@@ -89,7 +89,9 @@ class Description:
         return rows
 
     def __str__(self) -> str:
-        return f"{self.name}\n{aligned(self.rows())}"
+        rows = self.rows()
+        width = max(len(label) for label, _ in rows)
+        return "\n".join([self.name, *(f"{label:{width}}  {value}" for label, value in rows)])
 
 
 def describe(preset: str, *, context_length: int | None = None) -> Description:
@@ -130,15 +132,11 @@ class PresetModel(nn.Module):
         return hidden if self.head is None else self.head(hidden, embedded)
 
 
-def describe_model(
-    model: nn.Module, context_length: int, *, adjacency: Adjacency | None = None, name: str = "model"
-) -> Description:
+def describe_model(model: nn.Module, context_length: int, *, name: str = "model") -> Description:
     """Cost of a `seqkit.model.Model` at `context_length` tokens, by a copy on device meta or, if need be, on the CPU.
 
-    adjacency: adjacency of the example (in an encoder–decoder, of the source); None: a path, in which each token is
-    joined to the next both ways, in each part of joined tokens that is a graph. Only modules that compute along
-    edges count them.
-    Raises ValueError for no tokens, or an adjacency for tokens that have none.
+    The tokens of a graph are a path, in which each is joined to the next both ways; only modules that compute along
+    edges count them. Raises ValueError for no tokens.
     """
     if context_length < 1:
         raise ValueError(f"context_length={context_length} counts tokens; make it 1 or more")
@@ -146,24 +144,24 @@ def describe_model(
     assert isinstance(embedder, TokenEmbedder)
     assert isinstance(backbone, Backbone)
     assert source is None or isinstance(source, TokenEmbedder)
-    first_spec = embedder.spec if source is None else source.spec
-    if adjacency is not None and not first_spec.num_edge_types:
-        raise ValueError(f"these tokens have no adjacency, but one of {len(adjacency)} edges was given; leave it out")
     encoders = embedder.encoders.items() if isinstance(embedder, JoinEmbedder) else ()
     graphs = [name for name, encoder in encoders if getattr(encoder, "num_edge_types", 0)]
-    batch = _batch(first_spec, context_length, adjacency, graphs)
+    batch = _batch(embedder.spec if source is None else source.spec, context_length, graphs)
     if source is not None:
         batch = _batch(embedder.spec, context_length).replace(source=batch)
     copied, batch, forward = counted(model, batch)
     first = sum(p.numel() for p in {*embedder.parameters(), *(source.parameters() if source is not None else ())})
     total = sum(p.numel() for p in model.parameters())
+    unused = 0  # experts that a token is not routed to
+    for experts in (module for module in model.modules() if isinstance(module, MixtureOfExperts)):
+        unused += (len(experts.experts) - experts.top_k) * sum(p.numel() for p in experts.experts[0].parameters())
     return Description(
         name,
         context_length,
         source is not None,
         total,
         first,
-        total - sum(_inactive(module) for module in model.modules() if isinstance(module, MixtureOfExperts)),
+        total - unused,
         forward.flops,
         forward.activations,
         _cache_bytes(copied, batch) if model.causal else None,
@@ -173,19 +171,14 @@ def describe_model(
 def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = None) -> Description:
     """Cost of the model of a complete configuration, its tokenizer fitted on its data; nothing is trained.
 
-    context_length: number of tokens; None: length of the longest example of the first batch, with its adjacency.
+    context_length: number of tokens; None: length of the longest example of the first batch.
     Raises as `seqkit.runs.run.run`.
     """
     from seqkit.runs.prepare import untrained  # seconds to import, and no preset needs it
 
     model, data = untrained(config)
     batch, _ = next(iter(data.train_dataloader()))
-    adjacency = None
-    has_edges = batch.adjacency is not None and not model.ignores_adjacency
-    if has_edges and batch.parts is None and context_length is None:
-        longest = batch.select(batch.valid.sum(dim=1).argmax()[None])
-        adjacency = longest.adjacency
-    return describe_model(model, context_length or batch.valid.shape[1], adjacency=adjacency, name=config["recipe"])
+    return describe_model(model, context_length or batch.valid.shape[1], name=config["recipe"])
 
 
 def training_flops(model: nn.Module, objective: Objective, batch: LabeledBatch) -> int:
@@ -223,19 +216,14 @@ class _Counting(nn.Module):
         return tree_map(partial(torch.zeros_like, device=batch.valid.device), one.prediction)
 
 
-def _batch(
-    spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None, graphs: Iterable[str] = ()
-) -> TokenBatch:
-    """One example. adjacency: edges of the example; None: a path, if the spec has edges. graphs: parts of joined tokens
-    that have a path, whatever the spec says."""
+def _batch(spec: TokenSpec, context_length: int, graphs: Iterable[str] = ()) -> TokenBatch:
+    """One example. graphs: parts of joined tokens that have a path, whatever the spec says."""
     tokens = spec.without_edges().random(context_length, torch.Generator().manual_seed(0))
     if tokens.parts:
         graphs = {*graphs, *(name for name, part in spec.parts if part.num_edge_types)}
         runs = [(name, replace(x, adjacency=_path(len(x))) if name in graphs else x) for name, x in tokens.parts]
         return TokenBatch.collate([spec.join(runs)])
-    if spec.num_edge_types and adjacency is None:
-        adjacency = _path(context_length)
-    return TokenBatch.collate([tokens]).replace(adjacency=adjacency)
+    return TokenBatch.collate([tokens]).replace(adjacency=_path(context_length) if spec.num_edge_types else None)
 
 
 def _path(n: int) -> Adjacency:
@@ -244,12 +232,6 @@ def _path(n: int) -> Adjacency:
     path = torch.stack([node[:-1], node[1:]])
     both_ways = torch.cat([path, path.flip(0)], dim=1)
     return Adjacency(both_ways, torch.ones_like(both_ways[0]))
-
-
-def _inactive(experts: MixtureOfExperts) -> int:
-    """Number of parameters that one token does not use."""
-    each = sum(p.numel() for p in experts.experts[0].parameters())
-    return (len(experts.experts) - experts.top_k) * each
 
 
 def _cache_bytes(model: nn.Module, batch: TokenBatch) -> int | None:

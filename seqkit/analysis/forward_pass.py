@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,23 +15,17 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
-from seqkit.errors import UsageError
 from seqkit.interfaces import TokenBatch
-from seqkit.training.recompute import checked_blocks
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardPass:
-    """Figures of a training step's forward pass; bytes are of the storages that autograd saves, each once.
+class ForwardPass(NamedTuple):
+    """Figures of a training step's forward pass: FLOPs, and bytes of the storages that autograd saves, each once.
 
-    recomputed: bytes if blocks are computed again: the inputs of all blocks, what is saved outside of them, and what
-    the largest block saves; None: the model has no blocks that can be. prediction: a tensor, or several in a
-    mapping, on the device of the pass.
+    prediction: a tensor, or several in a mapping, on the device of the pass.
     """
 
     flops: int
     activations: int
-    recomputed: int | None
     prediction: Any
 
 
@@ -64,34 +58,18 @@ def _forward_pass(model: nn.Module, batch: TokenBatch, masked: Tensor | None = N
     Parameters and buffers are not activations.
     """
     own = {storage_of(t) for t in (*model.parameters(), *model.buffers())}
-    saved: dict[int, tuple[Tensor, nn.Module | None]] = {}  # by storage: a tensor, which keeps its address taken, ...
-    inputs: dict[int, Tensor] = {}
-    inside: list[nn.Module | None] = [None]  # ... and the block that saved it first
+    saved: dict[int, Tensor] = {}  # by storage; a tensor keeps its address taken
     uncounted: list[int] = []
 
     def save(t: Tensor) -> Tensor:
         if storage_of(t) not in own:
-            saved.setdefault(storage_of(t), (t, inside[-1]))
+            saved.setdefault(storage_of(t), t)
         return t
-
-    def enter(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        inside.append(block)
-        inputs.update({storage_of(t): t for t in tensors_in([*args, *kwargs.values()]) if storage_of(t) not in own})
-
-    def leave(*_: Any) -> None:
-        inside.pop()
 
     def count(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], _output: Any) -> None:
         uncounted.append(int(module.uncounted_flops(next(iter((*args, *kwargs.values()))))))
 
-    try:
-        blocks = checked_blocks(model)
-    except UsageError:
-        blocks = []
     with ExitStack() as stack:
-        for block in blocks:
-            stack.callback(block.register_forward_pre_hook(enter, with_kwargs=True).remove)
-            stack.callback(block.register_forward_hook(leave).remove)
         for module in model.modules():
             if hasattr(module, "uncounted_flops"):
                 stack.callback(module.register_forward_hook(count, with_kwargs=True).remove)
@@ -99,18 +77,8 @@ def _forward_pass(model: nn.Module, batch: TokenBatch, masked: Tensor | None = N
         attention = stack.enter_context(_FusedAttention(counter))
         with torch.autograd.graph.saved_tensors_hooks(save, lambda t: t):
             prediction = model.train()(batch, masked)
-    in_block = {id(block): 0 for block in blocks}
-    for storage, (t, owner) in saved.items():
-        if owner is None:
-            inputs[storage] = t
-        elif storage not in inputs:
-            in_block[id(owner)] += t.untyped_storage().nbytes()
-    return ForwardPass(
-        int(counter.get_total_flops()) + attention.flops + sum(uncounted),
-        bytes_of(t for t, _ in saved.values()),
-        bytes_of(inputs.values()) + max(in_block.values()) if blocks else None,
-        tree_map(Tensor.detach, prediction),
-    )
+    flops = int(counter.get_total_flops()) + attention.flops + sum(uncounted)
+    return ForwardPass(flops, bytes_of(saved.values()), tree_map(Tensor.detach, prediction))
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:

@@ -28,33 +28,22 @@ def repeated(values: Sequence[float], num_train: float, num_test: float, *, prop
     """Values of one metric, each on a random split with so many training and test examples.
 
     The corrected interval of Nadeau and Bengio (2003), "Inference for the generalization error", section 5.2: splits
-    share most of their training examples, so their values vary less than those of new data would. The variance of the
-    mean is (1/J + num_test / num_train) S² in place of S² / J, with a t distribution of J - 1 degrees of freedom.
-    Equal values have no variance to go by. If they are a proportion of the examples, the interval is then that of one
-    split's test examples (Clopper and Pearson 1934); any other metric has none.
+    share most of their training examples, so the variance of the mean is (1/J + num_test / num_train) S² in place of
+    S² / J, with a t distribution of J - 1 degrees of freedom. Equal values have no variance to go by: the interval of a
+    proportion is then that of one split's test examples (Clopper and Pearson 1934); any other metric has none.
     A value that is not finite makes all four nan. Raises ValueError for fewer than two values.
     """
+    from scipy import stats
+
     if len(values) < 2:
         raise ValueError(f"{len(values)} values have no interval; give two or more")
     if not all(map(math.isfinite, values)):
         return Repeated(math.nan, math.nan, math.nan, math.nan, None)
-    from scipy.stats import t
-
     mean, sd = fmean(values), stdev(values)
-    if max(values) - min(values) < EQUAL:
-        # the only example of a graph file is the graph, and one example has no interval
-        if proportion and num_test >= 2:
-            return Repeated(mean, sd, *_of_examples(mean, num_test), "examples")
+    if max(values) - min(values) >= EQUAL:
+        half = float(stats.t.ppf(0.975, len(values) - 1)) * sd * math.sqrt(1 / len(values) + num_test / num_train)
+        return Repeated(mean, sd, mean - half, mean + half)
+    if not proportion or num_test < 2:  # the only example of a graph file is the graph, and one example has no interval
         return Repeated(mean, sd, math.nan, math.nan, None)
-    reach = float(t.ppf(0.975, len(values) - 1)) * sd * math.sqrt(1 / len(values) + num_test / num_train)
-    return Repeated(mean, sd, mean - reach, mean + reach)
-
-
-def _of_examples(share: float, number: float) -> tuple[float, float]:
-    """Clopper and Pearson's 95 % interval of a share of so many independent examples."""
-    from scipy.stats import beta
-
-    hits = round(share * number, 6)
-    low = float(beta.ppf(0.025, hits, number - hits + 1)) if hits > 0 else 0.0
-    high = float(beta.ppf(0.975, hits + 1, number - hits)) if hits < number else 1.0
-    return low, high
+    found = stats.binomtest(round(mean * num_test), round(num_test)).proportion_ci()
+    return Repeated(mean, sd, float(found.low), float(found.high), "examples")

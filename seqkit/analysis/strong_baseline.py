@@ -1,4 +1,4 @@
-"""Results of a specialist in seconds, to set beside a model: classical features, and an estimator of scikit-learn.
+"""Results of a classical method in seconds, to set beside a model: plain features, and an estimator of scikit-learn.
 
 The features go by what the examples are, the estimator by what is asked. Texts under next-token prediction get n-grams.
 
@@ -14,42 +14,38 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.sparse import coo_array
 from torch import Tensor
 
-from seqkit.analysis.forecasts import forecasts, windows_of
+from seqkit.analysis.forecasts import forecast
 from seqkit.data.module import DataModule
 from seqkit.data.sample import Sample, Samples
 from seqkit.data.source import import_optional
 from seqkit.data.splits import shuffled
-from seqkit.interfaces import IGNORE, LossOutput, Objective, Tokenizer
+from seqkit.data.tables.schema import CELLS
+from seqkit.interfaces import IGNORE, Tokenizer
 from seqkit.objectives import Classify, MultiLabel, NextToken, Regress
-from seqkit.objectives.classify import NEED_PROBABILITIES
 from seqkit.objectives.metrics import MeanLoss, needs_probabilities, update
-from seqkit.objectives.regress import large_offset
-from seqkit.raw import GraphData, Waveform
-from seqkit.tokenizers import Cells, Join, LogMel, Molecule
+from seqkit.raw import Waveform
+from seqkit.tokenizers import Cells, Join, LogMel, Molecule, Series
 
-MOST = 4_000
-"""Most training examples of an estimator whose time grows faster than their number; the others are left out at random.
+MOST = 5_000
+"""Most training examples of an estimator; the others are left out at random: the time of an SVM grows as their square.
 """
 
 FRAMES, SIDE = 32, 32
 """Log-mel frames that a recording is stretched to, and pixels of a side of larger images, or of many sizes."""
 
+NUM_WORDS = 300
+"""Words of the texts of a row that are features."""
+
 LONGEST = 6
 """Longest n-gram, in ids."""
 
-AROUND = (-2, -1, 0, 1, 2)
-"""Places of the tokens by which a token is labelled, from its own."""
-MOST_TOKENS = 300_000
-"""Most labelled tokens that the labeller learns from: so many take 10 s."""
-
 
 class Features(NamedTuple):
-    """Features of the training and the test examples, as arrays or sparse matrices, and what suits them.
+    """Features of the training and the test examples, as arrays or sparse matrices, and the estimator that suits them.
 
-    suits: "linear", "scaled linear", "kernel", "scaled kernel" or "forest".
+    suits: "linear", "kernel", "scaled kernel", "forest" or "boosting".
     """
 
     name: str
@@ -58,222 +54,159 @@ class Features(NamedTuple):
     suits: str
 
 
-class Predicted(NamedTuple):
-    """Predictions [m k] of a method as the model's head would give them. has_probabilities: whether logits are such."""
-
-    name: str
-    prediction: Tensor
-    has_probabilities: bool = True
-
-
 class Found(NamedTuple):
-    """A method, its metrics on the test split, and the number of training examples.
-
-    candidates: main metric on validation data of each method that it was chosen from; empty: there was no choice.
-    """
+    """A method, its metrics on the test split, and the number of training examples; of n-grams, that of tokens."""
 
     name: str
     metrics: dict[str, float]
-    number: int
-    candidates: dict[str, float] = {}  # noqa: RUF012
+    num_train: int
 
 
 def strong_baseline(data: DataModule) -> dict[str, Any] | None:
-    """Name, metrics on the test split, number of training examples and seconds of the specialist; None: none is known.
+    """Name, metrics on the test split, number of training examples and seconds of the method; None: none is known.
 
-    The metrics are the objective's own and the loss, as far as the method has probabilities and they are finite: the
-    loss of a class to which a random forest gives the probability 0 is not. Of several methods, `candidates` holds the
-    main metric on validation data, by which the best is chosen.
+    The metrics are the objective's own and the loss. Those of probabilities are left out if the method has none, and
+    a loss that is not finite: a random forest gives some classes the probability 0.
     Raises DataError if scikit-learn is missing.
     """
-    started, objective, splits = time.perf_counter(), data.objective, data.splits()
+    started, objective = time.perf_counter(), data.objective
     found: Found | None = None
     if type(objective) is NextToken and data.tokenizer.spec.ids and data.window is not None:
-        found = _of_ids(data, objective)
+        found = _n_grams(data, objective)
     elif isinstance(objective, Classify | Regress | MultiLabel):
         import_optional("sklearn", "baselines")
-        sample = splits.train[0]
-        is_of_tokens = getattr(objective, "level", "sequence") == "token"
-        if isinstance(sample.raw, GraphData) and isinstance(sample.label, Tensor) and is_of_tokens:
-            found = _of_nodes(objective, splits.train, splits.test)
-        elif isinstance(objective, Classify) and is_of_tokens and data.tokenizer.spec.ids:
-            found = _of_labels(data, objective)
-        elif not is_of_tokens:
-            found = _of_examples(data, objective)
-    if found is None:
-        return None
-    seconds = round(time.perf_counter() - started, 1)
-    candidates = {"candidates": found.candidates} if found.candidates else {}
-    return {"name": found.name, "metrics": found.metrics, "num_train": found.number, "seconds": seconds, **candidates}
+        found = _of_examples(data, objective) if getattr(objective, "level", "sequence") == "sequence" else None
+    return None if found is None else {**found._asdict(), "seconds": round(time.perf_counter() - started, 1)}
 
 
-def _of_examples(data: DataModule, objective: Classify | Regress | MultiLabel) -> Found:
-    """The method that suits the examples; of several, the one that is best on validation data.
-
-    Without a validation split, a fifth of the training split is in its place.
-    """
+def _of_examples(data: DataModule, objective: Classify | Regress | MultiLabel) -> Found | None:
+    """The method that suits the examples; None: none does."""
     splits = data.splits()
     train: Sequence[Sample] = splits.train
     if len(train) > MOST:
         train = [train[i] for i in shuffled(len(train), 0)[:MOST]]
-    is_forecast = isinstance(objective, Regress) and windows_of(data.tokenizer, [train[0].raw]) is not None
-    judged: Sequence[Sample] = []
-    if is_forecast or isinstance(objective, MultiLabel):
-        judged, fifth = splits.valid or [], max(1, len(train) // 5)
-        if not judged and len(train) > 1:
-            train, judged = train[:-fifth], train[-fifth:]
-    raws = [[sample.raw for sample in split] for split in (train, [*judged, *splits.test])]
-    targets = [_targets(objective, split) for split in (train, judged, splits.test)]
-    target = targets[0].double().numpy() if targets[0].is_floating_point() else targets[0].numpy()
-    features = _features(data.tokenizer, *raws)
-    tried = [_predicted(objective, features, target)]
-    if isinstance(objective, MultiLabel) and features.suits == "forest":
-        tried.append(_predicted(objective, features, target, "scaled linear"))
-    windows = windows_of(data.tokenizer, [*raws[0], *raws[1]]) if is_forecast else None
-    if isinstance(objective, Regress) and windows is not None:
-        found = forecasts(windows[: len(train)], windows[len(train) :], target)
-        tried += (Predicted(name, _standardised(objective, values)) for name, values in found)
-    candidates, chosen = {}, tried[0]
-    if len(tried) > 1 and judged:
-        main = "auroc" if isinstance(objective, MultiLabel) else "rmse"
-        for one in tried:
-            known = _metrics(objective, one.prediction[: len(judged)], targets[1], has_probabilities=False)
-            if main in known:
-                candidates[one.name] = known[main]
-        candidates = dict(sorted(candidates.items(), key=lambda each: each[1], reverse=main == "auroc"))
-        name = next(iter(candidates), chosen.name)
-        chosen = next(one for one in tried if one.name == name)
-    metrics = _metrics(
-        objective, chosen.prediction[len(judged) :], targets[2], has_probabilities=chosen.has_probabilities
-    )
-    return Found(chosen.name, metrics, len(train), candidates)
+    raws = [[sample.raw for sample in split] for split in (train, splits.test)]
+    target, asked = (_targets(objective, split) for split in (train, splits.test))
+    has_probabilities = True
+    if isinstance(objective, Regress) and isinstance(data.tokenizer, Series):
+        name, values = forecast(raws[0], raws[1], target.double().numpy())
+        prediction = _standardised(objective, values)
+    elif (features := _features(data.tokenizer, *raws)) is None:
+        return None
+    else:
+        name, estimator = _estimator(features.suits, is_number=isinstance(objective, Regress))
+        name += f" on {features.name}"
+        has_probabilities = isinstance(objective, Regress) or hasattr(estimator, "predict_proba")
+        prediction = _predicted(objective, estimator, features, target.numpy())
+    return Found(name, _metrics(objective, prediction, asked, has_probabilities=has_probabilities), len(train))
 
 
 def _targets(objective: Classify | Regress | MultiLabel, samples: Sequence[Sample]) -> Tensor:
     """Classes [m], or numbers or labels [m k]."""
-    labels = [torch.as_tensor(objective.encode_target(label)) for label in Samples.of(samples).labels]
-    return torch.stack(labels) if labels else torch.zeros(0)
+    return torch.stack([torch.as_tensor(objective.encode_target(label)) for label in Samples.of(samples).labels])
 
 
 # ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _features(tokenizer: Tokenizer, train: Sequence[Any], test: Sequence[Any]) -> Features:
-    """Features that suit the first raw example; those of its tokens, where nothing else is known of it."""
-    raws, first = (train, test), train[0]
+def _features(tokenizer: Tokenizer, train: Sequence[Any], test: Sequence[Any]) -> Features | None:
+    """Features that suit the first raw example; those of its tokens, where nothing else is known of it.
+
+    Of rows of several parts, their cells and the words of their texts; None: they have neither.
+    """
+    first = train[0]
     if isinstance(tokenizer, Join):
-        return _of_parts(tokenizer, train, test)
+        return _of_rows(train, test)
     if isinstance(tokenizer, Cells):
-        return _of_cells(train, test)
+        return Features("numbers and categories", *_of_cells(train, test), "boosting")
     if isinstance(tokenizer, Molecule):
-        return _of_molecules(*raws)
+        name = "RDKit's descriptors and Morgan counts"
+        return Features(name, _of_molecules(train), _of_molecules(test), "forest")
     if isinstance(first, str):
-        return _of_texts(*raws)
+        return Features("TF-IDF of words and letters", *_of_texts(train, test), "linear")
     if isinstance(first, Waveform):
-        return Features("log-mel frames", _of_sounds(raws[0]), _of_sounds(raws[1]), "scaled kernel")
+        return Features("log-mel frames", _of_sounds(train), _of_sounds(test), "scaled kernel")
     if isinstance(first, Tensor) and first.ndim == 3:
-        is_small = max(first.shape[1:]) <= SIDE and len({raw.shape for each in raws for raw in each}) == 1
-        pixels = [_of_images(each, resize=not is_small) for each in raws]
-        return Features("pixels and their statistics", pixels[0], pixels[1], "kernel")
-    statistics = [_of_tokens(tokenizer, each) for each in raws]
+        is_small = max(first.shape[1:]) <= SIDE and len({raw.shape for raws in (train, test) for raw in raws}) == 1
+        pixels = [_of_images(raws, resize=not is_small) for raws in (train, test)]
+        return Features("pixels", pixels[0], pixels[1], "kernel")
+    statistics = [_of_tokens(tokenizer, raws) for raws in (train, test)]
     return Features("statistics of the tokens", statistics[0], statistics[1], "forest")
 
 
-def _of_parts(tokenizer: Join, train: Sequence[Any], test: Sequence[Any]) -> Features:
-    """Features of each part, side by side, with a column that says whether an example has it.
+def _of_rows(train: Sequence[Any], test: Sequence[Any]) -> Features | None:
+    """Cells of rows of several parts, and whether a text of the row has each of the most frequent words."""
+    from sklearn.feature_extraction.text import CountVectorizer
 
-    Of an example without the part they are the means over the training examples that have it.
-    """
-    from scipy import sparse
-
-    columns: tuple[list[Any], list[Any]] = ([], [])
-    names, suits = [], set()
-    for name, own in tokenizer.parts.items():
-        raws = [[dict(tokenizer.runs(raw)).get(name) for raw in each] for each in (train, test)]
-        there = [np.array([raw is not None for raw in each]) for each in raws]
-        if not there[0].any():
-            continue
-        given = [[raw for raw in each if raw is not None] for each in raws]
-        found = _features(own, given[0], given[1] or given[0][:1])
-        names.append(f"{found.name} ({name})")
-        suits.add(found.suits)
-        for side, values, known in zip(columns, (found.train, found.test), there):
-            dense = values.toarray() if sparse.issparse(values) else values
-            average = np.asarray(found.train.mean(axis=0)).reshape(-1)
-            filled = np.tile(average, (len(known), 1))
-            filled[known] = dense[: known.sum()]
-            side.append(np.column_stack([filled, known]))
-    kind = "scaled kernel" if suits <= {"kernel", "scaled kernel"} else "forest"
-    return Features(" and ".join(names), np.hstack(columns[0]), np.hstack(columns[1]), kind)
+    rows = [[raw if isinstance(raw, Mapping) else {} for raw in raws] for raws in (train, test)]
+    cells = [[row.get(CELLS) or {} for row in each] for each in rows]
+    texts = [[" ".join(x for x in row.values() if isinstance(x, str)) for row in each] for each in rows]
+    blocks = [_of_cells(*cells)] if any(cells[0]) else []
+    if any(texts[0]):
+        words = CountVectorizer(binary=True, max_features=NUM_WORDS).fit(texts[0])
+        blocks.append((words.transform(texts[0]).toarray(), words.transform(texts[1]).toarray()))
+    if not blocks:
+        return None
+    return Features("cells and words", np.hstack([x for x, _ in blocks]), np.hstack([x for _, x in blocks]), "boosting")
 
 
-def _of_cells(train: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str, Any]]) -> Features:
-    """Numbers, and a column for each word of a category; a missing number is the mean over training."""
+def _of_cells(train: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers, NaN where they are missing, and a column for each word of a category."""
     from sklearn.feature_extraction import DictVectorizer
 
-    rows = [[{k: v for k, v in raw.items() if v is not None} for raw in each] for each in (train, test)]
+    rows = [[{k: v for k, v in raw.items() if v is not None} for raw in raws] for raws in (train, test)]
     vectors = DictVectorizer(sparse=False).fit(rows[0])
     found = [vectors.transform(each) for each in rows]
+    numbers = {column for row in rows[0] for column, value in row.items() if not isinstance(value, str)}
     for place, column in enumerate(vectors.feature_names_):
-        missing = [np.array([column not in row for row in each]) for each in rows]
-        if any(column in row for row in rows[0]):  # a number; words have columns of their own, column=word
-            mean = found[0][~missing[0], place].mean()
-            offset = large_offset(mean, found[0][~missing[0], place].std())
-            for values, gaps in zip(found, missing):
-                values[gaps, place] = mean
-                values[:, place] -= offset  # trees compute in float32
-    return Features("numbers and categories", found[0], found[1], "forest")
+        if column in numbers:  # words have columns of their own, column=word
+            for values, each in zip(found, rows):
+                values[[column not in row for row in each], place] = np.nan
+    return found[0], found[1]
 
 
-def _of_texts(train: Sequence[str], test: Sequence[str]) -> Features:
+def _of_texts(train: Sequence[str], test: Sequence[str]) -> tuple[Any, Any]:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
 
     words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2))
     letters = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
     both = make_union(words, letters)
-    return Features("TF-IDF of words and letters", both.fit_transform(train), both.transform(test), "linear")
+    return both.fit_transform(train), both.transform(test)
 
 
 def _of_images(raws: Sequence[Tensor], *, resize: bool) -> np.ndarray:
-    """Pixels, of one size and three channels if `resize`; mean, deviation and quantiles of each channel."""
+    """Pixels, of one size and three channels if `resize`."""
     found = []
     for raw in raws:
         image = raw.float() / (255 if raw.dtype == torch.uint8 else 1)
         if resize:  # grey pictures, or an alpha channel, may be among the others
             image = image[:3] if len(image) >= 3 else image[:1].expand(3, -1, -1)
-        small = F.interpolate(image[None], (SIDE, SIDE), mode="area")[0] if resize else image
-        flat = small.flatten(1)
-        levels = torch.quantile(flat, torch.tensor([0.1, 0.5, 0.9]), dim=1).flatten()
-        found.append(torch.cat([small.flatten(), flat.mean(1), flat.std(1), levels]).numpy())
+            image = F.interpolate(image[None], (SIDE, SIDE), mode="area")[0]
+        found.append(image.flatten().numpy())
     return np.stack(found)
 
 
 def _of_sounds(raws: Sequence[Waveform]) -> np.ndarray:
     """Log-mel frames stretched to `FRAMES` of them."""
-    rate = raws[0].sample_rate
-    tokenizer = LogMel(rate, num_mels=40)
+    tokenizer = LogMel(raws[0].sample_rate, num_mels=40)
     frames = [tokenizer.encode(raw).content for raw in raws]
     return np.stack([F.interpolate(one.T[None], FRAMES, mode="linear").flatten().numpy() for one in frames])
 
 
-def _of_molecules(train: Sequence[Any], test: Sequence[Any]) -> Features:
+def _of_molecules(raws: Sequence[Any]) -> np.ndarray:
     """RDKit's descriptors, and counts of Morgan fragments (radius 2, 2,048 places)."""
     from rdkit import Chem
     from rdkit.Chem import Descriptors, rdFingerprintGenerator
 
     morgan = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
-
-    def of(raws: Sequence[Any]) -> np.ndarray:
-        rows = []
-        for raw in raws:
-            molecule = Chem.MolFromSmiles(raw) if isinstance(raw, str) else raw
-            known = [value for _, function in Descriptors.descList if (value := function(molecule)) is not None]
-            counts = morgan.GetCountFingerprintAsNumPy(molecule)
-            rows.append(np.concatenate([np.nan_to_num(known, posinf=0, neginf=0), counts]))
-        return np.stack(rows).clip(-1e6, 1e6)
-
-    return Features("RDKit's descriptors and Morgan counts", of(train), of(test), "forest")
+    rows = []
+    for raw in raws:
+        molecule = Chem.MolFromSmiles(raw) if isinstance(raw, str) else raw
+        known = [value for _, function in Descriptors.descList if (value := function(molecule)) is not None]
+        counts = morgan.GetCountFingerprintAsNumPy(molecule)
+        rows.append(np.concatenate([np.nan_to_num(known, posinf=0, neginf=0), counts]))
+    return np.stack(rows).clip(-1e6, 1e6)
 
 
 def _of_tokens(tokenizer: Tokenizer, raws: Sequence[Any]) -> np.ndarray:
@@ -292,197 +225,83 @@ def _of_tokens(tokenizer: Tokenizer, raws: Sequence[Any]) -> np.ndarray:
 # ── estimators ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _predicted(
-    objective: Classify | Regress | MultiLabel, features: Features, target: np.ndarray, suits: str = ""
-) -> Predicted:
-    """The estimator's predictions of the test features. target: [n] classes, or [n k]. suits: other than `features`."""
-    suits = suits or features.suits
-    if isinstance(objective, Regress):
-        name, estimator = _regressor(suits)
-        if target.shape[1] > 1 and suits != "forest":  # which has several targets itself
-            from sklearn.multioutput import MultiOutputRegressor
-
-            estimator = MultiOutputRegressor(estimator)
-        known = ~np.isnan(target).any(axis=1)
-        numbers = target[known].squeeze(1) if target.shape[1] == 1 else target[known]
-        found = estimator.fit(features.train[known], numbers).predict(features.test)
-        return Predicted(f"{name} on {features.name}", _standardised(objective, found))
-    name, estimator = _classifier(suits)
-    if isinstance(objective, MultiLabel):
-        logits, has_probabilities = _of_each_label(estimator, features, target)
-        each = " for each label" if target.shape[1] > 1 else ""
-        return Predicted(f"{name} on {features.name}{each}", logits, has_probabilities)
-    known = target != IGNORE
-    target = target[known]
-    fewest = int(np.unique(target, return_counts=True)[1].min())
-    if not hasattr(estimator, "predict_proba") and fewest > 1 and NEED_PROBABILITIES & set(objective.chosen_metrics):
-        from sklearn.calibration import CalibratedClassifierCV
-
-        name += " with Platt scaling"
-        estimator = CalibratedClassifierCV(estimator, cv=min(5, fewest), ensemble=False)
-    prediction, has_probabilities = _as_head(objective, estimator.fit(features.train[known], target), features.test)
-    return Predicted(f"{name} on {features.name}", prediction, has_probabilities)
-
-
-def _scaled(estimator: Any) -> Any:
+def _estimator(suits: str, *, is_number: bool) -> tuple[str, Any]:
+    """Name and estimator of classes, or of numbers."""
+    from sklearn import ensemble, linear_model, svm
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    return make_pipeline(StandardScaler(), estimator)
+    if suits == "linear":
+        if is_number:
+            return "ridge regression", linear_model.RidgeCV(np.logspace(-2, 3, 6))
+        return "logistic regression", linear_model.LogisticRegression(C=100, max_iter=1000)
+    if suits == "forest":
+        if is_number:
+            return "a random forest", ensemble.RandomForestRegressor(100, max_features=0.2, random_state=1)
+        return "a random forest", ensemble.RandomForestClassifier(100, random_state=1)
+    if suits == "boosting":
+        boosting = ensemble.HistGradientBoostingRegressor if is_number else ensemble.HistGradientBoostingClassifier
+        name, estimator = "gradient boosting", boosting(min_samples_leaf=5, random_state=1)
+    else:
+        name, estimator = "an RBF-SVM", svm.SVR(C=10) if is_number else svm.SVC(C=10)
+        estimator = make_pipeline(StandardScaler(), estimator) if suits == "scaled kernel" else estimator
+    return name, estimator
 
 
-def _classifier(suits: str) -> tuple[str, Any]:
-    """Name and estimator of classes."""
-    from sklearn.ensemble import RandomForestClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.svm import SVC
+def _predicted(objective: Any, estimator: Any, features: Features, target: np.ndarray) -> Tensor:
+    """Predictions of the test features as a model's head gives them [m k]: log-probabilities, logits or numbers.
 
-    return {
-        "linear": ("logistic regression", LogisticRegression(C=100, max_iter=1000)),
-        "scaled linear": ("logistic regression", _scaled(LogisticRegression(max_iter=1000))),
-        "kernel": ("an RBF-SVM", SVC(C=10)),
-        "scaled kernel": ("an RBF-SVM", _scaled(SVC(C=10))),
-        "forest": ("a random forest", RandomForestClassifier(100, random_state=1)),
-    }[suits]
-
-
-def _regressor(suits: str) -> tuple[str, Any]:
-    """Name and estimator of numbers."""
-    from sklearn.ensemble import RandomForestRegressor
-    from sklearn.linear_model import RidgeCV
-    from sklearn.svm import SVR
-
-    return {
-        "linear": ("ridge regression", RidgeCV(np.logspace(-2, 3, 6))),
-        "kernel": ("an RBF-SVM", SVR(C=10)),
-        "scaled kernel": ("an RBF-SVM", _scaled(SVR(C=10))),
-        "forest": ("a random forest", RandomForestRegressor(100, max_features=0.2, random_state=1)),
-    }[suits]
-
-
-def _as_head(objective: Classify, estimator: Any, asked: Any) -> tuple[Tensor, bool]:
-    """Log-probabilities of the classes [m k]; without probabilities, 1 for the predicted class and 0 for others."""
-    k = len(objective.names)
-    if not hasattr(estimator, "predict_proba"):
-        return F.one_hot(torch.from_numpy(estimator.predict(asked)).long(), k).float(), False
-    shares = np.zeros((asked.shape[0], k))
-    shares[:, estimator.classes_] = estimator.predict_proba(asked)
-    return torch.from_numpy(shares).log().float(), True
-
-
-def _of_each_label(estimator: Any, features: Features, target: np.ndarray) -> tuple[Tensor, bool]:
-    """Logits of yes of each label [m k], by an estimator of its own, and whether they are of probabilities.
-
-    Unknown labels are left out. A label that is always yes, or never, in training has the log-odds of its share.
+    Examples of unknown targets are left out. Without probabilities, the predicted class has 1 and others 0.
     """
-    from sklearn.base import clone
+    if isinstance(objective, MultiLabel):
+        return torch.stack([_logits(estimator, features, label) for label in target.T], dim=1)
+    if isinstance(objective, Regress):
+        from sklearn.multioutput import MultiOutputRegressor
 
-    has_probabilities, columns = hasattr(estimator, "predict_proba"), []
-    for label in target.T:
-        known = ~np.isnan(label)
-        yes = label[known].astype(int)
-        if len(np.unique(yes)) < 2:
-            share = (yes.sum() + 0.5) / (len(yes) + 1)
-            columns.append(np.full(features.test.shape[0], np.log(share / (1 - share))))
-            continue
-        fitted = clone(estimator).fit(features.train[known], yes)
-        if has_probabilities:
-            with np.errstate(divide="ignore"):
-                no, share = np.log(fitted.predict_proba(features.test)).T
-            columns.append(share - no)
-        else:
-            columns.append(fitted.decision_function(features.test))
-    return torch.from_numpy(np.stack(columns, axis=1)).float(), has_probabilities
+        known = ~np.isnan(target).any(axis=1)
+        fitted = MultiOutputRegressor(estimator).fit(features.train[known], target[known])
+        return _standardised(objective, fitted.predict(features.test))
+    known = target != IGNORE
+    fitted = estimator.fit(features.train[known], target[known])
+    if not hasattr(fitted, "predict_proba"):
+        return F.one_hot(torch.from_numpy(fitted.predict(features.test)).long(), len(objective.names)).float()
+    shares = np.zeros((features.test.shape[0], len(objective.names)))
+    shares[:, fitted.classes_] = fitted.predict_proba(features.test)
+    return torch.from_numpy(shares).log().float()
 
 
-def _standardised(objective: Regress, found: np.ndarray) -> Tensor:
+def _logits(estimator: Any, features: Features, label: np.ndarray) -> Tensor:
+    """Logits [m] of a label being yes, of the known labels; one that never differs has the logit of its share."""
+    known = ~np.isnan(label)
+    yes = label[known].astype(int)
+    if len(np.unique(yes)) < 2:
+        return torch.full((features.test.shape[0],), (yes.sum() + 0.5) / (len(yes) + 1)).logit()
+    fitted = estimator.fit(features.train[known], yes)
+    if hasattr(fitted, "predict_proba"):
+        return torch.from_numpy(fitted.predict_proba(features.test)[:, 1]).logit().float()
+    return torch.from_numpy(fitted.decision_function(features.test)).float()
+
+
+def _standardised(objective: Regress, values: np.ndarray) -> Tensor:
     """Numbers in the targets' unit as the model's head gives them [m k]."""
     mean, std = torch.tensor(objective.centred_mean), torch.tensor(objective.std)
-    return (torch.from_numpy(found).float().reshape(len(found), -1) - mean) / std
+    return (torch.from_numpy(values).float().reshape(len(values), -1) - mean) / std
 
 
-def _metrics(objective: Objective, prediction: Tensor, target: Tensor, *, has_probabilities: bool) -> dict[str, float]:
+def _metrics(objective: Any, prediction: Tensor, target: Tensor, *, has_probabilities: bool) -> dict[str, float]:
     """The objective's metrics of these predictions, and the loss, as far as they are defined.
 
-    has_probabilities: False: metrics of probabilities, and the loss of classes, are left out.
+    has_probabilities: False: metrics of probabilities, and the loss, are left out.
     """
-    output: LossOutput = objective.loss(prediction, target)  # type: ignore[attr-defined]
-    metrics: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics(None)}  # type: ignore[arg-type]
     found = {}
-    for name, metric in metrics.items():
+    for name, metric in {"loss": MeanLoss(), **objective.metrics(None)}.items():
         if has_probabilities or not (isinstance(metric, MeanLoss) or needs_probabilities(metric)):
-            update(metric, output)
+            update(metric, objective.loss(prediction, target))
             found[name] = float(metric.compute())
     return {name: value for name, value in found.items() if np.isfinite(value)}
 
 
-# ── nodes of one graph ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _of_nodes(
-    objective: Classify | Regress | MultiLabel, train: Sequence[Sample], test: Sequence[Sample]
-) -> Found | None:
-    """Logistic regression on each node's features, mixed with its neighbours' twice (SGC, Wu et al. 2019)."""
-    from sklearn.linear_model import LogisticRegression
-
-    if not isinstance(objective, Classify) or len(train) > 1 or len(test) > 1:
-        return None
-
-    def mixed(graph: GraphData) -> np.ndarray:
-        x = F.one_hot(graph.nodes) if graph.nodes.ndim == 1 else graph.nodes
-        n = len(x)
-        x = x.float() if x.shape[1] else torch.eye(n)
-        loops = torch.arange(n).repeat(2, 1)
-        edges = torch.cat([graph.edges, graph.edges.flip(0), loops], dim=1).unique(dim=1).numpy()
-        root = np.bincount(edges[0], minlength=n) ** -0.5
-        matrix = coo_array((root[edges[0]] * root[edges[1]], (edges[0], edges[1])), shape=(n, n)).tocsr()
-        twice: np.ndarray = matrix @ (matrix @ x.numpy())
-        return twice
-
-    known, asked = (sample.label != IGNORE for sample in (train[0], test[0]))
-    machine = LogisticRegression(C=100, max_iter=1000)
-    machine.fit(mixed(train[0].raw)[known.numpy()], train[0].label[known].numpy())
-    prediction, _ = _as_head(objective, machine, mixed(test[0].raw)[asked.numpy()])
-    metrics = _metrics(objective, prediction, test[0].label[asked], has_probabilities=True)
-    return Found("logistic regression on the nodes and their neighbours' features", metrics, int(known.sum()))
-
-
-# ── labels of tokens ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _of_labels(data: DataModule, objective: Classify) -> Found:
-    """Logistic regression on each token's id and those of the two tokens on either side."""
-    from sklearn.linear_model import SGDClassifier
-    from sklearn.preprocessing import OneHotEncoder
-
-    def rows(samples: Sequence[Sample], most: int | None) -> tuple[np.ndarray, Tensor, int]:
-        windows, labels, num_tokens = [], [], 0
-        for sample in samples:
-            if most is not None and num_tokens >= most:
-                break
-            ids = F.pad(data.tokenizer.encode(sample.raw).content, [-AROUND[0], AROUND[-1]], value=-1)
-            label = torch.as_tensor(sample.label)
-            windows.append(ids.unfold(0, len(AROUND), 1)[label != IGNORE])
-            labels.append(label[label != IGNORE])
-            num_tokens += len(labels[-1])
-        return torch.cat(windows).numpy(), torch.cat(labels), len(labels)
-
-    splits = data.splits()
-    train = splits.train.at(shuffled(len(splits.train), 0))
-    ids, labels, number = rows(train, MOST_TOKENS)
-    asked, target, _ = rows(splits.test, None)
-    one_hot = OneHotEncoder(handle_unknown="ignore", dtype=np.float32)
-    machine = SGDClassifier(loss="log_loss", alpha=1e-6, max_iter=8, tol=None, random_state=1)
-    machine.fit(one_hot.fit_transform(ids), labels.numpy())
-    prediction, _ = _as_head(objective, machine, one_hot.transform(asked))
-    metrics = _metrics(objective, prediction, target, has_probabilities=True)
-    return Found("logistic regression on five tokens", metrics, number)
-
-
-# ── next tokens ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _of_ids(data: DataModule, objective: NextToken) -> Found:
+def _n_grams(data: DataModule, objective: NextToken) -> Found:
     """Loss of n-grams, smoothed as Witten and Bell (1991), on every token of the test split that a model predicts.
 
     A context that is not followed by so many kinds of tokens leaves as much probability to the shorter context.
@@ -508,8 +327,7 @@ def _of_ids(data: DataModule, objective: NextToken) -> Found:
         probability = np.where(known & (asked >= 0), mixed, probability)
     loss = float(-np.log(probability).mean())
     perplexity = {"perplexity": float(np.exp(loss))} if "Perplexity" in objective.chosen_metrics else {}
-    counted = f"{sum(map(len, train)):,} training tokens"  # with less text, or another, they are worse
-    return Found(f"{order}-grams (Witten–Bell) of {counted}", {"loss": loss, **perplexity}, len(train))
+    return Found(f"{order}-grams (Witten–Bell)", {"loss": loss, **perplexity}, sum(map(len, train)))
 
 
 def _grams(ids: np.ndarray, n: int, size: int) -> np.ndarray:

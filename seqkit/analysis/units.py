@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 
-def aligned(rows: list[tuple[str, str]]) -> str:
-    """Labels and values in two columns."""
-    wide = max(len(label) for label, _ in rows)
-    return "\n".join(f"{label:{wide}}  {value}" for label, value in rows)
-
-
 def number(count: float) -> str:
     """A count with its unit: 175 B, 124.4 M."""
     for unit, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):

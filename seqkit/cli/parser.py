@@ -30,8 +30,8 @@ COMMANDS = {
     "export": "write a run's model as a graph that runs without seqkit, or as a folder for other libraries",
     "serve": "answer requests over HTTP: predictions, vectors, texts",
     "new": "write a working tokenizer or backbone with its test, as a starting point",
-    "tune": "find a learning rate and a batch size for a recipe with short trainings",
-    "scale": "measure how the loss of a recipe falls with the size of model and data",
+    "tune": "find a learning rate for a recipe with a short training",
+    "scale": "fit a power law of loss and number of parameters to finished runs",
     "doctor": "find what is wrong with a recipe or a run; without arguments, check the installed versions",
 }
 """Every command, and what it does."""

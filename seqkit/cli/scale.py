@@ -1,67 +1,39 @@
-"""`seqkit scale RECIPE --sizes 16,32,64,128`."""
+"""`seqkit scale FOLDER`: how the loss falls with the number of parameters, from the finished runs in a folder."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
-from seqkit.cli.options import add_recipe, add_study
-from seqkit.config import complete
+from seqkit.cli.options import add_out
+from seqkit.cli.out import check_folder
 from seqkit.errors import UsageError, one_line
 
 
 def run(args: Namespace) -> int:
-    """Train the sizes, print the laws and where the page is."""
-    complete(args.recipe, args.preset, args.overrides)  # a mistake is said before what imports torch
-    from seqkit.comparison.compare import check_jobs, default_folder, prepare, remaining_minutes
-    from seqkit.comparison.scaling import comparisons, scale
+    """Print the power law of the runs and where its figure is."""
+    from seqkit.runs.summary import find_runs
 
-    check_jobs(args.jobs)
-    widths = [int(x) for x in _numbers(args.sizes, "--sizes")]
-    shares = _numbers(args.data_sizes, "--data-sizes") if args.data_sizes else []
-    same = ("recipe", "preset", "overrides", "seeds", "lr_trials", "trial_share")
-    base: dict[str, Any] = {name: getattr(args, name) for name in same}
-    base["plugins"] = [str(path) for path in args.plugin]
-    parts = comparisons(base, widths, shares)
-    folder = args.out or default_folder(parts[0][1], Path("runs/scale"))
-    left = 0.0
-    for _, settings, name in parts:
-        prepared = prepare(settings, args.jobs)
-        minutes, done = remaining_minutes(prepared, folder / name, args.jobs)
-        sizes, runs = len(prepared.plan.candidates), len(prepared.plan.steps({}))
-        print(f"{one_line(name):12} {sizes} sizes, {runs} runs, {done} done")
-        left += minutes
-    print(f"about {left:.0f} min with {args.jobs} at a time\nfolder  {one_line(folder)}")
-    if args.dry_run:
-        return 0
-    from rich.console import Console
+    folder = args.out or args.folder / "scaling"
+    check_folder(folder, force=args.force or args.out is None)
+    runs = [row for row in find_runs(args.folder) if row.state == "finished" and "loss" in row.summary["metrics"]]
+    tested = {(row.recipe, str(row.summary.get("data_sha256", {}).get("test"))) for row in runs}
+    if len(tested) > 1:
+        recipes = ", ".join(sorted({recipe for recipe, _ in tested}))
+        raise UsageError(f"the runs in {args.folder} are of {recipes} on several test splits; give runs of one")
+    sizes = [row.summary["num_parameters"] for row in runs]
+    losses = [row.summary["metrics"]["loss"] for row in runs]
+    from seqkit.comparison.scaling import fit_power_law
+    from seqkit.report.figures import png
+    from seqkit.report.scaling import power_law_figure
 
-    from seqkit.report.scaling import scaling_table
-
-    results = scale(base, widths, shares, folder, jobs=args.jobs)
-    Console(markup=False, emoji=False).print(scaling_table(results))
-    print(f"{one_line(results['answer'])}\nreport  {one_line(folder / 'report.html')}")
+    law = fit_power_law(sizes, losses)
+    print(f"{len(runs)} runs of {len(set(sizes))} sizes: {law}")
+    print(one_line(png(power_law_figure(sizes, losses, law.at), folder / "scaling.png")))
     return 0
-
-
-def _numbers(text: str, option: str) -> list[float]:
-    """Numbers with commas between them, within what the option allows."""
-    try:
-        found = [float(word) for word in text.split(",") if word.strip()]
-    except ValueError:
-        raise UsageError(f"{option} is {text!r}; give numbers with commas between, such as 16,32,64") from None
-    if option == "--sizes" and any(x != int(x) or x < 1 for x in found):
-        raise UsageError(f"--sizes is {text!r}; widths are whole numbers from 1")
-    if option == "--data-sizes" and any(not 0 < x <= 1 for x in found):
-        raise UsageError(f"--data-sizes is {text!r}; give shares of the training split, above 0 and up to 1")
-    return found
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
-    add_recipe(parser)
-    parser.add_argument("--sizes", required=True, metavar="W,W,…", help="widths of the backbone, three or more")
-    shares = "shares of the training data for the largest width, three or more"
-    parser.add_argument("--data-sizes", metavar="S,S,…", help=shares)
-    add_study(parser, "size")
+    parser.add_argument("folder", type=Path, help="a folder with runs of one recipe in three sizes or more")
+    add_out(parser, "folder for the figure (default: FOLDER/scaling)")

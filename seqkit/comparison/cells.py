@@ -11,9 +11,8 @@ import platform
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,14 +22,8 @@ from seqkit.training import metrics_csv
 
 Kind = Literal["trial", "pretrain", "seed", "measure"]
 
-NUM_BATCHES = 4
-"""Training batches on which every candidate is timed."""
-
 LENGTHS = (16, 32, 64, 128, 256)
 """Tokens at which time, memory and latency are measured, as long as a model takes them."""
-
-SECONDS_EACH = 3.0
-"""Seconds of timed training on real batches, for each candidate."""
 
 
 @dataclass(frozen=True)
@@ -144,34 +137,11 @@ def read_curve(run: Path, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _measure(cell: Cell) -> dict[str, Any]:
     """Speed and memory of all candidates, measured side by side on the same batches, with untrained weights."""
-    from seqkit.analysis.speed import Candidate, measure
-    from seqkit.config import build
-    from seqkit.runs.prepare import untrained
+    from seqkit.analysis.speed import measure
+    from seqkit.runs.prepare import prepare
 
-    candidates = {}
-    for name, config in cell.config.items():
-        model, data = untrained(config)
-        loader = data.train_dataloader()
-        batches, clip = list(islice(loader, NUM_BATCHES)), config["trainer"]["gradient_clip_val"]
-        candidates[name] = Candidate(model, data.objective, build(config).optimizer, batches, loader, clip)
-    costs = measure(candidates, seconds=SECONDS_EACH * len(candidates), lengths=LENGTHS)
-
-    def lists(pairs: Any) -> list[list[float]] | None:
-        return None if pairs is None else [list(pair) for pair in pairs]
-
-    return {
-        "costs": {
-            name: {
-                "tokens_per_second": cost.tokens_per_second,
-                "step_seconds": cost.step_seconds,
-                "glue_share": cost.glue_share,
-                "seconds_by_length": lists(cost.seconds_by_length),
-                "latency_by_context": lists(cost.latency_by_context),
-                "memory_by_length": [[n, value] for n, value in cost.memory_by_length or ()],
-            }
-            for name, cost in costs.items()
-        }
-    }
+    costs = measure({name: prepare(config) for name, config in cell.config.items()}, lengths=LENGTHS)
+    return {"costs": {name: asdict(cost) for name, cost in costs.items()}}
 
 
 def _surroundings() -> dict[str, Any]:

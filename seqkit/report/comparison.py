@@ -1,4 +1,4 @@
-"""The page of `seqkit compare` and of `seqkit scale`, from results.json alone: nothing is trained or loaded again."""
+"""The page of `seqkit compare`, from results.json alone: nothing is trained or loaded again."""
 
 from __future__ import annotations
 
@@ -37,16 +37,11 @@ from seqkit.report.ranking import (
     value_lines,
     values_are,
 )
-from seqkit.report.scaling import scaling_sections
 from seqkit.report.templates import fill, write_page
 
 __all__ = ["comparison_table", "write_comparison"]
 
-KEYS = {
-    "comparison": ("title", "answer", "metric", "candidates", "differences"),
-    "scaling": ("title", "answer", "fits"),
-}
-
+KEYS = ("title", "answer", "metric", "candidates", "differences")
 
 FEWEST_DISTANCES = 8
 """Tokens below which it means little how far a gradient reaches."""
@@ -67,21 +62,19 @@ class Cell(NamedTuple):
 
 
 def write_comparison(folder: Path) -> Path:
-    """Write `report.html` beside `results.json` of a comparison or of a scaling study, and a comparison's `results.md`.
+    """Write `report.html` and `results.md` beside `results.json` of a comparison.
 
     Returns the path of the page. Raises DataError where results.json is missing, damaged or of another kind.
     """
     path = folder / "results.json"
     results = finite(read_mapping(path, "kind"))
-    kind = results["kind"]
-    if kind not in KEYS:
-        raise DataError(f"{path} has the kind {plain(kind)!r}; give a folder of `seqkit compare` or `seqkit scale`")
-    read_mapping(path, *KEYS[kind])
-    sections = comparison_sections(results) if kind == "comparison" else scaling_sections(results)
-    if kind == "comparison":
-        write_atomic(folder / "results.md", comparison_markdown(results, sections).encode())
+    if results["kind"] != "comparison":
+        raise DataError(f"{path} has the kind {plain(results['kind'])!r}; give a folder of `seqkit compare`")
+    read_mapping(path, *KEYS)
+    sections = comparison_sections(results)
+    write_atomic(folder / "results.md", comparison_markdown(results, sections).encode())
     return write_page(
-        f"{kind}.html",
+        "comparison.html",
         folder / "report.html",
         title=results["title"],
         subtitle=_subtitle(results),

@@ -238,17 +238,11 @@ def _columns(trained: TrainedModel, data: DataModule, metric: str) -> Iterator[S
         return
     note = (
         f"By how much the {metric} is higher than {format_number(found.metric)} if the cells of a column are permuted "
-        f"among {found.num_examples:,} test examples, the mean of {NUM_PERMUTATIONS} permutations, with a 95 % "
-        "interval (bootstrap over examples and permutations). If two columns say the same, the model may need neither "
-        "of them alone."
+        f"among {found.num_examples:,} test examples, the mean of {NUM_PERMUTATIONS} permutations. If two columns say "
+        "the same, the model may need neither of them alone."
     )
-    if found.left_out:
-        note += f" There was no time for {', '.join(found.left_out)}."
-    rows = [
-        (name, format_number(worse), f"{format_number(low)} to {format_number(high)}")
-        for name, (worse, low, high) in found.columns.items()
-    ]
-    yield Section("Which columns matter", note, columns=("column", f"{metric} added", "95 % interval"), rows=rows)
+    rows = [(name, format_number(worse)) for name, worse in found.columns.items()]
+    yield Section("Which columns matter", note, columns=("column", f"{metric} added"), rows=rows)
 
 
 # ── a sequence ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -139,8 +139,6 @@ def _beside(specialist: Specialist, data: DataModule) -> dict[str, Any] | None:
         return None
     if found is not None:
         log.info("beside it, %s in %.1f s: %s", found["name"], found["seconds"], _listed(found["metrics"]))
-        if tried := found.get("candidates"):
-            log.info("chosen on validation data from %s", _listed(tried))
     return found
 
 

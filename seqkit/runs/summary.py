@@ -25,16 +25,12 @@ LARGE = {"checkpoints", "attention", "profile"}
 
 @dataclass
 class StrongBaseline:
-    """A specialist's results on the test split, and the seconds that it took.
-
-    candidates: what each of several specialists reaches on validation data, by which this one was chosen.
-    """
+    """A specialist's results on the test split, and the seconds that it took."""
 
     name: str
     metrics: dict[str, float]
     num_train: int
     seconds: float
-    candidates: dict[str, float] | None = None
 
 
 @dataclass

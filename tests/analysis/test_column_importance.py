@@ -62,37 +62,25 @@ def looked_at(kind, num_rows, tmp_path, offset=0):
     return trained, data
 
 
-def test_of_few_rows_the_column_that_tells_is_found(tmp_path):
-    trained, data = looked_at("classes", 40, tmp_path)
-    found = column_importance(trained, data)
-    assert next(iter(found.columns)) == "tells"
-    worse, low, high = found.columns["tells"]
-    assert 0 < low < worse < high
-    assert found.columns["note"] == found.columns["city"] == (0, 0, 0)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classes", "numbers"])
 def test_the_column_that_tells_is_found_and_no_other(kind, tmp_path):
     trained, data = looked_at(kind, 200, tmp_path)
     found = column_importance(trained, data)
     assert next(iter(found.columns)) == "tells"
     assert set(found.columns) == {"tells", "note", "city"}
-    assert (found.num_examples, found.left_out) == (80, [])
-    worse, low, high = found.columns["tells"]
+    assert found.num_examples == 80
+    worse = found.columns["tells"]
     if isinstance(trained.objective, Classify):
         sign = 2.0 * torch.tensor([sample.label for sample in data.splits().test]) - 1
         told = torch.tensor([sample.raw["cells"]["tells"] for sample in data.splits().test])
         losses = softplus(-2 * sign[:, None] * told)  # of each row with each cell; in training numbers are standardised
         assert found.metric == pytest.approx(losses.diagonal().mean().item(), rel=0.05)
         assert worse == pytest.approx((losses.mean() - losses.diagonal().mean()).item(), rel=0.15)
-        assert 0 < low < worse < high
     else:
         assert found.metric == pytest.approx(0, abs=1e-3)
         spread = np.std([sample.label for sample in data.splits().test])
         assert worse == pytest.approx(2**0.5 * spread, rel=0.1), "two independent numbers differ by that"
-        assert low < worse < high
-    assert found.columns["note"] == found.columns["city"] == (0, 0, 0)
+    assert found.columns["note"] == found.columns["city"] == pytest.approx(0)
     assert column_importance(trained, data) == found, "seeded"
 
 
@@ -101,12 +89,6 @@ def test_the_errors_of_targets_far_from_zero_are_in_their_own_unit(tmp_path):
     found = column_importance(trained, data)
     assert found.metric < 0.5, "the root of the mean squared error, and the spread is 1"
     assert next(iter(found.columns)) == "tells"
-
-
-def test_it_ends_in_time_and_names_what_it_left_out(tmp_path):
-    trained, data = looked_at("numbers", 40, tmp_path)
-    found = column_importance(trained, data, max_seconds=-1)
-    assert (found.columns, found.left_out) == ({}, ["note", "tells", "city"])
 
 
 def test_other_runs_have_none(tmp_path):

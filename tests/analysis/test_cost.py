@@ -24,7 +24,7 @@ from seqkit.backbones.message_passing import GIN
 from seqkit.backbones.presets import PUBLISHED
 from seqkit.backbones.s4d import S4D
 from seqkit.config import complete
-from seqkit.interfaces import Adjacency, Backbone, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces import Backbone, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
@@ -269,10 +269,6 @@ def test_flops_of_message_passing_count_the_edges_that_are_given():
     layers = 2 * (2 * 2 * dim * 2 * dim)
     assert training_flops(model, objective, (batch, None)) == 3 * (3 * n * (ends + layers) + 2 * e * dim)
     assert describe_model(model, n).flops == n * (ends + layers) + 2 * 2 * (n - 1) * dim, "a path"
-    one = Adjacency(torch.tensor([[0], [1]]), torch.tensor([1]))
-    assert describe_model(model, n, adjacency=one).flops == n * (ends + layers) + 2 * dim
-    with pytest.raises(ValueError, match="1 edges"):
-        describe_model(Model(TokenSpec(vocab_size=29), GRU(24), Masked()), 5, adjacency=one)
 
 
 def test_training_takes_three_forward_passes_of_the_padded_shape():

@@ -35,16 +35,18 @@ def specialists(seed, train, target, test):
     """Predictions for the test examples by the name of a specialist."""
     cells = _of_cells(*([raw["cells"] for raw in raws] for raws in (train, test)))
     texts = _of_texts(*([raw["Name"] for raw in raws] for raws in (train, test)))
-    both = [sparse.hstack([own, text]).tocsr() for own, text in ((cells.train, texts.train), (cells.test, texts.test))]
+    gaps = np.nanmean(cells[0], axis=0)
+    cells = [np.where(np.isnan(own), gaps, own) for own in cells]
+    both = [sparse.hstack([own, text]).tocsr() for own, text in zip(cells, texts)]
     forest = RandomForestRegressor(300, max_features=1 / 3, random_state=seed).fit(both[0], target)
     return {
         "gradient boosting without the names": GradientBoostingRegressor(random_state=seed)
-        .fit(cells.train, target)
-        .predict(cells.test),
+        .fit(cells[0], target)
+        .predict(cells[1]),
         "random forest with TF-IDF of the names": forest.predict(both[1]),
         "ridge regression on TF-IDF of the names": RidgeCV(np.logspace(-2, 3, 6))
-        .fit(texts.train, target)
-        .predict(texts.test),
+        .fit(texts[0], target)
+        .predict(texts[1]),
         "the mean": np.full(len(test), target.mean()),
     }
 

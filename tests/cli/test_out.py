@@ -162,7 +162,6 @@ def test_pictures_go_to_an_empty_folder_or_beside_pictures_of_ours(run, here, ca
     commands = {
         "inspect": ["inspect", "image/digits", "--preset", "debug"],
         "attention": ["attention", run, "--input", "notes.txt"],
-        "tune": ["tune", "graph/karate", "--preset", "debug", "--lr", "--steps", "20"],
     }
     picture = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
     for name, words in commands.items():

@@ -53,7 +53,6 @@ def in_this_process():
     """Cells run here, what is measured is measured shortly, and figures are empty."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seqkit.comparison.workers.Workers", Here)
-        patch.setattr("seqkit.comparison.cells.SECONDS_EACH", 0.001)
         patch.setattr("seqkit.comparison.cells.LENGTHS", (4, 8))
         patch.setattr(Figure, "savefig", lambda figure, file, *args, **settings: file.write("<svg></svg>"))
         yield

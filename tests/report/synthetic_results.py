@@ -1,10 +1,9 @@
-"""results.json of comparisons and scaling studies that never ran: what the report's tests and its eye-witness read.
+"""results.json of comparisons that never ran: what the report's tests and its eye-witness read.
 
 python tests/report/synthetic_results.py FOLDER      # writes results.json and report.html of each kind
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +97,7 @@ def _cost(index):
     lengths = (16, 64, 256, 1024)
     power = 2 if index % 2 == 0 else 1
     return {
-        "tokens_per_second": 81234.0 / (1 + 0.3 * index), "step_seconds": 0.012 * (1 + 0.3 * index), "glue_share": 0.04,
+        "tokens_per_second": 81234.0 / (1 + 0.3 * index), "step_seconds": 0.012 * (1 + 0.3 * index),
         "seconds_by_length": [[n, 0.004 * (1 + 0.1 * index) * (1 + (n / 256) ** power)] for n in lengths],
         "latency_by_context": [[n, 0.001 * (1 + 0.2 * index) * (1 + n / 500 * (power - 1))] for n in lengths],
         "memory_by_length": [[n, 1.2e7 * (1 + (n / 256) ** power) + 1e6 * index] for n in lengths],
@@ -181,40 +180,6 @@ def without_values():
     }  # fmt: skip
 
 
-def _power_law(a, alpha, c, x):
-    return float(a * x**-alpha + c)
-
-
-def scaling():
-    """A scaling study in the number of parameters and of training examples."""
-    fits = []
-    for variable, sizes, (a, alpha, c) in (
-        ("parameters", (12_000, 47_000, 190_000, 760_000), (12.1, 0.31, 1.1)),
-        ("training examples", (100, 400, 1600), (3.0, 0.4, 0.2)),
-    ):
-        generator = np.random.default_rng(1)
-        law = partial(_power_law, a, alpha, c)
-        grid = np.geomspace(sizes[0], 4 * sizes[-1], 40)
-        fits.append({
-            "variable": variable, "a": a, "alpha": alpha, "c": c,
-            "intervals": {"a": [a - 1, a + 1], "alpha": [alpha - 0.05, alpha + 0.05], "c": [c - 0.2, c + 0.1]},
-            "points": [
-                {"x": x, "loss": float(law(x) + generator.normal(0, 0.01)), "seed": seed, "name": f"size={x}"}
-                for x in sizes for seed in (1, 2, 3)
-            ],
-            "curve": [[float(x), law(x), 0.98 * law(x), 1.02 * law(x)] for x in grid],
-            "note": None if variable == "parameters" else "With 3 sizes the three coefficients are fitted exactly.",
-        })  # fmt: skip
-    one = comparison(1)
-    return {
-        "kind": "scaling", "title": "text/char-lm: scaling of Transformer", "recipe": "text/char-lm",
-        "answer": "The loss is 12.1 · N^−0.310 + 1.100 for N parameters (95 % confidence interval of the exponent "
-        "0.260 to 0.360). Runs deviate from this law by up to 1.2 %.",
-        "command": "seqkit scale text/char-lm --sizes 4", "fits": fits,
-        **{key: one[key] for key in ("unmatched", "failures", "versions", "machine", "started", "run_minutes")},
-    }  # fmt: skip
-
-
 HOSTILE = "<script>alert('x')</script> $\\frac$ & \"quoted\" [red] a name of sixty"
 
 
@@ -250,7 +215,6 @@ RESULTS = {
     "none": lambda: comparison(0),
     "null": without_values,
     "hostile": hostile,
-    "scaling": scaling,
 }
 
 

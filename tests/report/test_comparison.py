@@ -59,7 +59,7 @@ def by_hand():
     return results
 
 
-QUICK = ("none", "null", "hostile", "scaling")
+QUICK = ("none", "null", "hostile")
 
 
 @pytest.mark.parametrize("kind", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in RESULTS])
