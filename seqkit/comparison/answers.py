@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seqkit.comparison.statistics import LEVEL
+from seqkit.comparison.types import Metric
 from seqkit.config.recipe import load_yaml
 from seqkit.report.headline import is_trial
 from seqkit.report.learning_rates import edge_remarks
-from seqkit.report.numbers import Metric, count, listed, p_value, plural, times
+from seqkit.report.numbers import count, listed, p_value, plural, times
 from seqkit.report.ranking import TOLERANCE, budget_remarks
 
 Row = Mapping[str, Any]

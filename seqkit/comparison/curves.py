@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqkit.comparison.statistics import Scores, interval_of
-from seqkit.report.numbers import Metric, count, times
+from seqkit.comparison.types import Metric
+from seqkit.report.numbers import count, times
 
 GRID = 201
 """Lengths between the shortest and the longest at which two candidates are set against each other."""

@@ -15,12 +15,12 @@ from seqkit.comparison.cells import read_curve
 from seqkit.comparison.results import Row, complete_results, run_row, with_statistics, write_results
 from seqkit.comparison.scores import comparable_scores, metric_of
 from seqkit.comparison.statistics import Scores
+from seqkit.comparison.types import Metric
 from seqkit.config import complete, to_yaml
 from seqkit.data.module import DataModule
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
 from seqkit.report.comparison import write_comparison
-from seqkit.report.numbers import Metric
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel, load_one
 

@@ -25,10 +25,10 @@ from seqkit.comparison.curves import (
 from seqkit.comparison.plan import TUNING_SEED, Plan
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import Scores, differences, holm, spread
+from seqkit.comparison.types import Metric
 from seqkit.comparison.unmatched import unmatched
 from seqkit.config import complete, to_yaml
 from seqkit.files import write_atomic, write_json
-from seqkit.report.numbers import Metric
 
 MAX_LENGTHS = 20
 """More distinct lengths of test examples make no curve."""
@@ -92,7 +92,7 @@ def _weights(plan: Plan, results: Mapping[str, Any]) -> str | None:
 def write_sentences(results: dict[str, Any]) -> None:
     """Write anew, from the numbers, verdicts and sentences of a comparison's results, and what was not matched."""
     metric = METRICS[results["metric"]["name"]]
-    results["metric"] = metric._asdict()
+    results["metric"] = metric.to_json()
     for entry in [*results["differences"], *(results.get("differences_by_steps") or [])]:
         entry["better"] = better(entry, results, metric)
     results["answer"], results["answers"], results["is_settled"] = answers(results, metric)
@@ -190,7 +190,7 @@ def complete_results(
     results |= {
         "train_tokens": runs[0].get("train_tokens") if runs else None,
         "reference": rows[0]["name"],
-        "metric": metric._asdict(),
+        "metric": metric.to_json(),
         "num_test": max((s.numerator.shape[1] for s in scores.values()), default=0),
         "candidates": rows,
         "differences": differences_of(scores, metric),

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seqkit.comparison.types import Metric
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective, PredictionObjective, TokenBatch
 from seqkit.model import Model
 from seqkit.objectives import Contrastive
-from seqkit.report.numbers import Metric
 from seqkit.runs.evaluate import bytes_of_test_split
 
 METRICS = {

@@ -18,7 +18,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from scipy import stats
 
-from seqkit.report.numbers import Metric, plural
+from seqkit.comparison.types import Metric
+from seqkit.report.numbers import plural
 
 K = TypeVar("K")
 

@@ -15,8 +15,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
+from seqkit.comparison.types import Metric
 from seqkit.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, STYLE, VERMILION, new_figure, scale_axis
-from seqkit.report.numbers import Metric
 
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 """Colours of the palette that can be seen on white and on black."""

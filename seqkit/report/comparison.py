@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from yaml import YAMLError
 
+from seqkit.comparison.types import Metric
 from seqkit.config.recipe import load_yaml
 from seqkit.errors import DataError, one_line
 from seqkit.files import read_mapping, write_atomic
@@ -23,7 +24,7 @@ from seqkit.report.learning_rates import (
     trial_table,
     tuning_sentence,
 )
-from seqkit.report.numbers import DASH, Metric, compact, count, finite, listed, p_value, percent, plain, plural, times
+from seqkit.report.numbers import DASH, compact, count, finite, listed, p_value, percent, plain, plural, times
 from seqkit.report.ranking import (
     Group,
     Row,
@@ -115,7 +116,7 @@ def own_length(overrides: Sequence[str]) -> str | None:
 
 def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a comparison's template, beside the results themselves."""
-    metric, groups = Metric.of(results), ranked(results)
+    metric, groups = Metric.from_json(results["metric"]), ranked(results)
     rows = [row for group in groups for row in group.rows]
     return {
         "metric": metric,
@@ -368,7 +369,7 @@ def _inference(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
         f"Numbers in brackets are 95 % confidence intervals. They cover {covers}, not the data split or the tuning.",
         "Seeds and test examples are crossed random effects, with Satterthwaite's degrees of freedom for t.",
     ]
-    if Metric.of(results).proportion:
+    if Metric.from_json(results["metric"]).proportion:
         found.append("The interval of a single candidate follows Korn and Graubard (1998).")
     corrected = f"p-values and intervals of differences are corrected for {number} pairs by Holm's method (1979)."
     found += [corrected] if number > 1 else []

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seqkit.comparison.types import Metric
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
-from seqkit.report.numbers import MINUS, Metric, count, p_value
+from seqkit.report.numbers import MINUS, count, p_value
 from seqkit.report.ranking import budget_remarks, difference_of, ranked, values_are
 
 MARKS = {
@@ -28,7 +29,7 @@ def write_latex(folder: Path, results: Mapping[str, Any]) -> Path:
 
 def latex_table(results: Mapping[str, Any]) -> str:
     """A `table` environment; its caption says what the numbers are."""
-    metric, reference = Metric.of(results), results["reference"]
+    metric, reference = Metric.from_json(results["metric"]), results["reference"]
     lines = []
     for row in (row for group in ranked(results) for row in group.rows):
         own, entry = row.result, difference_of(results, row.label, reference) or {}

@@ -9,9 +9,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from seqkit.comparison.types import Metric
 from seqkit.errors import one_line, printable
 from seqkit.report.candidate_figures import Mark
-from seqkit.report.numbers import DASH, Metric, count, listed, plural, times
+from seqkit.report.numbers import DASH, count, listed, plural, times
 
 TOLERANCE = 0.02
 """Two budgets are equal up to this share of the reference's."""
@@ -93,7 +94,7 @@ def ranking_sentences(groups: Sequence[Group]) -> list[str]:
 
 def comparison_table(results: Mapping[str, Any]) -> Table:
     """The ranked candidates for the terminal; a candidate that failed says so in its row, and why below the table."""
-    metric, groups = Metric.of(results), ranked(results)
+    metric, groups = Metric.from_json(results["metric"]), ranked(results)
     rows = [row for group in groups for row in group.rows]
     failures = [f"{row.label} failed: {row.error}" for row in rows if row.error]
     table = Table(

@@ -21,12 +21,12 @@ from seqkit.comparison.candidates import words_of
 from seqkit.comparison.results import differences_by_steps, differences_of, write_sentences
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.statistics import Scores
+from seqkit.comparison.types import Metric
 from seqkit.comparison.unmatched import flattened
 from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
 from seqkit.report.comparison import comparison_markdown, comparison_sections
-from seqkit.report.numbers import Metric
 from seqkit.training.trainer import without_left
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +101,7 @@ def publish(folder, name):
 
 def with_differences(results, path):
     """Results with the differences that seqkit computes today of the same scores, also after shorter trainings."""
-    arrays, metric = np.load(path, allow_pickle=False), Metric.of(results)
+    arrays, metric = np.load(path, allow_pickle=False), Metric.from_json(results["metric"])
 
     def scores_of(name):
         groups = arrays.get(f"{name}/groups")
@@ -157,7 +157,7 @@ def index():
         keys = changes(results)
         state = f"**stale**: {', '.join(keys)} changed since" if keys else "current"
         made = " ".join(f"{key} {results['versions'].get(key, '–')}" for key in ("seqkit", "torch"))
-        cells = [f"[{page.stem}]({page.name})", Metric.of(results).title, str(len(results["seeds"]))]
+        cells = [f"[{page.stem}]({page.name})", Metric.from_json(results["metric"]).title, str(len(results["seeds"]))]
         lines.append(f"| {' | '.join([*cells, results['started'][:10], made, state])} |")
     table = "\n".join(lines)
     return f"""# Published comparisons
@@ -177,7 +177,7 @@ def write_table():
         path = PUBLISHED / name / "results.json"
         if path.is_file():
             results = json.loads(path.read_bytes())
-            metric, shown = Metric.of(results), {}
+            metric, shown = Metric.from_json(results["metric"]), {}
             for row in results["candidates"]:
                 shown[row["name"]] = "failed" if row["mean"] is None else metric.mean(row["mean"], row["std"])
             link = f"[{name}](../docs/comparisons/{name}.md)"

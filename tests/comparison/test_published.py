@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from published_scores import differences, interval, interval_of_share, units
 
+from seqkit.comparison.types import Metric
 from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
-from seqkit.report.numbers import Metric
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "comparisons.py"
 SPEC = importlib.util.spec_from_file_location("comparisons", SCRIPT)
@@ -32,7 +32,10 @@ FEW_AND_DEAR = [*[page for page in PAGES if page in ("parity", "solubility")], *
 @pytest.mark.parametrize("page", FEW_AND_DEAR)
 def test_every_interval_of_a_page_follows_from_its_scores(page):
     results = results_of(page)
-    metric, scores = Metric.of(results), dict(np.load(comparisons.PUBLISHED / page / "scores.npz", allow_pickle=False))
+    metric, scores = (
+        Metric.from_json(results["metric"]),
+        dict(np.load(comparisons.PUBLISHED / page / "scores.npz", allow_pickle=False)),
+    )
     tables = {row["name"]: units(scores, row["name"], root=metric.root) for row in results["candidates"]}
     for row in results["candidates"]:
         table = tables[row["name"]]
@@ -52,7 +55,7 @@ def test_every_interval_of_a_page_follows_from_its_scores(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_the_numbers_of_its_results(page):
     results, text = results_of(page), (comparisons.PUBLISHED / f"{page}.md").read_text(encoding="utf-8")
-    metric = Metric.of(results)
+    metric = Metric.from_json(results["metric"])
     assert results["command"] in text
     assert all(metric.mean(row["mean"], row["std"]) in text for row in results["candidates"])
 

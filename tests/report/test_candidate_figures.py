@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from synthetic_results import comparison
 
+from seqkit.comparison.types import Metric
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, pair_line, short, spreads
-from seqkit.report.numbers import Metric
 
 ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from seqkit.report.numbers import Metric, amount, compact, count, finite, percent, plain, plural, significant, times
+from seqkit.comparison.types import Metric
+from seqkit.report.numbers import amount, compact, count, finite, percent, plain, plural, significant, times
 
 ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
 LOSS = Metric("m", "test loss", "nats per token", 1, 3, False)
