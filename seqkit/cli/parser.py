@@ -140,7 +140,7 @@ def add_study(command: argparse.ArgumentParser, each: str) -> None:
     add("--trial-share", type=float, default=1.0, help="length of a trial, as a share of a run's steps (default 1)")
     add("--jobs", type=_whole, default=1, help="number of runs at a time (default 1)")
     add("--out", type=Path, help=f"folder (default: runs/{name}/RECIPE-DIGEST); repeat the command to continue")
-    add("--dry-run", action="store_true", help="print the models and the estimated minutes, and stop")
+    add("--dry-run", action="store_true", help="print the models and the number of runs, and stop")
 
 
 def add_compare(command: argparse.ArgumentParser) -> None:
@@ -162,17 +162,10 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     )
     add("--match", default="parameters", help="what is made equal: parameters (default), flops, time or none")
     add_study(command, "candidate")
-    add(
-        "--dropout-trials",
-        type=_whole,
-        default=0,
-        help="number of dropouts to try for each candidate, after the learning rates (default 0)",
-    )
     text = "also train for these shares of a run's steps, such as 0.25,0.5, and draw curves"
     add("--run-shares", type=_shares, default=[], metavar="A,B,…", help=text)
     add("--least", type=float, help="smallest difference that counts, as the metric is shown (default: its last digit)")
     add("--plan", action="store_true", help="write which runs are planned and how the result is decided, and stop")
-    add("--latex", action="store_true", help="also write the table as results.tex")
     add("--pretrain", help="masked or next: first train without labels, and report both rankings")
     add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
     add("--no-depths", action="store_true", help="do not also try half and double the depth at the same budget")

@@ -13,7 +13,7 @@ from seqkit.errors import UsageError, one_line
 def run(args: Namespace) -> int:
     """Train the sizes, print the laws and where the page is."""
     complete(args.recipe, args.preset, args.overrides)  # a mistake is said before what imports torch
-    from seqkit.comparison.compare import check_jobs, default_folder, prepare, remaining_minutes
+    from seqkit.comparison.compare import check_jobs, default_folder, make_plan
     from seqkit.comparison.scaling import comparisons, scale
 
     check_jobs(args.jobs)
@@ -24,21 +24,19 @@ def run(args: Namespace) -> int:
     base["plugins"] = [str(path) for path in args.plugin]
     parts = comparisons(base, widths, shares)
     folder = args.out or default_folder(parts[0][1], Path("runs/scale"))
-    left = 0.0
     for _, settings, name in parts:
-        prepared = prepare(settings, args.jobs)
-        minutes, done = remaining_minutes(prepared, folder / name, args.jobs)
-        sizes, runs = len(prepared.plan.candidates), len(prepared.plan.steps({}))
-        print(f"{one_line(name):12} {sizes} sizes, {runs} runs, {done} done")
-        left += minutes
-    print(f"about {left:.0f} min with {args.jobs} at a time\nfolder  {one_line(folder)}")
+        plan = make_plan(settings)
+        print(f"{one_line(name):12} {len(plan.candidates)} sizes, {plan.num_cells} runs or more")
+    print(f"folder  {one_line(folder)}")
     if args.dry_run:
         return 0
     from rich.console import Console
 
+    from seqkit.report.comparison import write_comparison
     from seqkit.report.scaling import scaling_table
 
     results = scale(base, widths, shares, folder, jobs=args.jobs)
+    write_comparison(folder)
     Console(markup=False, emoji=False).print(scaling_table(results))
     print(f"{one_line(results['answer'])}\nreport  {one_line(folder / 'report.html')}")
     return 0

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from seqkit.comparison.compare import prepare, run
+from seqkit.comparison.compare import compare, make_plan
 from seqkit.comparison.settings import Settings
 from seqkit.errors import UsageError
 from seqkit.files import write_atomic, write_json
-from seqkit.report.comparison import write_comparison
 
 RESAMPLES = 200
 LEVEL = 0.95
@@ -146,7 +145,7 @@ def scale(
     """
     fits, parts = [], []
     for variable, settings, name in comparisons(base, widths, shares):
-        results = run(prepare(settings, jobs), folder / name, jobs=jobs)
+        results = compare(make_plan(settings), folder / name, jobs=jobs).to_json()
         parts.append(results)
         points = [
             {
@@ -184,7 +183,6 @@ def scale(
     }
     write_json(folder / "results.json", page)
     write_atomic(folder / "results.csv", _csv(fits).encode())
-    write_comparison(folder)
     return page
 
 

@@ -359,7 +359,7 @@ class Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Results(_Json):
-    """Results of a comparison. rows: the candidates, the reference first. tuning: None: it is not known.
+    """Results of a comparison. candidates: the reference first. tuning: None: it is not known.
 
     budget: the reference's parameters or FLOPs, to which the others were matched. varied: keys that differ on purpose.
     commands: the command lines that make all of this again. settings: the arguments of `Settings`.
@@ -368,7 +368,7 @@ class Results(_Json):
     title: str
     recipe: str
     metric: Metric
-    rows: list[Row]
+    candidates: list[Row]
     kind: Literal["comparison"] = "comparison"
     preset: str | None = None
     overrides: list[str] = field(default_factory=list)
@@ -378,7 +378,7 @@ class Results(_Json):
     budget: int | None = None
     varied: list[str] = field(default_factory=list)
     tuning: Tuning | None = None
-    plan: Planned | None = None
+    promise: Planned | None = None
     seeds: list[int] = field(default_factory=list)
     num_test: int = 0
     differences: list[Difference] = field(default_factory=list)
@@ -390,21 +390,18 @@ class Results(_Json):
     failures: list[Failure] = field(default_factory=list)
     started: str = ""
     run_minutes: float = 0.0
+    versions: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
 
     @property
     def reference(self) -> str:
         """Name of the first candidate."""
-        return self.rows[0].name if self.rows else DASH
+        return self.candidates[0].name if self.candidates else DASH
 
     @property
     def by_name(self) -> dict[str, Row]:
         """Candidates by name."""
-        return {row.name: row for row in self.rows}
-
-    @property
-    def first_run(self) -> Run | None:
-        """A run that has a value; its versions and machine are those of the page."""
-        return next((run for row in self.rows for run in row.sound), None)
+        return {row.name: row for row in self.candidates}
 
     @property
     def least(self) -> float:

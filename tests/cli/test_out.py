@@ -193,8 +193,8 @@ def test_a_file_that_another_program_creates_meanwhile_is_kept(run, here, capsys
     assert len(list(here.iterdir())) == 3
 
 
-def test_a_comparison_refuses_a_folder_of_something_else_before_it_builds_anything(tmp_path, monkeypatch, capsys):
+def test_a_comparison_refuses_a_folder_of_something_else(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.txt").write_text("words", encoding="utf-8")
-    monkeypatch.setattr("seqkit.comparison.compare.prepare", None)
+    monkeypatch.setattr("seqkit.cli.compare._print_plan", None)
     assert main(["compare", "text/char-lm", "--out", str(tmp_path)]) == 2
     assert "comparison" in capsys.readouterr().err

