@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import seqkit
+from seqkit.cli.parser import COMMANDS
 from seqkit.config import find_recipe, recipe_names
 
 ROOT = Path(__file__).parents[1]
@@ -301,6 +302,7 @@ LIGHT = {
     "--version": seqkit.__version__,
     "list": "text/char-lm",
     "fit --help": "recipe",
+    **{f"{name} --help": "usage" for name in COMMANDS},
     "fit text/charlm": "did you mean text/char-lm",
     "fit image/digits --preset debgu": "did you mean debug",
     "fit image/digits --model.backbone LTSM": "did you mean LSTM",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
+from seqkit.cli.options import ONE_INPUT, add_out, add_run, whole
 from seqkit.cli.out import check_folder
 from seqkit.errors import one_line
 
@@ -23,3 +24,13 @@ def run(args: Namespace) -> int:
     for line in (*said, page):
         print(one_line(line))
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_run(parser)
+    example = parser.add_mutually_exclusive_group(required=True)
+    example.add_argument("--input", metavar="FILE", help=ONE_INPUT)
+    text = "example N of the run's test data, counted from 0"
+    example.add_argument("--example", type=whole, metavar="N", help=text)
+    add_out(parser, "folder for page and pictures (default RUN/attention)")

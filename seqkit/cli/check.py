@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -153,3 +153,14 @@ def _settings(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
         if isinstance(word, Switch):
             raise UsageError(f"--{one_line(name)} is no setting with its value; give --NAME VALUE")
         yield name.replace("-", "_"), word.read()
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add = parser.add_argument
+    add("what", metavar="PACKAGE.CLASS", help="a class, a Python file, or a name (seqkit list)")
+    add("--quick", action="store_true", help="leave out slow laws, and name them")
+    add("--device", default="cpu", metavar="NAME", help="auto, cpu (default), cuda or mps")
+    add("--input", action="append", default=[], metavar="FILE", help="raw example: a file or a text")
+    parser.set_defaults(takes_keys=True)
+    parser.epilog = "Also takes the arguments of the class, such as --depth 2."

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqkit.cli.options import add_recipe, add_study, whole
 from seqkit.config import complete
 from seqkit.errors import UsageError, one_line
 
@@ -147,3 +148,31 @@ def _runs(args: Namespace, folders: Sequence[Path]) -> int:
     write_comparison(out, results)
     _print_results(out, results)
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    text = "a recipe (name or YAML file), or folders of finished runs"
+    add_recipe(parser, "what", nargs="+", metavar="RECIPE|RUN", help=text)
+    add = parser.add_argument
+    backbones = f"backbones, first the reference (default: {','.join(DEFAULT_BACKBONES)})"
+    add("--backbones", metavar="A,B,…", help=backbones)
+    vary = "compare values of a key of the recipe; may be given more than once"
+    add("--vary", action="append", default=[], metavar="KEY=A,B", help=vary)
+    add("--match", default="parameters", help="what is made equal: parameters (default), flops, time or none")
+    add_study(parser, "candidate")
+    shares = "also train for these shares of a run's steps, such as 0.25,0.5, and draw curves"
+    add("--run-shares", type=_shares, default=[], metavar="A,B,…", help=shares)
+    add("--least", type=float, help="smallest difference that counts, as the metric is shown (default: its last digit)")
+    add("--plan", action="store_true", help="write which runs are planned and how the result is decided, and stop")
+    add("--pretrain", help="masked or next: first train without labels, and report both rankings")
+    add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
+    add("--no-depths", action="store_true", help="do not also try half and double the depth at the same budget")
+    add("--threads", type=whole, help="threads of each run (default: OMP_NUM_THREADS, or cores divided by jobs)")
+
+
+def _shares(word: str) -> list[float]:
+    try:
+        return [float(part) for part in word.split(",")]
+    except ValueError:
+        raise ArgumentTypeError(f"{word!r} is no list of numbers, such as 0.25,0.5") from None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
+from seqkit.cli.options import add_recipe, whole
 from seqkit.config import complete, recipe_names
 from seqkit.config.recipe import is_recipe
 from seqkit.errors import UsageError, printable
@@ -45,3 +46,13 @@ def run(args: Namespace) -> int:
 
     print(printable(describe_recipe(config, context_length=length)))
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_recipe(parser, "what", help="a preset (seqkit list presets), or a recipe's name or YAML file")
+    add = parser.add_argument
+    add("--context-length", type=whole, help="number of tokens (default: as published, or as in the data)")
+    text = "also estimate the memory of each of N devices, for a batch of the recipe"
+    add("--devices", type=whole, metavar="N", help=text)
+    add("--strategy", help="how the devices share the work: ddp or fsdp (default: the recipe's)")

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from seqkit.cli.options import add_recipe
 from seqkit.errors import UsageError, one_line
 
 TRIO = ("torch", "torchvision", "torchaudio")
@@ -228,3 +229,9 @@ def _data_folder() -> str:
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     state = "writable" if _takes_files(there) else "read-only: new data goes to the user's cache"
     return f"{folder} ({source}), {state}{'' if there == folder else ', made when needed'}"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    text = "a recipe (name or YAML file), or a run folder"
+    add_recipe(parser, "what", nargs="?", metavar="RECIPE|RUN", help=text)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqkit.cli.options import add_inputs, add_out
 from seqkit.cli.out import check_file, written
 from seqkit.cli.predict import each, open_inputs
 from seqkit.errors import UsageError, one_line, printable
@@ -111,3 +112,9 @@ def _row(vector: Vector) -> dict[str, Any]:
 
 WRITERS: dict[str, Any] = {".parquet": ParquetVectors, ".npz": NpzVectors}
 """Classes that write vectors, by suffix; each has `count`, `add` and `close`."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_inputs(parser)
+    add_out(parser, "a .parquet or .npz file", metavar="FILE", required=True)

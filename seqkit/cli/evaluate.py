@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from math import isnan
 
+from seqkit.cli.options import add_run
 from seqkit.errors import one_line
 
 
@@ -29,3 +30,8 @@ def run(args: Namespace) -> int:
     if was_trained and args.command == "test":
         write_report(args.run)
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_run(parser)

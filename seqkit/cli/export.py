@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqkit.cli.options import add_run
 from seqkit.cli.out import check_file, written
 from seqkit.errors import UsageError, one_line
 from seqkit.files import write_atomic
@@ -101,3 +102,15 @@ def _notes(trained: TrainedModel) -> dict[str, Any]:
         "objective_state": trained.objective.state(),
         "metrics": trained.summary["metrics"],
     }
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_run(parser)
+    add = parser.add_argument
+    text = "torch: a .pt2 file; onnx: a .onnx file; hf: a folder for transformers; safetensors: one for seqkit.load"
+    add("--to", choices=("torch", "onnx", "hf", "safetensors"), required=True, help=text)
+    text = "file or folder (default: named after the run, in the current folder)"
+    add("--out", type=Path, metavar="PLACE", help=text)
+    add("--push", metavar="OWNER/NAME", help="also upload the folder to Hugging Face's hub")
+    add("--private", action="store_true", help="with --push: only the owner sees a new model")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqkit.cli.options import add_recipe, whole
 from seqkit.config import complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("seqkit")
 
 AUTO = "auto"
+
+OWN_TABLES = (
+    "A table with more than one usable column is learnt from all its columns; a lone text column takes the text "
+    "recipe; the target is the named column, else one with a well-known name, else the last of numbers or classes."
+)
+"""The recipe and target of `seqkit fit TABLE`."""
 
 
 def run(args: Namespace) -> int:
@@ -279,3 +286,18 @@ def _fit(
     if summary and report:
         write_report(folder)
     return folder, summary
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_recipe(parser, nargs="?")
+    parser.epilog = f"Your own file or folder may stand in place of the recipe. {OWN_TABLES} {parser.epilog}"
+    add = parser.add_argument
+    add("--resume", metavar="RUN", help="continue an unfinished run; auto: the newest of the recipe")
+    add("--end-here", action="store_true", help="end the unfinished run with the weights that it has")
+    add("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
+    text = "train on N random splits of the data, and give the means with intervals"
+    add("--splits", type=whole, metavar="N", help=text)
+    add("--no-baseline", action="store_true", help="do not compare with a classical method")
+    add("--print_config", action="store_true", help="print all keys with their values, and stop")
+    add("--keys", action="store_true", help="explain all keys, and stop")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from seqkit.cli.options import add_device, add_run, whole
 from seqkit.errors import DataError, UsageError, one_line, printable
-from seqkit.generation.any_tokens import continue_examples, needs_any_tokens
-from seqkit.generation.beam_search import BeamSearch
-from seqkit.generation.prompts_to_text import INCOMPLETE, MAX_NEW_TOKENS, generate_texts, stream_text
-from seqkit.generation.sampling import Sampling
 
 if TYPE_CHECKING:
+    from seqkit.generation.beam_search import BeamSearch
+    from seqkit.generation.sampling import Sampling
     from seqkit.runs.trained_model import TrainedModel
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
@@ -27,6 +24,9 @@ def strategy(options: dict[str, Any]) -> Sampling | BeamSearch:
 
     options: value by name; None: not given. Raises ValueError if one is out of range, or two contradict each other.
     """
+    from seqkit.generation.beam_search import BeamSearch
+    from seqkit.generation.sampling import Sampling
+
     for name in ("max_new_tokens", "samples"):
         if options[name] is not None and options[name] < 1:
             raise ValueError(
@@ -46,6 +46,7 @@ def strategy(options: dict[str, Any]) -> Sampling | BeamSearch:
 
 def run(args: Namespace) -> int:
     """Print what a run generates, piece by piece."""
+    from seqkit.generation.any_tokens import needs_any_tokens
     from seqkit.runs.trained_model import load_one
 
     strategy(vars(args))  # refuses what contradicts itself before anything is loaded
@@ -75,6 +76,7 @@ def beginnings(trained: TrainedModel, given: str) -> Iterator[tuple[str, Any]]:
     from seqkit.data.formats import TEXT, format_of, own_reader
     from seqkit.data.inputs import read_inputs, schema_of
     from seqkit.data.walk import exists_as
+    from seqkit.generation.any_tokens import needs_any_tokens
 
     path, continues_text = Path(given), trained.model.source_embedder is None and not needs_any_tokens(trained)
     is_text_file = format_of(path) is TEXT and exists_as(path, Path.is_file)
@@ -88,6 +90,10 @@ def beginnings(trained: TrainedModel, given: str) -> Iterator[tuple[str, Any]]:
 
 def continued(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: dict[str, Any]) -> Iterator[str]:
     """Yields a line to print for each sample of each (name, raw beginning): what the tokenizer decodes, whole."""
+    from seqkit.generation.any_tokens import continue_examples
+    from seqkit.generation.prompts_to_text import MAX_NEW_TOKENS
+    from seqkit.generation.sampling import Sampling
+
     chosen = strategy(options)
     if not isinstance(chosen, Sampling) or options["stop"]:
         raise UsageError("--num-beams and --stop are for text; leave them out for these tokens")
@@ -104,6 +110,10 @@ def _first_text(trained: TrainedModel) -> str:
 
     Raises UsageError if the tokenizer encodes no text.
     """
+    import torch
+
+    from seqkit.generation.prompts_to_text import INCOMPLETE
+
     tokenizer: Any = trained.tokenizer
     try:
         tokenizer.encode("\n")
@@ -121,6 +131,9 @@ def printed(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: di
 
     A continuation follows its prompt; what is generated from a source is printed alone, or after the source's name.
     """
+    from seqkit.generation.prompts_to_text import generate_texts, stream_text
+    from seqkit.generation.sampling import Sampling
+
     chosen, stop = strategy(options), options["stop"]
     continues = trained.model.source_embedder is None
     samples = 1 if options["samples"] is None else options["samples"]
@@ -145,3 +158,25 @@ def _shown(trained: TrainedModel, raw: Any) -> str:
     """A prompt as text: itself, or what the tokenizer decodes of its ids."""
     tokenizer: Any = trained.tokenizer
     return raw if isinstance(raw, str) else str(tokenizer.decode(tokenizer.encode(raw).content))
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_run(parser)
+    add = parser.add_argument
+    text = "text to continue, or text to start from, or a file with it; may be given more than once"
+    add("--prompt", action="append", help=text)
+    text = "most new tokens (default: 500, or the longest length in training)"
+    add("--max-new-tokens", "--tokens", type=whole, help=text)
+    add("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
+    add("--samples", type=whole, metavar="N", help="number of texts per prompt (default 1)")
+    add("--temperature", type=float, help="0.8 by default; 0 always takes the likeliest token")
+    add("--top-k", type=whole, help="sample only among the k likeliest tokens")
+    add("--top-p", type=float, help="sample only among the likeliest tokens that together have this probability")
+    add("--min-p", type=float, help="leave out tokens below this share of the likeliest token's probability")
+    add("--repetition-penalty", type=float, help="above 1, tokens that have occurred become less likely")
+    add("--seed", type=whole, help="0 to 4294967295 (default 0); sample i uses seed + i")
+    add("--num-beams", type=whole, help="beam search of this width, in place of sampling")
+    text = "for beam search: 1 ranks texts by mean log-probability (default); more prefers longer ones, 0 short ones"
+    add("--length-penalty", type=float, help=text)
+    add_device(parser)

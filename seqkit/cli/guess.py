@@ -1,4 +1,4 @@
-"""`seqkit fit FILE`: the recipe that fits a user's own file or folder, by the rule of `parser.OWN_TABLES`."""
+"""`seqkit fit FILE`: the recipe that fits a user's own file or folder, by the rule of `fit.OWN_TABLES`."""
 
 from __future__ import annotations
 

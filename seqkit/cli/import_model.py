@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from seqkit.errors import one_line
 
@@ -26,3 +27,10 @@ def run(args: Namespace) -> int:
     command = {HEADLESS: "embed", "NextToken": "generate", "Seq2Seq": "generate"}.get(summary["objective"], "predict")
     print(f"next    seqkit {command} {one_line(args.out)} …; to fine-tune: seqkit fit RECIPE --model.init {args.out}")
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    source = "a folder that transformers saved, or hf:OWNER/NAME[@REVISION]"
+    parser.add_argument("source", metavar="SOURCE", help=source)
+    parser.add_argument("out", type=Path, metavar="RUN", help="the run folder, which must be new")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from seqkit.cli.options import ONE_INPUT, add_out, add_recipe
 from seqkit.cli.out import check_folder
 from seqkit.config import complete
 from seqkit.errors import one_line
@@ -19,3 +20,10 @@ def run(args: Namespace) -> int:
 
     print(one_line(inspect(config, folder / f"{config['recipe'].replace('/', '-')}.png", given=args.input)))
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_recipe(parser)
+    parser.add_argument("--input", metavar="FILE", help=f"your own example: {ONE_INPUT}")
+    add_out(parser, "folder for the picture (default runs/inspect)")

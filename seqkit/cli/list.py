@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
 from seqkit.config.recipe import find_recipe, recipe_names
 from seqkit.errors import UsageError, one_line
@@ -52,3 +52,8 @@ def run(args: Namespace) -> int:
             console.print(one_line(sentence), soft_wrap=True)
         console.print()
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("what", nargs="?", help="recipes, tokenizers, backbones, …")

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from types import FrameType
 
 DIVERGED, USAGE, DATA, LOST = 1, 2, 3, 4
@@ -65,7 +64,7 @@ def _run(words: list[str]) -> int:
     """Parse the words and run their command; an error that a user can cause is printed in one line."""
     import logging
 
-    from seqkit.cli.parser import COMMANDS, TAKE_KEYS, as_typed, parser
+    from seqkit.cli.parser import as_typed, module_of, parser
     from seqkit.errors import Interrupted, LogFormatter, UsageError, is_out_of_memory, one_line
 
     args, overrides = parser().parse_known_args(words)
@@ -76,7 +75,7 @@ def _run(words: list[str]) -> int:
     if logging.lastResort is not None:  # what prints warnings where nothing else was asked to
         logging.lastResort.setFormatter(LogFormatter())
     try:
-        if overrides and args.command not in TAKE_KEYS:
+        if overrides and not getattr(args, "takes_keys", False):
             raise UsageError(f"it takes no {overrides[0]}; see {name} --help")
         args.overrides = as_typed(overrides, words)
         if args.plugin:
@@ -91,7 +90,7 @@ def _run(words: list[str]) -> int:
             from seqkit.cli.out import check_kind
 
             check_kind(args.out, is_file=args.command in ("predict", "embed", "report"))
-        code: int = import_module(f"seqkit.cli.{COMMANDS[args.command]}").run(args)
+        code: int = module_of(args.command).run(args)
         sys.stdout.flush()
         return code
     except Interrupted as stop:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -179,3 +179,10 @@ def run(args: Namespace) -> int:
     print(f"  seqkit check {one_line(file)}")
     print(f"  seqkit {TRY[args.kind].format(file=one_line(file), name=name)} --preset debug")
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("kind", choices=("tokenizer", "backbone"), help="tokenizer or backbone")
+    parser.add_argument("name", help="name of the class, such as HeartBeats")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: here)")

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,6 +14,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
+from seqkit.cli.options import add_inputs, add_out, whole
 from seqkit.cli.out import check_file, written
 from seqkit.errors import UsageError, one_line, printable
 from seqkit.progress import track
@@ -283,3 +284,17 @@ def _format_of(out: Path | None) -> Format:
     """The format that the file's suffix names; text for other suffixes."""
     known: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
     return known.get(out.suffix.lower(), "text") if out is not None else "text"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_inputs(parser)
+    add = parser.add_argument
+    text = "predict for the test split of the run's own data, with the target of each example"
+    add("--test", action="store_true", help=text)
+    text = "copy columns of the table into the output, such as an id; may be given more than once"
+    add("--keep", action="append", metavar="COLUMN[,COLUMN]", help=text)
+    add("--probabilities", action="store_true", help="write the probability of each class")
+    add("--top", type=whole, metavar="K", help="write the K likeliest classes with their probabilities")
+    add("--format", choices=["text", "csv", "jsonl"], help="default: that of the suffix of --out, or text")
+    add_out(parser, "output file; it is complete, or not there at all", metavar="FILE")

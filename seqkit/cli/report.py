@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from seqkit.cli.options import add_out
 from seqkit.cli.out import check_file
 from seqkit.errors import UsageError, one_line
 
@@ -25,3 +26,9 @@ def run(args: Namespace) -> int:
         path = write_overview(args.runs, out, title=f"{len(args.runs)} runs")
     print(f"report  {one_line(path)}")
     return 0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="one or more run folders")
+    add_out(parser, "the page (default: RUN/report.html, or runs/report.html for several runs)", metavar="FILE")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from seqkit.errors import one_line
-from seqkit.report.headline import Headline, format_metric, headline
-from seqkit.runs.listing import RunRow, find_runs
+
+if TYPE_CHECKING:
+    from seqkit.report.headline import Headline
+    from seqkit.runs.listing import RunRow
 
 MAX_WIDTH = 500
 """Width of the table in characters, at which paths and names are cut."""
@@ -18,6 +21,9 @@ MAX_WIDTH = 500
 
 def run(args: Namespace) -> int:
     """List the runs in a folder, the newest first or by another column."""
+    from seqkit.report.headline import format_metric
+    from seqkit.runs.listing import find_runs
+
     rows = sorted(find_runs(args.folder), key=lambda row: row.time, reverse=True)
     rows.sort(key=_KEYS[args.sort])  # stable: equal ones stay by time
     if args.json:
@@ -54,6 +60,8 @@ def run(args: Namespace) -> int:
 
 
 def _headline(row: RunRow) -> Headline | None:
+    from seqkit.report.headline import headline
+
     return headline(row.summary) if row.summary.get("metrics") else None
 
 
@@ -99,3 +107,11 @@ _KEYS: dict[str, Callable[[RunRow], Any]] = {
     "seconds": lambda row: row.summary.get("wall_seconds", math.inf),
     "state": lambda row: row.state,
 }
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="where to look (default: runs)")
+    by = "column to sort by (default: time, newest first)"
+    parser.add_argument("--sort", choices=list(_KEYS), default="time", help=by)
+    parser.add_argument("--json", action="store_true", help="print a JSON list of objects")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from seqkit.cli.options import add_recipe, add_study
 from seqkit.config import complete
 from seqkit.errors import UsageError, one_line
 
@@ -53,3 +54,12 @@ def _numbers(text: str, option: str) -> list[float]:
     if option == "--data-sizes" and any(not 0 < x <= 1 for x in found):
         raise UsageError(f"--data-sizes is {text!r}; give shares of the training split, above 0 and up to 1")
     return found
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_recipe(parser)
+    parser.add_argument("--sizes", required=True, metavar="W,W,…", help="widths of the backbone, three or more")
+    shares = "shares of the training data for the largest width, three or more"
+    parser.add_argument("--data-sizes", metavar="S,S,…", help=shares)
+    add_study(parser, "size")

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import socket
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from importlib.util import find_spec
 from multiprocessing import active_children
@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from seqkit.cli.options import add_device, whole
 from seqkit.errors import Interrupted, UsageError, one_line, printable
 
 HOSTS = ("127.0.0.1", "0.0.0.0", "::")  # noqa: S104 - the default is the first
@@ -102,3 +103,14 @@ def check_port(host: str, port: int) -> None:
             one.bind((host, port))
         except OSError as error:
             raise UsageError(f"port {port} of {host} cannot be used ({error.strerror}); give another --port") from None
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add = parser.add_argument
+    add("runs", nargs="+", metavar="RUN", help="run folder, or NAME=RUN; several runs are served at /NAME")
+    add("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1: this machine only)")
+    add("--port", type=whole, default=8000, help="port to listen on (default 8000)")
+    add("--max-batch-size", type=whole, default=32, metavar="N", help="largest batch, in examples (default 32)")
+    add("--timeout", type=float, default=30.0, metavar="S", help="seconds after which a request fails (default 30)")
+    add_device(parser)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from seqkit.cli.options import add_out, add_recipe, whole
 from seqkit.cli.out import check_folder
 from seqkit.config import complete
 from seqkit.errors import one_line
@@ -124,3 +125,15 @@ def rate_keys(config: Mapping[str, Any], suggestion: float, base: float) -> str:
 
 def _print(table: Table) -> None:
     Console(markup=False, emoji=False, highlight=False).print(table)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Options of the command."""
+    add_recipe(parser)
+    add = parser.add_argument
+    add("--lr", action="store_true", help="find only a learning rate (default: a batch size, then a learning rate)")
+    add("--batch-size", action="store_true", help="find only a batch size")
+    add("--min-lr", type=float, default=1e-6, help="lowest learning rate to try (default 1e-6)")
+    add("--max-lr", type=float, default=10.0, help="highest learning rate to try (default 10)")
+    add("--steps", type=whole, default=100, help="optimizer steps from the lowest to the highest (default 100)")
+    add_out(parser, "folder for the pictures (default runs/tune)")

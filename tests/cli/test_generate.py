@@ -60,6 +60,6 @@ def test_a_tokenizer_that_encodes_no_text_needs_a_prompt_and_shows_it_decoded(mo
     trained = run_of(Digits())
     with pytest.raises(UsageError, match="--prompt"):
         _first_text(trained)
-    monkeypatch.setattr("seqkit.cli.generate.stream_text", lambda *_args, **_kwargs: iter(["45"]))
+    monkeypatch.setattr("seqkit.generation.prompts_to_text.stream_text", lambda *_args, **_kwargs: iter(["45"]))
     options = dict.fromkeys((*SAMPLING_OPTIONS, *BEAM_OPTIONS, "max_new_tokens", "samples"))
     assert "".join(printed(trained, [("a.dig", [1, 2, 3])], {**options, "stop": []})) == "12345\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seqkit.cli.parser import COMMANDS, parser
+from seqkit.cli.parser import COMMANDS, module_of, parser
 
 
 def refused(capsys, *words):
@@ -58,11 +58,9 @@ def test_an_unknown_command_shows_the_nearest(capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_help_and_a_module_that_runs_it(name):
-    from importlib import import_module
-
     with pytest.raises(SystemExit, match="0"):
         parser().parse_known_args([name, "--help"])
-    assert callable(import_module(f"seqkit.cli.{COMMANDS[name]}").run)
+    assert callable(module_of(name).run)
 
 
 def test_inputs_may_stand_after_options():

@@ -1,8 +1,10 @@
 """Keys as other toolkits spell them are answered with keys that exist."""
 
+from argparse import ArgumentParser
+
 import pytest
 
-from seqkit.cli.parser import parser
+from seqkit.cli.fit import add_arguments
 from seqkit.config import complete, explain
 from seqkit.config.merge import root
 from seqkit.config.spellings import SPELLINGS, check_spelling
@@ -13,7 +15,8 @@ def test_every_answer_is_a_key_or_an_option_and_no_spelling_is_a_key():
     config = complete("image/classify", "debug", {"model.backbone": "Transformer"})
     keys = {key for key, *_ in explain(config)} | {"data"}
     table = {f"data.{name}" for name in ("target", "input")}  # of a table
-    options = {action.dest for action in parser()._subparsers._group_actions[0].choices["fit"]._actions}
+    add_arguments(fit := ArgumentParser())
+    options = {action.dest for action in fit._actions} | {"plugin"}
     assert {known.split()[0] for known in SPELLINGS} <= keys | table | options
     others = [word.replace("_", "") for words in SPELLINGS.values() for word in words.split()]
     assert len(others) == len(set(others))

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import signal
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from reliability.forked import Lost, Silent, forked, write_data
 from reliability.rows import ROWS, quick
 from runs.two_processes import needs_forks
 
-from seqkit.cli.parser import parser
+from seqkit.cli.parser import module_of
 
 pytestmark = [
     needs_forks,
@@ -53,10 +54,10 @@ def test_a_checkpoint_that_is_taken_though_it_is_damaged_is_no_survival(data, tm
 
 
 def test_the_flags_that_are_tried_are_all_that_there_are():
-    commands = next(action.choices for action in parser()._actions if isinstance(action.choices, dict))
     for name, tried in RUN_FLAGS.items():
-        options = {option for action in commands[name]._actions for option in action.option_strings[:1]}
-        of_tables_and_plugins = {"-h", "--plugin", "--input", "--keep"}
+        module_of(name).add_arguments(command := ArgumentParser())
+        options = {option for action in command._actions for option in action.option_strings[:1]}
+        of_tables_and_plugins = {"-h", "--input", "--keep"}
         assert options - of_tables_and_plugins == {word for words in tried for word in words if word.startswith("--")}
 
 

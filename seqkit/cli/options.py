@@ -1,0 +1,73 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def whole(word: str) -> int:
+    """The whole number that a word is."""
+    try:
+        return int(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number written in digits, such as 7") from None
+
+
+def add_recipe(command: argparse.ArgumentParser, name: str = "recipe", **more: Any) -> None:
+    """A recipe, its preset, and any of its keys."""
+    text = "name of a recipe (seqkit list recipes), a YAML file such as a run's config.yaml, or your own data"
+    command.add_argument(name, **{"help": text, **more})
+    command.add_argument("--preset", help="variant of the recipe, such as debug")
+    command.set_defaults(takes_keys=True)
+    command.epilog = "Also takes any key of the recipe, such as --data NAME_OR_PATH, --model.backbone LSTM or --seed 2."
+
+
+def add_run(command: argparse.ArgumentParser) -> None:
+    """A run folder."""
+    command.add_argument("run", type=Path, help="a run folder")
+
+
+def add_out(command: argparse.ArgumentParser, text: str, **more: Any) -> None:
+    """`--out`, a new file or folder, and `--force`, which replaces an earlier output of seqkit."""
+    command.add_argument("--out", type=Path, help=text, **more)
+    command.add_argument("--force", action="store_true", help="replace what seqkit wrote to --out before")
+
+
+def add_device(command: argparse.ArgumentParser) -> None:
+    """Device that the model runs on, and type of its weights."""
+    command.add_argument(
+        "--device", default="auto", metavar="NAME", help="auto (default: a GPU if any), cpu, cuda or mps"
+    )
+    command.add_argument("--dtype", choices=["float32", "bfloat16"], help="type of the weights (default: as saved)")
+
+
+def add_study(command: argparse.ArgumentParser, each: str) -> None:
+    """Options of commands that train many models. each: the models, one of which `--seeds` counts the runs of."""
+    add, name = command.add_argument, command.prog.rpartition(" ")[2]
+    add("--seeds", type=whole, default=3, help=f"number of training runs for each {each} (default 3)")
+    trials = "number of learning rates to try for each optimizer, on validation data (default 3)"
+    add("--lr-trials", type=whole, default=3, help=trials)
+    add("--trial-share", type=float, default=1.0, help="length of a trial, as a share of a run's steps (default 1)")
+    add("--jobs", type=whole, default=1, help="number of runs at a time (default 1)")
+    add("--out", type=Path, help=f"folder (default: runs/{name}/RECIPE-DIGEST); repeat the command to continue")
+    add("--dry-run", action="store_true", help="print the models and the number of runs, and stop")
+
+
+def add_inputs(command: argparse.ArgumentParser) -> None:
+    """A run, and examples of the user's for it."""
+    add_run(command)
+    what = "files, folders, patterns, tables, a text or SMILES; - reads lines of standard input"
+    command.add_argument("inputs", nargs="*", metavar="PATH", help=what)
+    command.add_argument(
+        "--input",
+        metavar="COLUMN",
+        help="column of a table (default: as in training, or found by its name); if examples have parts, one example, "
+        "such as image=a.png,text=…",
+    )
+    add_device(command)
+
+
+ONE_INPUT = "a file, text or SMILES; part=value,… if examples have parts"
+"""What `--input` is where it is one example."""
