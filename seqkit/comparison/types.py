@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -67,11 +67,6 @@ class Metric(_Json):
     @property
     def difference_unit(self) -> str:
         """The unit of a difference: points of percentages, else the metric's own; it may be empty."""
-        return "points" if self.unit == "%" else self.unit
-
-    @property
-    def spoken_unit(self) -> str:
-        """The unit of a difference in a sentence; it may be empty."""
         return "percentage points" if self.unit == "%" else self.unit
 
     @property
@@ -270,8 +265,7 @@ class Difference:
     def turned(self) -> Difference:
         """b - a."""
         interval = None if self.interval is None else (-self.interval[1], -self.interval[0])
-        known = {"p": self.p, "p_holm": self.p_holm, "pairs": self.pairs, "better": self.better, "steps": self.steps}
-        return Difference(a=self.b, b=self.a, difference=-self.difference, interval=interval, **known)  # type: ignore[arg-type]
+        return replace(self, a=self.b, b=self.a, difference=-self.difference, interval=interval)
 
 
 @dataclass(frozen=True, kw_only=True)

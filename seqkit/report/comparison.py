@@ -292,10 +292,8 @@ def _sections(results: Results) -> list[Section]:
         found.append(Section("by-steps", "Results by length of training", [text], _by_steps_table(results, rows),
                              _by_steps_figures(results, rows), notes))  # fmt: skip
     if any(row.by_length for row in rows):
-        drawn = [_length_line(row, marks[row.name], metric) for row in rows if row.by_length]
-        figure = _figure(drawn, "tokens in a test example", metric.title, log_y=False, bars=True, width=4.6)
         table = _by_length_table(metric, rows)
-        found.append(Section("lengths", "Results by length of the example", [], table, figure))
+        found.append(Section("lengths", "Results by length of the example", table=table))
     curves = "Lines are means over seeds. A band spans from the lowest seed to the highest."
     found.append(Section("curves", "Learning curves", [curves], figures=_curves(rows, marks)))
     found.append(Section("cost", "Cost by length", figures=_costs(rows, marks)))
@@ -367,12 +365,6 @@ def _band(
     if len(known) < len(intervals):
         return None, None
     return [metric.shown(low) for low, _ in known], [metric.shown(high) for _, high in known]
-
-
-def _length_line(row: Row, mark: Mark, metric: Metric) -> Line:
-    points = sorted(row.by_length, key=lambda point: point.tokens)
-    low, high = _band([point.interval for point in points], metric)
-    return Line(mark, [point.tokens for point in points], [metric.shown(point.value) for point in points], low, high)
 
 
 def _costs(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:

@@ -62,7 +62,7 @@ def answers(results: Results) -> Answer:
 def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
     """Whether `best` is better than `rival`, by how much, and how fast it trains."""
     metric, budget = results.metric, _budget(results, best, rival)
-    amount = f"{metric.number(abs(pair.difference))} {metric.spoken_unit}".strip()
+    amount = f"{metric.number(abs(pair.difference))} {metric.difference_unit}".strip()
     amount += " higher" if metric.higher_is_better else " lower"
     if {len(best.sound), len(rival.sound)} == {1}:
         budget += " with one seed each" if budget.endswith(")") else ", with one seed each"
@@ -251,7 +251,7 @@ def length_sentences(results: Results) -> list[str]:
         here = [entry for entry in results.differences_by_steps if entry.steps == steps]
         told = [
             f"{entry.better} is better than {entry.b if entry.better == entry.a else entry.a} by "
-            f"{results.metric.number(abs(entry.difference))} {results.metric.spoken_unit}".strip()
+            f"{results.metric.number(abs(entry.difference))} {results.metric.difference_unit}".strip()
             for entry in here
             if entry.better
         ]

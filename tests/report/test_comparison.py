@@ -130,7 +130,7 @@ def test_markdown_has_the_numbers_of_the_page_and_no_markup_of_its_names():
 
 def test_every_figure_says_in_words_what_it_shows_and_goes_where_there_is_nothing(written):
     page = written(comparison(3))
-    assert len(page.labels) == page.tags.count("figure") == 16
+    assert len(page.labels) == page.tags.count("figure") == 15
     assert page.labels[0].endswith("with mean and interval: Transformer 99.00, LSTM 98.29, GRU 97.78")
     bare = [
         replace(row, by_length=[], by_steps=[], gradient_flow=None, cost=None, trials=[], runs=[])
