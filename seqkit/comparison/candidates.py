@@ -20,7 +20,7 @@ from seqkit.data.batching import Batch
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model, first_call
-from seqkit.runs.prepare import data_module
+from seqkit.runs.prepare import data_module, untrained
 from seqkit.training.trainer import count_steps
 
 NEARLY = 0.05
@@ -160,6 +160,8 @@ def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, reference:
                     f"cannot be made the {target:,} of {reference.name}; give --match none"
                 )
             config = _resized(settings, words, config, _Budget(measure, target))
+    if config["model"].get("init") is not None:
+        untrained(config)  # it refuses weights of another backbone before anything runs
     gap = None if settings.match == "none" else measure(config) / target - 1
     own = fitted.size(config, gap)
     return Candidate(
