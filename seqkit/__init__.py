@@ -32,7 +32,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "raw": ["GraphData", "Waveform"],
         "registry": ["register"],
         "mixture": ["Mixture"],
-        "runs.mixture": ["TrainedMixture", "load"],
+        "runs.mixture": ["load"],
         "runs.trained_model": ["TrainedModel"],
     },
 )

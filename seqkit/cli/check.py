@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
     Raises UsageError with class, law and example if a law is broken, or if there is nothing to check it on.
     """
     settings = dict(_settings(args.overrides))
-    from seqkit.runs.predictor import find_device
+    from seqkit.runs.trained_model import find_device
 
     device = str(find_device(args.device))
     for cls in _classes(args.what):

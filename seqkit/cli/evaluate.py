@@ -14,14 +14,12 @@ def run(args: Namespace) -> int:
     from seqkit.files import read_mapping
     from seqkit.report.headline import metric_label
     from seqkit.report.page import write_report
-    from seqkit.runs.evaluate import evaluate
-    from seqkit.runs.mixture import evaluate_tasks
-    from seqkit.runs.trained_model import state, task_folders
+    from seqkit.runs.mixture import evaluate_run
+    from seqkit.runs.summary import state, task_folders
 
     was_trained, split = state(args.run) == "trained", "test" if args.command == "test" else "valid"
     folders = task_folders(args.run)
-    tasks = evaluate_tasks(args.run, split) if folders else {"": evaluate(args.run, split)}
-    for task, metrics in tasks.items():
+    for task, metrics in evaluate_run(args.run, split).items():
         summary = read_mapping((folders[task] if task else args.run) / "summary.json")
         for name, value in metrics.items():
             known = f"{value:.4f}" if not isnan(value) else "–  (undefined on this split)"

@@ -52,7 +52,8 @@ def take_data_as_recipe(args: Namespace) -> None:
     from seqkit.config.overrides import Switch, dotted
     from seqkit.config.own_files import is_data_set, named_tokenizer
     from seqkit.config.table_columns import reads_files
-    from seqkit.runs.folder import check_new, rank
+    from seqkit.runs.folder import check_new
+    from seqkit.runs.launcher import rank
 
     path = Path(args.recipe)
     is_name = is_data_set(args.recipe)

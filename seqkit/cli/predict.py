@@ -48,7 +48,6 @@ def run(args: Namespace) -> int:
     check_file(args.out, args.inputs, force=args.force)
     kept = KeptColumns(args.inputs, args.keep) if args.keep else None
     from seqkit.runs.answers import check_predicts, prediction_names, predictions, probability_names
-    from seqkit.runs.intervals import told
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
@@ -72,8 +71,6 @@ def run(args: Namespace) -> int:
     classes = probability_names(trained.objective) if with_probabilities else []
     names = prediction_names(trained)
     kind = args.format or _format_of(args.out)
-    if kind != "text" and "no_intervals" in trained.summary:
-        print(told(trained.summary), file=sys.stderr)
     with ExitStack() as stack:
         file: IO[str] = sys.stdout
         if args.out is not None:
@@ -93,7 +90,7 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
     source = trained.config["data"].get("source")
     graph = None
     if isinstance(source, dict) and source.get("type") == "GraphFile":
-        from seqkit.runs.graph_inputs import graph_reader  # brings Lightning, which others do without
+        from seqkit.runs.test_split import graph_reader  # brings Lightning, which others do without
 
         graph = graph_reader(trained, args.run)
     schema = schema_of(trained.config)

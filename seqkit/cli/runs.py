@@ -13,7 +13,7 @@ from seqkit.errors import one_line
 
 if TYPE_CHECKING:
     from seqkit.report.headline import Headline
-    from seqkit.runs.listing import RunRow
+    from seqkit.runs.summary import RunRow
 
 MAX_WIDTH = 500
 """Width of the table in characters, at which paths and names are cut."""
@@ -22,7 +22,7 @@ MAX_WIDTH = 500
 def run(args: Namespace) -> int:
     """List the runs in a folder, the newest first or by another column."""
     from seqkit.report.headline import format_metric
-    from seqkit.runs.listing import find_runs
+    from seqkit.runs.summary import find_runs
 
     rows = sorted(find_runs(args.folder), key=lambda row: row.time, reverse=True)
     rows.sort(key=_KEYS[args.sort])  # stable: equal ones stay by time

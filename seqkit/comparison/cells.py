@@ -15,7 +15,7 @@ from seqkit.comparison.execute import Cell, Ended
 from seqkit.comparison.scores import METRICS, comparable_scores
 from seqkit.comparison.types import Cost, CurvePoint, Run
 from seqkit.errors import DivergedError
-from seqkit.runs.curves import metric_rows
+from seqkit.training import metrics_csv
 
 NUM_BATCHES = 4
 """Training batches on which every candidate is timed."""
@@ -104,7 +104,7 @@ def _gradient_flow(model: Any, data: Any) -> list[tuple[float, float]] | None:
 def read_curve(run: Path, steps: int) -> list[CurvePoint]:
     """Points of the metrics.csv of a run of so many steps, thinned out to about `MAX_POINTS`."""
     points: dict[int, dict[str, float]] = {}
-    for row in metric_rows(run):
+    for row in metrics_csv.read(run / metrics_csv.NAME):
         for column, name in (("train/loss", "train_loss"), ("valid/loss", "valid_loss")):
             if column in row and (step := int(row["step"]) + 1) <= steps:
                 points.setdefault(step, {})[name] = row[column]

@@ -17,7 +17,6 @@ from seqkit.config.schema import Field, fits
 from seqkit.config.spellings import check_spelling
 from seqkit.errors import UsageError
 from seqkit.registry import suggest
-from seqkit.training.trainer import without_left
 
 OF_TASK = ("data", "tokenizer", "model")
 """Sections that each task has of its own; the rest is the mixture's."""
@@ -68,7 +67,6 @@ def _completed(
     if task and is_recipe(mixture) and not is_recipe(str(recipe)):
         return completed(_of_task(mixture, task, preset), {}, None, pairs, only=only)
     config, presets = (plain(recipe), {}) if isinstance(recipe, Mapping) else read_recipe(str(recipe))
-    config = without_left(config)
     if preset is not None and preset not in list(presets):
         raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
     for key, value in [*((name, "VALUE") for name in config), *pairs]:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from pathlib import Path
 
 import torch
 
 from seqkit.doctor.findings import Finding, Result, listed, not_applicable
 from seqkit.doctor.subject import Subject
 from seqkit.doctor.trials import attention_entropy
+from seqkit.training import metrics_csv
 from seqkit.training.health import collapsed_layers, loss_spikes
-
-MAX_ROWS = 1_000_000
 
 
 def check_curve(subject: Subject) -> Result:
     """Did the training loss fall, without spikes?"""
     assert subject.run is not None
-    steps, losses = _train_losses(subject.run / "metrics.csv")
+    rows = metrics_csv.read(subject.run / metrics_csv.NAME)
+    steps = [int(row["step"]) for row in rows if "train/loss" in row]
+    losses = [row["train/loss"] for row in rows if "train/loss" in row]
     if len(losses) < 2:
         return not_applicable("learning curve", "metrics.csv has fewer than two training losses")
     spikes = loss_spikes(losses)
@@ -73,18 +72,3 @@ def check_trained_weights(subject: Subject) -> Result:
     cause = "attention has collapsed: every head of every layer attends to a single key"
     fix = "--model.backbone.block.attention.qk_norm LayerNorm, --model.backbone.dropout 0.1, a lower --optimizer.lr"
     return Result("trained weights", measured, Finding(measured, cause, fix))
-
-
-def _train_losses(path: Path) -> tuple[list[int], list[float]]:
-    """Steps and training losses of a run's metrics.csv; both are empty if there is no such file."""
-    steps: list[int] = []
-    losses: list[float] = []
-    if path.is_file():
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                loss = row.get("train/loss") or row.get("train/loss_step") or ""
-                step = row.get("step") or ""
-                if loss and step.isdigit() and len(losses) < MAX_ROWS:
-                    steps.append(int(step))
-                    losses.append(float(loss))
-    return steps, losses

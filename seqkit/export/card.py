@@ -18,8 +18,7 @@ from seqkit.report.headline import cautions, format_metric, metric_label
 from seqkit.report.templates import fill
 from seqkit.runs.exported import without_folders
 from seqkit.runs.folder import CONFIG, STATE
-from seqkit.runs.listing import data_name
-from seqkit.runs.summary import check_trained, read_summary
+from seqkit.runs.summary import check_trained, data_name, read_summary
 
 MODALITIES = {
     **dict.fromkeys(("Bytes", "Characters", "Words", "BPE", "FromFile"), "text"),

@@ -16,7 +16,6 @@ from seqkit.objectives.classify import BINARY_METRICS
 from seqkit.report.numbers import scaled
 from seqkit.runs.intervals import told
 from seqkit.runs.summary import FEW_STEPS
-from seqkit.runs.verdict import verdict
 
 _UNITS = {
     ("NextToken", "loss"): "nats",
@@ -53,18 +52,6 @@ COMPARED = {
 USUAL = {"loss", "accuracy", "macro_f1", "mae", "r2", "perplexity", "bits_per_byte", "token_error", "explained"}
 """Metrics that a run has without being asked for them, as are recalls (`a_to_b@1`); the terminal shows the others."""
 
-STILL_FALLS = 0.05
-"""Share by which a validation loss falls in the last quarter of a training that ended too early."""
-
-OTHER_SHARES = 0.05
-"""Lead of the most frequent class of the test split over the baseline, that of training, from which it is said."""
-
-PERFECT = {"accuracy": 1.0, "auroc": 1.0, "sequence_error": 0.0, "recall@1": 1.0}
-"""Main metrics that cannot become better than this."""
-
-SOLVED = 0.01
-"""Share of the constant prediction's loss below which a loss is as good as zero."""
-
 FEW_EXAMPLES = 1000
 """A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
 
@@ -94,9 +81,9 @@ class Headline(NamedTuple):
         return f"{name} ({self.unit})" if self.unit else name
 
     @property
-    def is_worse_than_constant(self) -> bool:
-        """True if the best constant prediction does better."""
-        return self._is_worse_than(self.baseline)
+    def is_no_better_than_constant(self) -> bool:
+        """True if the best constant prediction does as well, or better."""
+        return self.value == self.baseline or self._is_worse_than(self.baseline)
 
     @property
     def is_worse_than_specialist(self) -> bool:
@@ -153,24 +140,16 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     metric = headline(summary)
     strong = (summary.get("strong_baseline") or {"metrics": {}})["metrics"]
     constant = _worse_by(summary, summary.get("baseline", {}))
-    if (said := verdict(summary, metric)) is not None:
-        found.append(said)
-    elif metric.is_worse_than_constant:
+    if metric.is_no_better_than_constant:
         own, baseline = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
         compared = "; ".join([f"{metric.label}: {own} against {baseline}", *constant])
         found.append(
-            f"This is worse than the best constant prediction ({compared}); train longer (--trainer.max_epochs), "
+            f"This is no better than the best constant prediction ({compared}); train longer (--trainer.max_epochs), "
             "change the learning rate (seqkit tune), or look for the cause with seqkit doctor."
         )
         constant = []
     if constant:
         found.append(f"By other metrics, this is worse than the best constant prediction ({'; '.join(constant)}).")
-    common = summary.get("most_frequent_in_test")
-    if metric.name == "accuracy" and common and common["share"] > (metric.baseline or 0.0) + OTHER_SHARES:
-        found.append(
-            f"Test and training have other shares of the classes: always answering {one_line(common['name'])} has "
-            f"{format_metric('accuracy', common['share'])} on the test split."
-        )
     worse = _worse_by(summary, strong)
     if metric.is_worse_than_specialist:
         own, better = (format_metric(metric.name, value) for value in (metric.value, metric.strong))
@@ -179,28 +158,11 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     elif worse:
         found.append(f"By other metrics, this is worse than {metric.strong_name} ({'; '.join(worse)}).")
     steps, limit = summary.get("steps"), summary.get("limit")
-    if not is_trial(summary) and (fall := _late_fall(summary)) >= STILL_FALLS:
-        found.append(
-            f"The validation loss still fell, by {100 * fall:.0f} % in the last quarter of the training; train longer "
-            "(--trainer.max_epochs, or --trainer.max_steps)."
-        )
     if is_trial(summary):
         known = [] if steps is None else ["1 optimizer step" if steps == 1 else f"{steps:,} optimizer steps"]
         known += [] if limit is None else [f"at most {limit:,} examples of each split (data.limit)"]
         found.append(f"This is a trial run, with {' and '.join(known)}: its figures say nothing of the model.")
     return found
-
-
-def _late_fall(summary: dict[str, Any]) -> float:
-    """Share by which the validation loss still fell; 0 if it has no room to fall.
-
-    Near zero a loss falls by large shares of itself to the end of any training, which changes no prediction.
-    """
-    metric, loss = headline(summary), summary["metrics"].get("loss")
-    constant = summary.get("baseline", {}).get("loss")
-    is_perfect = metric.value == PERFECT.get(metric.name)
-    is_solved = None not in (loss, constant) and 0 <= loss < SOLVED * constant
-    return 0.0 if is_perfect or is_solved else summary.get("late_fall") or 0.0
 
 
 def _worse_by(summary: dict[str, Any], others: dict[str, float]) -> list[str]:
@@ -274,8 +236,6 @@ class ResultTable:
                     yield Text(f"{name}{one_line(label)}: {format_metric(other, value)} ({', '.join(known)})")
             if (line := told(summary)) is not None:
                 yield Text(f"{name}{line}")
-            if "no_strong_baseline" in summary:
-                yield Text(f"{name}no strong baseline: {one_line(summary['no_strong_baseline'])}")
             for caution in cautions(summary):
                 yield Text(f"{name}{caution}")
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from seqkit.report.figures import Series, curves, svg
 from seqkit.report.headline import SHARES, headline
-from seqkit.runs.curves import metric_rows
+from seqkit.training import metrics_csv
 
 
 def loss_curve(folder: Path, summary: dict[str, Any]) -> str | None:
     """Training and validation loss as an SVG element; None where none was logged."""
-    rows = metric_rows(folder)
+    rows = metrics_csv.read(folder / metrics_csv.NAME)
     losses = [_series(rows, name, label) for name, label in (("train/loss", "training"), ("valid/loss", "validation"))]
     losses = [series for series in losses if series.x]
     return svg(curves(losses, unit="loss", baseline=summary.get("baseline", {}).get("loss"))) if losses else None
@@ -22,7 +22,7 @@ def loss_curve(folder: Path, summary: dict[str, Any]) -> str | None:
 def metric_curve(folder: Path, summary: dict[str, Any]) -> str | None:
     """The headline metric on validation data as an SVG element; None where none was logged, or it is the loss."""
     metric = headline(summary)
-    valid = _series(metric_rows(folder), f"valid/{metric.name}", "validation")
+    valid = _series(metrics_csv.read(folder / metrics_csv.NAME), f"valid/{metric.name}", "validation")
     if not valid.x or metric.name == "loss":
         return None
     scale, unit = (100, f"{metric.label}, %") if metric.name in SHARES else (1, metric.label)

@@ -13,21 +13,21 @@ import torch
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
-from seqkit.files import read_mapping, write_atomic
+from seqkit.files import read_mapping
 from seqkit.report.headline import cautions, headline
 from seqkit.report.learning_curves import loss_curve, metric_curve
 from seqkit.report.samples import MAX_EXAMPLES, samples
 from seqkit.report.templates import write_page
 from seqkit.runs.intervals import told
-from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
-from seqkit.runs.trained_model import CURVE, TrainedModel, load_one, task_folders
+from seqkit.runs.summary import data_name, task_folders
+from seqkit.runs.trained_model import TrainedModel, load_one
 
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` into a run's folder: metrics beside the baseline, learning curves, samples, configuration.
 
-    The learning curve, which the trained model shows in a notebook, is written beside it. Returns the report's path.
+    Returns the report's path.
     The data set may be absent: the page then says so and goes without samples of it.
     Raises UsageError if the folder is no finished run; DataError if its weights are damaged.
     """
@@ -39,8 +39,6 @@ def write_report(folder: Path) -> Path:
         runs = [_collect(place) for place in places.values()]
         return _write(folder / "report.html", title, runs, mixture_facts(summary))
     run = _collect(folder)
-    if run["loss_curve"]:
-        write_atomic(folder / CURVE, run["loss_curve"].encode())
     return _write(folder / "report.html", _title(run), [run], run["facts"])
 
 
@@ -87,7 +85,6 @@ def _collect(folder: Path) -> dict[str, Any]:
             "facts": _facts(summary),
             "config": (folder / "config.yaml").read_text(encoding="utf-8"),
             "environment": _environment(summary),
-            "loss_curve": loss,
             "curves": [curve for curve in (loss, metric_curve(folder, summary)) if curve],
             "sections": samples(trained.objective, trained, _data(trained, warnings)),
             "warnings": warnings,

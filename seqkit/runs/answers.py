@@ -24,7 +24,7 @@ from seqkit.nn.heads import FeaturesHead, Pool, SequenceHead, pooled
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.runs.intervals import bounds, half_widths
-from seqkit.runs.listing import target_names
+from seqkit.runs.summary import target_names
 from seqkit.tokenizers.cells import Cells
 from seqkit.tokenizers.join import Join
 
@@ -132,17 +132,13 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
             shared = trained.objective.predict(trained.model, batch).float().nanmean(dim=1)
             _check_numbers(shared, batch)
             return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
-        hidden = hidden_states(trained.model, batch)
-        head = trained.model.head
+        hidden, head = hidden_states(trained.model, batch), trained.model.head
         if isinstance(head, FeaturesHead):
             whole = head(hidden, batch)
         else:
             whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
-        hidden, whole = hidden.float(), whole.float()
         _check_numbers(whole, batch)
-        if _normalizes(trained.model):
-            hidden, whole = F.normalize(hidden, dim=-1), F.normalize(whole, dim=-1)
-        return list(zip(hidden.cpu(), whole.cpu()))
+        return list(zip(hidden.float().cpu(), whole.float().cpu()))
 
     for one, found in _answered(trained, inputs, answer, BATCH_SIZE):
         if isinstance(found, str):
@@ -157,20 +153,15 @@ def described_vectors(trained: TrainedModel) -> tuple[int, str]:
     """Width of the vectors of an example, and what they are in words."""
     if trained.objective.encodes_parts_alone:
         return int(trained.objective.dim), "vectors in the shared space, mean of the parts"  # type: ignore[attr-defined]
-    length = ", of length 1" if _normalizes(trained.model) else ""
     head = trained.model.head
     if isinstance(head, FeaturesHead) and head.projection is not None:
-        return head.projection.num_outputs, f"vectors of the model's {type(head.projection).__name__}{length}"
-    return trained.model.backbone.dim, f"hidden states, {pool_of(trained.model)} of the tokens{length}"
+        return head.projection.num_outputs, f"vectors of the model's {type(head.projection).__name__}"
+    return trained.model.backbone.dim, f"hidden states, {pool_of(trained.model)} of the tokens"
 
 
 def pool_of(model: Model) -> Pool:
     """Pooling of the model's own head, else `mean`."""
     return model.head.pool if isinstance(model.head, SequenceHead | FeaturesHead) else "mean"
-
-
-def _normalizes(model: Model) -> bool:
-    return isinstance(model.head, FeaturesHead) and model.head.normalize
 
 
 def hidden_states(model: Model, batch: TokenBatch) -> Tensor:
@@ -194,56 +185,43 @@ def check_predicts(objective: Objective) -> None:
     """Raise UsageError if the objective has no prediction for a raw example."""
     continues = isinstance(objective, NextToken) and objective.part is None
     if continues or type(objective).decode is Objective.decode:
-        name = type(objective).__name__
-        if not continues and not type(objective).__module__.startswith("seqkit."):
-            raise UsageError(
-                f"{name} predicts nothing for a raw example: it has no method decode(prediction); write one "
-                "(docs/write-an-objective.md, Predictions and metrics), or use `seqkit embed` for vectors"
-            )
-        instead = "to continue a text use `seqkit generate`, for" if objective.causal else "for"
-        raise UsageError(f"{name} predicts nothing for a raw example; {instead} vectors use `seqkit embed`")
+        raise UsageError(
+            f"{type(objective).__name__} predicts nothing for a raw example (it has no method decode); use "
+            "`seqkit generate` to continue a text, or `seqkit embed` for vectors"
+        )
 
 
 def _answered(
     trained: TrainedModel, inputs: Iterable[Input], answer: Callable[[TokenBatch], Sequence[Any]], batch_size: int
 ) -> Iterator[tuple[Input, Any]]:
     """Yield each input with its answer, or with the reason (a string) why there is none, in order."""
-    unusual: list[str] = []
-    unknown: dict[str, Counter[str]] = {}
+    unusual, unknown = "", Counter[str]()
     remaining = iter(inputs)
     while chunk := list(islice(remaining, batch_size)):
         encoded = [one.error if one.error is not None else _encoded(trained, one) for one in chunk]
         tokens = [one for one in encoded if isinstance(one, Tokens)]
         for one, found in zip(chunk, encoded):
-            if isinstance(found, Tokens) and (difference := trained.unlike_training(found)):
-                unusual.append(f"{one.name} {difference}" if not unusual else "")
-            for column, word in _unknown(trained.tokenizer, one.raw) if isinstance(found, Tokens) else ():
-                unknown.setdefault(column, Counter())[word] += 1
+            if isinstance(found, Tokens):
+                unknown.update(_unknown(trained.tokenizer, one.raw))
+                if not unusual and (difference := trained.unlike_training(found)):
+                    unusual = f"{one.name} {difference}"
+                    log.warning("%s; do not rely on such predictions", unusual)
         answers = iter(trained.predictor.answers(answer, tokens))
         for one, found in zip(chunk, encoded):
             yield one, next(answers) if isinstance(found, Tokens) else found
-    if unusual:
-        more = f" (and {len(unusual) - 1:,} more)" if unusual[1:] else ""
-        log.warning("%s; do not rely on the prediction%s", unusual[0], more)
     if unknown:
-        columns = (f"{name}: {counts.total():,} ({_most_frequent(counts)})" for name, counts in unknown.items())
-        log.warning("categories that are rare or absent in training count as one unknown word: %s", "; ".join(columns))
+        words = [f"{word} ({number:,})" for word, number in unknown.most_common(3)]
+        more = ", …" if len(unknown) > 3 else ""
+        log.warning("words that are rare or absent in training count as one: %s", ", ".join(words) + more)
 
 
-def _unknown(tokenizer: Tokenizer, raw: Any) -> Iterator[tuple[str, str]]:
+def _unknown(tokenizer: Tokenizer, raw: Any) -> Iterator[str]:
     """Column and word of each category of a row that the tokenizer does not know."""
-    if isinstance(raw, Tokens):  # of a server, which encodes by itself
-        return
-    if isinstance(tokenizer, Join):
+    if isinstance(tokenizer, Join) and not isinstance(raw, Tokens):  # which a server encodes by itself
         for name, part in tokenizer.runs(raw):
             yield from _unknown(tokenizer.parts[name], part)
-    elif isinstance(tokenizer, Cells):
-        yield from tokenizer.unknown(raw).items()
-
-
-def _most_frequent(counts: Counter[str]) -> str:
-    words = [repr(shortened(word, 40)) for word, _ in counts.most_common(3)]
-    return ", ".join([*words, "…"] if len(counts) > 3 else words)
+    elif isinstance(tokenizer, Cells) and not isinstance(raw, Tokens):
+        yield from (f"{column} {shortened(word, 40)!r}" for column, word in tokenizer.unknown(raw).items())
 
 
 def _encoded(trained: TrainedModel, one: Input) -> Tokens | str:

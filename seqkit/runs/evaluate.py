@@ -13,25 +13,21 @@ from typing import Any
 
 import torch
 
-from seqkit.config import build, complete
-from seqkit.config.mixture import task_configs
+from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.files import write_json
 from seqkit.interfaces import LossOutput, Objective, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
-from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
 from seqkit.progress import track
-from seqkit.runs.folder import SUMMARY, naming_plugins
+from seqkit.runs.folder import SUMMARY
 from seqkit.runs.intervals import AbsoluteErrors, has_intervals, intervals
-from seqkit.runs.listing import data_name, target_names
 from seqkit.runs.prepare import data_module
-from seqkit.runs.summary import FEW_STEPS
-from seqkit.runs.trained_model import load_one, task_folders
-from seqkit.runs.verdict import most_frequent
+from seqkit.runs.summary import FEW_STEPS, data_name, target_names
+from seqkit.runs.trained_model import load_one
 from seqkit.training.loggers import log_test_metrics
 from seqkit.training.trainer import make_trainer, silence_lightning
 
@@ -47,19 +43,14 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
 
     trained = load_one(folder)
     trained.objective.check_trainable()
-    with naming_plugins(folder):
-        config = complete(trained.config)
+    config = complete(trained.config)
     pl.seed_everything(config["seed"], verbose=False)
     data = data_module(config, trained.tokenizer, trained.objective)
     if split == "test" and trained.summary.get("state") == "trained":
         data.test_dataloader()
         check_data(trained.summary, data, folder)
-        mixture = folder.resolve().parent.parent
-        is_task = folder.resolve() in task_folders(mixture).values()  # its loggers are those of the mixture
-        loggers = [] if is_task else built_loggers(folder, config)
-        return finish(folder, trained.summary, trained.model, data, config, loggers=loggers)["metrics"]
-    title = config["trainer"]["enable_progress_bar"] is not False
-    metrics = evaluate_model(trained.model, data, config, split, title=title)
+        return finish(folder, trained.summary, trained.model, data, config)["metrics"]
+    metrics = evaluate_model(trained.model, data, config, split, title=True)
     name = "validation" if split == "valid" else split
     if name in data.changed_splits(trained.summary.get("data_sha256", {})):
         log.warning(
@@ -87,92 +78,74 @@ def finish(
     specialist: the strong baseline; None, or a trial run: there is none beside the best constant. loggers: Lightning's,
     which get the metrics, too.
     """
-    num_test = len(data.test_dataloader().examples)
+    objective, num_test = data.objective, len(data.test_dataloader().examples)
     # a test that is stopped goes on with the same data
     write_json(folder / SUMMARY, {**summary, "num_test": num_test, "data_sha256": data.sha256()})
-    metrics, of_predictions = _tested(model, data, config)
-    constant, num_predictions = baseline(data.objective, model.spec, data)
+    metrics, found_intervals = _tested(model, data, config)
+    constant, num_predictions = baseline(objective, model.spec, data)
     splits, valid = data.splits(), data.val_dataloader()
     is_trial = summary["steps"] < FEW_STEPS or data.limit is not None
-    beside, missing = (None, "") if specialist is None or is_trial else _beside(specialist, data)
-    if isinstance(data.objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
+    beside = None if specialist is None or is_trial else _beside(specialist, data)
+    if isinstance(objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
         for found in (metrics, constant, *([] if beside is None else [beside["metrics"]])):
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
-    objective = data.objective
-    is_classes = isinstance(objective, Classify)
-    common = most_frequent(objective.classes, splits.train.labels) if is_classes else None
-    common_in_test = most_frequent(objective.classes, splits.test.labels) if is_classes else None
-    positive = objective.positive_name if isinstance(objective, Classify) else None
+    known = {
+        "strong_baseline": beside,
+        "intervals": found_intervals or None,
+        "num_valid": None if isinstance(valid, list) else len(valid.examples),
+        "split_rule": splits.rule,
+        "positive": objective.positive_name if isinstance(objective, Classify) else None,
+    }
     summary = {
         **summary,
-        **({} if beside is None else {"strong_baseline": beside}),
-        **({"no_strong_baseline": missing} if missing else {}),
         "state": "finished",
         "metrics": metrics,
         "baseline": constant,
-        **of_predictions,
         "num_test": num_test,
         "unknown": data.unknown(),
         "data_sha256": data.sha256(),
         "date": datetime.now().isoformat(timespec="seconds"),
         "data": data_name(config),
-        **({} if isinstance(valid, list) else {"num_valid": len(valid.examples)}),
-        **({} if splits.rule is None else {"split_rule": splits.rule}),
-        **({} if common is None else {"most_frequent": common}),
-        **({} if common_in_test is None else {"most_frequent_in_test": common_in_test}),
-        **({} if positive is None else {"positive": positive}),
+        **{key: value for key, value in known.items() if value is not None},
     }
     write_json(folder / SUMMARY, summary)
     if undefined := [name for name, value in metrics.items() if math.isnan(value)]:
         log.warning("undefined on the test split, where targets are all alike: %s", ", ".join(undefined))
     log_test_metrics(loggers, metrics, summary["steps"])
-    log.info("tested: %s", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
+    log.info("tested: %s", _listed(metrics))
     return summary
 
 
-def _tested(model: Model, data: DataModule, config: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Metrics on the test split; and the prediction intervals of a regression, or why there are none."""
-    objective, title = data.objective, config["trainer"]["enable_progress_bar"] is not False
+def _tested(model: Model, data: DataModule, config: Mapping[str, Any]) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Metrics on the test split; and the prediction intervals of a regression, if it has some."""
+    objective = data.objective
     if not (isinstance(objective, Regress) and has_intervals(objective)):
-        return evaluate_model(model, data, config, "test", title=title), {}
+        return evaluate_model(model, data, config, "test", title=True), []
     valid, test = AbsoluteErrors(objective), AbsoluteErrors(objective)
     if data.val_dataloader():
-        evaluate_model(model, data, config, "valid", title=title, seen=valid)
-    metrics = evaluate_model(model, data, config, "test", title=title, seen=test)
+        evaluate_model(model, data, config, "valid", title=True, seen=valid)
+    metrics = evaluate_model(model, data, config, "test", title=True, seen=test)
     return metrics, intervals(valid.by_target(), test.by_target(), target_names(config))
 
 
-def built_loggers(folder: Path, config: Mapping[str, Any]) -> list[Any]:
-    """Loggers of a run that its configuration names beside metrics.csv, made anew; its curves go on there."""
-    if not config["trainer"]["logger"]:
-        return []
-    one = next(iter(task_configs(config).values())) if "tasks" in config else config
-    with torch.random.fork_rng(devices=[]):
-        settings = build(one).trainer
-    return [one.build(folder, config["recipe"]) for one in settings["logger"] or ()]
-
-
-def _beside(specialist: Specialist, data: DataModule) -> tuple[dict[str, Any] | None, str]:
-    """The specialist's results and "", or None and why there are none: a run needs none.
-
-    The reason is empty for objectives that are not asked for one: what they learn is no class and no number.
-    """
+def _beside(specialist: Specialist, data: DataModule) -> dict[str, Any] | None:
+    """The specialist's results; None, with a line in the log, where it has none: a run needs none."""
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = specialist(data)
     except Exception as error:  # whatever classical features make of a user's own data
         log.warning("no strong baseline: %s", one_line(f"{error}")[:300])
-        return None, one_line(f"{error}")[:300]
-    if found is None:
-        asks = isinstance(data.objective, Classify | MultiLabel | Regress)
-        return None, "no classical method is known for this" if asks else ""
-    known = ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
-    log.info("beside it, %s in %.1f s: %s", found["name"], found["seconds"], known)
-    if tried := found.get("candidates"):
-        known = ", ".join(f"{name} {value:.4f}" for name, value in tried.items())
-        log.info("chosen on validation data from %s", known)
-    return found, ""
+        return None
+    if found is not None:
+        log.info("beside it, %s in %.1f s: %s", found["name"], found["seconds"], _listed(found["metrics"]))
+        if tried := found.get("candidates"):
+            log.info("chosen on validation data from %s", _listed(tried))
+    return found
+
+
+def _listed(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
 
 
 def evaluate_model(
@@ -184,7 +157,10 @@ def evaluate_model(
     title: bool = False,
     seen: Callable[[LossOutput], None] = lambda _: None,
 ) -> dict[str, float]:
-    """Metrics of a model on a split, on one device. title: whether to show progress. seen: gets each batch's output."""
+    """Metrics of a model on a split, on one device.
+
+    title: whether to show progress, unless the configuration says no. seen: gets each batch's output.
+    """
     from seqkit.training.module import TrainingModule
     from seqkit.training.progress import StepProgress
 
@@ -192,6 +168,7 @@ def evaluate_model(
     if not loader:
         raise UsageError("the data has no validation split; give --data.valid_fraction at training, or ask for `test`")
     settings = {name: config["trainer"][name] for name in ("accelerator", "precision")}
+    title = title and config["trainer"]["enable_progress_bar"] is not False
     trainer = make_trainer(
         {**settings, "devices": 1, "enable_progress_bar": False},
         logger=False,
@@ -223,9 +200,7 @@ def baseline(
 ) -> tuple[dict[str, float], int]:
     """Metrics of the best constant prediction, fitted on the training split, on another one; and their number.
 
-    split: "test" or "valid".
-
-    Both are empty, and 0, where the objective knows none.
+    split: "test" or "valid". Both are empty, and 0, where the objective knows none.
     """
     from seqkit.objectives.metrics import MeanLoss, update
 
@@ -233,10 +208,7 @@ def baseline(
         torch.manual_seed(0)
         loader = data.train_dataloader()
         number = min(len(loader), BASELINE_BATCHES)
-        if number < len(loader):
-            log.info("baseline: the best constant of %d of %d training batches, drawn at random", number, len(loader))
-        batches = track(islice(loader, number), "baseline, on training data", number)
-        step = objective.baseline_step(batches, spec)
+        step = objective.baseline_step(track(islice(loader, number), "baseline, on training data", number), spec)
         if step is None:
             return {}, 0
         metrics: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics(spec)}

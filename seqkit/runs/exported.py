@@ -15,7 +15,7 @@ from seqkit.files import load_json, read_mapping, to_yaml, whole_folder, write_a
 from seqkit.pretrained import folder as foreign
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.family import task_of
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY, sha256
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, digests
 from seqkit.tokenizers.from_file import NAME as TOKENIZER
 from seqkit.training.checkpoint_files import FOLDER
 from seqkit.training.weights import untied
@@ -36,7 +36,7 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
     """
     from safetensors.torch import save_file
 
-    kept = foreign.kept_files(trained.folder)
+    kept, task = foreign.kept_files(trained.folder), task_of(trained.config["model"]["objective"])
     if not kept:
         raise UsageError(
             f"{trained.folder} did not begin with a model of transformers (seqkit import, --model.init FOLDER), so "
@@ -45,60 +45,53 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
     with whole_folder(out) as part:
         for name, content in kept.items():
             write_atomic(part / name, content)
-        state = trained.tokenizer.state()
-        of_parts = (own for own in state.values() if isinstance(own, Mapping))
-        states = (state, *of_parts, trained.objective.state().get("target", {}))
-        texts = {own[TOKENIZER] for own in states if TOKENIZER in own}
-        if len(texts) > 1:
-            raise UsageError(f"{trained.folder} has several tokenizers, and such a folder one; use --to safetensors")
-        for text in texts:
-            write_atomic(part / TOKENIZER, text.encode())
-        task = task_of(trained.config["model"]["objective"])
-        names = trained.objective.state().get("names", [])
-        settings = load_json(kept[foreign.NAME].decode())
-        if (other := _with_head(trained, part, task, settings, names)) is not None:
-            settings = other
-        if changed_keys := _changed(trained.config, part, task):
-            raise UsageError(
-                f"{trained.folder} is no such model any more: {', '.join(changed_keys)} is not as {foreign.NAME} says; "
-                "use --to safetensors"
-            )
         try:
+            _write_tokenizer(trained, part)
+            settings = _write_class(trained, part, task)
             weights, left_out = foreign.written(ConfigFile(part / foreign.NAME), untied(trained.model), task)
         except DataError as error:
             raise UsageError(f"{trained.folder} is no such model any more: {error}; use --to safetensors") from error
         changed: dict[str, Any] = {key: _dtype(weights) for key in ("dtype", "torch_dtype") if key in settings}
+        names = trained.objective.state().get("names", [])
         if not left_out and names != foreign.objective_state(part, task).get("names", []):
             changed |= _named(names)
-        other_class = left_out or foreign.own_task(part) not in (None, task)
-        if other_class or settings | changed != settings:  # else the file stays as it is
-            settings |= changed
-            if other_class and settings.pop("architectures", None):  # a class whose head is not written
-                with_head = None if left_out else foreign.class_with_head(part, task)
-                own_class = with_head or foreign.class_without_head(part)
-                settings |= {"architectures": [own_class]} if own_class else {}
-            write_json(part / foreign.NAME, settings)
+        if left_out or foreign.own_task(part) not in (None, task):  # a class whose head is not written
+            with_head = None if left_out else foreign.class_with_head(part, task)
+            own_class = with_head or foreign.class_without_head(part)
+            changed |= {"architectures": [own_class] if own_class else None}
+        if settings | changed != settings:  # else the file stays as it is
+            write_json(part / foreign.NAME, {key: x for key, x in (settings | changed).items() if x is not None})
         save_file(weights, part / WEIGHTS, {"format": "pt"})
     return left_out
 
 
-def _with_head(
-    trained: TrainedModel, part: Path, task: str | None, settings: dict[str, Any], names: list[str]
-) -> dict[str, Any] | None:
-    """Write and give a `config.json` of the class with the run's head, which the model that it began with had not.
+def _write_tokenizer(trained: TrainedModel, part: Path) -> None:
+    """Write the tokenizer's file, if the run has one. Raises DataError if it has several."""
+    state = trained.tokenizer.state()
+    of_parts = (own for own in state.values() if isinstance(own, Mapping))
+    states = (state, *of_parts, trained.objective.state().get("target", {}))
+    texts = {own[TOKENIZER] for own in states if TOKENIZER in own}
+    if len(texts) > 1:
+        raise DataError("it has several tokenizers")
+    for text in texts:
+        write_atomic(part / TOKENIZER, text.encode())
 
-    None: the file stays as it is, since the class is the same, or has no such head.
-    """
-    name = foreign.class_with_head(part, task)
-    if name is None or not names or name in (settings.get("architectures") or [name]):
-        return None
-    other = {key: x for key, x in settings.items() if key != "problem_type"}
-    other |= {"architectures": [name], **_named(names)}
-    write_json(part / foreign.NAME, other)
-    if not _changed(trained.config, part, task):
-        return other
-    write_json(part / foreign.NAME, settings)
-    return None
+
+def _write_class(trained: TrainedModel, part: Path, task: str | None) -> dict[str, Any]:
+    """The settings in `config.json`: with the class that has the run's head, which the model that it began with had
+    not, if there is one; else they stay. Raises DataError where the run has other ones."""
+    settings = load_json((part / foreign.NAME).read_text(encoding="utf-8"))
+    names, name = trained.objective.state().get("names", []), foreign.class_with_head(part, task)
+    if name is not None and names and name not in (settings.get("architectures") or [name]):
+        other = {key: x for key, x in settings.items() if key != "problem_type"}
+        other |= {"architectures": [name], **_named(names)}
+        write_json(part / foreign.NAME, other)
+        if not _changed(trained.config, part, task):
+            return other
+        write_json(part / foreign.NAME, settings)
+    if keys := _changed(trained.config, part, task):
+        raise DataError(f"{', '.join(keys)} is not as {foreign.NAME} says")
+    return dict(settings)
 
 
 def _named(names: list[str]) -> dict[str, Any]:
@@ -112,14 +105,11 @@ def _named(names: list[str]) -> dict[str, Any]:
 def _changed(config: Mapping[str, Any], place: Path, task: str | None) -> list[str]:
     """Keys of a run's tokenizer and model that are not those of the foreign model in a folder.
 
-    Dropout is for training alone, and of the objective only what the model's own head has is compared.
+    Dropout is for training alone, and of the objective only what the model's own head has is compared. Raises
+    DataError where the folder holds no such model, such as one whose tokenizer has no file.
     """
-    try:
-        found = foreign.settings(place, task)
-    except DataError as error:  # such as a tokenizer of another kind, which has no file
-        raise UsageError(f"the run is no such model any more: {error}; use --to safetensors") from error
-    own = found["model"].get("objective", {})
-    found["model"]["objective"] = {**config["model"]["objective"], **own}
+    found = foreign.settings(place, task)
+    found["model"]["objective"] = {**config["model"]["objective"], **found["model"].get("objective", {})}
     theirs = complete(found, only=MODEL_KEYS)
     own_tokenizer, their_tokenizer = (_without(given["tokenizer"], "path", "reads") for given in (config, theirs))
     changed = [] if own_tokenizer == their_tokenizer else ["tokenizer"]
@@ -146,13 +136,11 @@ def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:
             shutil.copyfile(run / name, part / name)
         config = read_mapping(run / CONFIG)
         published = {key: value if key == "plugins" else without_folders(value) for key, value in config.items()}
-        if published != config:
-            write_atomic(part / CONFIG, to_yaml(published).encode())
+        write_atomic(part / CONFIG, to_yaml(published).encode())
         for name in (STATE, SUMMARY):  # not their other texts: a token may look like a path
             held = load_json((run / name).read_text(encoding="utf-8"))
-            named = {key: without_folders(held[key]) for key in ("data", "initial") if key in held}
-            digests = {"config_sha256": sha256(part / CONFIG), "state_sha256": sha256(part / STATE)}
-            write_json(part / name, {**held, **named, **{key: x for key, x in digests.items() if key in held}})
+            held |= {key: without_folders(held[key]) for key in ("data", "initial") if key in held}
+            write_json(part / name, held | (digests(part) if name == SUMMARY else {}))
         foreign.keep_files(run, part)
     return []
 

@@ -14,7 +14,7 @@ from seqkit.pretrained import folder as foreign
 from seqkit.pretrained.folder import MASK_TOKEN
 from seqkit.pretrained.hub import HUB
 from seqkit.pretrained.sentences import longest_sentence, sentence_vectors
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_new, sha256
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_new, digests
 from seqkit.runs.initial_weights import copied
 from seqkit.runs.trained_files import versions
 from seqkit.runs.trained_model import load_one
@@ -38,10 +38,8 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
         with whole_folder(out) as part:
             shutil.copytree(place, part, dirs_exist_ok=True)
         return read_mapping(out / SUMMARY)
-    if not place.exists():
-        raise UsageError(f"{place} does not exist; give a model's folder, or hf:OWNER/NAME")
     if not foreign.is_foreign(place):
-        raise UsageError(f"{place} holds no model of another library: it has no {foreign.NAME}, or is a run itself")
+        raise UsageError(f"{place} holds no model of another library with a {foreign.NAME}; give one, or hf:OWNER/NAME")
     task = foreign.own_task(place) or HEADLESS
     found = foreign.settings(place, task)
     state = foreign.objective_state(place, task)
@@ -76,7 +74,7 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
             "num_parameters": model.num_parameters, "tokens_seen": 0, "steps": 0, "wall_seconds": 0.0, "seed": 0,
             "initial": {"run": source, "sha256": digest, "left_out": sorted({name.split(".")[0] for name in left_out})},
             "sha256": save_weights(model, part / FOLDER / "model.safetensors"),
-            "config_sha256": sha256(part / CONFIG), "state_sha256": sha256(part / STATE), "versions": versions(),
+            **digests(part), "versions": versions(),
         }  # fmt: skip
         write_json(part / SUMMARY, summary)
     return summary

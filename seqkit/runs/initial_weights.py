@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 
 from seqkit.config import complete
@@ -19,7 +17,7 @@ from seqkit.errors import UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
 from seqkit.pretrained.family import task_of
-from seqkit.pretrained.folder import is_foreign, located, objective_state, objective_with_head, settings
+from seqkit.pretrained.folder import is_foreign, located, objective_state, settings
 from seqkit.pretrained.folder import weights as weights_of
 from seqkit.runs.folder import CONFIG
 from seqkit.runs.trained_model import load_one
@@ -33,7 +31,6 @@ class Source:
 
     settings: the sections `tokenizer` and `model` of its configuration, complete. tokenizer: fitted; None: it reads its
     file. objective: state of the objective. sha256: of the weights. left_out: what of the model is of no use here.
-    other_head: how a new head would be one that the other library has, in words; empty: it is, or there is none.
     """
 
     settings: Mapping[str, Any]
@@ -42,7 +39,6 @@ class Source:
     objective: Mapping[str, Any]
     sha256: str
     left_out: Sequence[str] = ()
-    other_head: str = ""
 
 
 class InitialWeights:
@@ -98,17 +94,14 @@ class InitialWeights:
         is_same_state = objective.encodes_parts_alone or _outputs(objective.state()) == _outputs(self.source.objective)
         is_same_head = self._is_same_tokenizer and self._is_same_objective and is_same_state
         optional = {name for name in own if name.endswith(".mask_token")}
-        names = [name for name in _below(theirs, taken) if not name.endswith(".mask_token") or _fits(name, theirs, own)]
+        names = [name for name in _below(theirs, taken) if not name.endswith(".mask_token")]
+        names += [name for name in _below(theirs, taken) if name in optional and own[name].shape == theirs[name].shape]
         needed = {name: own[name] for name in _below(own, taken) if name not in optional or name in names}
         if wrong := copied(theirs, names, needed):
-            advice = (
-                "leave model.backbone and model.position out, and they are that model's (if they are, its weights and "
-                "its config.json disagree)"
-                if self.source.tokenizer is None
-                else "give model.backbone and what the embedder has (model.position, model.encoders) as its "
-                "config.yaml says"
+            raise UsageError(
+                f"model.init {self.name}: {wrong}; give model.backbone and what the embedder has (model.position, "
+                "model.encoders) as that model has them, or leave them out for a model of transformers"
             )
-            raise UsageError(f"model.init {self.name}: {wrong}; {advice}")
         head = [name for name in ("head", target) if name is not None]
         of_head = _below(theirs, head) if is_same_head else []
         if is_same_head and not copied(theirs, of_head, {n: own[n] for n in _untied(_below(own, head), names, own)}):
@@ -121,7 +114,6 @@ class InitialWeights:
             "taken": sorted({component_of(name) for name in own} - set(new)),
             "new": new,
             **({"left_out": left_out} if left_out else {}),
-            **({"no_head": self.source.other_head} if "head" in new and self.source.other_head else {}),
         }
 
 
@@ -150,27 +142,7 @@ def _foreign(folder: Path, ours: Mapping[str, Any]) -> Source:
     found = settings(folder, task)
     found["model"]["objective"] = {**objective, **found["model"].get("objective", {})}
     theirs, left_out, digest = weights_of(folder, task)
-    state = objective_state(folder, task)
-    other = _other_head(folder, ours)
-    return Source(complete(found, only=MODEL_KEYS), theirs, None, state, digest, left_out, other)
-
-
-def _other_head(folder: Path, ours: Mapping[str, Any]) -> str:
-    """How a head of ours would be one that the library of a foreign model has for the objective; empty: it is one."""
-    objective = ours["model"]["objective"]
-    wanted = objective_with_head(folder, task_of(objective))
-    if wanted is None:
-        return "export --to safetensors keeps it"
-    model = {**ours["model"], "objective": {**objective, **wanted}}
-    completed = complete({**ours, "model": model}, only=MODEL_KEYS)["model"]["objective"]
-    changed = {key: wanted[key] for key in wanted if completed[key] != objective.get(key)}
-    flags = (f"--model.objective.{key} {_as_word(value)}" for key, value in changed.items())
-    return f"it has one with {' '.join(flags)}" if changed else ""
-
-
-def _as_word(value: Any) -> str:
-    """A value of a recipe as a word of a command line."""
-    return shlex.quote(yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip())
+    return Source(complete(found, only=MODEL_KEYS), theirs, None, objective_state(folder, task), digest, left_out)
 
 
 def _outputs(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,13 +155,6 @@ def told(initial: Mapping[str, Any]) -> str:
     new = ", ".join(initial["new"]) or "nothing"
     left_out = f"; left out: {', '.join(initial['left_out'])}" if initial.get("left_out") else ""
     return f"weights of {initial['run']}: {', '.join(initial['taken'])}; new: {new}{left_out}"
-
-
-def told_of_head(initial: Mapping[str, Any]) -> str:
-    """A line for a new head that the library of the model has not; empty: it has it."""
-    if "no_head" not in initial:
-        return ""
-    return f"seqkit export --to hf leaves the new head out: the other library has none like it; {initial['no_head']}"
 
 
 def copied(theirs: Mapping[str, Tensor], names: Sequence[str], own: Mapping[str, Tensor]) -> str:
@@ -219,7 +184,3 @@ def _untied(some: Iterable[str], given: Iterable[str], own: Mapping[str, Tensor]
     """Names of ours that the given ones do not set, also under another name. own: all of ours."""
     places = {own[name].data_ptr() for name in given}
     return [name for name in some if own[name].data_ptr() not in places]
-
-
-def _fits(name: str, theirs: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> bool:
-    return name in own and own[name].shape == theirs[name].shape

@@ -5,6 +5,7 @@ m examples · k targets
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -16,6 +17,8 @@ from torch import Tensor
 from seqkit.errors import DataError, one_line
 from seqkit.interfaces import LossOutput, Objective
 from seqkit.objectives.regress import Regress
+
+log = logging.getLogger("seqkit")
 
 COVERAGE = Fraction(9, 10)
 """Share of new examples whose target is meant to lie in the interval of their prediction."""
@@ -63,51 +66,40 @@ def conformal_quantile(errors: Tensor) -> float:
     return float(errors.kthvalue(place).values)
 
 
-def intervals(valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[str]) -> dict[str, Any]:
-    """Entry of `summary.json`: `intervals`, one for each target, or `no_intervals`, the reason why there are none.
+def intervals(valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Entries of `intervals` in `summary.json`, one for each target; none, with a line in the log, where there are too
+    few examples, or a target has predictions that are not finite.
 
     valid, test: absolute errors [m] of each target on the two splits. names: of the targets; may be empty.
     """
-    if not valid:
-        return {"no_intervals": "the run has no validation split; give it one with --data.valid_fraction"}
-    if (fewest := min(map(len, valid))) < FEWEST:
-        return {
-            "no_intervals": f"the validation split has {fewest} examples with a known target, and {FEWEST} are needed; "
-            "give a larger --data.valid_fraction, or more data"
-        }
+    if (fewest := min(map(len, valid), default=0)) < FEWEST:
+        log.warning(
+            "no prediction intervals: the validation split has %d examples with a known target, and %d are needed; "
+            "give a larger --data.valid_fraction, or more data", fewest, FEWEST,
+        )  # fmt: skip
+        return []
     found = []
     for i, (errors, tested) in enumerate(zip(valid, test, strict=True)):
-        width = conformal_quantile(errors)
-        if not math.isfinite(width):
-            return {"no_intervals": "predictions for the validation split are not finite"}
-        entry: dict[str, Any] = {"half_width": width, "num_valid": len(errors)}
-        entry |= {"test_coverage": float((tested <= width).double().mean())} if len(tested) else {}
+        entry: dict[str, Any] = {"half_width": conformal_quantile(errors), "num_valid": len(errors)}
+        entry |= {"test_coverage": float((tested <= entry["half_width"]).double().mean())} if len(tested) else {}
         found.append(entry | ({"target": names[i]} if len(names) == len(valid) > 1 else {}))
-    return {"intervals": found}
+    if not all(math.isfinite(one["half_width"]) for one in found):
+        log.warning("no prediction intervals: predictions for the validation split are not finite")
+        return []
+    return found
 
 
 def told(summary: Mapping[str, Any]) -> str | None:
-    """The intervals of a run in one line, or why there are none; None: its predictions are no numbers."""
-    if "no_intervals" in summary:
-        return f"no prediction intervals: {one_line(summary['no_intervals'])}"
+    """The intervals of a run in one line; None: it has none."""
     found = summary.get("intervals", [])
     if not found:
         return None
-    begin = f"{100 * COVERAGE} % of predictions are within"
-    if len(found) == 1:
-        return f"{begin} ± {found[0]['half_width']:.4g} of the target ({_measured(found[0])})"
-    each = [
-        f"± {one['half_width']:.4g} of {one_line(one.get('target', f'target {i}'))} ({_measured(one)})"
-        for i, one in enumerate(found[:SHOWN], 1)
-    ]
+    each = [f"± {one['half_width']:.4g} of {one_line(one.get('target', 'the target'))}" for one in found[:SHOWN]]
     more = f", and {len(found) - SHOWN} more targets in summary.json" if len(found) > SHOWN else ""
-    return f"{begin} {', '.join(each)}{more}"
-
-
-def _measured(one: Mapping[str, Any]) -> str:
-    tested = one.get("test_coverage")
-    measured = "" if tested is None else f"; {100 * tested:.0f} % of the test split were"
-    return f"from {one['num_valid']:,} validation examples{measured}"
+    tested = found[0].get("test_coverage")
+    held = "" if tested is None or len(found) > 1 else f"; {100 * tested:.0f} % of the test split were"
+    known = f"from {found[0]['num_valid']:,} validation examples{held}"
+    return f"{100 * COVERAGE} % of predictions are within {', '.join(each)}{more} ({known})"
 
 
 def half_widths(objective: Objective, summary: Mapping[str, Any]) -> list[float]:

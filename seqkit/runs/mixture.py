@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,41 +12,24 @@ from typing import Any
 
 import torch
 
-from seqkit.errors import DataError, UsageError, suggest
+from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping, write_json
 from seqkit.pretrained.folder import is_foreign, located
-from seqkit.runs.evaluate import Specialist, baseline, built_loggers, evaluate, finish
-from seqkit.runs.folder import CONFIG, SUMMARY
+from seqkit.runs.evaluate import Specialist, baseline, evaluate, finish
+from seqkit.runs.folder import SUMMARY
 from seqkit.runs.imported import import_model
 from seqkit.runs.prepare import Prepared
-from seqkit.runs.trained_model import TrainedModel, load_one, task_folders
+from seqkit.runs.summary import task_folders
+from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.training.loggers import log_test_metrics
 
 log = logging.getLogger("seqkit")
 
 
-@dataclass(frozen=True)
-class TrainedMixture:
-    """The trained models of a mixture by task, with one backbone, ready to use.
-
-    summary: what `summary.json` of the mixture says. folder: the run's.
-    """
-
-    tasks: dict[str, TrainedModel]
-    summary: dict[str, Any]
-    folder: Path
-
-    def task(self, name: str) -> TrainedModel:
-        """The model of a task, like any other trained one. Raises UsageError with the nearest name."""
-        if name not in self.tasks:
-            raise UsageError(f"{self.folder} has no task {name!r}; {suggest(name, self.tasks)}")
-        return self.tasks[name]
-
-
 def load(
     folder: str | Path, device: str | torch.device = "cpu", dtype: str | torch.dtype | None = None
-) -> TrainedModel | TrainedMixture:
-    """The trained model of a run, or of a mixture those of all tasks; arguments and errors as of `load_one`.
+) -> TrainedModel | dict[str, TrainedModel]:
+    """The trained model of a run, or of a mixture those of all tasks by name, with one backbone; else as `load_one`.
 
     folder: also that of a model of another library, which is then as `seqkit import` would write it, or `hf:NAME` of
     the hub, such a model or a run that was published.
@@ -67,7 +50,7 @@ def load(
         if not all(key in shared and own[key].equal(shared[key]) for key in own):
             raise DataError(f"{trained.folder} has another backbone than {first.folder}; copy the run whole again")
         trained.model.backbone = first.model.backbone
-    return TrainedMixture(tasks, read_mapping(place / SUMMARY), place)
+    return tasks
 
 
 def constants(prepared: Prepared) -> dict[str, float]:
@@ -95,29 +78,28 @@ def finish_tasks(
         log.info("testing %s", name)
         place = task_folders(folder)[name]
         finish(place, read_mapping(place / SUMMARY), task.model, task.data, task.config, specialist)
-    return _finished(folder, loggers)
-
-
-def evaluate_tasks(folder: Path, split: str) -> dict[str, dict[str, float]]:
-    """Metrics of every task on a split, as `evaluate` of each; the test split finishes those not tested yet."""
-    found = {name: evaluate(place, split) for name, place in task_folders(folder).items()}
-    if split == "test" and read_mapping(folder / SUMMARY).get("state") != "finished":
-        _finished(folder, built_loggers(folder, read_mapping(folder / CONFIG)))
-    return found
-
-
-def _finished(folder: Path, loggers: Sequence[Any]) -> dict[str, Any]:
-    summary = read_mapping(folder / SUMMARY)
-    if summary.get("state") != "finished":
-        summary |= {"state": "finished", "date": datetime.now().isoformat(timespec="seconds")}
-        write_json(folder / SUMMARY, summary)
-        tested = {name: read_mapping(place / SUMMARY)["metrics"] for name, place in task_folders(folder).items()}
-        metrics = {f"{name}/{metric}": value for name, found in tested.items() for metric, value in found.items()}
-        log_test_metrics(loggers, metrics, summary["steps"])
+    summary = _finished(folder)
+    tested = {name: read_mapping(place / SUMMARY)["metrics"] for name, place in task_folders(folder).items()}
+    metrics = {f"{name}/{metric}": value for name, found in tested.items() for metric, value in found.items()}
+    log_test_metrics(loggers, metrics, summary["steps"])
     return summary
 
 
-def tasks_of(folder: Path) -> list[dict[str, Any]]:
-    """Summaries of a run's tasks, or of the run itself where it is no mixture."""
-    places: Mapping[str, Path] = task_folders(folder) or {"": folder}
-    return [read_mapping(place / SUMMARY) for place in places.values()]
+def evaluate_run(folder: Path, split: str) -> dict[str, dict[str, float]]:
+    """Metrics on a split as of `evaluate`: of each task of a mixture by name, of another run by the empty name."""
+    places = task_folders(folder)
+    if not places:
+        return {"": evaluate(folder, split)}
+    found = {name: evaluate(place, split) for name, place in places.items()}
+    if split == "test":
+        _finished(folder)
+    return found
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    """Summary of a mixture, whose tasks are all tested by now."""
+    summary = read_mapping(folder / SUMMARY)
+    if summary.get("state") == "trained":
+        summary |= {"state": "finished", "date": datetime.now().isoformat(timespec="seconds")}
+        write_json(folder / SUMMARY, summary)
+    return summary

@@ -19,10 +19,8 @@ from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError, described, is_out_of_memory
 from seqkit.files import MAX_JSON_BYTES
 from seqkit.interfaces import Objective, Tokenizer
-from seqkit.interfaces.tokens import rounding
 from seqkit.mixture import Mixture
 from seqkit.model import Model
-from seqkit.nn.position.absolute import NoPosition
 from seqkit.runs.initial_weights import InitialWeights
 from seqkit.runs.trained_model import load_state
 from seqkit.training.trainer import SHARDED, TrainerSettings
@@ -34,9 +32,6 @@ log = logging.getLogger("seqkit")
 
 NUM_TRIED = 16
 """Number of examples of a split that are encoded before training."""
-
-UNEVEN = 0.01
-"""Difference of steps between positions, as a share of the largest, above which they say more than the order."""
 
 LOOKED_AT = 10_000
 """Characters of a text on which a tokenizer's state is tried."""
@@ -108,16 +103,16 @@ def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mappi
     built = build(config)
     TrainerSettings.of(built.trainer)  # both refuse before any data is read
     built.model["objective"].check_trainable()
-    if state is not None:
+    if state is None:
+        model, data, origin = _begun(config, built, initial)
+    else:
         load_state(built, state)
-        model, data = _model_and_data(built, seed)
-        return Prepared(_with_decided(config, built), built, model, data, initial=state.get("initial"))
-    model, data, origin = _begun(config, built, initial)
+        (model, data), origin = _model_and_data(built, seed), state.get("initial")
     return Prepared(_with_decided(config, built), built, model, data, initial=origin)
 
 
 def _begun(
-    config: Mapping[str, Any], built: Built, initial: Path | None
+    config: Mapping[str, Any], built: Built, initial: Path | None = None
 ) -> tuple[Model, DataModule, dict[str, Any] | None]:
     """Model and data of a training that begins, and where its weights come from; None: they are random."""
     run = built.init if initial is None else initial
@@ -138,10 +133,7 @@ def _with_decided(config: Mapping[str, Any], built: Built) -> Mapping[str, Any]:
 
 def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str, Any] | None) -> Prepared:
     """A mixture: each task is prepared in turn as a run of its own would be, but for the backbone, which is one."""
-    if initial is not None:
-        raise UsageError("a mixture begins with random weights; train it without weights of another run")
     tasks: dict[str, Prepared] = {}
-    backbone: Any = None
     for name, own in task_configs(config).items():
         if hasattr(torch.nn.ModuleDict(), name):
             raise UsageError(
@@ -149,27 +141,19 @@ def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str
             )
         try:
             built = build(own)
-            if built.init is not None:
+            if initial is not None or built.init is not None:
                 raise UsageError("model.init: a mixture begins with random weights; leave it out")
             built.model["objective"].check_trainable()
-            if backbone is None:
-                settings = TrainerSettings.of(built.trainer)
-                if settings.strategy == SHARDED:
-                    raise UsageError(f"trainer.strategy {SHARDED} shards one model, and a mixture has several")
-                if settings.precision == "16-mixed" and config["moments"] == "by_task":
-                    raise UsageError(
-                        "float16 scales gradients, which an optimizer for each task would undo more than once; give "
-                        "--trainer.precision bf16-mixed"
-                    )
-                backbone = built.model["backbone"]
-            built = built._replace(model={**built.model, "backbone": backbone})
+            if tasks:
+                backbone = next(iter(tasks.values())).built.model["backbone"]
+                built = built._replace(model={**built.model, "backbone": backbone})
+            else:
+                _check_trainer(built, config["moments"])
             if state is not None:
-                load_state(built, state["tasks"][name])
+                load_state(built, state, name)
             model, data = _model_and_data(built, config["seed"])
-        except UsageError as error:
-            raise UsageError(f"tasks.{name}: {error}") from error
-        except DataError as error:
-            raise DataError(f"tasks.{name}: {error}") from error
+        except (UsageError, DataError) as error:
+            raise type(error)(f"tasks.{name}: {error}") from error
         tasks[name] = Prepared(_with_decided(own, built), built, model, data)
     models = {name: task.model for name, task in tasks.items()}
     sections = {name: {**section, "data": tasks[name].config["data"]} for name, section in config["tasks"].items()}
@@ -180,7 +164,20 @@ def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str
         seed=config["seed"],
         accumulate=built.trainer["accumulate_grad_batches"],
     )
-    return Prepared({**config, "tasks": sections}, shared, Mixture(backbone, models), together, tasks)
+    mixture = Mixture(built.model["backbone"], models)
+    return Prepared({**config, "tasks": sections}, shared, mixture, together, tasks)
+
+
+def _check_trainer(built: Built, moments: str) -> None:
+    """Raise UsageError for a trainer that a mixture has no proof for."""
+    settings = TrainerSettings.of(built.trainer)
+    if settings.strategy == SHARDED:
+        raise UsageError(f"trainer.strategy {SHARDED} shards one model, and a mixture has several")
+    if settings.precision == "16-mixed" and moments == "by_task":
+        raise UsageError(
+            "float16 scales gradients, which an optimizer for each task would undo more than once; give "
+            "--trainer.precision bf16-mixed"
+        )
 
 
 def alone(task: Prepared) -> Model:
@@ -197,76 +194,30 @@ def alone(task: Prepared) -> Model:
 
 
 def check_examples(prepared: Prepared) -> None:
-    """Look at a few examples of the run, or of each of its tasks, before it is trained. Raises DataError.
+    """Encode a few test examples of each task: a fault in all of them is better found before training than after it.
 
-    What was said of the data goes into the log, which had no file then.
+    What was said of the data goes into the log, which had no file then. Raises DataError, which names the example.
+    Windows of text are left out: their splits are read to fit a tokenizer.
     """
-    for one in prepared.tasks.values() or [prepared]:
-        for line in one.data.notes.lines:
+    for data in [task.data for task in prepared.tasks.values()] or [prepared.data]:
+        for line in data.notes.lines:
             log.info("%s", line)
-        check_test_examples(one.data)
-        tell_lost_positions(one)
-
-
-def check_test_examples(data: DataModule) -> None:
-    """Encode a few test examples: a fault in all of them is better found before training than after it.
-
-    Raises DataError, which names the example. Windows of text are left out: their splits are read to fit a tokenizer.
-    """
-    samples = data.splits().test
-    for i in range(0, len(samples), max(1, len(samples) // NUM_TRIED)) if data.window is None else ():
-        try:
-            data.tokenizer.encode(samples[i].raw)
-        except DataError as error:
-            raise DataError(f"test data, {samples.name(i)}: {error}") from error
-        except Exception as error:  # a plug-in's own code: whatever it raises
-            if is_out_of_memory(error):
-                raise
-            raise DataError(f"test data, {samples.name(i)}: {raised_by(data.tokenizer, error)}") from error
-
-
-def tell_lost_positions(prepared: Prepared) -> None:
-    """Log, in a line each, that positions are rounded or that uneven ones are not used, by a few training examples.
-
-    A recurrent backbone gets no positions where they have one axis, which is right where they count the tokens. Nothing
-    is said where the configuration names an encoding, even one that adds none.
-    """
-    data, model = prepared.data, prepared.model
-    embedder, backbone = model.embedder, model.backbone
-    if model.source_embedder is not None:
-        embedder, encoder = model.source_embedder, model.backbone.get_encoder()
-        backbone = model.backbone if encoder is None else encoder
-    open_to_choice = prepared.config["model"]["position"] is None and not backbone.ignores_order
-    open_to_choice = open_to_choice and not backbone.uses_positions
-    samples = data.splits().train
-    said: dict[str, str] = {}
-    for i in range(0, len(samples), max(1, len(samples) // NUM_TRIED)) if data.window is None else ():
-        try:
-            tokens = data.tokenizer.encode(samples[i].raw)
-        except Exception:  # noqa: S112  the loader names the example
-            continue
-        for part, run in tokens.parts or ((None, tokens),):
-            name, positions = samples.name(i) + (f", part {part}" if part else ""), run.positions
-            if rounded := rounding(positions):
-                said.setdefault("rounded", f"training data, {name}: {rounded}")
-            steps = positions[:, 0].diff() if positions.shape[1] == 1 else positions[:0, 0:0]
-            is_unused = open_to_choice and isinstance(embedder.part(part).position, NoPosition) and steps.numel() > 0
-            if is_unused and float(steps.max() - steps.min()) > UNEVEN * float(steps.abs().max()):
-                said.setdefault(
-                    "unused",
-                    f"training data, {name}: positions grow by {float(steps.min()):g} to {float(steps.max()):g}, and "
-                    f"{type(backbone).__name__} uses the order of the tokens alone; add positions by --model.position "
-                    "Sinusoidal, or say that they do not matter: --model.position NoPosition",
-                )
-    for line in said.values():
-        log.warning("%s", line)
+        samples = data.splits().test
+        for i in range(0, len(samples), max(1, len(samples) // NUM_TRIED)) if data.window is None else ():
+            try:
+                data.tokenizer.encode(samples[i].raw)
+            except Exception as error:  # a plug-in's own code: whatever it raises
+                if is_out_of_memory(error):
+                    raise
+                fault = error if isinstance(error, DataError) else raised_by(data.tokenizer, error)
+                raise DataError(f"test data, {samples.name(i)}: {fault}") from error
 
 
 def saved_state(prepared: Prepared) -> dict[str, Any]:
     """State of tokenizer and objective, or of those of each task, proven to come back through JSON.
 
-    Raises UsageError if a fresh tokenizer with that state has another spec, or encodes the first training example to
-    other tokens, or if the state is larger than what is read back: its run could be trained, and not be used.
+    Raises UsageError if a fresh tokenizer with that state encodes the first training example to other tokens, or if the
+    state is larger than what is read back: its run could be trained, and not be used.
     """
     if prepared.tasks:
         return {"tasks": {name: saved_state(task) for name, task in prepared.tasks.items()}}
@@ -274,39 +225,34 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
     state = {"tokenizer": tokenizer.state(), "objective": objective.state()}
     if prepared.initial is not None:
         state["initial"] = dict(prepared.initial)
-    name = type(tokenizer).__name__
-    advice = "its state() must hold all that fit() learned, as plain data, and load_state() must take it back"
-    try:
-        text = json.dumps(state)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"the state of {name} is no plain data ({described(error)}); {advice}") from error
-    if len(text) > MAX_JSON_BYTES:
-        raise UsageError(f"the state of {name} has {len(text):,} characters; {MAX_JSON_BYTES:,} are read back at most")
     raw = prepared.data.splits().train[0].raw
     raw = raw[:LOOKED_AT] if isinstance(raw, str) else raw
     try:
         ours = tokenizer.encode(raw)
     except DataError:
         return state  # the loaders name the example
-    with torch.random.fork_rng(devices=[]):
-        fresh = build(prepared.config)
     try:
-        fresh.tokenizer.load_state(json.loads(text)["tokenizer"])
-        if replace(fresh.tokenizer.spec, embedder=None) != replace(tokenizer.spec, embedder=None):
-            raise UsageError(f"{name} that gets its state back has another spec; {advice}")
-        theirs = fresh.tokenizer.encode(raw)
-    except UsageError:
-        raise
+        text = json.dumps(state)
+        if len(text) > MAX_JSON_BYTES:
+            raise ValueError(f"{len(text):,} characters, and {MAX_JSON_BYTES:,} are read back at most")
+        with torch.random.fork_rng(devices=[]):
+            fresh = build(prepared.config).tokenizer
+        fresh.load_state(json.loads(text)["tokenizer"])
+        if replace(fresh.spec, embedder=None) != replace(tokenizer.spec, embedder=None):
+            raise ValueError("its spec is another")
+        if not ours.equals(fresh.encode(raw)):
+            raise ValueError("it gives other tokens")
     except Exception as error:  # the user's own code: whatever it raises
-        raise UsageError(f"{name} does not take its own state back ({described(error)}); {advice}") from error
-    if not ours.equals(theirs):
-        raise UsageError(f"{name} that gets its state back encodes the first example to other tokens; {advice}")
+        raise UsageError(
+            f"the state of {type(tokenizer).__name__} does not come back ({described(error)}); its state() must hold "
+            "all that fit() learned, as plain data, and load_state() must take it back"
+        ) from error
     return state
 
 
 def untrained(config: Mapping[str, Any]) -> tuple[Model, DataModule]:
     """Model of a complete configuration with its initial weights, and its data, set up. Raises as `prepare`."""
-    model, data, _ = _begun(config, build(config), None)
+    model, data, _ = _begun(config, build(config))
     return model, data
 
 

@@ -1,16 +1,13 @@
 """Run of a complete configuration: trains it, tests it, and fills a folder.
 
-config.yaml  state.json  metrics.csv  checkpoints/  summary.json  log.txt  (report.html and curve.svg: seqkit.report)
+config.yaml  state.json  metrics.csv  checkpoints/  summary.json  log.txt  (report.html: seqkit.report)
 checkpoints/ holds points to resume from, the best weights and, once trained, model.safetensors: the run's weights.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,53 +17,42 @@ from typing import Any
 
 import torch
 
-from seqkit.config import to_yaml
+from seqkit.config import complete, to_yaml
 from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
-from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError, described, one_line
+from seqkit.errors import DataError, DivergedError, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
-from seqkit.interfaces import LabeledBatch, Objective
-from seqkit.model import Model, first_call
+from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
-from seqkit.runs.curves import late_fall, metric_rows
 from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
-    FOLDER_OF_RANKS,
     STATE,
-    SUMMARY,
     changed_plugins,
     check_new,
     check_no_links,
+    digests,
     is_unfinished,
     logging_to,
-    naming_plugins,
     opened,
     plugin_digests,
-    rank,
-    sha256,
 )
-from seqkit.runs.initial_weights import told, told_of_head
-from seqkit.runs.launcher import check_world, telling_of_lost_processes
-from seqkit.runs.mixture import constants, finish_tasks
+from seqkit.runs.initial_weights import told
+from seqkit.runs.launcher import rank, telling_of_lost_processes
+from seqkit.runs.mixture import constants, evaluate_run, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
-from seqkit.runs.setup import BestOfValidation, RunSetup, begin_fine_tuning, end_fine_tuning, keeps_best
+from seqkit.runs.setup import RunSetup, begin_fine_tuning, end_fine_tuning
+from seqkit.runs.summary import read_summary, state
 from seqkit.runs.trained_files import write_summary, write_tasks
 from seqkit.training import metrics_csv
-from seqkit.training.checkpoint_files import FOLDER, Checkpoint, check_room, newest_good, sweep
-from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
+from seqkit.training.checkpoint_files import FOLDER, Checkpoint, checkpoints, newest_good, sweep
+from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.loggers import log_settings
 from seqkit.training.recompute import activation_checkpointing
-from seqkit.training.trainer import SHARDED, count_steps, make_trainer, silence_lightning, train
+from seqkit.training.trainer import SHARDED, count_steps, silence_lightning, train
 
 log = logging.getLogger("seqkit")
-
-BESIDE = "has_strong_baseline"
-"""Key of `state.json`: whether the run was begun with a strong baseline."""
-
-CountFlops = Callable[[Model, Objective, LabeledBatch], int]
-"""FLOPs of a training step: `seqkit.analysis.cost.training_flops`."""
 
 
 def run(
@@ -75,60 +61,46 @@ def run(
     *,
     initial: Path | None = None,
     examine: Callable[[Model, DataModule], dict[str, Any]] | None = None,
-    count_flops: CountFlops | None = None,
     specialist: Specialist | None = None,
     resume: bool = False,
-    end_here: bool = False,
 ) -> dict[str, Any]:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
     initial: run whose embedder and backbone are taken, such as one of pretraining; None: random weights. examine: looks
-    at the tested model and its data; what it returns is added to the returned summary, not to its file. count_flops:
-    FLOPs of a training step on a batch, for the log. specialist: strong baseline, beside the best constant; a run that
-    was begun without one goes on without. resume: whether `folder` holds an unfinished run of this configuration, which
-    goes on from its newest good checkpoint. end_here: whether a resumed run takes no more steps, but ends with the
-    weights that it has.
+    at the tested model and its data; what it returns is added to the returned summary, not to its file. specialist:
+    strong baseline, beside the best constant. resume: whether `folder` holds an unfinished run of this configuration,
+    which goes on from its newest good checkpoint or, without one, begins anew.
     Returns the summary; in a distributed run, an empty one on all processes but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
     """
     is_first = rank() == 0
     check_name(str(config["recipe"]))  # which logs and paths hold
-    check_world(config["trainer"], resume=resume)
     if not resume and is_first:
         check_new(folder)
+    point = _newest(folder) if resume and checkpoints(folder / FOLDER) else None
     signals = StopSignals()
     with signals.installed(), silence_lightning():
-        state = read_mapping(folder / STATE, *_keys_of_state(config)) if resume else None
-        prepared = prepare(config, initial, state)
-        config = prepared.config
-        if state is not None and not state.get(BESIDE, True):  # as the run was begun, which the command may not repeat
-            specialist = None
-        attempt = Attempt(prepared, folder, signals, count_flops)
+        prepared = prepare(config, initial, None if point is None else read_mapping(folder / STATE))
+        attempt = Attempt(prepared, folder, signals)
         if not is_first:
             with telling_of_lost_processes(folder):
-                attempt.fit(resume=resume, end_here=end_here)
+                attempt.fit(point)
             return {}
         with opened(folder, lambda: resume or attempt.has_stepped):
-            if not resume and (folder / CONFIG).is_file():  # begun by another process since the first look
-                check_new(folder)
+            is_as_before = is_unfinished(folder) if resume else not (folder / CONFIG).is_file()
+            if not is_as_before or (point is None and checkpoints(folder / FOLDER)):
+                check_new(folder)  # another process has worked there since the first look
             sweep(folder)
             sweep(folder / FOLDER)
-            if not resume:
-                write_atomic(folder / CONFIG, to_yaml(dict(config)).encode())
-                digests = {"config_sha256": sha256(folder / CONFIG), "plugins": plugin_digests(config)}
-                state = saved_state(prepared) | digests | {BESIDE: specialist is not None}
-                write_json(folder / STATE, state | {"sha256": _sha256_of(state)})
-                if prepared.initial is not None:
-                    keep_files(located(prepared.initial["run"]), folder)
+            if point is None:
+                _begin(folder, prepared)
             with logging_to(folder / "log.txt"):
                 check_examples(prepared)
-                if prepared.initial is not None and not resume:
+                if prepared.initial is not None and point is None:
                     log.warning("%s", told(prepared.initial))
-                    if line := told_of_head(prepared.initial):
-                        log.warning("%s", line)
                 with telling_of_lost_processes(folder):
-                    summary = attempt.fit(resume=resume, end_here=end_here)
+                    summary = attempt.fit(point)
                 prepared = attempt.prepared
                 if signals.received is not None:
                     raise signals.interrupted(f"trained, and not tested; finish it with: seqkit test {folder}")
@@ -137,48 +109,46 @@ def run(
                 if prepared.tasks:
                     return finish_tasks(folder, prepared, specialist, attempt.loggers)
                 summary = finish(
-                    folder, summary, prepared.model, prepared.data, config, specialist, loggers=attempt.loggers
+                    folder, summary, prepared.model, prepared.data, prepared.config, specialist, loggers=attempt.loggers
                 )
                 return summary | ({} if examine is None else examine(prepared.model, prepared.data))
+
+
+def _begin(folder: Path, prepared: Prepared) -> None:
+    """Write what a run keeps from its beginning on: its configuration, what was learned from the data, its source."""
+    (folder / metrics_csv.NAME).unlink(missing_ok=True)
+    write_atomic(folder / CONFIG, to_yaml(dict(prepared.config)).encode())
+    write_json(folder / STATE, saved_state(prepared) | {"plugins": plugin_digests(prepared.config)})
+    if prepared.initial is not None:
+        keep_files(located(prepared.initial["run"]), folder)
 
 
 def resume_run(
     folder: Path,
     changes: Mapping[str, Any],
-    count_flops: CountFlops | None = None,
     specialist: Specialist | None = None,
-    *,
-    end_here: bool = False,
 ) -> dict[str, Any]:
     """Resume an unfinished run.
 
-    changes: values by dotted key that do not change what is learned. end_here: as of `run`.
+    changes: values by dotted key that do not change what is learned.
     Returns the summary. Raises UsageError if there is nothing to resume, else as `run`.
     """
-    from seqkit.config import complete
-
-    if not (folder / CONFIG).is_file():
-        raise UsageError(f"{folder} is no run: it has no {CONFIG}")
-    check_no_links(folder)
     if not is_unfinished(folder):
-        state = read_mapping(folder / SUMMARY).get("state")
-        then = f"; it was not tested yet: seqkit test {folder}" if state == "trained" else ""
-        raise UsageError(f"{folder} has trained to its end, so there is nothing to resume{then}")
-    _check_unchanged(folder)
-    with naming_plugins(folder):
-        # a mistyped key is answered with the nearest
-        config = complete(folder / CONFIG, None, dict(changes), may_mix=True)
-    for key in changes:
-        if key not in MAY_CHANGE:
-            raise UsageError(
-                f"--{key} would change what a run learns, so it cannot be resumed with it; "
-                f"these may change: {', '.join(MAY_CHANGE)}"
-            )
+        what = {"unfinished": f"is no run: it has no {CONFIG}", "trained": f"is trained; test it: seqkit test {folder}"}
+        raise UsageError(f"{folder} {what.get(state(folder), 'is finished, so there is nothing to resume')}")
+    check_no_links(folder)
+    config = complete(folder / CONFIG, None, dict(changes), may_mix=True)  # a mistyped key is answered with the nearest
+    if others := [f"--{key}" for key in changes if key not in MAY_CHANGE]:
+        raise UsageError(
+            f"{others[0]} would change what a run learns, so it cannot be resumed with it; "
+            f"these may change: {', '.join(MAY_CHANGE)}"
+        )
     if changed := changed_plugins(folder, config):
         raise DataError(
-            f"{changed} since {folder} began (its SHA-256 differs); bring the old one back, or train a new run"
+            f"the plug-in {', '.join(changed)} has changed since {folder} began (its SHA-256 differs); "
+            "bring the old one back, or train a new run"
         )
-    return run(config, folder, count_flops=count_flops, specialist=specialist, resume=True, end_here=end_here)
+    return run(config, folder, specialist=specialist, resume=True)
 
 
 MAY_CHANGE = (
@@ -188,46 +158,58 @@ MAY_CHANGE = (
 """Keys that may change when a run is resumed."""
 
 
+def train_or_resume(
+    config: Mapping[str, Any],
+    folder: Path,
+    specialist: Specialist | None = None,
+) -> dict[str, Any]:
+    """Summary of the run of this configuration in `folder`, whatever is there: a finished run is read, one that was not
+    tested is tested, an unfinished one goes on, and in an empty folder one is trained.
+
+    Raises UsageError where the folder holds another run, else as `run`.
+    """
+    if not (folder / CONFIG).is_file():
+        return run(config, folder, specialist=specialist)
+    if not _is_same(config, complete(folder / CONFIG, may_mix=True)):
+        raise UsageError(f"{folder} holds a run of another configuration; give another --out")
+    if is_unfinished(folder):
+        return resume_run(folder, {}, specialist)
+    if rank() == 0 and state(folder) == "trained":
+        evaluate_run(folder, "test")
+    return read_summary(folder) if rank() == 0 else {}
+
+
+def _is_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
+    """Whether a run has this configuration. What its data source decided stands in the run's alone."""
+    if isinstance(given, Mapping) and isinstance(written, Mapping):
+        return given.keys() == written.keys() and all(
+            _is_same(given[key], written[key], of_source=of_source or key == "source") for key in given
+        )
+    return bool(given == written) or (of_source and given is None)
+
+
 def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str, Any]:
     """Train as `run` does, but evaluate on the validation split, and keep nothing; the test split is not read.
 
-    The weights are chosen as a run chooses its own: the best of validation, or the last ones (`trainer.weights`).
     Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, DivergedError if the validation
     loss is not finite, and UsageError if the data has no validation split.
     """
     if "tasks" in config:
         raise UsageError(f"{config['recipe']} trains several tasks; give one of them, such as {config['recipe']}/NAME")
-    prepared = prepare(config, initial)
-    data, settings = prepared.data, {**prepared.built.trainer, "enable_progress_bar": False}
-    train_loader, valid_loader = data.train_dataloader(), data.val_dataloader()
-    if settings["strategy"] == SHARDED:
+    quiet = {"enable_progress_bar": False, "logger": None}
+    prepared = prepare({**config, "trainer": {**config["trainer"], **quiet}}, initial)
+    if prepared.built.trainer["strategy"] == SHARDED:
         raise UsageError(f"trials run without sharded weights; give --trainer.strategy auto in place of {SHARDED}")
-    if not valid_loader:
+    if not prepared.data.val_dataloader():
         raise UsageError("the data has no validation split to tune on; give --data.valid_fraction 0.1")
-    users, wants_best = list(settings["callbacks"] or ()), keeps_best(prepared, validates=True)
-    validates = wants_best or bool(users)  # one of them may look at the validation metric
-    recomputed = activation_checkpointing(prepared.model, enabled=settings["activation_checkpointing"])
-    with silence_lightning(), recomputed, TemporaryDirectory() as folder:
-        best = BestOfValidation(prepared, Path(folder), users)
-        trainer = make_trainer(
-            settings if validates else {**settings, "limit_val_batches": 0},
-            logger=False,
-            callbacks=[*users, *(best.callbacks if wants_best else ())],
-            plugins=[VerifiedCheckpointIO()],
-        )
-        module = prepared.training_module(count_steps(settings, len(train_loader), trainer.world_size))
-        begin_fine_tuning(settings, prepared.model, prepared.initial)
-        compile_blocks(prepared)
-        started = time.perf_counter()
-        train(trainer, module, train_loader, valid_loader if validates else None)
-        seconds, steps = time.perf_counter() - started, trainer.global_step
-        if wants_best:
-            best.load_into(prepared.model)
-        end_fine_tuning(settings, prepared.model)
-        metrics = evaluate_model(prepared.model, data, config, "valid")
+    with silence_lightning(), TemporaryDirectory() as place:
+        _begin(Path(place), prepared)
+        attempt = Attempt(prepared, Path(place), StopSignals())
+        summary = attempt.fit()
+        metrics = evaluate_model(attempt.prepared.model, prepared.data, prepared.config, "valid")
     if not math.isfinite(metrics["loss"]):
         raise DivergedError(f"the validation loss is {metrics['loss']}; lower the learning rate")
-    return {"metrics": metrics, "steps": steps, "wall_seconds": round(seconds, 2), "data_sha256": data.sha256()}
+    return {"metrics": metrics, **{key: summary[key] for key in ("steps", "wall_seconds", "data_sha256")}}
 
 
 def compile_blocks(prepared: Prepared) -> None:
@@ -250,161 +232,99 @@ class Attempt:
         prepared: Prepared,
         folder: Path,
         signals: StopSignals,
-        count_flops: CountFlops | None = None,
     ):
-        self.prepared, self.folder, self.signals, self.count_flops = prepared, folder, signals, count_flops
+        self.prepared, self.folder, self.signals = prepared, folder, signals
         self.has_stepped = False
         self.seconds = 0.0
         self.loggers: list[Any] = []
 
-    def fit(self, *, resume: bool, end_here: bool = False) -> dict[str, Any]:
+    def fit(self, point: tuple[Checkpoint, Mapping[str, Any]] | None = None) -> dict[str, Any]:
         """Train, and write weights and a summary. Every process of a distributed run is here; the first one gets it.
 
-        end_here: take the newest checkpoint for the end.
+        point: checkpoint to go on from, and its facts.
         """
-        from seqkit.training.step_log import peak_flops
+        from seqkit.training.callbacks import EMA
+        from seqkit.training.parallel import check_sharding
 
         prepared, folder, signals = self.prepared, self.folder, self.signals
-        data, settings = prepared.data, prepared.built.trainer
-        train_loader = data.train_dataloader()
-        valid_loader: Any = data.val_dataloader() or None
-        valid_loaders = valid_loader if isinstance(valid_loader, list) else [valid_loader] if valid_loader else []
+        settings = prepared.built.trainer
+        train_loader = prepared.data.train_dataloader()
+        valid_loader: Any = prepared.data.val_dataloader() or None
         setup = RunSetup(prepared, folder, signals)
-        trainer, checkpoint = setup.trainer(valid_loader is not None), None
+        trainer = setup.trainer(valid_loader is not None)
         is_first, self.loggers = trainer.is_global_zero, setup.loggers
         num_steps = count_steps(settings, len(train_loader), trainer.world_size)
-        setup.check_steps(num_steps)
-        number = min((len(loader.batch_indices()) for loader in valid_loaders), default=trainer.world_size)
-        if number < trainer.world_size:
-            raise UsageError(  # Lightning lets no process be without a batch
-                f"the validation split has {number} batches, fewer than the {trainer.world_size} devices; "
-                "give a smaller --data.batch_size, or a larger --data.valid_fraction"
-            )
-        compares = settings["weights"] == "best" and len(prepared.tasks) > 1
+        for callback in settings["callbacks"] or ():
+            if isinstance(callback, EMA):
+                callback.check_steps(num_steps)
+        _check_batches(valid_loader, trainer.world_size)
         recipe, parameters = prepared.config["recipe"], f"{prepared.model.num_parameters:,}"
         log.info("recipe %s, %s parameters, seed %d", recipe, parameters, prepared.seed)
         begin_fine_tuning(settings, prepared.model, prepared.initial)
+        compares = setup.best is not None and len(prepared.tasks) > 1
         module = prepared.training_module(num_steps, constants(prepared) if compares else None)
-        if resume:
-            checkpoint = self._checkpoint(trainer, module.num_steps)
-        if self.count_flops is not None and is_first and not prepared.tasks:
-            setup.step_log.flops_per_token = self._flops_per_token(train_loader.examples, self.count_flops)
-            setup.step_log.peak_flops = peak_flops(trainer)
+        if point is not None:
+            self._check_same(point[1], module.num_steps, trainer.world_size)
+            log.info("resuming after step %d of %d", point[0].step, num_steps)
+            if is_first:
+                metrics_csv.cut(folder / metrics_csv.NAME, point[1]["num_rows"])
         module.stop_requested = lambda: signals.received is not None
         if settings["strategy"] == SHARDED:
-            self._check_sharding(validates=valid_loader is not None and settings["limit_val_batches"] != 0)
+            validates = valid_loader is not None and settings["limit_val_batches"] != 0
+            generates = validates and bool(prepared.data.objective.generation_metrics())
+            check_sharding(prepared.model, prepared.built.optimizer, settings, generates=generates)
         compile_blocks(prepared)
         if is_first:
             (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-            num_bytes = sum(weight.nbytes for weight in prepared.model.state_dict().values())
-            # weights, the best ones, and points with up to two numbers of the optimizer for each weight
-            check_room(folder, num_bytes * (2 + 3 * (settings["checkpoint_keep"] + 1)))
-            os.environ[FOLDER_OF_RANKS] = str(folder.absolute())
-        if checkpoint is not None:
-            log.info("resuming after step %d of %d", checkpoint.step, num_steps)
-            if end_here:
-                log.warning("the run ends here, after step %d of %d", checkpoint.step, num_steps)
-                trainer.fit_loop.epoch_loop.max_steps = checkpoint.step
-        if is_first and not resume:
-            log_settings(self.loggers, prepared.config)
+            if point is None:
+                log_settings(self.loggers, prepared.config)
         signals.phase, signals.deferred = "training", True
         started = time.perf_counter()
         try:
             with activation_checkpointing(prepared.model, enabled=settings["activation_checkpointing"]):
-                train(trainer, module, train_loader, valid_loader, checkpoint=checkpoint and checkpoint.path)
-        except DivergedError:  # on all processes alike
-            self.prepared = replace(prepared, model=module.gather_model())
-            if is_first and trainer.global_step > 0 and _first_not_finite(self.prepared.model) is None:
-                self._write(trainer, module, "diverged", "last", module.tokens_by_task())
-            raise
+                train(trainer, module, train_loader, valid_loader, checkpoint=point and point[0].path)
         finally:
             self.has_stepped = trainer.global_step > 0
             self.seconds = time.perf_counter() - started + setup.facts.seconds_before
         tokens_seen = module.tokens_by_task()
         self.prepared = replace(prepared, model=module.gather_model())
         _leave_process_group()
-        os.environ.pop(FOLDER_OF_RANKS, None)
         if not is_first:
             return {}
         weights = setup.use_best_weights(self.prepared.model)
-        if (name := _first_not_finite(self.prepared.model)) is not None:
-            raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
-        summary = self._write(trainer, module, "trained", weights, tokens_seen)
+        for name, weight in self.prepared.model.state_dict().items():
+            if weight.is_floating_point() and not bool(weight.isfinite().all()):
+                raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
+        summary = self._write(trainer, module, weights, tokens_seen)
         log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
         signals.deferred = False
         return summary
 
-    def _checkpoint(self, trainer: Any, num_steps: int) -> Checkpoint:
-        """Newest good checkpoint of the same data, settings, length and number of processes; cuts metrics.csv."""
-        from seqkit.training.resume import check_resumable
-
-        folder, found = self.folder, newest_good(self.folder / FOLDER)
-        if found is None:
+    def _check_same(self, known: Mapping[str, Any], num_steps: int, num_processes: int) -> None:
+        """Raise if a checkpoint is of a training of another length, of other data or by more or fewer processes."""
+        if (known["num_steps"], known["num_processes"]) != (num_steps, num_processes):
             raise UsageError(
-                f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
+                f"{self.folder} was planned for {known['num_steps']} steps by {known['num_processes']} processes, and "
+                f"would have {num_steps} by {num_processes} now; resume with as many devices, and the same data"
             )
-        content = read_checkpoint(found.path)
-        check_resumable(content, found, sha256(folder / CONFIG))
-        known, processes = content["run"], len(content["resume"]["rng"])
-        if known["num_steps"] != num_steps:
-            raise UsageError(
-                f"{folder} was planned for {known['num_steps']} steps, and would have {num_steps} now; "
-                "resume with as many devices, and the same data"
-            )
-        if processes != trainer.world_size:
-            raise UsageError(
-                f"{folder} was trained by {processes} processes, and would be by {trainer.world_size} now; "
-                "resume with as many devices"
-            )
-        check_data(known, self.prepared.data, folder)
-        if trainer.is_global_zero:
-            metrics_csv.cut(folder / metrics_csv.NAME, known["num_rows"])
-        return found
+        check_data(known, self.prepared.data, self.folder)
 
-    def _check_sharding(self, *, validates: bool) -> None:
-        """Raise UsageError for what cannot be sharded."""
-        from seqkit.training.parallel import check_sharding
-
-        prepared = self.prepared
-        generates = validates and bool(prepared.data.objective.generation_metrics())
-        check_sharding(prepared.model, prepared.built.optimizer, prepared.built.trainer, generates=generates)
-
-    def _flops_per_token(self, examples: Any, count: CountFlops) -> float | None:
-        """FLOPs of training for a token of the first batch, padding included; random numbers stay as they were.
-
-        None: a component runs on an accelerator alone, so that they cannot be counted before training.
-        """
-        with torch.random.fork_rng(devices=[]):
-            model, objective, batch = self.prepared.model, self.prepared.data.objective, examples[0, [0]]
-            called, _ = first_call(objective, model, batch)
-            try:
-                return count(model, objective, batch) / called.valid.numel()
-            except ValueError:
-                raise
-            except Exception as error:  # the user's own code: whatever it raises
-                log.warning("FLOPs are not counted (%s)", one_line(described(error)))
-                return None
-
-    def _write(self, trainer: Any, module: Any, state: str, weights: str, tokens: Mapping[str, int]) -> dict[str, Any]:
+    def _write(self, trainer: Any, module: Any, weights: str, tokens: Mapping[str, int]) -> dict[str, Any]:
         """Write the weights, then the summary, of the run or of each of its tasks. tokens: seen in training, by task.
 
         Raises StorageError if there is no room.
         """
         prepared, steps = self.prepared, trainer.global_step
-        rest = {"skipped_steps": module.num_skipped, "weights": weights, "wall_seconds": round(self.seconds, 1)}
-        rest |= end_fine_tuning(prepared.built.trainer, prepared.model)
+        facts = {"state": "trained", "skipped_steps": module.num_skipped, "weights": weights, "steps": steps}
+        facts |= {"wall_seconds": round(self.seconds, 1), **end_fine_tuning(prepared.built.trainer, prepared.model)}
         try:
             if not prepared.tasks:
-                rest |= {"steps": steps, "tokens_seen": tokens[""]}
-                rows = metric_rows(self.folder)
-                fall = late_fall([(row["step"], row["valid/loss"]) for row in rows if "valid/loss" in row])
-                rest |= {} if fall is None else {"late_fall": round(fall, 4)}
-                return write_summary(self.folder, prepared, {"state": state, **rest})
+                return write_summary(self.folder, prepared, {**facts, "tokens_seen": tokens[""]})
             own = {
                 name: {"steps": number, "tokens_seen": tokens[f"{name}/"]}
                 for name, number in prepared.data.steps(steps).items()
             }
-            return write_tasks(self.folder, prepared, {"state": state, "steps": steps, **rest}, own)
+            return write_tasks(self.folder, prepared, facts, own)
         except OSError as error:
             raise StorageError(
                 f"{self.folder} cannot be written ({error.strerror}); make room, then go on with: seqkit fit --resume "
@@ -412,37 +332,28 @@ class Attempt:
             ) from error
 
 
-def _keys_of_state(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Keys that `state.json` of a run must have."""
-    return ("tasks",) if "tasks" in config else ("objective", "tokenizer")
-
-
-def _check_unchanged(folder: Path) -> None:
-    """Raise DataError if configuration or state of a run are not as they were written when it began."""
-    state = read_mapping(folder / STATE, "config_sha256", "sha256")
-    written = state.pop("sha256")
-    for file, known, found in (
-        (STATE, written, _sha256_of(state)),
-        (CONFIG, state["config_sha256"], sha256(folder / CONFIG)),
-    ):
-        if found != known:
-            raise DataError(
-                f"{folder / file} has changed since the run began (its SHA-256 differs); "
-                "bring the old one back, or train a new run"
+def _check_batches(valid_loader: Any, num_processes: int) -> None:
+    """Raise UsageError if a validation split has a batch for too few processes: Lightning lets none be without one."""
+    for loader in valid_loader if isinstance(valid_loader, list) else [valid_loader] if valid_loader else []:
+        if (number := len(loader.batch_indices())) < num_processes:
+            raise UsageError(
+                f"the validation split has {number} batches, fewer than the {num_processes} devices; "
+                "give a smaller --data.batch_size, or a larger --data.valid_fraction"
             )
 
 
-def _sha256_of(state: Mapping[str, Any]) -> str:
-    """SHA-256 of plain data, as it comes back through JSON."""
-    return hashlib.sha256(json.dumps(json.loads(json.dumps(state)), sort_keys=True).encode()).hexdigest()
+def _newest(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
+    """Newest good checkpoint of a run, and the facts that the run is checked against. Raises as `check_resumable`."""
+    from seqkit.training.resume import check_resumable
 
-
-def _first_not_finite(model: Model) -> str | None:
-    """Name of a weight that is not finite, if there is one."""
-    for name, weight in model.state_dict().items():
-        if weight.is_floating_point() and not bool(weight.isfinite().all()):
-            return name
-    return None
+    found = newest_good(folder / FOLDER)
+    if found is None:
+        raise UsageError(
+            f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
+        )
+    content = read_checkpoint(found.path)
+    check_resumable(content, found, digests(folder))
+    return found, content["run"] | {"num_processes": len(content["resume"]["rng"])}
 
 
 def _leave_process_group() -> None:
@@ -458,6 +369,3 @@ def _leave_process_group() -> None:
         distributed.destroy_process_group()
         if not is_first:
             time.sleep(0.5)
-
-
-__all__ = ["Interrupted", "resume_run", "run", "trial"]

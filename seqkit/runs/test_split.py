@@ -1,22 +1,23 @@
-"""The test split of a run's own data, as inputs of predictions beside their targets."""
+"""Inputs of predictions that a run's own data knows: its test split beside the targets, and graphs like its own."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from seqkit.config import complete
+from seqkit.data import GraphFile
 from seqkit.data.inputs import Input
 from seqkit.data.sample import Sample
 from seqkit.interfaces import IGNORE, Objective
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.raw import GraphData
-from seqkit.runs.folder import naming_plugins
+from seqkit.runs.evaluate import check_data
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel
 
@@ -30,8 +31,7 @@ class SplitInputs:
     """
 
     def __init__(self, trained: TrainedModel, folder: Path):
-        with naming_plugins(folder):
-            config = complete(trained.config)
+        config = complete(trained.config)
         self._data = data_module(config, trained.tokenizer, trained.objective)
         self.objective, self._samples = trained.objective, self._data.splits().test
         self._max_tokens = config["data"]["max_tokens"]
@@ -47,7 +47,9 @@ class SplitInputs:
     def __iter__(self) -> Iterator[Input]:
         for i in range(len(self._samples)):
             raw = self._samples[i].raw
-            yield Input(self._name(i), raw, parts=self._nodes(i) if _is_labelled_graph(self._samples[i]) else None)
+            yield Input(
+                self._samples.name(i), raw, parts=self._nodes(i) if _is_labelled_graph(self._samples[i]) else None
+            )
 
     def targets(self) -> Iterator[dict[str, Any] | None]:
         """Target of each answer, by the name of its column; None for a node that is not of the test split."""
@@ -60,16 +62,13 @@ class SplitInputs:
             else:
                 yield {"target": found[: self._max_tokens] if is_by_token else found}
 
-    def _name(self, index: int) -> str:
-        return self._samples.name(index)
-
     def _nodes(self, index: int) -> list[str]:
         """Names of the nodes of a graph, as its file has them."""
         source: Any = self._data.source
         if hasattr(source, "nodes_of"):
             names: list[str] = source.nodes_of(source.path)[1]
             return names
-        return [f"{self._name(index)}, node {i}" for i in range(len(self._samples[index].label))]
+        return [f"{self._samples.name(index)}, node {i}" for i in range(len(self._samples[index].label))]
 
 
 def _is_labelled_graph(sample: Sample) -> bool:
@@ -89,3 +88,21 @@ def target_in_words(objective: Objective, label: Any) -> Any:
     if isinstance(label, float):
         return None if math.isnan(label) else int(label) if isinstance(objective, MultiLabel) else label
     return label
+
+
+def graph_reader(trained: TrainedModel, folder: Path) -> Callable[[str], tuple[GraphData, list[str]]]:
+    """Reads a file as a graph and the names of its nodes, for a run that was trained on a `GraphFile`.
+
+    The reader raises DataError where the file of training has changed since, or where another one's features would
+    mean something else.
+    """
+    source = trained.config["data"]["source"]
+    own = GraphFile(**{name: value for name, value in source.items() if name != "type"})
+
+    def read(path: str) -> tuple[GraphData, list[str]]:
+        found = own.nodes_of(path)
+        if Path(path).expanduser().resolve() == Path(own.path).expanduser().resolve():
+            check_data(trained.summary, data_module(trained.config, trained.tokenizer, trained.objective), folder)
+        return found
+
+    return read

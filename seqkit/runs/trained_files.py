@@ -14,9 +14,9 @@ from seqkit.config import to_yaml
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.objectives.classify import Classify
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY, plugin_digests, sha256
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, digests, plugin_digests
 from seqkit.runs.prepare import Prepared, alone
-from seqkit.runs.trained_model import TASKS
+from seqkit.runs.summary import TASKS
 from seqkit.training import metrics_csv
 from seqkit.training.callbacks import mode_of
 from seqkit.training.checkpoint_files import FOLDER
@@ -49,8 +49,7 @@ def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) ->
         **({} if prepared.initial is None else {"initial": dict(prepared.initial)}),
         "seed": prepared.seed,
         "sha256": digest,
-        "config_sha256": sha256(folder / CONFIG),
-        "state_sha256": sha256(folder / STATE),
+        **digests(folder),
         "data_sha256": data.sha256(),
         "versions": versions(),
     }

@@ -1,41 +1,34 @@
-"""Trained models with tokenizer and objective, loaded from run folders."""
+"""Trained models with tokenizer and objective, loaded from run folders, and at work on a device.
+
+b batch · n tokens
+"""
 
 from __future__ import annotations
 
 import logging
-from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from seqkit.config import Built, build, build_model, complete
 from seqkit.data.inputs import Input
-from seqkit.errors import DataError, UsageError, described, one_line
-from seqkit.files import read_mapping, read_small
-from seqkit.interfaces import Objective, Tokenizer, Tokens
+from seqkit.errors import DataError, UsageError, described, is_out_of_memory, one_line
+from seqkit.files import read_mapping
+from seqkit.generation.decode import evaluating
+from seqkit.interfaces import LabeledBatch, LossOutput, Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.runs.answers import predictions
-from seqkit.runs.folder import (
-    CONFIG,
-    STATE,
-    SUMMARY,
-    changed_plugins,
-    check_as_trained,
-    check_no_links,
-    naming_plugins,
-)
-from seqkit.runs.predictor import Predictor, find_device
-from seqkit.runs.summary import check_trained, read_summary
+from seqkit.runs.folder import CONFIG, STATE, changed_plugins, check_as_trained, check_no_links
+from seqkit.runs.summary import check_trained, read_summary, task_folders
 from seqkit.training.weights import load_weights
 
 log = logging.getLogger("seqkit")
 
-CURVE = "curve.svg"
-"""The learning curve in a run's folder, which the report draws."""
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -54,8 +47,8 @@ class TrainedModel:
 
     @property
     def predictor(self) -> Predictor:
-        """The model at work, on the device and in the type that its weights have."""
-        return Predictor(self.model, self.device)
+        """The model at work, on its device and in its type."""
+        return Predictor(self.model)
 
     @property
     def device(self) -> torch.device:
@@ -88,44 +81,9 @@ class TrainedModel:
             known = [[0.0, high] for _, high in known]
         if len(known) != len(ends) or all(low <= end <= high for end, (low, high) in zip(ends, known)):
             return ""
-        if len(ends) == 1 and tokens.positions[:, 0].equal(torch.arange(float(len(tokens)))):  # counted, not measured
-            (low, high), n = known[0], len(tokens)
-            known_lengths = f"{low + 1:g}" if low == high else f"{low + 1:g} to {high + 1:g}"
-            return f"has {n} tokens, but those of training have {known_lengths}"
+        last = ", ".join(f"{end:g}" for end in ends)
         ranges = ", ".join(f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in known)
-        return (
-            f"has {len(tokens)} tokens, the last at position ({', '.join(f'{end:g}' for end in ends)}), but those of "
-            f"training end at ({ranges})"
-        )
-
-    def _repr_html_(self) -> str:
-        """The run in a notebook: its metrics beside the baseline's, and the learning curve.
-
-        A notebook runs the scripts in what it shows, but none in a picture: the folder may be somebody else's.
-        """
-        baseline = self.summary.get("baseline", {})
-        rows = [("test metric", self.summary["backbone"], "baseline")]
-        for name, value in self.summary["metrics"].items():
-            rows.append((name, f"{value:.4f}", f"{baseline[name]:.4f}" if name in baseline else "–"))
-        cells = ("".join(f"<td>{escape(one_line(cell))}</td>" for cell in row) for row in rows)
-        html = f"<p>{escape(one_line(self.summary['recipe']))}</p><table><tr>{'</tr><tr>'.join(cells)}</tr></table>"
-        try:
-            curve = b64encode(read_small(self.folder / CURVE, 2**24)).decode()
-        except (OSError, DataError):
-            return html
-        return f'{html}<img style="background: white" src="data:image/svg+xml;base64,{curve}">'
-
-
-TASKS = "tasks"
-"""Folder of a mixture's run that holds the folders of its tasks."""
-
-
-def task_folders(folder: Path) -> dict[str, Path]:
-    """Folders of the tasks of a mixture's run, by name; empty for any other run."""
-    if not (folder / CONFIG).is_file():
-        return {}
-    tasks = read_mapping(folder / CONFIG).get(TASKS)
-    return {name: folder / TASKS / name for name in tasks} if isinstance(tasks, Mapping) else {}
+        return f"has {len(tokens)} tokens, the last at position ({last}), but those of training end at ({ranges})"
 
 
 def load_one(
@@ -143,31 +101,30 @@ def load_one(
     check_no_links(folder)
     if places := task_folders(folder):
         raise UsageError(f"{folder} is a mixture of tasks; give one of them: {', '.join(map(str, places.values()))}")
-    config = read_mapping(folder / CONFIG, "data", "model", "tokenizer")
-    summary = read_summary(folder)
+    config, summary = read_mapping(folder / CONFIG, "data", "model", "tokenizer"), read_summary(folder)
     state = read_mapping(folder / STATE, "objective", "tokenizer")
     check_as_trained(folder, summary)
     keys = ("tokenizer", "model")
     try:
-        with naming_plugins(folder):
-            built = build(complete({key: config[key] for key in keys}, only=keys))
+        built = build(complete({key: config[key] for key in keys}, only=keys))
+        load_state(built, state)
+        model = build_model(built, built.tokenizer.spec)
     except UsageError as error:
-        raise error if str(error).startswith(f"{folder} ") else UsageError(f"{folder / CONFIG}: {error}") from error
-    if changed := changed_plugins(folder, config, partly=True):
-        log.warning("%s since %s was trained: answers may be other ones", changed, folder)
-    load_state(built, state)
-    tokenizer, objective = built.tokenizer, built.model["objective"]
-    try:
-        model = build_model(built, tokenizer.spec)
-    except UsageError as error:
-        raise UsageError(f"{folder}: {error}") from error
+        raise UsageError(f"{folder / CONFIG}: {error}") from error
+    if changed := changed_plugins(folder, config):
+        log.warning(
+            "the plug-in %s has changed since %s was trained: answers may be other ones", ", ".join(changed), folder
+        )
     load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
-    return TrainedModel(Predictor(model, device, dtype).model, tokenizer, objective, config, summary, folder)
+    model = model.eval().to(device, getattr(torch, dtype) if isinstance(dtype, str) else dtype)
+    return TrainedModel(model, built.tokenizer, built.model["objective"], config, summary, folder)
 
 
-def load_state(built: Built, state: Mapping[str, Any]) -> None:
-    """Load the saved state of tokenizer and objective. Raises DataError if it is of another run."""
+def load_state(built: Built, state: Mapping[str, Any], task: str | None = None) -> None:
+    """Load the saved state of tokenizer and objective, of a mixture's those of a task. Raises DataError if it is of
+    another run."""
     try:
+        state = state if task is None else state["tasks"][task]
         if not all(isinstance(state[key], dict) for key in ("tokenizer", "objective")):
             raise TypeError("a state is keys with a value each")
         built.tokenizer.load_state(state["tokenizer"])
@@ -177,8 +134,58 @@ def load_state(built: Built, state: Mapping[str, Any]) -> None:
         raise DataError(f"state.json does not fit the run ({described(error)}); copy the run again") from error
 
 
-def state(folder: Path) -> str:
-    """State of a run: `unfinished`, `trained` (not tested yet) or `finished`."""
-    if not (folder / SUMMARY).is_file():
-        return "unfinished"
-    return str(read_mapping(folder / SUMMARY).get("state", "finished"))
+class Predictor:
+    """Runs computations with a model, in evaluation mode and without gradients, on batches moved to its device."""
+
+    def __init__(self, model: Model):
+        self.model = model
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the model's weights."""
+        return next(self.model.parameters()).device
+
+    def run(self, compute: Callable[..., Result], batch: TokenBatch, label: Tensor | None = None) -> Result:
+        """Result of `compute` for a batch, and of its label if there is one, on the model's device."""
+        given = [batch.to(self.device)] if label is None else [batch.to(self.device), label.to(self.device)]
+        with torch.inference_mode(), evaluating(self.model):
+            return compute(*given)
+
+    def step(self, objective: Objective, batch: LabeledBatch) -> LossOutput:
+        """Output of an objective's step, its tensors on the CPU."""
+        output = self.run(lambda *moved: objective.step(self.model, (*moved, None)[:2]), *batch)
+        values = {field.name: getattr(output, field.name) for field in fields(output)}
+        here: dict[str, Any] = {name: value.cpu() for name, value in values.items() if isinstance(value, Tensor)}
+        return replace(output, **here)
+
+    def answers(self, compute: Callable[[TokenBatch], Sequence[Any]], examples: Sequence[Tokens]) -> list[Any]:
+        """Answers of `compute` to the examples of one batch; for one that fails, the reason (a string).
+
+        If the batch fails, each example is tried alone, so that the others have their answers.
+        """
+        if not examples:
+            return []
+        try:
+            return list(self.run(compute, TokenBatch.collate(examples)))
+        except UsageError:
+            raise
+        except (ValueError, RuntimeError, MemoryError) as error:
+            if not isinstance(error, ValueError) and not is_out_of_memory(error):
+                raise
+            if len(examples) == 1:
+                return [f"not enough memory: {error}" if is_out_of_memory(error) else str(error)]
+        return [found for one in examples for found in self.answers(compute, [one])]
+
+
+def find_device(name: str | torch.device) -> torch.device:
+    """Device of this name; of `auto`, the accelerator if there is one. Raises UsageError if this machine has none."""
+    if name == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.ones(1, device=device).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UsageError(
+            f"device {name} cannot be used here ({one_line(error)[:100]}); give auto, cpu, cuda or mps"
+        ) from error
+    return device

@@ -217,53 +217,43 @@ def highest_usual(losses: Sequence[float]) -> float:
 
 
 class LossSpikes(Callback):
-    """Warns if the training loss jumps (`is_spike`) and the losses of the next SPIKE_WINDOW / 2 steps stay as high.
+    """Warns once if the training loss jumps (`is_spike`) and stays as high.
 
-    A hard batch alone is not worth a line. After a line the callback is silent for SPIKE_WINDOW steps, and twice as
-    long after each further one. On accelerators losses are read when a row is logged: a reading waits for the device.
+    The median of SPIKE_WINDOW / 2 losses is compared with the SPIKE_WINDOW losses before: a hard batch alone is not
+    worth a line. Losses are read when a row is logged, since a reading waits for an accelerator.
     """
 
     def __init__(self) -> None:
-        self.losses: list[float] = []
-        self.jump: list[float] = []
-        """A jump that is not decided yet: step, usual loss, loss, highest loss that would be usual."""
-        self.silent_until, self.silence = 0, SPIKE_WINDOW
-        self._unread: list[tuple[int, Any]] = []
+        self.losses: list[Any] = []
+        """Losses of the last optimizer steps, those that were not read yet as tensors."""
+        self.has_warned = False
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Compare the loss of an optimizer step with those of the steps before it."""
-        if trainer.fit_loop.epoch_loop._should_accumulate():
+        """Note the loss of an optimizer step, and look at those since the last row."""
+        if self.has_warned or trainer.fit_loop.epoch_loop._should_accumulate():
             return
-        self._unread.append((trainer.global_step - 1, pl_module.step_loss))
-        if pl_module.device.type == "cpu" or trainer.global_step % (trainer.log_every_n_steps or SPIKE_WINDOW) == 0:
-            unread, self._unread = self._unread, []
-            for step, loss in unread:
-                self._read(step, float(loss), says=trainer.is_global_zero)
-
-    def _read(self, step: int, loss: float, *, says: bool) -> None:
-        before, self.losses = self.losses, [*self.losses, loss][-SPIKE_WINDOW:]
-        if self.jump and step - self.jump[0] >= SPIKE_WINDOW // 2:
-            (at, usual, high, most), self.jump = self.jump, []
-            after = statistics.median(self.losses[-SPIKE_WINDOW // 2 :])
-            if after > most:
-                self.silent_until, self.silence = step + self.silence, 2 * self.silence
-                if says:
-                    told = "step %d: the loss jumps from %.3g to %.3g, and stays at %.3g; if it does not come down, %s"
-                    log.warning(told, at, usual, high, after, STABILIZERS)
-        elif not self.jump and step >= self.silent_until and isfinite(loss) and is_spike(before, loss):
-            finite = [one for one in before if isfinite(one)]
-            self.jump = [step, statistics.median(finite), loss, highest_usual(finite)]
+        self.losses.append(pl_module.step_loss)
+        if trainer.global_step % (trainer.log_every_n_steps or SPIKE_WINDOW):
+            return
+        self.losses, num_after = [float(loss) for loss in self.losses], SPIKE_WINDOW // 2
+        for jump in range(SPIKE_WINDOW, len(self.losses) - num_after + 1):
+            before = self.losses[jump - SPIKE_WINDOW : jump]
+            after = statistics.median_low(self.losses[jump : jump + num_after])
+            if is_spike(before, after):
+                self.has_warned = True
+                if trainer.is_global_zero:
+                    step, usual = trainer.global_step - len(self.losses) + jump, statistics.median(before)
+                    line = "step %d: the loss jumps from %.3g to %.3g and stays there; if it does not come down, %s"
+                    log.warning(line, step, usual, after, STABILIZERS)
+                return
+        self.losses = self.losses[-SPIKE_WINDOW - num_after + 1 :]
 
     def state_dict(self) -> dict[str, Any]:
-        """Losses, those that were not read yet, an undecided jump, and how long it is silent."""
-        unread = [[step, float(loss)] for step, loss in self._unread]
-        return {name: getattr(self, name) for name in ("losses", "jump", "silent_until", "silence")} | {
-            "_unread": unread
-        }
+        """Losses of the last steps, and whether the line was said."""
+        return {"losses": [float(loss) for loss in self.losses], "has_warned": self.has_warned}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        for name, value in state_dict.items():
-            setattr(self, name, value)
+        self.losses, self.has_warned = list(state_dict["losses"]), state_dict["has_warned"]
 
 
 class GradientNorms(Callback):

@@ -15,6 +15,7 @@ from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
+from seqkit.errors import DataError
 from seqkit.files import open_to_append, write_atomic
 
 log = logging.getLogger("seqkit")
@@ -102,12 +103,25 @@ def write_of_task(path: Path, task: str, own: Path) -> None:
     _write(own, [{new: row.get(old) for old, new in renamed.items()} for row in kept], list(renamed.values()))
 
 
+def read(path: Path) -> list[dict[str, float]]:
+    """Numbers of each row of a metrics.csv, without empty cells; none where there is no file.
+
+    Raises DataError if it is damaged.
+    """
+    try:
+        rows = _rows(path)[0] if path.is_file() else []
+        return [{name: float(value) for name, value in row.items() if value} for row in rows]
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{path} is damaged ({error}); copy it again or take it out") from error
+
+
 def _rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows and columns of a file. A last line that a kill cut short is left out."""
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        columns = list(reader.fieldnames or [])
-        return [row for row in reader if None not in row.values() and (row.get("step") or "").isdigit()], columns
+    text = path.read_text(encoding="utf-8")
+    reader = csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]))
+    columns = list(reader.fieldnames or [])
+    rows = [row for row in reader if None not in row and None not in row.values()]
+    return [row for row in rows if row.get("step", "").isdigit()], columns
 
 
 def _write(path: Path, rows: Sequence[dict[str, Any]], columns: list[str]) -> None:

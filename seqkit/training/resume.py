@@ -239,14 +239,14 @@ class RunFacts(Callback):
         self.seconds_before = float(checkpoint["run"]["seconds"])
 
 
-def check_resumable(content: Mapping[str, Any], found: Checkpoint, config_sha256: str) -> None:
-    """Raise DataError if a checkpoint has another format, another configuration, or another step than its name."""
+def check_resumable(content: Mapping[str, Any], found: Checkpoint, digests: Mapping[str, str]) -> None:
+    """Raise DataError if a checkpoint has another format, other digests of files, or another step than its name."""
     facts = content.get("run", {})
     what = ""
     if facts.get("format") != FORMAT or KEY not in content:
         what = f"has format {facts.get('format')}, but this version resumes format {FORMAT}"
-    elif facts["config_sha256"] != config_sha256:
-        what = "is of a run with another configuration (the SHA-256 of config.yaml differs)"
+    elif other := [name for name, digest in digests.items() if facts.get(name) != digest]:
+        what = f"is of a run with another {other[0].partition('_')[0]} ({other[0]} differs)"
     elif content["global_step"] != found.step:
         what = f"is of step {found.step} by its name, but of step {content['global_step']} by its content"
     if what:

@@ -1,11 +1,10 @@
-"""Log of a training: loss, gradient norm, learning rate, speed, share of real tokens, FLOP/s."""
+"""Log of a training: loss, gradient norm, learning rate, speed, share of real tokens."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-import torch
 from pytorch_lightning import Callback
 
 from seqkit.training.optim import CombinedOptimizer
@@ -17,14 +16,11 @@ class StepLog(Callback):
     Columns: train/loss (nats, or the objective's unit, per prediction, over all devices; of a mixture train/TASK/loss,
     of the last step of each task), train/grad_norm (before clipping), lr (lr/TASK where each task has an optimizer),
     what modules such as a mixture of experts report, and of this process since the row before: train/real_tokens (share
-    of the processed tokens that are no padding), train/tokens_per_second, train/gflops_per_second if `flops_per_token`
-    is known, train/utilization if the device's peak is known, too.
-    flops_per_token: FLOPs of training for a processed token, forward and backward. peak_flops: of one device a second.
+    of the processed tokens that are no padding) and train/tokens_per_second.
     Rows are written here and not by `LightningModule.log`, which would write them after the step's checkpoint.
     """
 
-    def __init__(self, *, flops_per_token: float | None = None, peak_flops: float | None = None):
-        self.flops_per_token, self.peak_flops = flops_per_token, peak_flops
+    def __init__(self) -> None:
         self._module: Any = None
         self._real = self._processed = 0
         self._since: float | None = None
@@ -73,14 +69,7 @@ class StepLog(Callback):
         found = {"train/real_tokens": real / processed}
         if since is None:
             return found
-        seconds = max(now - since, 1e-9)
-        found["train/tokens_per_second"] = real / seconds
-        if self.flops_per_token is not None:
-            flops = self.flops_per_token * processed / seconds
-            found["train/gflops_per_second"] = flops / 1e9
-            if self.peak_flops is not None:
-                found["train/utilization"] = flops / self.peak_flops
-        return found
+        return found | {"train/tokens_per_second": real / max(now - since, 1e-9)}
 
     def _unlogged(self) -> tuple[int, int]:
         """Real and processed tokens since the last row."""
@@ -93,18 +82,6 @@ class StepLog(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take them back, until training starts."""
         self._real, self._processed = state_dict["unlogged"]
-
-
-def peak_flops(trainer: Any) -> float | None:
-    """FLOPs of one device a second, as Lightning's table has it for the GPU and precision; None on other devices."""
-    device = trainer.strategy.root_device
-    if device.type != "cuda":
-        return None
-    from lightning_fabric.utilities.throughput import get_available_flops
-
-    is_half = "16" in str(trainer.precision)
-    found = get_available_flops(device, torch.bfloat16 if is_half else torch.float32)
-    return None if found is None else float(found)
 
 
 def _learning_rates(optimizer: Any) -> dict[str, float]:

@@ -86,23 +86,6 @@ class TrainerSettings:
             raise UsageError(f"trainer.{fault['loc'][0]} is {fault['input']!r}: {fault['msg']}") from None
 
 
-LEFT = {
-    "min_epochs": None, "min_steps": None, "num_sanity_val_steps": None, "enable_model_summary": False,
-    "gradient_clip_algorithm": None, "benchmark": None, "inference_mode": True, "detect_anomaly": False,
-    "sync_batchnorm": False, "reload_dataloaders_every_n_epochs": 0, "enable_autolog_hparams": True,
-}  # fmt: skip
-"""Settings that runs of earlier versions hold, and their defaults."""
-
-
-def without_left(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A configuration without settings of the trainer that an earlier version wrote at their defaults."""
-    trainer = config.get("trainer")
-    if not isinstance(trainer, Mapping):
-        return config
-    kept = {name: value for name, value in trainer.items() if name not in LEFT or value != LEFT[name]}
-    return {**config, "trainer": kept}
-
-
 OWN = (
     "checkpoint_every_minutes", "checkpoint_every_n_steps", "checkpoint_keep", "weights", "skip_nonfinite", "compile",
     "activation_checkpointing", "callbacks", "fine_tuning", "logger", "profiler",

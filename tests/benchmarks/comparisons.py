@@ -23,7 +23,6 @@ from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
 from seqkit.report.comparison import comparison_markdown
-from seqkit.training.trainer import without_left
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "docs" / "comparisons"
@@ -103,8 +102,9 @@ def changes(results):
     settings, found = Settings(**results.settings), set()
     rows = [row for row in results.candidates if row.group is None]
     for variant, row in zip(settings.variants(), rows, strict=True):
-        then = dict(flattened(without_left(load_yaml(row.untuned))))
         now = dict(flattened(complete(settings.recipe, settings.preset, words_of(settings, variant))))
+        written = flattened(load_yaml(row.untuned))
+        then = {key: value for key, value in written if key in now or not key.startswith("trainer.")}  # some have left
         before = {key: value for key in now for end, value in ADDED.items() if key.endswith(end)} | then
         keys = [key for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in SET]
         # a search sets the width of all but the reference

@@ -148,11 +148,11 @@ def test_what_the_model_does_not_know_is_said(run, capsys, caplog):
     assert (code, len(lines)) == (0, 4)
     assert "no column photo, price, weight, sold, so these are absent" in said
     assert said.strip().endswith("; it has columns that are not used: Price")
-    unknown = "categories that are rare or absent in training count as one unknown word: size: "
-    assert [record.getMessage() for record in caplog.records] == [f"{unknown}3 ('XL', 'XXL')"]
+    unknown = "words that are rare or absent in training count as one: "
+    assert [record.getMessage() for record in caplog.records] == [f"{unknown}size 'XL' (2), size 'XXL' (1)"]
     caplog.clear()
     asked(capsys, run[0], "--input", "size=XL,price=2")
-    assert [record.getMessage() for record in caplog.records] == [f"{unknown}1 ('XL')"]
+    assert [record.getMessage() for record in caplog.records] == [f"{unknown}size 'XL' (1)"]
     caplog.clear()
     asked(capsys, run[0], "--input", "size=M,price=2")
     assert not caplog.records

@@ -83,9 +83,10 @@ def test_what_no_export_writes_stays_here(hub, token, tmp_path):
     assert files(hub) == own
 
 
-def test_a_link_is_refused(hub, token, tmp_path):
+def test_a_link_out_of_the_folder_is_refused(hub, token, tmp_path):
     folder = written(tmp_path / "export")
-    (folder / "more.json").symlink_to(tmp_path / "export" / "config.json")
+    (tmp_path / "secret.json").touch()
+    (folder / "more.json").symlink_to(tmp_path / "secret.json")
     with pytest.raises(UsageError, match=r"more\.json is a link"):
         push(folder, NAME, private=False)
     assert hub.asked == []

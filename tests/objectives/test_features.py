@@ -55,7 +55,7 @@ def test_embed_writes_the_sentence_vectors_of_an_imported_model(imported, tmp_pa
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     (tmp_path / "texts.csv").write_text("\n".join(["text", *TEXTS]))
     assert main(["embed", str(run), str(tmp_path / "texts.csv"), "--input", "text", "--out", str(out)]) == 0
-    assert "2 vectors of 24 numbers: hidden states, mean of the tokens, of length 1" in capsys.readouterr().out
+    assert "2 vectors of 24 numbers: hidden states, mean of the tokens" in capsys.readouterr().out
     with np.load(out) as held:
         assert_close(torch.from_numpy(held["vectors"]), right_vectors(theirs), rtol=0, atol=1e-5)
 
@@ -125,7 +125,7 @@ def test_fit_test_and_predict_say_what_to_do_instead(imported, tmp_path, capsys)
         said[command[0]] = capsys.readouterr().err.strip()
     assert NOTHING in said["fit"]
     assert NOTHING in said["test"]
-    assert "Features predicts nothing for a raw example; for vectors use `seqkit embed`" in said["predict"]
+    assert "or `seqkit embed` for vectors" in said["predict"]
     assert all("\n" not in line for line in said.values())
     assert not (tmp_path / "run").exists()
 

@@ -582,7 +582,7 @@ def test_pickled_weights_and_other_files_are_not_opened(tmp_path):
 
 def test_a_backbone_of_ones_own_does_not_take_the_weights(tmp_path):
     saved(tmp_path, "Bert", BERT)
-    said = r"model\.init .*is (missing|unknown or of another shape); leave model\.backbone"
+    said = r"model\.init .*is (missing|unknown or of another shape); give model\.backbone"
     with pytest.raises(UsageError, match=said):
         begun(tmp_path, "text/classify", model__backbone__depth=2)
 

@@ -164,7 +164,7 @@ def test_a_run_is_never_overwritten_and_a_failed_import_leaves_nothing(gpt2, tmp
 
 
 def test_what_is_no_model_of_theirs_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"no config\.json"):
+    with pytest.raises(UsageError, match=r"no model of another library with a config\.json"):
         import_model(tmp_path, tmp_path / "run", "x")
 
 

@@ -37,7 +37,7 @@ def test_an_objectives_own_metric_says_whether_more_of_it_is_better(mode):
     own = {"main_metric": "off_by_one", "main_metric_mode": mode}
     found = headline(summary("Yours", {"accuracy": 0.5, "off_by_one": 0.25}, {"off_by_one": 0.125}, **own))
     assert found.name == "off_by_one"
-    assert found.is_worse_than_constant == (mode == "min")
+    assert found.is_no_better_than_constant == (mode == "min")
 
 
 def test_a_run_without_a_baseline_shows_a_dash():
@@ -49,13 +49,6 @@ def test_a_run_without_a_baseline_shows_a_dash():
 def test_a_run_without_metrics_is_refused():
     with pytest.raises(ValueError, match="no metrics"):
         headline(summary() | {"metrics": {}})
-
-
-def test_a_test_split_whose_most_frequent_class_is_not_that_of_training_is_said():
-    common = {"name": "stays", "share": 0.589}
-    (said,) = cautions(summary(baseline={"accuracy": 0.364}, most_frequent_in_test=common))
-    assert "always answering stays has 58.90 % on the test split" in said
-    assert cautions(summary(baseline={"accuracy": 0.54}, most_frequent_in_test=common)) == []
 
 
 def test_the_table_shows_everything_in_80_columns():
@@ -91,39 +84,27 @@ def test_a_narrow_terminal_gets_facts_in_place_of_a_row_and_no_number_is_cut():
 
 
 @pytest.mark.parametrize(
-    ("objective", "metrics", "baseline", "is_worse"),
+    ("objective", "metrics", "baseline", "is_said"),
     [
         ("Classify", {"accuracy": 0.1}, {"accuracy": 0.2}, True),
-        ("Classify", {"accuracy": 0.2}, {"accuracy": 0.2}, False),
+        ("Classify", {"accuracy": 0.2}, {"accuracy": 0.2}, True),
+        ("Classify", {"accuracy": 0.3}, {"accuracy": 0.2}, False),
         ("Regress", {"rmse": 2.0}, {"rmse": 1.0}, True),
         ("Regress", {"rmse": 1.0}, {"rmse": 2.0}, False),
         ("Seq2Seq", {"sequence_error": 1.0}, {"loss": 1.0}, False),
     ],
 )
-def test_a_run_worse_than_the_constant_prediction_says_so_below_the_table(objective, metrics, baseline, is_worse):
+def test_a_run_no_better_than_the_constant_prediction_says_so_below_the_table(objective, metrics, baseline, is_said):
     console = Console(width=300)
     with console.capture() as captured:
         console.print(ResultTable([summary(objective, metrics, baseline, steps=5000)]))
-    assert ("worse than the best constant prediction" in captured.get()) == is_worse
+    assert ("no better than the best constant prediction" in captured.get()) == is_said
 
 
 def test_a_run_of_few_steps_or_few_examples_is_called_a_trial():
     assert "2 optimizer steps" in cautions(summary(steps=2))[0]
     assert "at most 37 examples" in cautions(summary(steps=5000, limit=37))[0]
     assert cautions(summary(steps=5000, limit=5000)) == []
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "loss", "is_said"), [(0.9, 0.3, True), (1.0, 0.3, False), (0.9, 0.003, False), (0.9, 0.03, True)]
-)
-def test_a_loss_that_still_fell_is_said_unless_it_has_no_room_to_fall(accuracy, loss, is_said):
-    found = cautions(summary(metrics={"accuracy": accuracy, "loss": loss}, steps=5000, late_fall=0.11))
-    assert [line.startswith("The validation loss still fell, by 11 %") for line in found] == [True] * is_said
-
-
-def test_a_loss_that_still_fell_is_said_without_a_known_baseline():
-    run = summary("NextToken", metrics={"loss": 0.001}, steps=5000, late_fall=0.11) | {"baseline": {}}
-    assert cautions(run)[0].startswith("The validation loss still fell")
 
 
 @pytest.mark.parametrize(
@@ -157,13 +138,6 @@ def test_each_metric_that_is_worse_than_a_baseline_is_said_and_named_ones_are_sh
     worse = run | {"metrics": run["metrics"] | {"accuracy": 0.4}}
     assert "(accuracy: 40.00 % against 50.00 %; loss: 0.470 against 0.438; calibration_error" in cautions(worse)[0]
     assert "This is worse than a forest (accuracy: 40.00 % against 60.00 %; auroc: 0.684" in cautions(worse)[1]
-
-
-def test_a_run_beside_which_nothing_can_stand_says_why():
-    console = Console(width=200)
-    with console.capture() as captured:
-        console.print(ResultTable([summary(no_strong_baseline="no classical method is known for this")]))
-    assert "no strong baseline: no classical method is known for this" in captured.get()
 
 
 def test_a_specialist_is_shown_beside_the_run_and_one_that_is_better_is_a_caution():

@@ -204,13 +204,12 @@ def test_a_report_of_two_classes_names_the_positive_one_and_draws_its_calibratio
     config["model"]["objective"]["metrics"] = ["AveragePrecision"]
     change(folder, "config", yaml.safe_dump(config))
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    summary |= {"positive": "b<i>", "no_strong_baseline": "none is known"}
+    summary |= {"positive": "b<i>"}
     summary["metrics"]["average_precision"] = 0.287
     (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     page = Page(write_report(folder).read_text(encoding="utf-8"))
     assert "Calibration" in page.headings
     assert "average_precision of b<i>" in page.cells
-    assert "No strong baseline: none is known." in page.text
 
 
 def test_a_reliability_diagram_has_the_probability_and_the_share_of_each_bin():

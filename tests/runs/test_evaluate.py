@@ -10,8 +10,8 @@ from trained_runs import kept_run
 
 from seqkit.cli.main import main
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
-from seqkit.objectives import Classify, Masked, MultiLabel
-from seqkit.runs.evaluate import _beside, baseline
+from seqkit.objectives import Classify, Masked
+from seqkit.runs.evaluate import baseline
 from seqkit.runs.summary import read_summary
 
 
@@ -83,23 +83,6 @@ def test_a_metric_that_is_not_defined_on_the_test_split_is_named_and_no_number_i
     positive = read_summary(tmp_path / "run")["positive"]
     assert positive in ("good", "bad")
     assert shown["average_precision"].startswith(f"of {positive} ")
-
-
-@pytest.mark.parametrize(
-    ("objective", "reason"),
-    [(MultiLabel(), "no classical method is known for this"), (Classify(), "no classical method"), (Masked(), "")],
-)
-def test_why_nothing_stands_beside_a_run_is_told(objective, reason):
-    known = SimpleNamespace(objective=objective)
-    found, told = _beside(lambda _: None, known)
-    assert found is None
-    assert told.startswith(reason)
-    assert bool(told) == bool(reason)
-
-    def fails(_):
-        raise ValueError("no\nnumbers")
-
-    assert _beside(fails, known) == (None, r"no\nnumbers")
 
 
 def test_examples_of_a_text_are_counted_in_windows_in_every_split():

@@ -1,6 +1,5 @@
 """`seqkit runs`: every run is a row, whatever state its files are in."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -8,7 +7,7 @@ import os
 import pytest
 
 from seqkit.cli.main import main
-from seqkit.runs.listing import data_name, find_runs
+from seqkit.runs.summary import data_name
 
 SUMMARY = {
     "sha256": "0", "recipe": "a/b", "backbone": "LSTM", "seed": 1, "num_parameters": 7, "tokens_seen": 7, "steps": 7,
@@ -37,7 +36,7 @@ def runs(tmp_path):
     make("damaged", 4_000_000, "{")
     make("wrong", 5_000_000, json.dumps(SUMMARY | {"seed": "one"}))
     make("unfinished", 6_000_000, None)
-    make("diverged", 7_000_000, json.dumps(SUMMARY | {"state": "diverged", "metrics": {}}))
+    make("trained", 7_000_000, json.dumps(SUMMARY | {"state": "trained", "metrics": {}}))
     (tmp_path / "runs" / "note.txt").write_text("no run", encoding="utf-8")
     (tmp_path / "runs" / "good" / "checkpoints").mkdir()
     return tmp_path / "runs"
@@ -53,7 +52,7 @@ def test_every_run_is_an_entry_with_its_state_and_damage_is_one_with_its_reason(
     states = {name: entry["state"] for name, entry in entries.items()}
     assert states == {
         "good": "finished", "better": "finished", "error": "finished", "damaged": "damaged", "wrong": "damaged",
-        "unfinished": "unfinished", "diverged": "diverged",
+        "unfinished": "unfinished", "trained": "trained",
     }  # fmt: skip
     assert entries["good"]["result"] == 0.5
     assert entries["good"]["baseline"] == 0.25
@@ -80,7 +79,7 @@ def test_a_file_that_changed_since_training_is_damage(runs, capsys, name):
 
 def test_runs_are_sorted_by_time_or_by_metric_the_best_first(runs, capsys):
     newest = [entry["recipe"][2:] for entry in listed(capsys, runs)]
-    assert newest == ["diverged", "unfinished", "wrong", "damaged", "error", "better", "good"]
+    assert newest == ["trained", "unfinished", "wrong", "damaged", "error", "better", "good"]
     best = [entry["recipe"][2:] for entry in listed(capsys, runs, "--sort", "metric")]
     assert best[:3] == ["better", "good", "error"]
     quickest = [entry["recipe"][2:] for entry in listed(capsys, runs, "--sort", "seconds")]
@@ -91,16 +90,9 @@ def test_the_table_has_all_of_it_and_the_reasons_below(runs, capsys, monkeypatch
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["runs", str(runs)]) == 0
     out = capsys.readouterr().out
-    for shown in ("a/good", "digits", "accuracy 50.00 %", "25.00 %", "rmse 3.000", "1970-01-1", "diverged"):
+    for shown in ("a/good", "digits", "accuracy 50.00 %", "25.00 %", "rmse 3.000", "1970-01-1", "trained"):
         assert shown in out
     assert f"{runs / 'damaged'}: {runs / 'damaged' / 'summary.json'} is damaged" in out
-
-
-def test_a_run_that_a_process_holds_is_running(runs):
-    with (runs / "unfinished" / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        states = {row.folder.name: row.state for row in find_runs(runs)}
-    assert states["unfinished"] == "running"
 
 
 def test_no_folder_is_refused_and_an_empty_one_said(tmp_path, capsys):

@@ -10,7 +10,6 @@ import yaml
 from seqkit.config import complete
 from seqkit.errors import DataError
 from seqkit.files import read_mapping
-from seqkit.runs.evaluate import evaluate
 from seqkit.runs.run import resume_run, run
 from seqkit.training.health import LossSpikes
 from seqkit.training.loggers import MLflow, log_settings, log_test_metrics
@@ -80,7 +79,7 @@ def test_mlflow_gets_what_metrics_csv_gets_and_goes_on_after_a_resume(tmp_path, 
 
 @pytest.mark.slow
 def test_tensorboard_gets_settings_once_and_the_test_metrics_at_the_end(tmp_path, monkeypatch):
-    """A training that is stopped, resumed, stopped before its test, and finished by `seqkit test`."""
+    """Of a training that is stopped and resumed."""
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -91,17 +90,11 @@ def test_tensorboard_gets_settings_once_and_the_test_metrics_at_the_end(tmp_path
         if trainer.global_step == 3:
             raise _Stopped
 
-    def refuse(*_, **__):
-        raise _Stopped
-
     monkeypatch.setattr(LossSpikes, "on_train_batch_end", stop)
     with pytest.raises(_Stopped):
         run(complete("image/digits", "debug", WORDS | {"trainer.logger": ["TensorBoard"]}), folder)
     monkeypatch.setattr(LossSpikes, "on_train_batch_end", end)
-    with monkeypatch.context() as untested, pytest.raises(_Stopped):
-        untested.setattr("seqkit.runs.run.finish", refuse)
-        resume_run(folder, {"data.num_workers": 0})
-    metrics = evaluate(folder, "test")
+    metrics = resume_run(folder, {"data.num_workers": 0})["metrics"]
     events = EventAccumulator(str(folder / "tensorboard")).Reload()
     assert [(one.step, one.value) for one in events.Scalars("test/accuracy")] == [
         (5, pytest.approx(metrics["accuracy"]))

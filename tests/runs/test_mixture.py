@@ -14,11 +14,11 @@ from seqkit.data.inputs import Input
 from seqkit.errors import DataError, Interrupted, UsageError
 from seqkit.files import read_mapping, write_json
 from seqkit.runs.answers import predictions
-from seqkit.runs.mixture import evaluate_tasks, load
+from seqkit.runs.mixture import evaluate_run, load
 from seqkit.runs.prepare import prepare
 from seqkit.runs.run import resume_run, run, trial
-from seqkit.runs.summary import read_summary
-from seqkit.runs.trained_model import load_one, task_folders
+from seqkit.runs.summary import read_summary, task_folders
+from seqkit.runs.trained_model import load_one
 from seqkit.training.weights import save_weights
 
 BACKBONE = {
@@ -207,18 +207,16 @@ def mixed(tmp_path_factory):
 @pytest.mark.slow
 def test_each_task_is_a_trained_model_like_any_other(mixed):
     loaded = load(mixed)
-    assert list(loaded.tasks) == ["image", "sound", "graph"] == list(task_folders(mixed))
-    backbones = {id(one.model.backbone) for one in loaded.tasks.values()}
+    assert list(loaded) == ["image", "sound", "graph"] == list(task_folders(mixed))
+    backbones = {id(one.model.backbone) for one in loaded.values()}
     assert len(backbones) == 1
-    assert isinstance(loaded.task("graph").predict(["CCO"])[0], float)
-    for name, trained in loaded.tasks.items():
+    assert isinstance(loaded["graph"].predict(["CCO"])[0], float)
+    for name, trained in loaded.items():
         by_itself = load_one(mixed / "tasks" / name)
         ours, theirs = trained.model.backbone.state_dict(), by_itself.model.backbone.state_dict()
         assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
         assert by_itself.summary["state"] == "finished"
         assert by_itself.summary["steps"] == 2  # of 6, each task in every round of three
-    with pytest.raises(UsageError, match="'imag'; did you mean image"):
-        loaded.task("imag")
     with pytest.raises(UsageError, match="tasks/image"):
         load_one(mixed)
 
@@ -226,9 +224,9 @@ def test_each_task_is_a_trained_model_like_any_other(mixed):
 @pytest.mark.slow
 def test_the_task_that_is_a_regression_has_intervals_of_its_own(mixed):
     summaries = {name: read_summary(place) for name, place in task_folders(mixed).items()}
-    found = {name: {"intervals", "no_intervals"} & summary.keys() for name, summary in summaries.items()}
+    found = {name: {"intervals"} & summary.keys() for name, summary in summaries.items()}
     assert found == {"image": set(), "sound": set(), "graph": {"intervals"}}
-    ((known,), graph) = summaries["graph"]["intervals"], load(mixed).task("graph")
+    ((known,), graph) = summaries["graph"]["intervals"], load(mixed)["graph"]
     assert known["num_valid"] == summaries["graph"]["num_valid"]
     (answer,) = predictions(graph, [Input("ethanol", "CCO")])
     assert answer.high - answer.low == pytest.approx(2 * known["half_width"])
@@ -245,7 +243,7 @@ def test_learning_rates_of_a_mixture_say_whose_they_are(mixed):
 
 @pytest.mark.slow
 def test_metrics_of_a_task_are_those_that_the_run_wrote(mixed):
-    found = evaluate_tasks(mixed, "test")
+    found = evaluate_run(mixed, "test")
     assert list(found) == ["image", "sound", "graph"]
     for name, metrics in found.items():
         assert metrics == pytest.approx(read_mapping(mixed / "tasks" / name / "summary.json")["metrics"], rel=1e-6)
@@ -307,12 +305,6 @@ def test_a_mixture_of_itself_and_tasks_as_one_value_are_refused(tmp_path):
         complete(str(path), may_mix=True)
     with pytest.raises(UsageError, match="tasks is no single value"):
         complete("mixture/four", "debug", ["--tasks", "{}"], may_mix=True)
-
-
-def test_the_task_without_a_validation_split_is_named_where_the_best_weights_are_wanted(tmp_path, text):
-    words = {"trainer__weights": "best", "tasks.image.data.valid_fraction": 0.0}
-    with pytest.raises(UsageError, match=r"image has no validation split"):
-        run(mixture({"text": text, "image": IMAGE}, **words), tmp_path / "run")
 
 
 def test_a_mixture_is_not_tuned_and_a_task_that_is_null_is_left_out(text):
@@ -381,10 +373,3 @@ def test_a_row_of_the_log_has_the_last_loss_of_every_task(tmp_path, text):
             assert {"train/text/loss", "train/image/loss"} <= row.keys()
     for name in ("text", "image"):
         assert [row["train/loss"] for row in rows(tmp_path / "run" / "tasks" / name) if "train/loss" in row]
-
-
-def test_a_task_of_a_mixture_that_did_not_end_says_how_it_goes_on(tmp_path, text):
-    with with_callback(Kick(5)), pytest.raises(Interrupted):
-        run(mixture({"text": text, "image": IMAGE}), tmp_path / "run")
-    with pytest.raises(UsageError, match=r"--resume .*run`"):
-        load_one(tmp_path / "run" / "tasks" / "text")

@@ -46,7 +46,7 @@ def forked_task(words, folder, rank, own):
 def test_the_signal_before_the_time_limit_is_code_138_and_the_same_command_goes_on(text_file, tmp_path):
     """SLURM's `--signal USR1@…` reaches all tasks; Lightning's own requeueing does not take the signal from us."""
     words = [*WORDS, *SMALL, *FSDP, *sends(tmp_path), "--data", text_file, "--trainer.max_steps", "12"]
-    words += ["--trainer.checkpoint_every_n_steps", "3", "--resume", "auto"]
+    words += ["--trainer.checkpoint_every_n_steps", "3", "--resume", "auto", "--out", "mine"]
     limit = {"SENT": "SIGUSR1", "SENT_TO": "01"}
     first, second = [start(words, tmp_path, **own, **limit) for own in variables()]
     first, second = end_of(first), end_of(second)
@@ -54,6 +54,6 @@ def test_the_signal_before_the_time_limit_is_code_138_and_the_same_command_goes_
     again = [forked_task(words, tmp_path, rank, own) for rank, own in enumerate(variables())]
     ended = [task.ended() for task in again]
     assert [one.code for one in ended] == [0, 0], ended
-    (summary,) = tmp_path.glob("runs/*/*/*/summary.json")
+    summary = tmp_path / "mine" / "summary.json"
     assert read_mapping(summary)["state"] == "finished"
     assert read_mapping(summary)["steps"] == 12

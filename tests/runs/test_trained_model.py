@@ -1,23 +1,23 @@
 """A trained model predicts every example once, in the order in which they were given, on the device that it is on."""
 
-import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from runs.other_device import DEVICE, other_device
 from safetensors.torch import load_file
+from torch import nn
 
 from seqkit.cli.main import main
 from seqkit.config import complete
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
-from seqkit.interfaces import Tokens
+from seqkit.interfaces import LossOutput, TokenBatch, Tokens
 from seqkit.runs.answers import predictions, vectors
 from seqkit.runs.mixture import load
-from seqkit.runs.predictor import find_device
 from seqkit.runs.run import run
-from seqkit.runs.trained_model import TrainedModel
+from seqkit.runs.trained_model import Predictor, TrainedModel, find_device
 
 
 class Echo(torch.nn.Linear):
@@ -147,23 +147,6 @@ def test_each_command_that_answers_puts_the_model_on_the_device_that_is_asked_fo
     assert asked == ["auto", "cuda:1"]
 
 
-def test_a_notebook_shows_names_as_text_and_the_curve_as_a_picture(tmp_path):
-    metrics = {"<i>loss\x1b": 0.5, "accuracy": 0.25}
-    summary = {"recipe": "<b>mine", "backbone": "LSTM", "metrics": metrics, "baseline": {"accuracy": 0.125}}
-    run = TrainedModel(None, None, None, {}, summary, tmp_path)
-    shown = run._repr_html_()
-    assert "<p>&lt;b&gt;mine</p>" in shown
-    assert "<tr><td>&lt;i&gt;loss\\x1b</td><td>0.5000</td><td>–</td></tr>" in shown
-    assert "<tr><td>accuracy</td><td>0.2500</td><td>0.1250</td></tr>" in shown
-    (tmp_path / "curve.svg").write_text('<svg onload="alert(1)"></svg>"><script>alert(1)</script>')
-    head, picture = run._repr_html_().split("<img ")
-    assert head == shown
-    assert re.fullmatch(r'style="background: white" src="data:image/svg\+xml;base64,[\w+/=]+">', picture)
-    (tmp_path / "curve.svg").unlink()
-    (tmp_path / "curve.svg").mkdir()
-    assert run._repr_html_() == shown
-
-
 @pytest.mark.slow
 def test_a_run_with_a_transform_comes_back_from_its_config(tmp_path):
     given = {"model.objective.pool": "first", "model.objective.transform": {"activation": "Tanh", "norm": "LayerNorm"}}
@@ -180,3 +163,46 @@ def test_a_run_with_a_transform_comes_back_from_its_config(tmp_path):
         f"head.transform.{layer}.{end}" for layer in ("linear", "norm") for end in ("weight", "bias")
     }
     assert transform.linear.weight.equal(held["head.transform.linear.weight"])
+
+
+class OnAccelerator(torch.Tensor):
+    """Stands for a tensor on an accelerator, whose numbers numpy cannot read before `cpu`."""
+
+    def numpy(self, **_):
+        raise TypeError("can't convert this device type tensor to numpy")
+
+    def cpu(self, *_, **__):
+        return self.as_subclass(torch.Tensor)
+
+
+class Weighs(nn.Module):
+    """A model of one weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+
+
+@pytest.mark.parametrize("label", [None, torch.ones(1)])
+def test_what_a_step_gives_on_an_accelerator_is_read_on_the_cpu(label):
+    batch = TokenBatch.collate([Tokens(torch.tensor([3, 5]), torch.zeros(2, 1))])
+    far = torch.tensor([0.5, 0.25]).as_subclass(OnAccelerator)
+    with pytest.raises(TypeError):
+        far.numpy()
+    model, seen = Weighs().train(), []
+
+    def step(given, both):
+        seen.append((given, both, given.training, torch.is_inference_mode_enabled()))
+        return LossOutput(far.sum(), far.sum(), preds=far, target=far, prediction=far)
+
+    predictor = Predictor(model)
+    model.train()
+    found = predictor.step(SimpleNamespace(step=step), (batch, label))
+    ((given, (tokens, with_label), training, without_gradients),) = seen
+    assert given is model
+    assert tokens.content.equal(batch.content)
+    assert (with_label is None) == (label is None)
+    assert (training, without_gradients) == (False, True)
+    assert model.training  # as before
+    for one in (found.preds, found.target, found.prediction):
+        assert one.numpy().tolist() == [0.5, 0.25]

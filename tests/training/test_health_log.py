@@ -1,7 +1,6 @@
 """The callbacks of a training's health: they change nothing, survive a resume, and say what happens when it does."""
 
 import csv
-import itertools
 import logging
 from types import SimpleNamespace
 
@@ -13,7 +12,7 @@ from seqkit.config import complete
 from seqkit.errors import Interrupted
 from seqkit.runs.mixture import load
 from seqkit.runs.run import resume_run, run
-from seqkit.training.health import SPIKE_WINDOW, GradientNorms, LossSpikes, total_norm
+from seqkit.training.health import GradientNorms, LossSpikes, total_norm
 
 WORDS = {
     "data.augment": None, "data.limit": 40, "data.batch_size": 8, "model.backbone.dim": 16, "model.backbone.depth": 2,
@@ -37,10 +36,10 @@ def column(folder, name):
     return [float(row[name]) for row in rows(folder) if row.get(name)]
 
 
-def watched(callback, losses, *, start=0, device="cpu", every=1, is_first=True):
+def watched(callback, losses, *, start=0, every=1, is_first=True):
     """The callback after steps with these losses."""
     loop = SimpleNamespace(epoch_loop=SimpleNamespace(_should_accumulate=lambda: False))
-    module = SimpleNamespace(device=torch.device(device))
+    module = SimpleNamespace()
     for step, loss in enumerate(losses, start=start):
         trainer = SimpleNamespace(fit_loop=loop, global_step=step + 1, log_every_n_steps=every, is_global_zero=is_first)
         module.step_loss = torch.tensor(loss)
@@ -52,12 +51,14 @@ def told(caplog):
     return [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.parametrize(("device", "every"), [("cpu", 1), ("meta", 7)])
-@pytest.mark.parametrize("at", [9, 22, 23])
-def test_losses_that_jump_and_stay_as_high_are_said_with_step_and_losses(caplog, device, every, at):
-    watched(LossSpikes(), STEADY[:at] + [9.0] * 40, device=device, every=every)
+@pytest.mark.parametrize("every", [1, 7])
+@pytest.mark.parametrize("at", [16, 22, 23])
+def test_losses_that_jump_and_stay_as_high_are_said_once_with_step_and_losses(caplog, every, at):
+    watched(LossSpikes(), STEADY[:at] + [9.0] * 40 + STEADY + [30.0] * 40, every=every)
     (line,) = told(caplog)
-    assert line.startswith(f"step {at}: the loss jumps from 2.01 to 9, and stays at 9;")
+    step = int(line.split()[1].rstrip(":"))
+    assert at - 4 <= step <= at
+    assert "from 2.01 to 9" in line
     assert "gradient_clip_val" in line
 
 
@@ -69,26 +70,19 @@ def test_a_hard_batch_that_comes_down_again_is_not_said(caplog):
     assert not told(caplog)
 
 
-def test_an_unstable_training_does_not_fill_the_log(caplog):
-    watched(LossSpikes(), [50.0 if i % 60 >= 30 else 2.0 for i in range(2_000)])
-    said = [int(line.split()[1].rstrip(":")) for line in told(caplog)]
-    assert 2 <= len(said) <= 8
-    assert all(later - earlier >= SPIKE_WINDOW for earlier, later in itertools.pairwise(said))
-
-
-@pytest.mark.parametrize(("device", "every"), [("cpu", 1), ("meta", 7)])
-def test_a_resumed_watch_says_what_an_uninterrupted_one_says(caplog, device, every):
+@pytest.mark.parametrize("every", [1, 7])
+def test_a_resumed_watch_says_what_an_uninterrupted_one_says(caplog, every):
     losses = [2.0 - 0.01 * i for i in range(60)]
     losses[17:33] = [9.0] * 16
-    watched(LossSpikes(), losses, device=device, every=every)
+    watched(LossSpikes(), losses, every=every)
     whole = told(caplog)
     assert len(whole) == 1
     for cut in range(5, 60, 9):
         caplog.clear()
         first, second = LossSpikes(), LossSpikes()
-        watched(first, losses[:cut], device=device, every=every)
+        watched(first, losses[:cut], every=every)
         second.load_state_dict(first.state_dict())
-        watched(second, losses[cut:], start=cut, device=device, every=every)
+        watched(second, losses[cut:], start=cut, every=every)
         assert told(caplog) == whole
 
 
@@ -99,8 +93,7 @@ def test_other_processes_than_the_first_are_silent(caplog):
 
 def test_a_run_watches_its_loss_without_being_asked(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("seqkit.training.health.SPIKE_WINDOW", 4)
-    monkeypatch.setattr("seqkit.training.health.is_spike", lambda before, loss: len(before) >= 2)
-    monkeypatch.setattr("seqkit.training.health.highest_usual", lambda before: -1.0)
+    monkeypatch.setattr("seqkit.training.health.is_spike", lambda before, loss: True)
     with caplog.at_level(logging.WARNING, logger="seqkit"):
         run(config(), tmp_path / "run")
     assert "the loss jumps from" in (tmp_path / "run" / "log.txt").read_text()

@@ -7,9 +7,8 @@ from dataclasses import fields
 
 import pytest
 
-from seqkit.config import complete
 from seqkit.errors import UsageError
-from seqkit.training.trainer import LEFT, TrainerSettings, count_steps, make_trainer, train, without_left
+from seqkit.training.trainer import TrainerSettings, count_steps, make_trainer, train
 
 QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
 
@@ -26,14 +25,6 @@ def test_settings_are_arguments_of_lightnings_trainer_with_its_defaults_but_ours
     theirs = {name: p.default for name, p in inspect.signature(pl.Trainer).parameters.items()} | DIFFERENT
     ours = {field.name: field.default for field in fields(TrainerSettings) if field.name not in OURS}
     assert ours == {name: theirs[name] for name in ours}
-
-
-def test_settings_that_an_earlier_version_wrote_at_their_defaults_are_left_out_and_others_refused():
-    written = {"max_steps": 3, **LEFT}
-    assert without_left({"trainer": written})["trainer"] == {"max_steps": 3}
-    complete({"recipe": "mine", "trainer": written}, only=["recipe", "trainer"])
-    with pytest.raises(UsageError, match="min_steps"):
-        complete({"recipe": "mine", "trainer": {**written, "min_steps": 7}}, only=["recipe", "trainer"])
 
 
 def test_settings_reach_the_trainer():
