@@ -39,7 +39,7 @@ def test_values_are_scaled_and_rounded_as_the_metric_says():
     assert ACCURACY.interval([0.977, 0.985]) == "[97.70, 98.50]"
     assert LOSS.interval([-0.1, 0.25], signed=True) == "[−0.100, +0.250]"
     assert ACCURACY.interval([None, 0.5]) == ""
-    assert (ACCURACY.title, ACCURACY.difference_unit) == ("test accuracy (%)", "points")
+    assert (ACCURACY.title, ACCURACY.difference_unit) == ("test accuracy (%)", "percentage points")
     assert (LOSS.title, LOSS.difference_unit) == ("test loss (nats per token)", "nats per token")
 
 
