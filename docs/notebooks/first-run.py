@@ -84,7 +84,7 @@ again.predict(images[:10]) == run.predict(images[:10])
 # %%
 from seqkit.report.attention import view_example
 
-page = view_example(Path("runs/first"), 0, Path("seen"))
+page, said = view_example(Path("runs/first"), 0, Path("seen"))
 
 # %% [markdown]
 # The page: [attention.html](seen/attention.html).

@@ -16,12 +16,11 @@ def run(args: Namespace) -> int:
     check_folder(out, [args.input] if given else [], force=args.force or args.out is None)
     from seqkit.report.attention import view_example, view_input
 
-    said: list[str] = []
     if given:
-        page = view_input(args.run, args.input, out, say=said.append)
+        page, said = view_input(args.run, args.input, out)
     else:
-        page = view_example(args.run, args.example, out, say=said.append)
-    for line in (*said, page):
+        page, said = view_example(args.run, args.example, out)
+    for line in filter(None, (said, str(page))):
         print(one_line(line))
     return 0
 

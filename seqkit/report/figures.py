@@ -9,14 +9,12 @@ k classes · m predictions · s points of a curve
 from __future__ import annotations
 
 import io
-import math
 import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +22,11 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from seqkit.errors import one_line, printable
 from seqkit.files import write_atomic
-from seqkit.report.numbers import amount, compact, exponential
+from seqkit.report.numbers import format_number
 
 INK = "#1b2733"
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
@@ -72,9 +70,6 @@ WIDE = 5.0
 
 MAX_TICKS = 5
 
-TINY = 1e-4
-"""A logarithmic axis that begins below has powers of ten at all its ticks, not at some."""
-
 
 def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | None = None) -> bool:
     """Make an axis ("x" or "y") logarithmic or linear for these values, with few and plain ticks.
@@ -90,41 +85,15 @@ def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | N
     axis = axes.xaxis if which == "x" else axes.yaxis
     if log:
         (axes.set_xscale if which == "x" else axes.set_yscale)("log", nonpositive="mask")
-        ticks = log_ticks(min(positive), max(positive))
-        axis.set_major_locator(FixedLocator(ticks))
+        factor = max(positive) / min(positive)
+        steps = (1, 2, 5) if factor < 30 else (1, 3) if factor < 1000 else (1,)
+        axis.set_major_locator(LogLocator(subs=steps, numticks=MAX_TICKS + 1))
         axis.set_minor_locator(NullLocator())
-        written = exponential if min(ticks) < TINY else compact
-        axis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
     else:
         axis.set_major_locator(MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: compact(value, _digits(axis.get_majorticklocs()))))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(value, prefix=True)))
     return log
 
-
-def _digits(ticks: np.ndarray) -> int:
-    """The fewest significant digits, three or more, that write evenly spaced ticks exactly."""
-    step = abs(ticks[1] - ticks[0]) if len(ticks) > 1 else 0.0
-    exact = (n for n in range(3, 8) if all(abs(float(f"{tick:.{n}g}") - tick) <= 0.01 * step for tick in ticks))
-    return next(exact, 8)
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two positive bounds: 1, 2, 5, 10, …; fewer where they are many, finer where few."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-        ticks = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
-        gaps = [math.log(b / a) for a, b in pairwise(ticks)]
-        if len(ticks) <= MAX_TICKS and min(gaps, default=0) >= 0.2 * math.log(high / low):
-            break
-    if len(ticks) < 3:
-        even = MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-        ticks = [float(tick) for tick in even if low <= tick <= high] if low < high else [low]
-    return ticks[:: math.ceil(len(ticks) / MAX_TICKS)]
-
-
-FEW_POINTS = 100
-"""At most this many points of a scatter plot are drawn larger."""
 
 COLORS = {"training": BLUE, "validation": VERMILION}
 """Colours of the splits, the same in every figure."""
@@ -134,8 +103,8 @@ COLORS = {"training": BLUE, "validation": VERMILION}
 def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None) -> Figure:
     """Curves over optimizer steps, the constant baseline's value as a dashed line. unit: label of the vertical axis."""
     figure, (axes,) = new_figure(4.6, 2.7)
-    for one, usual in zip(series, (BLUE, VERMILION, GREEN, PURPLE)):
-        color = COLORS.get(one.label, usual)
+    for one in series:
+        color = COLORS.get(one.label, BLUE)
         marker = "o" if len(one.x) < 3 else None
         noisy = len(one.x) > 200
         axes.plot(one.x, one.y, color=color, label=one.label, marker=marker, markersize=4, alpha=0.35 if noisy else 1)
@@ -173,40 +142,14 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     return figure
 
 
-@rc_context(STYLE)
-def reliability(shares: np.ndarray, right: np.ndarray, num_bins: int, labels: tuple[str, str]) -> Figure:
-    """Reliability diagram: share of what came true, in bins of equal width of its probability; bars count them.
-
-    shares: [m] probabilities. right: [m] bool. labels: of both axes.
-    """
-    places = np.minimum((shares * num_bins).astype(int), num_bins - 1)
-    counts = np.bincount(places, minlength=num_bins)
-    known = counts > 0
-    means = [np.bincount(places, weights=x, minlength=num_bins)[known] / counts[known] for x in (shares, right)]
-    figure, (axes,) = new_figure(3.9, 3.5)
-    centres = (np.arange(num_bins) + 0.5) / num_bins
-    axes.bar(centres, counts / len(shares), 1 / num_bins, color=SKY, alpha=0.4, label="share of the test data")
-    axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle="--", label="calibrated")
-    axes.plot(*means, color=BLUE, marker="o", markersize=4, label="test")
-    axes.set(xlabel=labels[0], ylabel=labels[1], xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    axes.legend()
-    return figure
-
-
 def shortened(names: Sequence[str], most: int = 14) -> list[str]:
-    """Names of at most so many characters that are all different; of a long name the beginning is kept.
-
-    Where beginnings are the same both ends are kept, and where those are, the beginning and the name's number.
-    """
+    """Names of at most so many characters that are all different: beginnings, numbered where these are the same."""
     short = [name if len(name) <= most else f"{name[: most - 1]}…" for name in names]
-    half = most // 2
-    for way in (
-        lambda _, name: name if len(name) <= most else f"{name[:half]}…{name[half + 1 - most :]}",
-        lambda i, name: f"{name[: most - 2 - len(str(i))]}… {i}",
-    ):
-        taken = Counter(short)
-        short = [way(i, name) if taken[one] > 1 else one for i, (name, one) in enumerate(zip(names, short), start=1)]
-    return short
+    taken = Counter(short)
+    return [
+        one if taken[one] == 1 else f"{name[: most - 2 - len(str(i))]}… {i}"
+        for i, (name, one) in enumerate(zip(names, short), start=1)
+    ]
 
 
 @rc_context(STYLE)
@@ -215,8 +158,7 @@ def scatter(target: np.ndarray, preds: np.ndarray, *, rmse: float) -> Figure:
     figure, (axes,) = new_figure(3.9, 3.5)
     low, high = float(min(target.min(), preds.min())), float(max(target.max(), preds.max()))
     axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="perfect")
-    size, alpha = (9, 0.6) if len(target) > FEW_POINTS else (24, 0.9)
-    axes.scatter(target, preds, s=size, color=BLUE, alpha=alpha, linewidths=0, label=f"test, RMSE {amount(rmse)}")
+    axes.scatter(target, preds, s=12, color=BLUE, alpha=0.7, linewidths=0, label=f"test, RMSE {format_number(rmse)}")
     axes.set(xlabel="target", ylabel="prediction (target's unit)", aspect="equal")
     axes.legend()
     return figure

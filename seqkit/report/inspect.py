@@ -13,14 +13,11 @@ from seqkit.data.inputs import first_input, schema_of
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.report.figures import png
-from seqkit.report.modality import find_renderer
+from seqkit.report.modality import find_renderer, picture
 from seqkit.runs.prepare import data_module
 
 MAX_CHARACTERS = 4000
 """At most this many of a document that training cuts into windows are encoded: more than is drawn of it."""
-
-ENOUGH_TOKENS = 12
-"""The first of some twenty examples with at least this many tokens is drawn; if none has, the first of all."""
 
 
 def inspect(config: Mapping[str, Any], path: Path, given: str | None = None) -> Path:
@@ -36,7 +33,7 @@ def inspect(config: Mapping[str, Any], path: Path, given: str | None = None) -> 
     raw, tokenizer, tokens = _example(config, given)
     for line in describe(tokenizer, tokens):
         Console(highlight=False, markup=False, emoji=False).print(one_line(line), soft_wrap=True)
-    return png(find_renderer(tokenizer).picture(raw, tokens), path)
+    return png(picture(find_renderer(tokenizer), raw, tokens), path)
 
 
 def describe(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
@@ -87,10 +84,5 @@ def _example(config: Mapping[str, Any], given: str | None) -> tuple[Any, Tokeniz
     if given is not None:
         _, raw, _ = first_input(given, tokenizer, schema_of({**config, "tokenizer": built.tokenizer_section}))
         return raw, tokenizer, tokenizer.encode(raw)
-    samples = data.splits().train
-    for index in [*range(0, len(samples), max(1, len(samples) // 20)), 0]:  # a molecule of two atoms shows little
-        raw = shorten(samples[index].raw, data.window)
-        tokens = tokenizer.encode(raw)
-        if len(tokens) >= ENOUGH_TOKENS:
-            break
-    return raw, tokenizer, tokens
+    raw = shorten(data.splits().train[0].raw, data.window)
+    return raw, tokenizer, tokenizer.encode(raw)

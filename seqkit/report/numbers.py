@@ -8,6 +8,8 @@ from typing import Any
 
 from seqkit.comparison.types import DASH, MINUS, fixed
 
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
 
 def finite(value: Any) -> Any:
     """Plain data with None for every number that is NaN or infinite."""
@@ -16,6 +18,26 @@ def finite(value: Any) -> Any:
     if isinstance(value, list):
         return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def format_number(value: float | None, unit: str = "", *, digits: int = 4, prefix: bool = False) -> str:
+    """A number with a few significant digits and its thousands apart; a whole number has all its digits.
+
+    unit: what follows, such as "×". prefix: a decimal prefix in place of thousands.
+
+    >>> format_number(0.00045712), format_number(-2.5), format_number(297488.5), format_number(203914)
+    ('0.0004571', '−2.5', '297,488', '203,914')
+    >>> format_number(81234, prefix=True), format_number(1.3, "×"), format_number(None)
+    ('81.23k', '1.3 ×', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return DASH
+    size, name = 1.0, ""
+    if prefix:
+        size, name = next(((size, name) for size, name in _PREFIXES if abs(value) >= 0.99995 * size), (1.0, ""))
+    value = value if size == 1 else value / size
+    text = f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 10**digits else f"{value:,.{digits}g}"
+    return f"{MINUS if value < 0 else ''}{text.lstrip('-')}{name} {unit}".rstrip()
 
 
 def count(value: float | None) -> str:
@@ -35,26 +57,9 @@ def compact(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}{prefix}".replace("-", MINUS, 1 if value < 0 else 0)
 
 
-def exponential(value: float) -> str:
-    """Three digits and a power of ten: 1e-6, 2.5e3."""
-    mantissa, _, power = f"{value:.2e}".partition("e")
-    return f"{float(mantissa):g}e{int(power)}".replace("-", MINUS, 1 if value < 0 else 0)
-
-
 def significant(value: float | None) -> str:
     """Four significant digits: 0.5104."""
     return DASH if value is None else f"{value:#.4g}".rstrip(".").replace("-", MINUS, 1 if value < 0 else 0)
-
-
-def scaled(value: float) -> str:
-    """Three decimals, fewer from 100 on so that five digits are left, thousands apart: 0.512, 457.02, 87,854."""
-    digits = 3 - sum(abs(value) >= limit for limit in (99.9995, 999.995, 9999.95))
-    return f"{value:,.{digits}f}"
-
-
-def amount(value: float) -> str:
-    """A number of any size, in four or five significant digits: 0.0004571, 457.02, 87,854."""
-    return scaled(value) if abs(value) >= 100 else f"{value:.4g}"
 
 
 def plain(value: Any) -> str:

@@ -10,61 +10,40 @@ from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from itertools import islice, permutations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from matplotlib import rc_context
-from matplotlib.figure import Figure
 from torch import Tensor
 from torchmetrics.functional.classification import binary_auroc
 
 from seqkit.analysis.column_importance import NUM_PERMUTATIONS, column_importance
-from seqkit.analysis.missing_parts import RATES, missing_parts
 from seqkit.data.module import DataModule
-from seqkit.errors import one_line
 from seqkit.generation import Sampling, stream_text
-from seqkit.generation.parts import before_last_run
-from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokenizer, Tokens
-from seqkit.objectives.classify import NEED_PROBABILITIES, Classify
+from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokens
+from seqkit.objectives.classify import Classify
 from seqkit.objectives.contrastive import Contrastive
 from seqkit.objectives.losses import is_positive
 from seqkit.objectives.masked import Masked
-from seqkit.objectives.metrics import NUM_BINS
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.raw import Waveform
-from seqkit.report.figures import (
-    FEW_CLASSES,
-    GREEN,
-    INK,
-    STYLE,
-    VERMILION,
-    confusion,
-    new_figure,
-    reliability,
-    scatter,
-    shortened,
-    svg,
-)
-from seqkit.report.headline import SHARES
+from seqkit.report.figures import FEW_CLASSES, confusion, scatter, svg
 from seqkit.report.modality import Renderer, find_renderer
+from seqkit.report.modality.audio import MAX_SECONDS, player_source
+from seqkit.report.modality.base import Run
 from seqkit.report.modality.cells import written
-from seqkit.report.numbers import amount
-from seqkit.report.sound import MAX_SECONDS, player_source
+from seqkit.report.numbers import DASH, format_number
 from seqkit.runs.trained_model import TrainedModel
 from seqkit.tokenizers.cells import Cells
-from seqkit.tokenizers.join import Join
 
 MAX_EXAMPLES = 2000
 """A confusion matrix or a scatter plot shows at most this many test examples."""
 
 NUM_SHOWN = 8
-NUM_SHOWN_TEXTS = 3
-NUM_PROMPT_TOKENS = 24
-NUM_GENERATED = 400
+NUM_PROMPT_TOKENS, NUM_GENERATED = 24, 400
 MAX_CHARACTERS = 600
 NUM_QUERIES, NUM_NEAREST, NUM_DIRECTIONS = 3, 5, 6
 """Queries of each direction of retrieval that are shown, how many of the nearest, and most directions."""
@@ -72,21 +51,24 @@ NUM_QUERIES, NUM_NEAREST, NUM_DIRECTIONS = 3, 5, 6
 MAX_CLASSES = 100
 """Rows of the table of classes."""
 
+Error = tuple[float, str, int]
+"""A test example that is predicted wrongly: how wrong, its caption, and its place in the test split."""
+
 Span = tuple[str, str]
 """A piece of text and its class in the page's style: "", "prompt", "masked", "right" or "wrong"."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An example, as a picture or as a text with marked pieces.
+    """An example with what is predicted for it.
 
-    caption: what was predicted. origin: where the example is from. figure: an SVG element. sound: a WAV as an address.
-    cells: columns of a table's row, and what their cells hold.
+    caption: what was predicted. origin: where the example is from. figures: SVG elements. sound: a WAV as an address.
+    spans: its text. cells: columns of a table's row, and what their cells hold.
     """
 
     caption: str
     origin: str = ""
-    figure: str = ""
+    figures: Sequence[str] = ()
     sound: str = ""
     spans: Sequence[Span] = ()
     cells: Sequence[tuple[str, str]] = ()
@@ -94,10 +76,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a report. note: what the reader sees, and how to read it. figures: SVG elements.
+    """A section of a report. note: what the reader sees, and how to read it; may be empty. figures: SVG elements.
 
-    examples: all pictures, or all texts. columns, rows: a table whose first column is a name. points: width of small
-    pictures, or width that figures keep on a narrow screen, where they scroll; 0: they shrink.
+    columns, rows: a table whose first column is a name. points: width of an example's pictures, or width that figures
+    keep on a narrow screen, where they scroll; 0: they shrink. per_row: examples in a row; 0: as many as fit.
     """
 
     title: str
@@ -107,114 +89,42 @@ class Section:
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     points: float = 0
+    per_row: int = 0
 
 
 @singledispatch
-def samples(_objective: Objective, _trained: TrainedModel, _data: DataModule | None) -> list[Section]:
-    """Sections of a report, by a run's objective: from the trained model and its data, None where that is absent.
+def samples(_objective: Objective, _trained: TrainedModel, _data: DataModule) -> list[Section]:
+    """Sections of a report, by a run's objective: from the trained model and its data.
 
     An objective that is not known here has none.
     """
     return []
 
 
-# ── next token ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── a class ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @samples.register
-def _(objective: NextToken, trained: TrainedModel, data: DataModule | None) -> list[Section]:
-    if objective.part is not None:
-        return [] if data is None else _captions(objective, trained, data)
-    if not find_renderer(trained.tokenizer).is_text:
-        return []
-    prompt = _prompt(trained, data)
-    text = "".join(stream_text(trained, prompt, NUM_GENERATED, sampling=Sampling(temperature=0.8, seed=1)))
-    shown = Shown("", spans=((prompt, "prompt"), (text, "")))
-    start = "the vocabulary" if data is None else "the test data"
-    note = (
-        f"The model continues the underlined text, which is the beginning of {start}. It draws {NUM_GENERATED} tokens "
-        "at temperature 0.8, with seed 1."
-    )
-    return [Section("Sample", note, examples=[shown])]
-
-
-def _captions(objective: NextToken, trained: TrainedModel, data: DataModule) -> list[Section]:
-    """The first test examples, each with what is generated behind its other parts, and the reference if it differs."""
-    batch, _ = _first_examples(data, NUM_SHOWN)
-    found = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))
-    right = objective.decode(objective.references((batch, None))[:, 0])
-    examples = []
-    for i, (text, reference) in enumerate(zip(found, right)):
-        caption = str(text) if text == reference else f"{text} (reference: {reference})"
-        examples.append(_shown(trained, data, i, before_last_run(example(batch, i), str(objective.part)), caption))
-    note = (
-        f"The first test examples, each with the {objective.part} that the model writes for it. If the reference "
-        "differs, it stands in brackets."
-    )
-    return [_pictures("Generated", note, trained, examples)]
-
-
-def _prompt(trained: TrainedModel, data: DataModule | None) -> str:
-    """The beginning of the test split, or of the vocabulary."""
-    ids = torch.tensor([0]) if data is None else _first_examples(data, 1)[0].content[0][:NUM_PROMPT_TOKENS]
-    tokenizer: Any = trained.tokenizer
-    return str(tokenizer.decode(ids))
-
-
-# ── classification ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@samples.register
-def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> list[Section]:
-    if data is None:
-        return []
-    k = len(objective.names)
-    counts, errors, answers = np.zeros((k, k), np.int64), list[Error](), list[tuple[Tensor, Tensor]]()
-    for indices, batch, label, prediction in _predictions(trained, data):
-        preds, known = prediction.argmax(dim=-1), label != IGNORE
-        answers.append((objective.probabilities(prediction)[known], label[known]))
+def _(objective: Classify, trained: TrainedModel, data: DataModule) -> list[Section]:
+    k, is_whole = len(objective.names), objective.level == "sequence"
+    counts, errors = np.zeros((k, k), np.int64), list[Error]()
+    for places, label, output in _outputs(trained, data):
+        assert output.prediction is not None
+        preds, known = output.prediction.argmax(dim=-1), label != IGNORE
         np.add.at(counts, (label[known].numpy(), preds[known].numpy()), 1)
-        if objective.level == "sequence":
-            confidence = prediction.softmax(dim=-1).amax(dim=-1)
-            for i in (known & (preds != label)).nonzero()[:, 0].tolist():
-                names = objective.names[preds[i]], objective.names[label[i]]
-                caption = f"{names[0]} ({100 * confidence[i]:.0f} %), not {names[1]}"
-                errors.append(Error(float(confidence[i]), caption, example(batch, i), indices[i]))
-            errors = _largest(errors)
-    sections = class_sections(counts, objective.names, "examples" if objective.level == "sequence" else "tokens")
-    if NEED_PROBABILITIES & set(objective.chosen_metrics):
-        sections.append(_calibration(objective, *(torch.cat(part) for part in zip(*answers))))
-    if objective.level == "token" and find_renderer(trained.tokenizer).is_text:
+        for i in (known & (preds != label)).nonzero()[:, 0].tolist() if is_whole else ():
+            confidence = float(output.prediction[i].softmax(dim=-1).max())
+            caption = f"{objective.names[preds[i]]} ({100 * confidence:.0f} %), not {objective.names[label[i]]}"
+            errors.append((confidence, caption, places[i]))
+    sections = class_sections(counts, objective.names, "examples" if is_whole else "tokens")
+    if not is_whole and find_renderer(trained.tokenizer).is_text:
         sections.append(_tagged(objective, trained, data))
-    note = (
-        "These wrong predictions have the highest probability. Each is followed by its probability, the right class "
-        "and the place where the example is from."
-    )
+    note = "These wrong predictions have the highest probability. The right class follows."
     return [
         *sections,
         *_columns(trained, data, "loss"),
-        *_missing(trained, data, "accuracy"),
-        *_gallery("Most confident errors", note, trained, data, errors),
+        *_largest("Most confident errors", note, trained, data, errors),
     ]
-
-
-def _calibration(objective: Classify, shares: Tensor, target: Tensor) -> Section:
-    """A reliability diagram from probabilities [m k] and classes [m]; of two classes, that of the positive one."""
-    name, place = objective.positive_name, objective.positive_class
-    if name is None or place is None:
-        sure, preds = shares.max(dim=-1)
-        right, labels = preds == target, ("probability of the likeliest class", "share that is right")
-    else:
-        sure, right = shares[:, place], target == place
-        name = shortened([one_line(name)])[0]
-        labels = (f"probability of {name}", f"share that is {name}")
-    note = (
-        f"Each dot is one of {NUM_BINS} bins of equal width that has predictions. On the dashed line a probability is "
-        "the share that comes true; below it, the model is too sure. A bar is the share of the predictions in its bin, "
-        "so trust dots above tall bars."
-    )
-    figure = reliability(sure.double().numpy(), right.numpy(), NUM_BINS, labels)
-    return Section("Calibration", note, [svg(figure)])
 
 
 def class_sections(counts: np.ndarray, names: Sequence[str], unit: str) -> list[Section]:
@@ -226,11 +136,8 @@ def class_sections(counts: np.ndarray, names: Sequence[str], unit: str) -> list[
     )
     matrix = confusion(counts, names)
     scale = 0.6 if len(names) <= FEW_CLASSES else 0.8  # names of many classes are smaller already
-    return [
-        Section("Confusion matrix", note, [svg(matrix)], points=72 * scale * matrix.get_figwidth()),
-        *_confused(counts, names),
-        _by_class(counts, names),
-    ]
+    points = 72 * scale * matrix.get_figwidth()
+    return [Section("Confusion matrix", note, [svg(matrix)], points=points), _by_class(counts, names)]
 
 
 def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
@@ -241,8 +148,7 @@ def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
     f1[known] = 2 * right[known] / (support + predicted)[known]
     note = (
         "Support is the number of test examples of a class. Precision is the share of the predictions of a class that "
-        "are right, and recall the share of its examples that are found. F1 is their harmonic mean. A dash means that "
-        "the model never predicts the class, or that the test data has none of it."
+        "are right, and recall the share of its examples that are found. F1 is their harmonic mean."
     )
     shown = known
     if len(known) > MAX_CLASSES:
@@ -250,7 +156,7 @@ def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
         note = f"These are the {MAX_CLASSES} classes with the lowest F1, of {len(known):,}. {note}"
 
     def share(part: int, whole: int) -> str:
-        return f"{100 * part / whole:.2f} %" if whole else "–"
+        return f"{100 * part / whole:.2f} %" if whole else DASH
 
     rows = []
     for c in shown.tolist():
@@ -259,18 +165,6 @@ def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
     if len(rows) > 1 and len(shown) == len(known):
         rows.append(("mean (macro)", f"{support.sum():,}", "", "", f"{100 * f1[known].mean():.2f} %"))
     return Section("By class", note, columns=("class", "support", "precision", "recall", "F1"), rows=rows)
-
-
-def _confused(counts: np.ndarray, names: Sequence[str]) -> Iterator[Section]:
-    """The most frequent confusions in counts [k k] of (target, predicted); a matrix of many classes hides them."""
-    wrong = counts * (1 - np.eye(len(names), dtype=np.int64))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:NUM_SHOWN]
-    places = [(int(i), int(j)) for i, j in zip(*np.unravel_index(order, wrong.shape)) if wrong[i, j]]
-    if len(names) <= FEW_CLASSES or not places:
-        return
-    rows = [(names[i], names[j], f"{wrong[i, j]:,}", f"{100 * wrong[i, j] / counts[i].sum():.2f} %") for i, j in places]
-    note = "The most frequent errors. The share is that of all test examples of the target class."
-    yield Section("Most frequent confusions", note, columns=("target", "predicted", "number", "share"), rows=rows)
 
 
 def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Section:
@@ -292,192 +186,158 @@ def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Sec
     return Section("First test examples", note, examples=examples)
 
 
-# ── several labels ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @samples.register
-def _(objective: MultiLabel, trained: TrainedModel, data: DataModule | None) -> list[Section]:
-    if data is None:
-        return []
-    found = [(prediction.sigmoid(), label) for _, _, label, prediction in _predictions(trained, data)]
-    chances, labels = (torch.cat(part) for part in zip(*found))
+def _(objective: MultiLabel, trained: TrainedModel, data: DataModule) -> list[Section]:
+    found = [(output.prediction, label) for _, label, output in _outputs(trained, data)]
+    scores, labels = (torch.cat(part) for part in zip(*found))
     rows = []
     names = objective.label_names or [f"label {i}" for i in range(1, labels.shape[1] + 1)]
-    for name, chance, label in zip(names, chances.T, labels.T, strict=True):
+    for name, score, label in zip(names, scores.T, labels.T, strict=True):
         known = ~label.isnan()
         yes = label[known] > 0.5
-        means = [
-            f"{float(part.mean()):.3f}" if len(part) else "–" for part in (chance[known][yes], chance[known][~yes])
-        ]
         is_defined = 0 < int(yes.sum()) < len(yes)
-        area = f"{float(binary_auroc(chance[known], yes.long())):.3f}" if is_defined else "–"
-        rows.append((name, f"{int(known.sum()):,}", f"{int(yes.sum()):,}", *means, area))
+        area = f"{float(binary_auroc(score[known].sigmoid(), yes.long())):.3f}" if is_defined else DASH
+        rows.append((name, f"{int(known.sum()):,}", f"{int(yes.sum()):,}", area))
     note = (
-        "The two means are the probability of yes that the model gives: to test examples that are yes, and to those "
-        "that are no. The further they are apart, the better. AUROC is the share of pairs of a yes and a no in which "
-        "the yes has the higher probability. Examples without the label are left out."
+        "AUROC is the share of pairs of a yes and a no in which the yes has the higher probability. Examples without "
+        "the label are left out."
     )
-    columns = ("label", "examples", "of these yes", "mean if yes", "mean if no", "AUROC")
-    return [Section("By label", note, columns=columns, rows=rows)]
+    return [Section("By label", note, columns=("label", "examples", "of these yes", "AUROC"), rows=rows)]
 
 
-# ── sequence to sequence ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── a number ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @samples.register
-def _(objective: Seq2Seq, trained: TrainedModel, data: DataModule | None) -> list[Section]:
-    if data is None:
-        return []
-    batch, label = _first_examples(data, NUM_SHOWN)
-    assert label is not None
-    texts = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))
-    renderer = find_renderer(trained.tokenizer)
-    tokenizer: Any = trained.tokenizer
-    examples = []
-    for i, text in enumerate(texts):
-        references = [str(objective.decode(row[None])[0]) for row in label[i] if int(row[0]) != IGNORE]
-        source = [(f"{_text(tokenizer, example(batch, i))}\n", "")] if renderer.is_text else []
-        is_right = text in references
-        spans: list[Span] = [*source, (text[:MAX_CHARACTERS] or "(nothing)", "right" if is_right else "wrong")]
-        if not is_right:
-            spans.append((f"\n{' | '.join(references)[:MAX_CHARACTERS]}", ""))
-        examples.append(Shown("", _origin(trained, data, i), spans=spans))
-    note = (
-        f"The first test examples: {'the source, then ' if renderer.is_text else ''}the text that the model writes. "
-        "Green is equal to a reference; otherwise the references follow."
-    )
-    return [Section("Generated", note, examples=examples)]
-
-
-def _text(tokenizer: Any, tokens: Tokens) -> str:
-    """The text of an example."""
-    return str(tokenizer.decode(tokens))[:MAX_CHARACTERS]
-
-
-# ── regression ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@samples.register
-def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> list[Section]:
-    if data is None:
-        return []
+def _(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Section]:
     targets, predicted, errors = list[Tensor](), list[Tensor](), list[Error]()
     has_one_target = objective.level == "sequence" and len(objective.mean) == 1
-    for indices, batch, label, output in _outputs(trained, data):
-        prediction = output.prediction
-        assert prediction is not None
+    for places, label, output in _outputs(trained, data):
+        assert output.prediction is not None
         assert output.target is not None
         assert output.preds is not None
         targets.append(output.target)
         predicted.append(output.preds)
         rights = objective.in_unit(label).reshape(-1).tolist() if has_one_target else ()
-        for i, (found, right) in enumerate(zip(objective.decode(prediction), rights)):
+        for place, found, right in zip(places, objective.decode(output.prediction), rights):
             if right == right:  # NaN: unknown
-                caption = f"{amount(found)}, not {amount(right)}".replace("-", "−")
-                errors.append(Error(abs(found - right), caption, example(batch, i), indices[i]))
-        errors = _largest(errors)
-    target, preds = torch.cat(targets).double().numpy(), torch.cat(predicted).double().numpy()
-    if has_one_target:
-        target, preds = target + objective.center[0], preds + objective.center[0]
-    rmse = float(np.sqrt(np.mean((target - preds) ** 2)))
-    largest = float(np.abs(target - preds).max())
-    note = (
-        f"Each dot is one of {len(target):,} test targets. On the dashed line the prediction is right; the largest "
-        f"error is {amount(largest)}."
-    )
-    sections = [Section("Predictions and targets", note, [svg(scatter(target, preds, rmse=rmse))])]
-    sections += [*_columns(trained, data, "rmse"), *_missing(trained, data, "rmse")]
-    note = (
-        "These predictions are furthest from their targets. Each is followed by the target and by the place where the "
-        "example is from."
-    )
-    return [*sections, *_gallery("Largest errors", note, trained, data, errors)]
+                errors.append((abs(found - right), f"{format_number(found)}, not {format_number(right)}", place))
+    center = objective.center[0] if has_one_target else 0.0
+    target, preds = (torch.cat(part).double().numpy() + center for part in (targets, predicted))
+    note = f"Each dot is one of {len(target):,} test targets. On the dashed line the prediction is right."
+    figure = scatter(target, preds, rmse=float(np.sqrt(np.mean((target - preds) ** 2))))
+    sections = [Section("Predictions and targets", note, [svg(figure)]), *_columns(trained, data, "rmse")]
+    note = "These predictions are furthest from their targets, which follow."
+    return sections + _largest("Largest errors", note, trained, data, errors)
 
 
-def _columns(trained: TrainedModel, data: DataModule, metric: str) -> list[Section]:
+def _columns(trained: TrainedModel, data: DataModule, metric: str) -> Iterator[Section]:
     """By how much loss or RMSE is higher without what a column of a table says, as a table; none for other data."""
     found = column_importance(trained, data)
     if found is None or not found.columns:
-        return []
-
-    def shown(value: float) -> str:
-        return (
-            f"{value:+.4f}".replace("-", "−")
-            if metric == "loss"
-            else f"{'+' * (value >= 0)}{amount(value)}".replace("-", "−")
-        )
-
+        return
     note = (
-        f"By how much the {metric} is higher than {amount(found.metric)} if the cells of a column are permuted among "
-        f"{found.num_examples:,} test examples, the mean of {NUM_PERMUTATIONS} permutations, with a 95 % interval "
-        "(bootstrap over examples and permutations). If two columns say the same, the model may need neither of them "
-        "alone."
+        f"By how much the {metric} is higher than {format_number(found.metric)} if the cells of a column are permuted "
+        f"among {found.num_examples:,} test examples, the mean of {NUM_PERMUTATIONS} permutations, with a 95 % "
+        "interval (bootstrap over examples and permutations). If two columns say the same, the model may need neither "
+        "of them alone."
     )
     if found.left_out:
         note += f" There was no time for {', '.join(found.left_out)}."
     rows = [
-        (name, shown(worse), f"{shown(low)} to {shown(high)}") for name, (worse, low, high) in found.columns.items()
+        (name, format_number(worse), f"{format_number(low)} to {format_number(high)}")
+        for name, (worse, low, high) in found.columns.items()
     ]
-    columns = ("column", f"{metric} added", "95 % interval")
-    return [Section("Which columns matter", note, columns=columns, rows=rows)]
+    yield Section("Which columns matter", note, columns=("column", f"{metric} added", "95 % interval"), rows=rows)
 
 
-def _missing(trained: TrainedModel, data: DataModule, metric: str) -> list[Section]:
-    """The metric where test examples lack a part of joined tokens, as a figure and a table; none for other tokens."""
-    found = missing_parts(trained, data, metric)
-    if not found:
-        return []
-    is_share = metric in SHARES
-    with rc_context(STYLE):
-        figure, (axes,) = new_figure(5.2, 2.6)
-        for name, values in found.items():
-            axes.plot(
-                [100 * rate for rate in RATES], [100 * x if is_share else x for x in values], marker=".", label=name
-            )
-        axes.set(xlabel="test examples without the part, %", ylabel=f"{metric}, %" if is_share else metric)
-        axes.legend(title="part that is missing")
-    note = (
-        f"The {metric} of the same model if a share of the test examples lack a part. An example keeps its last part."
-    )
-    columns = ("part", *(f"{100 * rate:.0f} % without" for rate in RATES))
-    rows = [(name, *(f"{100 * x:.2f} %" if is_share else amount(x) for x in values)) for name, values in found.items()]
-    return [Section("Missing parts", note, [svg(figure)], columns=columns, rows=rows)]
-
-
-# ── masked ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── a sequence ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @samples.register
-def _(objective: Masked, trained: TrainedModel, data: DataModule | None) -> list[Section]:
-    if data is None:
+def _(objective: NextToken, trained: TrainedModel, data: DataModule) -> list[Section]:
+    if objective.part is not None:
+        return _captions(objective, trained, data)
+    if not find_renderer(trained.tokenizer).is_text:
         return []
+    tokenizer: Any = trained.tokenizer
+    prompt = str(tokenizer.decode(_first_examples(data, 1)[0].content[0][:NUM_PROMPT_TOKENS]))
+    text = "".join(stream_text(trained, prompt, NUM_GENERATED, sampling=Sampling(temperature=0.8, seed=1)))
+    note = (
+        "The model continues the underlined text, which is the beginning of the test data. It draws "
+        f"{NUM_GENERATED} tokens at temperature 0.8, with seed 1."
+    )
+    return [Section("Sample", note, examples=[Shown("", spans=((prompt, "prompt"), (text, "")))])]
+
+
+def _captions(objective: NextToken, trained: TrainedModel, data: DataModule) -> list[Section]:
+    """The part that a model of joined tokens writes behind the others."""
+    batch, _ = _first_examples(data, NUM_SHOWN)
+    texts = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))
+    references = [[text] for text in objective.decode(objective.references((batch, None))[:, 0])]
+    return _generated(trained, data, texts, references, str(objective.part))
+
+
+@samples.register
+def _(objective: Seq2Seq, trained: TrainedModel, data: DataModule) -> list[Section]:
     batch, label = _first_examples(data, NUM_SHOWN)
+    assert label is not None
+    texts = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))
+    references = [[objective.decode(row[None])[0] for row in rows if int(row[0]) != IGNORE] for rows in label]
+    return _generated(trained, data, texts, references)
+
+
+def _generated(
+    trained: TrainedModel, data: DataModule, texts: Sequence[Any], references: Sequence[Sequence[Any]], part: str = ""
+) -> list[Section]:
+    """The first test examples without the part that is written, each with what the model writes for it."""
+    examples = []
+    for place, (text, right) in enumerate(zip(texts, references)):
+        shown, is_right = _shown(trained, data, place, "", without=part), text in right
+        spans = [(f"{before}\n", mark) for before, mark in shown.spans]
+        spans.append((str(text)[:MAX_CHARACTERS] or "(nothing)", "right" if is_right else "wrong"))
+        spans += [] if is_right else [(f"\n{' | '.join(map(str, right))[:MAX_CHARACTERS]}", "")]
+        examples.append(replace(shown, spans=spans))
+    note = (
+        "The first test examples, each with the text that the model writes. Green is equal to a reference; otherwise "
+        "the references follow."
+    )
+    return _gallery("Generated", note, trained, examples)
+
+
+@samples.register
+def _(objective: Masked, trained: TrainedModel, data: DataModule) -> list[Section]:
+    batch, label = _first_examples(data, NUM_SHOWN)
+    renderer = find_renderer(trained.tokenizer)
+    if not (renderer.is_text or batch.content.is_floating_point()):
+        return []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         output = trained.predictor.step(objective, (batch, label))
     assert output.inputs is not None
-    prediction, masked = output.prediction, output.inputs.masked
-    assert prediction is not None
-    assert masked is not None
-    masked = masked.cpu()
-    title = "Masked and predicted"
+    assert output.prediction is not None
+    assert output.inputs.masked is not None
+    masked, prediction = output.inputs.masked.cpu(), output.prediction.cpu()
+    where = masked[..., None]
+    examples = []
+    for i in range(len(batch)):
+        origin = _origin(trained, data, i)
+        if renderer.is_text:
+            predicted = example(replace(batch, content=prediction.argmax(dim=-1)), i)
+            spans = list(_masked_text(renderer, example(batch, i), predicted, masked[i][batch.valid[i]]))
+            examples.append(Shown("", origin, spans=spans))
+            continue
+        contents = (
+            batch.content, batch.content.masked_fill(where, 0.0), torch.where(where, prediction.float(), batch.content)
+        )  # fmt: skip
+        versions = [example(replace(batch, content=content), i) for content in contents]
+        examples.append(Shown("", origin, [renderer.small_svg(None, version) for version in versions]))
     note = (
         f"The first test examples. {100 * objective.fraction:.0f} % of their tokens are masked, and the model predicts "
-        "these from the rest. "
+        "these from the rest. Below each other or side by side are the example, what the model sees of it, and its "
+        "predictions in the masked places."
     )
-    renderer = find_renderer(trained.tokenizer)
-    if renderer.is_text:
-        examples = []
-        for i in range(min(NUM_SHOWN_TEXTS, len(batch))):
-            predicted = example(replace(batch, content=prediction.argmax(dim=-1)), i)
-            spans = _masked_text(renderer, example(batch, i), predicted, masked[i][batch.valid[i]])
-            examples.append(Shown("", _origin(trained, data, i), spans=list(spans)))
-        note += "The three paragraphs are the text, what the model sees of it, and its predictions: right or wrong."
-        return [Section(title, note, examples=examples)]
-    if not batch.content.is_floating_point():
-        return []
-    note += "A row has the examples, what the model sees of them, or its predictions in the masked places."
-    return [Section(title, note, [svg(_masked_pictures(renderer, batch, masked, prediction))])]
+    return _gallery("Masked and predicted", note, trained, examples, pictures=3)
 
 
 def _masked_text(renderer: Renderer, original: Tokens, predicted: Tokens, masked: Tensor) -> Iterator[Span]:
@@ -491,40 +351,21 @@ def _masked_text(renderer: Renderer, original: Tokens, predicted: Tokens, masked
         yield (pred, "right" if pred == text else "wrong") if is_masked else (text, "")
 
 
-@rc_context(STYLE)
-def _masked_pictures(renderer: Renderer, batch: TokenBatch, masked: Tensor, prediction: Tensor) -> Figure:
-    """Rows: original, model input (masked tokens at 0), prediction."""
-    columns = min(NUM_SHOWN, len(batch))
-    figure, axes = new_figure(0.85 * columns + 0.6, 2.9, rows=3, columns=columns)
-    where = masked[..., None]
-    rows = {
-        "original": batch.content,
-        "model input": batch.content.masked_fill(where, 0.0),
-        "prediction": torch.where(where, prediction.float(), batch.content),
-    }
-    for row, (name, content) in enumerate(rows.items()):
-        for column in range(columns):
-            ax = axes[row * columns + column]
-            renderer.thumbnail(example(replace(batch, content=content), column), ax)
-            ax.spines[:].set_visible(False)
-        axes[row * columns].set_ylabel(name, color=INK)
-    return figure
-
-
-# ── retrieval ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── a ranking ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @samples.register
-def _(objective: Contrastive, trained: TrainedModel, data: DataModule | None) -> list[Section]:
-    if data is None:
-        return []
-    places, outputs, loader = list[int](), list[LossOutput](), data.test_dataloader()
-    for indices, batch in zip(loader.batch_indices(), loader):
-        places += indices
-        outputs.append(trained.predictor.step(objective, batch))
+def _(objective: Contrastive, trained: TrainedModel, data: DataModule) -> list[Section]:
+    found = list(_outputs(trained, data))
+    places = [place for indices, _, _ in found for place in indices]
     order = torch.tensor(places).argsort()
-    vectors, keys = (torch.cat([getattr(one, name) for one in outputs])[order] for name in ("preds", "target"))
-    figures = []
+    vectors, keys = (torch.cat([getattr(one, name) for *_, one in found])[order] for name in ("preds", "target"))
+    same = "an example of the same class" if objective.has_classes else "the example itself, or one with an equal part"
+    note = (
+        f"A row begins with one part of a test example. Beside it are those of {len(places):,} test examples whose "
+        f"other part is nearest, with the cosine of the two vectors. ✓ marks {same}."
+    )
+    sections = []
     for i, j in islice(permutations(range(len(objective.parts)), 2), NUM_DIRECTIONS):
         known = (~vectors[:, j, 0].isnan()).nonzero()[:, 0]
         queries = known[~vectors[known, i, 0].isnan()][:NUM_QUERIES]
@@ -532,46 +373,16 @@ def _(objective: Contrastive, trained: TrainedModel, data: DataModule | None) ->
             continue
         cosines, nearest = (vectors[queries, i] @ vectors[known, j].T).topk(min(NUM_NEAREST, len(known)), dim=1)
         right = is_positive(keys[queries], keys[known], i, j).gather(1, nearest)
-        shown = queries.tolist(), known[nearest].tolist(), cosines.tolist(), right.tolist()
-        figures.append(svg(_nearest_pictures(trained, data, (objective.parts[i], objective.parts[j]), *shown)))
-    same = "an example of the same class" if objective.has_classes else "the example itself, or one with an equal part"
-    note = (
-        f"A row begins with one part of a test example. Beside it are those of {len(places):,} test examples whose "
-        f"other part is nearest, with the cosine of the two vectors. ✓ and green mark {same}."
-    )
-    return [Section("Nearest examples", note, figures)] if figures else []
-
-
-@rc_context(STYLE)
-def _nearest_pictures(
-    trained: TrainedModel,
-    data: DataModule,
-    names: tuple[str, str],
-    queries: Sequence[int],
-    nearest: Sequence[Sequence[int]],
-    cosines: Sequence[Sequence[float]],
-    right: Sequence[Sequence[bool]],
-) -> Figure:
-    """A row for each query: its own part, and the parts of the nearest examples. names: of the two parts."""
-    columns = 1 + len(nearest[0])
-    figure, axes = new_figure(1.05 * columns, 1.3 * len(queries), rows=len(queries), columns=columns)
-    examples, samples = data.test_dataloader().examples, data.splits().test
-    tokenizer: Any = trained.tokenizer
-    for row, query in enumerate(queries):
-        places = [query, *nearest[row]]
-        batch, _ = examples[0, places]
-        for column in range(columns):
-            ax, name = axes[row * columns + column], names[column > 0]
-            raw = dict(tokenizer.runs(samples[places[column]].raw))[name]
-            find_renderer(tokenizer.parts[name]).thumbnail(dict(example(batch, column).alone())[name], ax, raw)
-            if column == 0:
-                ax.set_title(f"{names[0]} → {names[1]}" if row == 0 else "")
-                continue
-            is_right = right[row][column - 1]
-            ax.set_title(f"{'✓' if is_right else '✗'} {cosines[row][column - 1]:.2f}")
-            for spine in ax.spines.values():
-                spine.set(visible=True, color=GREEN if is_right else VERMILION, linewidth=2.5)
-    return figure
+        examples = []
+        for row, query in enumerate(queries.tolist()):
+            examples.append(_shown(trained, data, query, "query", only=objective.parts[i]))
+            for place, cosine, is_right in zip(known[nearest[row]].tolist(), cosines[row], right[row]):
+                caption = f"{'✓' if is_right else '✗'} {cosine:.2f}"
+                examples.append(_shown(trained, data, place, caption, only=objective.parts[j]))
+        title = f"Nearest examples: {objective.parts[i]} → {objective.parts[j]}"
+        sections.append(Section(title, note, examples=examples, points=72, per_row=1 + nearest.shape[1]))
+        note = ""
+    return sections
 
 
 # ── examples ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -588,87 +399,61 @@ def _first_examples(data: DataModule, count: int) -> tuple[TokenBatch, Tensor | 
     return examples[0, list(range(min(count, len(examples))))]
 
 
-def _outputs(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, LossOutput]]:
-    """Batches of the test split: places of their examples in it, tokens, labels, and the step's output."""
+def _outputs(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], Any, LossOutput]]:
+    """Batches of the test split: places of their examples in it, labels (None without), and the step's output."""
     loader = data.test_dataloader()
-    for indices, (batch, label) in zip(loader.batch_indices(), loader):
-        assert label is not None
-        yield indices, batch, label, trained.predictor.step(trained.objective, (batch, label))
+    for places, (batch, label) in zip(loader.batch_indices(), loader):
+        yield places, label, trained.predictor.step(trained.objective, (batch, label))
 
 
-def _predictions(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, Tensor]]:
-    """Batches of the test split with the model's predictions in place of the output."""
-    for indices, batch, label, output in _outputs(trained, data):
-        assert output.prediction is not None
-        yield indices, batch, label, output.prediction
-
-
-class Error(NamedTuple):
-    """A test example that is predicted wrongly. size: how wrong. place: its place in the test split."""
-
-    size: float
-    caption: str
-    tokens: Tokens
-    place: int
-
-
-def _largest(errors: Sequence[Error]) -> list[Error]:
-    """The errors that are shown, largest first."""
-    return sorted(errors, key=lambda error: -error.size)[:NUM_SHOWN]
+def _largest(title: str, note: str, trained: TrainedModel, data: DataModule, errors: Sequence[Error]) -> list[Section]:
+    """A gallery of the largest errors; none where there is no error."""
+    largest = sorted(errors, key=lambda error: -error[0])[:NUM_SHOWN]
+    return _gallery(title, note, trained, [_shown(trained, data, place, caption) for _, caption, place in largest])
 
 
 def _gallery(
-    title: str, note: str, trained: TrainedModel, data: DataModule, errors: Sequence[Error]
-) -> Iterator[Section]:
-    """A section of wrongly predicted examples as texts or small pictures; none where there is no error."""
-    if errors:
-        examples = [_shown(trained, data, error.place, error.tokens, error.caption) for error in errors]
-        yield _pictures(title, note, trained, examples)
-
-
-def _shown(trained: TrainedModel, data: DataModule, place: int, tokens: Tokens, caption: str) -> Shown:
-    """A test example under a caption: as a text if it is one, else as a small picture, with its sound if it has one."""
-    renderer, raw = find_renderer(trained.tokenizer), data.splits().test[place].raw
-    origin = _origin(trained, data, place)
-    if renderer.is_text or (isinstance(raw, str) and type(renderer) is Renderer):
-        text = raw if isinstance(raw, str) else _text(trained.tokenizer, tokens)
-        return Shown(caption, origin, spans=[(text[:MAX_CHARACTERS], "")])
-    parts = raw.values() if isinstance(raw, Mapping) else [raw]
-    sound = next((player_source(part) for part in parts if isinstance(part, Waveform)), "")
-    cells, raw, drawn = _cells(trained.tokenizer, raw, tokens)
-    return Shown(caption, origin, "" if drawn is None else renderer.small_svg(raw, drawn), sound, cells=cells)
-
-
-def _cells(tokenizer: Tokenizer, raw: Any, tokens: Tokens) -> tuple[list[tuple[str, str]], Any, Tokens | None]:
-    """The cells of a table's row, its texts among them; and what is left to be drawn, raw and as tokens: maybe none."""
-    if isinstance(tokenizer, Cells):
-        return [(name, written(value)) for name, value in raw.items() if value is not None], raw, None
-    if not isinstance(tokenizer, Join) or not any(isinstance(part, Cells) for part in tokenizer.parts.values()):
-        return [], raw, tokens
-    found: list[tuple[str, str]] = []
-    in_words: list[str] = []
-    for name, part in tokenizer.runs(raw):
-        if isinstance(tokenizer.parts[name], Cells):
-            found += _cells(tokenizer.parts[name], part, tokens)[0]
-        elif find_renderer(tokenizer.parts[name]).is_text:
-            found.insert(0, (tokenizer.reads.get(name, name), str(part)[:MAX_CHARACTERS]))
-        else:
-            continue
-        in_words.append(name)
-    if {name for name, _ in tokens.parts} <= {*in_words}:
-        return found, raw, None
-    left = {key: part for key, part in raw.items() if key not in [tokenizer.reads.get(name, name) for name in in_words]}
-    return found, left, tokenizer.without(tokens, in_words)
-
-
-def _pictures(title: str, note: str, trained: TrainedModel, examples: Sequence[Shown]) -> Section:
-    """A section of examples, with a sentence on how to read pictures and one on players, where there are any."""
+    title: str, note: str, trained: TrainedModel, examples: Sequence[Shown], *, pictures: int = 1
+) -> list[Section]:
+    """A section of examples, with how to read them; none without examples. pictures: of an example, side by side."""
     renderer = find_renderer(trained.tokenizer)
-    if any(one.figure for one in examples):
+    is_drawn = any(one.figures for one in examples)
+    if is_drawn and renderer.note:
         note += f" {renderer.note}"
     if any(one.sound for one in examples):
         note += f" A player has at most the first {MAX_SECONDS:g} seconds."
-    return Section(title, note.strip(), examples=examples, points=72 * renderer.size[0])
+    points = 72 * renderer.size[0] * pictures if is_drawn else 0
+    return [Section(title, note, examples=examples, points=points)] if examples else []
+
+
+def _shown(
+    trained: TrainedModel, data: DataModule, place: int, caption: str, *, only: str = "", without: str = ""
+) -> Shown:
+    """A test example under a caption, with where it is from; of joined tokens one part alone, or all but one."""
+    batch, _ = data.test_dataloader().examples[0, [place]]
+    runs = find_renderer(trained.tokenizer).runs(data.splits().test[place].raw, example(batch, 0))
+    kept = [run for run in runs if (run.name == only or not only) and (run.name != without or not without)]
+    return _drawn(kept, caption, "" if only else _origin(trained, data, place))
+
+
+def _drawn(runs: Sequence[Run], caption: str, origin: str) -> Shown:
+    """The parts of an example: texts as text, cells as a table, others as small pictures, and sound to be heard."""
+    figures, spans, cells, sound = list[str](), list[Span](), list[tuple[str, str]](), ""
+    is_row = any(isinstance(run.renderer.tokenizer, Cells) for run in runs)
+    for name, renderer, raw, tokens in runs:
+        tokenizer: Any = renderer.tokenizer
+        if isinstance(tokenizer, Cells):
+            cells += [(column, written(value)) for column, value in raw.items() if value is not None]
+        elif renderer.is_text or (isinstance(raw, str) and type(renderer) is Renderer):
+            text = raw if isinstance(raw, str) else str(tokenizer.decode(tokens))
+            if is_row:
+                cells.append((name, text[:MAX_CHARACTERS]))
+            else:
+                spans.append((f"{name}: {text[:MAX_CHARACTERS]}\n" if runs[1:] else text[:MAX_CHARACTERS], ""))
+        else:
+            figures.append(renderer.small_svg(raw, tokens))
+        sound = sound or (player_source(raw) if isinstance(raw, Waveform) else "")
+    return Shown(caption, origin, figures, sound, spans, cells)
 
 
 def _origin(trained: TrainedModel, data: DataModule, place: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,17 @@ def _markdown(value: Any) -> Any:
 def write_page(template: str, path: Path, **values: Any) -> Path:
     """Fill a template, in the common style, and write it whole or not at all, making its folder."""
     style = files("seqkit.report").joinpath("page.css").read_text(encoding="utf-8")
-    page = whole_flags(fill(template, style=style, **values))
+    page = whole_flags(_numbered(fill(template, style=style, **values)))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, page.encode())
     return path
+
+
+def _numbered(page: str) -> str:
+    """A page whose figures have ids of their own, although one picture may stand in it twice."""
+    numbers = count(1)
+
+    def renamed(figure: re.Match[str]) -> str:
+        return re.sub(r'(\sid="|url\(#|href="#)(?=f[0-9a-f]{8}-)', rf"\g<1>n{next(numbers)}-", figure[0])
+
+    return re.sub(r"<svg\b.*?</svg>", renamed, page, flags=re.DOTALL)

@@ -6,111 +6,50 @@ n tokens · h height · p axes
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange, repeat
+from einops import repeat
 
 from seqkit.interfaces import Adjacency, Backbone, Tokens, TokenSpec
-from seqkit.testing.checks import Checked, Checks, takes_device
-from seqkit.testing.laws import (
-    EmbeddedBackbone,
-    InFloat64,
-    attends_along_edges,
-    attends_both_ways,
-    attends_within_graphs_along_edges,
-    batch_mates_change_nothing,
-    fixed_generator,
-    gradients_reach_every_parameter,
-    has_cache,
-    is_permutation_equivariant,
-    keeps_its_reach,
-    leave_zero,
-    no_token_attends_to_the_future,
-    nothing_crosses_components,
-    packed_equals_separate,
-    padding_changes_nothing,
-    padding_may_hold_anything,
-    refuses_what_it_does_not_support,
-    step_by_step_equals_at_once,
-)
+from seqkit.testing.checks import Checked, Checks, Options, takes_device
+from seqkit.testing.laws import EmbeddedBackbone, InFloat64, Law, fixed_generator, laws_for, leave_zero
 from seqkit.testing.long_laws import (
-    any_batch_gives_the_same,
-    caches_are_apart,
+    FAR,
     columns_far_along_are_like_others,
-    every_step_equals_at_once,
-    far_texts,
+    laws_of_long_texts,
     long_texts,
-    no_column_attends_to_the_future,
-    nodes_of_any_degree_use_their_edges,
     refused_when_long,
-    reorder_keeps_the_rows,
-    stars,
 )
-from seqkit.testing.module_laws import DTYPE_LAWS, LATE_LAWS, MODULE_LAWS, builds_and_saves_all_weights
-
-Law = Callable[[EmbeddedBackbone, Sequence[Tokens]], None]
+from seqkit.testing.module_laws import DTYPE_LAWS, MODULE_LAWS, builds_and_saves_all_weights, edges_matter
+from seqkit.testing.process import seeded
 
 KINDS = ("text", "image", "series", "graph", "joined", "joined graphs")
 """Tokens over which a backbone is checked. Those of fields reach a backbone as those of a text do: as embeddings with a
 position each."""
 
 
-def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
-    """The laws that apply to this backbone on these examples (all with an adjacency or all without)."""
-    backbone, has_adjacency, is_joined = model.backbone, examples[0].adjacency is not None, model.spec.is_joined
-    laws: list[Law] = [padding_changes_nothing, batch_mates_change_nothing, padding_may_hold_anything]
-    laws += [gradients_reach_every_parameter, refuses_what_it_does_not_support]
-    if backbone.causal is None:
-        laws.append(keeps_its_reach)
-    if model.causal:
-        laws.append(no_token_attends_to_the_future)
-        if not has_adjacency and has_cache(backbone):
-            laws.append(step_by_step_equals_at_once)
-    else:
-        laws += [] if has_adjacency else [attends_both_ways]
-        laws += [is_permutation_equivariant] if backbone.supports_adjacency and not is_joined else []
-    if has_adjacency and is_joined:
-        laws.append(attends_within_graphs_along_edges)
-    elif has_adjacency:
-        laws += [nothing_crosses_components, attends_along_edges]
-    elif backbone.supports_segments:
-        laws.append(packed_equals_separate)
-    return laws
-
-
+@takes_device
 def check_embedded_backbone(
-    spec: TokenSpec,
-    backbone: Backbone,
-    examples: Sequence[Tokens],
-    *,
-    quick: bool = False,
-    expected_failures: Mapping[str, str] | None = None,
-) -> list[Law]:
+    spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens], **options: Unpack[Options]
+) -> Checked:
     """Checks every law that applies to `backbone` on `examples` of one tokenizer; returns the laws that were checked.
 
     An adjacency that the backbone does not support is dropped first. examples: two or more, of different lengths >= 2.
-    quick, expected_failures: as in `check_backbone`.
+    options: `Options`.
     Raises AssertionError with the name of the law and the fault.
     """
     if len({len(x) for x in examples}) < 2 or min(map(len, examples)) < 2:
         raise ValueError(
             f"examples have {[len(x) for x in examples]} tokens; give two or more lengths, all of 2 or more"
         )
-    checks = Checks(quick=quick, expected_failures=expected_failures)
-    _check_embedded(checks, spec, backbone, examples)
+    checks = Checks(**options)
+    _check_all(checks, laws_for, spec, backbone, examples)
     return checks.finish(type(backbone).__name__)
-
-
-def _check_embedded(checks: Checks, spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]) -> None:
-    for causal in _ways(backbone.causal):
-        model, given = _embedded(spec, backbone, examples, causal)
-        for law in laws_for(model, given):
-            _check(checks, model, law, model, given)
 
 
 @takes_device
@@ -120,121 +59,111 @@ def check_backbone(
     dim: int = 24,
     causal: Sequence[bool | None] = (False, True),
     kinds: Sequence[str] = KINDS,
-    quick: bool = False,
-    expected_failures: Mapping[str, str] | None = None,
-    device: str = "cpu",  # noqa: ARG001 (of `takes_device`)
+    **options: Unpack[Options],
 ) -> Checked:
     """Checks every law over synthetic texts, images, series and graphs; returns the laws that were checked.
 
     build: `(dim, causal=...) -> Backbone`, without dropout. dim: width of the backbone. causal: values of `causal` to
     build it with; None (as the batch says) is checked as False, as True and with other reaches.
     kinds: names of tokens in `synthetic`; fewer are enough where the others would run the same code.
-    quick: True: laws that take long are left out. expected_failures: name of each law that is known to be broken, and
-    the reason; one that is kept all the same is an error. `left_out` of the result has what was not checked, and why.
-    device: where backbones and tokens are, such as "cuda".
+    options: `Options`. `left_out` of the result has what was not checked, and why.
     Tokens that the backbone refuses with ValueError in `check_supported`, texts of 70 and of 300 tokens that it refuses
     in `forward`, and a cache that it refuses in `init_cache`, are left out.
-    Raises AssertionError with the class, the law, the example and the fault; ValueError for a device that is not here.
+    Raises AssertionError with the class, the law, the example and the fault.
 
     >>> from functools import partial
     >>> from seqkit.backbones import GRU
     >>> checked = check_backbone(partial(GRU, depth=1), kinds=["text"], causal=[True], quick=True)
     >>> len(checked), [law.__name__ for law in checked][-1]
-    (17, 'caches_are_apart')
+    (18, 'caches_are_apart')
     """
-    checks = Checks(quick=quick, expected_failures=expected_failures)
+    checks = Checks(**options)
+    return checks.finish(check_kinds(checks, build, dim=dim, causal=causal, kinds=kinds))
+
+
+def check_kinds(
+    checks: Checks,
+    build: Callable[..., Backbone],
+    *,
+    dim: int,
+    causal: Sequence[bool | None] = (False, True),
+    kinds: Sequence[str] = KINDS,
+) -> str:
+    """Checks the laws of backbones; returns the name of the class. The arguments are those of `check_backbone`."""
+    name = ""
     for is_causal in causal:
-        is_supported = False
-        for name in kinds:
-            spec, examples = synthetic()[name]
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(0)
-                backbone = build(dim, causal=is_causal)
+        builds, is_supported = partial(build, dim, causal=is_causal), False
+        for kind in kinds:
+            spec, examples = synthetic()[kind]
+            backbone = _built(builds)
+            name = type(backbone).__name__
             if (backbone.dim, backbone.causal) != (dim, is_causal):
-                raise AssertionError(
-                    f"built with dim={dim}, causal={is_causal}; it has dim={backbone.dim}, causal={backbone.causal}"
-                )
-            try:
-                backbone.check_supported(spec)
-                if spec.is_joined and spec.num_edge_types and backbone.supports_adjacency and not backbone.joins_graphs:
-                    continue
-            except ValueError:
+                has = f"it has dim={backbone.dim}, causal={backbone.causal}"
+                raise AssertionError(f"built with dim={dim}, causal={is_causal}; {has}")
+            if not _supports(backbone, spec):
                 continue
             is_supported = True
             try:
-                untouched = copy.deepcopy(backbone) if spec.num_edge_types > 1 else None
-                _check_module(checks, MODULE_LAWS, spec, backbone, examples)
-                _check_embedded(checks, spec, backbone, examples)
-                if name == "graph" and backbone.supports_adjacency:
-                    _check_stars(checks, partial(build, dim, causal=is_causal))
-                if name == "text":
-                    _check_long_texts(checks, build, dim, is_causal)
-                if untouched is not None:
-                    _check_module(checks, LATE_LAWS, spec, untouched, examples)
+                _check_all(checks, MODULE_LAWS, spec, backbone, examples)
+                _check_all(checks, laws_for, spec, backbone, examples)
+                if kind == "text":
+                    _check_long_texts(checks, builds, examples)
+                if kind == "graph" and backbone.supports_adjacency:  # last, as others say more exactly what is wrong
+                    _check_all(checks, [edges_matter], spec, backbone, examples)
             except AssertionError as error:
-                raise AssertionError(f"{error} [{name}]") from error.__cause__
+                raise AssertionError(f"{error} [{kind}]") from error.__cause__
         if not is_supported:
-            raise AssertionError(f"{type(backbone).__name__} supports neither texts, images, series nor graphs")
-    return checks.finish(type(backbone).__name__)
+            raise AssertionError(f"{name} supports neither texts, images, series nor graphs")
+    return name
 
 
-def _ways(causal: bool | None) -> Sequence[bool]:
-    """The causalities that a backbone is checked with; one that takes it from the batch with both."""
-    return (False, True) if causal is None else (causal,)
+def _built(build: Callable[[], Backbone]) -> Backbone:
+    with seeded(0):
+        return build()
 
 
-def _embedded(
-    spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens], causal: bool
-) -> tuple[EmbeddedBackbone, Sequence[Tokens]]:
-    """The backbone behind an embedder, and the examples, both without an adjacency that it does not support."""
+def _supports(backbone: Backbone, spec: TokenSpec) -> bool:
+    """Whether a backbone takes tokens of that spec, along their edges if it supports any."""
+    try:
+        backbone.check_supported(spec)
+    except ValueError:
+        return False
+    return not (spec.is_joined and spec.num_edge_types and backbone.supports_adjacency and not backbone.joins_graphs)
+
+
+def _check_all(
+    checks: Checks,
+    laws: Sequence[Law] | Callable[[EmbeddedBackbone, Sequence[Tokens]], list[Law]],
+    spec: TokenSpec,
+    backbone: Backbone,
+    examples: Sequence[Tokens],
+) -> None:
+    """Checks laws of a copy of a backbone behind an embedder; both ways if it takes causality from the batch.
+
+    laws: they, or a function that chooses them. An adjacency that the backbone does not support is dropped.
+    """
     if spec.num_edge_types and not backbone.supports_adjacency:
         spec, examples = spec.without_edges(), [replace(x, adjacency=None) for x in examples]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        leave_zero(backbone)
-        return EmbeddedBackbone(spec, backbone, causal=causal), examples
+    for causal in (False, True) if backbone.causal is None else (backbone.causal,):
+        with seeded(0):
+            copied = copy.deepcopy(backbone)
+            leave_zero(copied)
+            model = EmbeddedBackbone(spec, copied, causal=causal)
+        for law in laws(model, examples) if callable(laws) else laws:
+            _check(checks, model, law, model, examples)
 
 
-def _check_module(
-    checks: Checks, laws: Sequence[Law], spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]
-) -> None:
-    for causal in _ways(backbone.causal):
-        model, given = _embedded(spec, copy.deepcopy(backbone), examples, causal)
-        for law in laws:
-            _check(checks, model, law, model, given)
-
-
-def _check_stars(checks: Checks, build: Callable[[], Backbone]) -> None:
-    """The law of degrees, on a backbone of its own: these graphs have one edge type."""
-    spec, examples = stars()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        backbone = build()
-    _check_module(checks, [nodes_of_any_degree_use_their_edges], spec, backbone, examples)
-
-
-def _check_long_texts(checks: Checks, build: Callable[..., Backbone], dim: int, is_causal: bool | None) -> None:
+def _check_long_texts(checks: Checks, build: Callable[[], Backbone], short: Sequence[Tokens]) -> None:
     """Laws over texts of 1 to 300 tokens, and over the backbone built several times."""
     spec, examples = long_texts()
-    short = synthetic()["text"][1]
-
-    builds = partial(build, dim, causal=is_causal)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = EmbeddedBackbone(spec, builds(), causal=True)
-    _check(checks, model, builds_and_saves_all_weights, builds, spec, short)
+    model = EmbeddedBackbone(spec, _built(build), causal=True)
+    _check(checks, model, builds_and_saves_all_weights, build, spec, short)
     leave_zero(model.backbone)
     if refused_when_long(model, examples):
         return
-    laws: list[Law] = [no_column_attends_to_the_future] if model.causal else []
-    laws.append(any_batch_gives_the_same)
-    if model.backbone.supports_segments:
-        laws.append(packed_equals_separate)
-    if model.causal and has_cache(model.backbone):
-        laws += [every_step_equals_at_once, caches_are_apart, reorder_keeps_the_rows]
-    for law in laws:
+    for law in laws_of_long_texts(model):
         _check(checks, model, law, model, examples)
-    _, far = far_texts()
+    _, far = long_texts(FAR)
     if checks.quick or not refused_when_long(model, far):
         _check(checks, model, columns_far_along_are_like_others, model, far)
 
@@ -250,34 +179,30 @@ def _check(checks: Checks, model: EmbeddedBackbone, law: Callable[..., None], *g
 def synthetic() -> dict[str, tuple[TokenSpec, list[Tokens]]]:
     """Spec and examples of each modality, made without a tokenizer; the same every time."""
     g = fixed_generator()
-    text = [
-        Tokens(torch.randint(11, (n,), generator=g), rearrange(torch.arange(float(n)), "n -> n 1")) for n in (7, 5, 8)
-    ]
+    text = [Tokens(torch.randint(11, (n,), generator=g), torch.arange(float(n))[:, None]) for n in (7, 5, 8)]
     grids = [torch.cartesian_prod(torch.arange(float(h)), torch.arange(3.0)) for h in (3, 2)]
     image = [Tokens(torch.randn(len(grid), 5, generator=g), grid) for grid in grids]
     series = [Tokens(torch.randn(n, 2, generator=g), torch.rand(n, 1, generator=g).cumsum(0) * 3) for n in (5, 7)]
     graph = []
-    for n in (7, 5):
-        path = torch.stack([torch.arange(n - 2), torch.arange(n - 2) + 1])  # and the last node alone
-        one_way = torch.tensor([[3], [0]])  # token 0 attends to token 3, and 3 not to 0
-        edge_type = F.pad(repeat(torch.arange(n - 2) % 2 + 1, "e -> (way e)", way=2), [0, 1], value=2)
-        adjacency = Adjacency(torch.cat([path.flip(0), path, one_way], dim=1), edge_type)
+    star = torch.stack([torch.arange(9), torch.full((9,), 9)])  # a node with more neighbours than a sample of eight
+    for n, way in ((7, torch.stack([torch.arange(5), torch.arange(1, 6)])), (11, star)):
+        one_way = torch.tensor([[3], [0]])  # token 0 attends to token 3, and 3 not to 0; the last node is alone
+        edge_type = F.pad(repeat(torch.arange(way.shape[1]) % 2 + 1, "e -> (two e)", two=2), [0, 1], value=2)
+        adjacency = Adjacency(torch.cat([way.flip(0), way, one_way], dim=1), edge_type)
         graph.append(Tokens(torch.randn(n, 3, generator=g), torch.zeros(n, 0), adjacency))
     sizes = (7, 3, 5)
     fields = [
         Tokens(
             torch.stack([torch.randint(size, (n,), generator=g) for size in sizes], dim=1),
-            rearrange(torch.arange(float(n)), "n -> n 1"),
+            torch.arange(float(n))[:, None],
             features=torch.randn(n, 2, generator=g),
         )
         for n in (5, 8)
     ]
-    specs = {
-        "text": TokenSpec(vocab_size=11),
-        "series": TokenSpec(num_features=2),
-        "graph": TokenSpec(num_features=3, num_axes=0, num_edge_types=2),
-    }
-    parts, with_graphs = TokenSpec(parts=(*specs.items(),)[:2]), TokenSpec(parts=(*specs.items(),)[::2])
+    of_text, of_series = TokenSpec(vocab_size=11), TokenSpec(num_features=2)
+    of_graph = TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
+    parts = TokenSpec(parts=(("text", of_text), ("series", of_series)))
+    with_graphs = TokenSpec(parts=(("text", of_text), ("graph", of_graph)))
     joined = [
         parts.join([("text", text[0]), ("series", series[0])]),
         parts.join([("series", series[1]), ("text", text[1]), ("series", series[0])], runs_on=True),
@@ -289,10 +214,10 @@ def synthetic() -> dict[str, tuple[TokenSpec, list[Tokens]]]:
         with_graphs.join([("graph", graph[0])]),
     ]
     return {
-        "text": (TokenSpec(vocab_size=11), text),
+        "text": (of_text, text),
         "image": (TokenSpec(num_features=5, num_axes=2), image),
-        "series": (TokenSpec(num_features=2), series),
-        "graph": (TokenSpec(num_features=3, num_axes=0, num_edge_types=2), graph),
+        "series": (of_series, series),
+        "graph": (of_graph, graph),
         "fields": (TokenSpec(vocab_sizes=sizes, num_features=2), fields),
         "joined": (parts, joined),
         "joined graphs": (with_graphs, graphs),

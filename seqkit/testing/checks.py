@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypedDict, Unpack
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -17,21 +17,26 @@ from seqkit.errors import described, one_line
 Law = Callable[..., None]
 P = ParamSpec("P")
 
-SLOW = frozenset(
-    {
-        "any_batch_gives_the_same",
-        "columns_far_along_are_like_others",
-        "every_step_equals_at_once",
-        "gradients_are_right",
-        "is_the_same_in_another_process",
-        "keeps_its_reach",
-        "keeps_no_buffer",
-        "no_column_attends_to_the_future",
-        "reads_all_of_an_example",
-        "reorder_keeps_the_rows",
-    }
-)
+SLOW = {
+    "any_batch_gives_the_same", "columns_far_along_are_like_others", "gradients_are_right",
+    "is_the_same_in_another_process", "keeps_its_reach", "keeps_no_buffer", "no_column_attends_to_the_future",
+    "reads_all_of_an_example", "reorder_keeps_the_rows",
+}  # fmt: skip
 """Laws that a quick check leaves out."""
+
+
+class Options(TypedDict, total=False):
+    """Options of every check.
+
+    quick: True: laws that take long are left out. only: names of the laws to check. expected_failures: name of each law
+    that is known to be broken, and the reason; one that is kept all the same is an error. device: where modules and
+    tokens are, such as "cuda"; one that is not here is a ValueError.
+    """
+
+    quick: bool
+    only: Collection[str] | None
+    expected_failures: Mapping[str, str] | None
+    device: str
 
 
 class NotCheckedError(Exception):
@@ -41,7 +46,7 @@ class NotCheckedError(Exception):
 class Checked(list[Any]):
     """The laws that were checked. left_out: name of each law that was not, with the reason."""
 
-    def __init__(self, laws: Mapping[Law, None], left_out: Mapping[str, str]):
+    def __init__(self, laws: Collection[Law], left_out: Mapping[str, str]):
         super().__init__(laws)
         names = {law.__name__ for law in self}
         self.left_out = {name: reason for name, reason in left_out.items() if name not in names}
@@ -77,9 +82,8 @@ def on_device(name: str) -> Iterator[None]:
     try:
         device = torch.ones(1, device=name).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(
-            f"device {name} cannot be used here ({one_line(error)[:100]}); give cpu, cuda or mps"
-        ) from None
+        said = one_line(error)[:100]
+        raise ValueError(f"device {name} cannot be used here ({said}); give cpu, cuda or mps") from None
     with _NewTensorsOn(device), torch.backends.cudnn.flags(enabled=False):
         yield
 
@@ -89,21 +93,18 @@ def takes_device(check: Callable[P, Checked]) -> Callable[P, Checked]:
 
     @functools.wraps(check)
     def run(*args: P.args, **kwargs: P.kwargs) -> Checked:
-        with on_device(str(kwargs.get("device", "cpu"))):
+        with on_device(str(kwargs.pop("device", "cpu"))):
             return check(*args, **kwargs)
 
     return run
 
 
 class Checks:
-    """Checks law after law, and notes which were kept.
+    """Checks law after law, and notes which were kept; `takes_device` sees to the device among the options."""
 
-    quick: True: laws that take long are left out. expected_failures: name of each law that is known to be broken, with
-    the reason.
-    """
-
-    def __init__(self, *, quick: bool = False, expected_failures: Mapping[str, str] | None = None):
-        self.quick, self.expected = quick, dict(expected_failures or {})
+    def __init__(self, **options: Unpack[Options]):
+        self.quick, self.only = options.get("quick", False), options.get("only")
+        self.expected = dict(options.get("expected_failures") or {})
         self.kept: dict[Law, None] = {}
         self.broken: set[str] = set()
         self.left_out: dict[str, str] = {}
@@ -116,6 +117,9 @@ class Checks:
         Raises AssertionError that begins with `where` and the law, unless it may fail.
         """
         name = law.__name__
+        if self.only is not None and name not in self.only:
+            self.left_out[name] = "not chosen"
+            return
         if self.quick and name in SLOW:
             self.left_out[name] = "takes long"
             return
@@ -137,12 +141,10 @@ class Checks:
         for name, reason in self.expected.items():
             if name not in self.broken and not (self.quick and name in SLOW):
                 passed = any(law.__name__ == name for law in self.kept)
-                raise AssertionError(
-                    f"{what}: {name} is expected to fail ({reason}), but "
-                    + ("it is kept; take it off the list" if passed else "there is no such law here")
-                )
-        kept = {law: None for law in self.kept if law.__name__ not in self.broken}
-        return Checked(kept, self.left_out | dict.fromkeys(self.broken & self.expected.keys(), "expected to fail"))
+                fault = "it is kept; take it off the list" if passed else "there is no such law here"
+                raise AssertionError(f"{what}: {name} is expected to fail ({reason}), but {fault}")
+        kept = [law for law in self.kept if law.__name__ not in self.broken]
+        return Checked(kept, self.left_out | dict.fromkeys(self.broken, "expected to fail"))
 
 
 def _hold(law: Law, given: tuple[Any, ...], again: Callable[[], AbstractContextManager[Any]] | None) -> None:

@@ -12,6 +12,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 import torch
@@ -23,15 +24,14 @@ from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenBatch, 
 from seqkit.interfaces.parts import Parts
 from seqkit.nn.embedder import Embedder, JoinEmbedder, default_position
 from seqkit.nn.position.bias import EdgeBias
-from seqkit.testing.process import seeded
 
 TOLERANCE = 1e-7
 
-MAX_COPIES = 32
-"""Number of copies of an example, at most, in the batch that gives the gradients of all of its tokens."""
-
-NUM_CONTENTS = 30
+NUM_CONTENTS = 60
 """Number of contents, at most, of which one must let a token influence another."""
+
+
+Law = Callable[["EmbeddedBackbone", Sequence[Tokens]], None]
 
 
 class InFloat64(TorchFunctionMode):
@@ -113,41 +113,25 @@ def has_cache(backbone: Backbone) -> bool:
 
 def padding_changes_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """More columns of padding give the same hidden states of real tokens, and zero for padding."""
-    for i, x in enumerate(examples):
-        alone = model(TokenBatch.collate([x]))
-        longer = model(TokenBatch.collate([x]).pad(3))
-        assert_same(longer[:, : len(x)], alone, f"it reads padding, which changes real tokens of example {i}")
-        padding = longer[:, len(x) :]
-        assert_same(padding, torch.zeros_like(padding), f"the hidden states of padding of example {i} are not zero")
+    for x in examples:
+        assert_as_alone(model, [x], [model(TokenBatch.collate([x]))[0]], "it reads padding: ", padding=3)
 
 
 def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """An example gives the same hidden states in a batch as alone."""
-    together = model(TokenBatch.collate(examples))
-    for i, x in enumerate(examples):
-        alone = model(TokenBatch.collate([x]))[0]
-        got = together[i, : len(x)]
-        assert_same(got, alone, with_cause(f"batch mates change example {i}", model, x, got, alone))
+    assert_as_alone(model, examples, [model(TokenBatch.collate([x]))[0] for x in examples])
 
 
-def with_cause(fault: str, embedded: EmbeddedBackbone, x: Tokens, got: Tensor, alone: Tensor) -> str:
-    """A fault after its likely cause: padding alone, or another example of the same length, changes this one too.
-
-    got, alone: hidden states of the example in a batch and by itself; if they are the same, nothing is looked for.
-    """
-    if got.shape != alone.shape or _is_same(got, alone):
-        return fault
-    mate = other_content(x, torch.ones(len(x), dtype=torch.bool), embedded.spec)
-    batches = {
-        "reads padding": TokenBatch.collate([x]).pad(3),
-        "mixes the examples of a batch": TokenBatch.collate([x, mate]),
-    }
-    causes = []
-    for cause, batch in batches.items():
-        with seeded(1):
-            hidden = embedded(batch)
-        causes += [] if _is_same(hidden[0, : len(x)], alone) else [cause]
-    return f"it {' and '.join(causes)}: {fault}" if causes else fault
+def assert_as_alone(
+    model: EmbeddedBackbone, examples: Sequence[Tokens], alone: Sequence[Tensor], where: str = "", padding: int = 1
+) -> None:
+    """Raises AssertionError if a batch with so much padding gives other hidden states than each example alone, or other
+    than zero in padding. where: what stands before the fault."""
+    together = model(TokenBatch.collate(examples).pad(padding))
+    for row, (x, right) in enumerate(zip(examples, alone, strict=True)):
+        assert_same(together[row, : len(x)], right, f"{where}padding or the other examples change example {row}")
+        rest = together[row, len(x) :]
+        assert_same(rest, torch.zeros_like(rest), f"{where}the hidden states of padding are not zero")
 
 
 def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -178,26 +162,28 @@ def _with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
 
 def no_token_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Causal backbones: a token's hidden state depends on earlier tokens and on no later one."""
-    for i, x in enumerate(examples):
-        influence = _influence(model, x)
-        ahead = float(influence.triu(1).max())
-        if ahead > TOLERANCE * float(influence.max()):
-            raise AssertionError(
-                f"a token attends to the future: its gradient on a later one of example {i} is {ahead:.2g}"
-            )
-        if x.adjacency is None and len(x) > 1 and _stays_zero(model, x, _before, influence):
+    for x in examples:
+        if x.adjacency is None and len(x) > 1 and _stays_zero(model, x, _before, _influence(model, x)):
             raise AssertionError("a token does not attend to the past: its gradient on all earlier tokens is zero")
-        changed = []
-        for t in range(len(x) - 1):
-            after = torch.arange(len(x)) > t
-            changed.append(replace(other_content(x, after, model.spec), positions=x.positions + after[:, None]))
-        expected = model(TokenBatch.collate([x]))[0]
-        together = model(TokenBatch.collate(changed)) if changed else ()
-        for t, got in enumerate(together):
-            if not _is_same(got[: t + 1], expected[: t + 1]):  # alone, as batch mates may be the reason
-                got = model(TokenBatch.collate([changed[t]]))[0]
-            fault = f"tokens after {t} of example {i} change the hidden states up to it: a token attends to the future"
-            assert_same(got[: t + 1], expected[: t + 1], fault)
+        assert_no_future(model, x, range(len(x) - 1), moves=True)
+
+
+def assert_no_future(model: EmbeddedBackbone, x: Tokens, columns: Sequence[int], *, moves: bool = False) -> None:
+    """Raises AssertionError if other content after one of the columns changes the hidden states up to it.
+
+    moves: whether the later tokens get other positions, too.
+    """
+    expected, n, changed = model(TokenBatch.collate([x]))[0], len(x), []
+    for t in columns:
+        after = torch.arange(n) > t
+        other = other_content(x, after, model.spec)
+        changed.append(replace(other, positions=x.positions + after[:, None]) if moves else other)
+    together = model(TokenBatch.collate(changed)) if changed else ()
+    for t, other, got in zip(columns, changed, together, strict=True):
+        if not is_same(got[: t + 1], expected[: t + 1]):  # alone, as batch mates may be the reason
+            got = model(TokenBatch.collate([other]))[0]
+        fault = f"a token attends to the future: tokens after {t} of {n} change the hidden states up to it"
+        assert_same(got[: t + 1], expected[: t + 1], fault)
 
 
 def attends_both_ways(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -212,38 +198,32 @@ def attends_both_ways(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> No
 
 def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """With a cache, prompts of different lengths and then chunks of 1, 2 and 1 tokens give what one pass gives."""
-    together = _step_by_step(model, examples)
-    for i, x in enumerate(examples):
-        at_once = model(TokenBatch.collate([x]))[0]
-        fault = f"step by step differs from at once in example {i}"
-        if not _is_same(together[i], at_once):
-            if _is_same(_step_by_step(model, [x])[0], at_once):
-                fault = f"its state holds padding: after prompts of different lengths, {fault}; alone it does not"
-            else:
-                fault += ", alone as well, where nothing is padding"
-        assert_same(together[i], at_once, fault)
+    assert_steps(model, examples, (1, 2, 1))
 
 
-def _step_by_step(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Tensor]:
-    """Hidden states [n d] of each example, from a prompt of its own length and then chunks of 1, 2 and 1 tokens."""
-    steps = min(4, min(map(len, examples)) - 1)
-    ends = sorted({0, 1, min(3, steps), steps})
+def assert_steps(model: EmbeddedBackbone, examples: Sequence[Tokens], sizes: Sequence[int]) -> None:
+    """Raises AssertionError if prompts and then chunks of those sizes, with a cache, differ from one pass.
+
+    Chunks that would leave no prompt of the shortest example are left out.
+    """
+    sizes = [size for size, end in zip(sizes, accumulate(sizes)) if end < min(map(len, examples))]
+    ends, num_columns = [0, *accumulate([-sum(sizes), *sizes])], 0
+    chunks: list[list[Tensor]] = [[] for _ in examples]
     with torch.no_grad():
         cache = model.backbone.init_cache(max(map(len, examples)))
-        chunks: list[list[Tensor]] = [[] for _ in examples]
-        num_columns = 0
-        for start, end in zip([None, *ends[:-1]], ends):
-            parts = [
-                x.at(slice(0 if start is None else len(x) - steps + start, len(x) - steps + end)) for x in examples
-            ]
+        for start, end in pairwise(ends):
+            parts = [x.at(slice(len(x) + start if start else 0, len(x) + end)) for x in examples]
             batch = TokenBatch.collate(parts)
             hidden = model(batch, cache)
             num_columns += batch.valid.shape[1]
             if cache.num_tokens != num_columns:
                 raise AssertionError(f"the cache counts {cache.num_tokens} columns, but was given {num_columns}")
-            for i, part in enumerate(parts):
-                chunks[i].append(hidden[i, : len(part)])
-    return [torch.cat(own) for own in chunks]
+            for own, got, part in zip(chunks, hidden, parts, strict=True):
+                own.append(got[: len(part)])
+        for i, (x, own) in enumerate(zip(examples, chunks, strict=True)):
+            for column, (got, right) in enumerate(zip(torch.cat(own), model(TokenBatch.collate([x]))[0], strict=True)):
+                fault = f"step by step differs from at once in column {column} of {len(x)} of example {i}"
+                assert_same(got, right, f"{fault}; does padding of a shorter prompt reach the state?")
 
 
 def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -256,15 +236,12 @@ def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None
         for ends in (range(n), [1, n // 2, n - 1], [n - 2, n - 1], [n - 1]):  # columns where a reach ends
             stops = torch.tensor(sorted(set(ends)))
             reach = stops[torch.searchsorted(stops, torch.arange(n))]
-            influence = _influence(model, x, reach)
-            reached = torch.arange(n) <= reach[:, None]
-            ahead = float(influence.masked_fill(reached, 0.0).max())
-            if ahead > TOLERANCE * float(influence.max()):
-                raise AssertionError(f"with reach {reach.tolist()}, a token of example {i} attends beyond: {ahead:.2g}")
-            if x.adjacency is None and _stays_zero(
-                model, x, partial(torch.masked_select, mask=reached), influence, reach
-            ):
-                raise AssertionError(f"with reach {reach.tolist()}, a token of example {i} attends to less")
+            influence, reached = _influence(model, x, reach), torch.arange(n) <= reach[:, None]
+            where = f"with reach {reach.tolist()}, a token of example {i} attends"
+            _assert_no_more(influence, reached, f"{where} beyond")
+            part = partial(torch.masked_select, mask=reached)
+            if x.adjacency is None and _stays_zero(model, x, part, influence, reach):
+                raise AssertionError(f"{where} to less")
         for causal, reach in ((True, torch.arange(n)), (False, torch.full((n,), n - 1))):
             twin = copy.copy(model)
             twin.causal = causal
@@ -276,13 +253,17 @@ def is_permutation_equivariant(model: EmbeddedBackbone, examples: Sequence[Token
     """Bidirectional backbones that support adjacency: permuted tokens (nodes), with their positions and edges, give the
     hidden states permuted alike."""
     for i, x in enumerate(examples):
-        order = torch.randperm(len(x), generator=fixed_generator())
-        if len(x) > 1 and bool((order == torch.arange(len(x))).all()):
-            order = order.flip(0)
+        order = other_order(len(x))
         permuted = model(TokenBatch.collate([x.at(order)]))
         expected = model(TokenBatch.collate([x]))[:, order]
         fault = f"permuted tokens of example {i}, with their positions and edges, give other hidden states"
         assert_same(permuted, expected, fault)
+
+
+def other_order(n: int) -> Tensor:
+    """A permutation of n indices, the same every time, that is not the identity."""
+    order = torch.randperm(n, generator=fixed_generator())
+    return order.flip(0) if bool((order == torch.arange(n)).all()) else order
 
 
 def nothing_crosses_components(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -294,54 +275,28 @@ def nothing_crosses_components(model: EmbeddedBackbone, examples: Sequence[Token
 
 
 def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
-    """A target's hidden state depends on its sources (over as many hops as layers), and on no other token."""
+    """A target's hidden state depends on its sources (over as many hops as layers), and on no other token.
+
+    Of joined tokens, a token of a graph attends along edges to tokens of that graph, and to all others.
+    """
     for i, x in enumerate(examples):
         assert x.adjacency is not None
-        n, (source, target) = len(x), x.adjacency.edge_index
-        may_attend = torch.zeros(n, n, dtype=torch.bool)
+        source, target = x.adjacency.edge_index
+        may_attend = torch.eye(len(x), dtype=torch.bool)
+        if x.parts:
+            graph = torch.cat(
+                [torch.full((len(run),), -1 if run.adjacency is None else k) for k, (_, run) in enumerate(x.parts)]
+            )
+            may_attend |= (graph[:, None] != graph) | (graph[:, None] < 0)
         may_attend[target, source] = True
-        if model.causal:
-            may_attend = may_attend.tril()
-        may_attend |= torch.eye(n, dtype=torch.bool)
-        reachable = _over_any_hops(may_attend)
+        may_attend = may_attend.tril() if model.causal else may_attend
         influence = _influence(model, x)
         if _stays_zero(model, x, partial(torch.masked_select, mask=may_attend), influence):
             raise AssertionError(f"a target of example {i} does not attend to the source of its edge: no gradient")
-        unreachable = float(influence.masked_fill(reachable, 0.0).max())
-        if unreachable > TOLERANCE * float(influence.max()):
-            raise AssertionError(
-                f"a token of example {i} attends to one that no path leads to: its gradient is {unreachable:.2g}"
-            )
-
-
-def attends_within_graphs_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
-    """Joined tokens with graphs: a token of a graph attends along edges to tokens of that graph, and to all others."""
-    for i, x in enumerate(examples):
-        assert x.adjacency is not None
-        own = [torch.full((len(run),), k if run.adjacency is not None else -1) for k, (_, run) in enumerate(x.parts)]
-        graph = torch.cat(own)
-        may_attend = (graph[:, None] != graph) | (graph[:, None] < 0) | torch.eye(len(x), dtype=torch.bool)
-        source, target = x.adjacency.edge_index
-        may_attend[target, source] = True
-        if model.causal:
-            may_attend = may_attend.tril()
-        reachable = _over_any_hops(may_attend)
-        influence = _influence(model, x)
-        if _stays_zero(model, x, partial(torch.masked_select, mask=may_attend), influence):
-            raise AssertionError(f"a token of example {i} does not attend to another part, or along an edge")
-        ahead = float(influence.masked_fill(reachable, 0.0).max())
-        if ahead > TOLERANCE * float(influence.max()):
-            raise AssertionError(
-                f"a node of example {i} attends to one that no path leads to: its gradient is {ahead:.2g}"
-            )
-
-
-def _over_any_hops(may_attend: Tensor) -> Tensor:
-    """Pairs [n n] between which a path leads."""
-    reachable = may_attend
-    for _ in range(len(may_attend).bit_length()):  # each round doubles the hops
-        reachable = reachable.double() @ reachable.double() > 0
-    return reachable
+        reachable = may_attend.double()
+        for _ in range(len(x).bit_length()):  # each round doubles the hops
+            reachable = (reachable @ reachable > 0).double()
+        _assert_no_more(influence, reachable > 0, f"a token of example {i} attends to one that no path leads to")
 
 
 def packed_equals_separate(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -382,6 +337,27 @@ def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Sequence
         _assert_refused("a cache, although it is not causal,", lambda: backbone.init_cache(8))
 
 
+def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
+    """The laws that apply to this backbone on these examples (all with an adjacency or all without)."""
+    backbone, has_adjacency, is_joined = model.backbone, examples[0].adjacency is not None, model.spec.is_joined
+    found: list[Law] = [padding_changes_nothing, batch_mates_change_nothing, padding_may_hold_anything]
+    found += [gradients_reach_every_parameter, refuses_what_it_does_not_support]
+    if backbone.causal is None:
+        found.append(keeps_its_reach)
+    if model.causal:
+        found.append(no_token_attends_to_the_future)
+        if not has_adjacency and has_cache(backbone):
+            found.append(step_by_step_equals_at_once)
+    else:
+        found += [] if has_adjacency else [attends_both_ways]
+        found += [is_permutation_equivariant] if backbone.supports_adjacency and not is_joined else []
+    if has_adjacency:
+        found += [attends_along_edges] if is_joined else [nothing_crosses_components, attends_along_edges]
+    elif backbone.supports_segments:
+        found.append(packed_equals_separate)
+    return found
+
+
 Example = TypeVar("Example", Tokens, TokenBatch)
 
 
@@ -412,6 +388,13 @@ def other_content(tokens: Example, where: Tensor, spec: TokenSpec) -> Example:
             other = -value - 1 if value.is_floating_point() else (value + 1) % sizes
             changed[name] = torch.where(where.reshape(*where.shape, *[1] * (value.ndim - where.ndim)), other, value)
     return replace(tokens, **changed)
+
+
+def _assert_no_more(influence: Tensor, may_attend: Tensor, fault: str) -> None:
+    """Raises AssertionError if a token influences one that may not attend to it."""
+    beyond = float(influence.masked_fill(may_attend, 0.0).max())
+    if beyond > TOLERANCE * float(influence.max()):
+        raise AssertionError(f"{fault}: its gradient is {beyond:.2g}")
 
 
 def _before(influence: Tensor) -> Tensor:
@@ -451,23 +434,19 @@ def _influence(
     generator: draws other embeddings; None: they are those of the tokens.
     The hidden state is projected on a random direction: after LayerNorm its sum is constant, and hides a leak.
     """
-    found: list[Tensor] = []
-    for columns in torch.arange(len(x)).split(MAX_COPIES):  # of each column the gradient in a copy of its own
-        batch = TokenBatch.collate([x] * len(columns))
-        if reach is not None:
-            batch = batch.replace(reach=repeat(reach, "n -> b n", b=len(columns)))
-        embedded = model.embed(batch)
-        leaf = embedded.hidden.detach()
-        if generator is not None:
-            if not found:
-                drawn = torch.randn(leaf[0].shape, generator=generator, dtype=leaf.dtype)
-            leaf = drawn.repeat(len(columns), 1, 1)
-        leaf = leaf.requires_grad_()
-        hidden = model.backbone(replace(embedded, hidden=leaf))
-        direction = torch.randn(hidden.shape[-1], generator=fixed_generator(), dtype=hidden.dtype)
-        own = hidden[torch.arange(len(columns)), columns] @ direction
-        found.append(torch.autograd.grad(own.sum(), leaf)[0])
-    return torch.cat(found).abs().amax(dim=-1)
+    n = len(x)
+    batch = TokenBatch.collate([x] * n)  # of each column the gradient in a copy of its own
+    if reach is not None:
+        batch = batch.replace(reach=repeat(reach, "n -> b n", b=n))
+    embedded = model.embed(batch)
+    leaf = embedded.hidden.detach()
+    if generator is not None:
+        leaf = torch.randn(leaf[0].shape, generator=generator, dtype=leaf.dtype).repeat(n, 1, 1)
+    leaf = leaf.requires_grad_()
+    hidden = model.backbone(replace(embedded, hidden=leaf))
+    direction = torch.randn(hidden.shape[-1], generator=fixed_generator(), dtype=hidden.dtype)
+    own = hidden[torch.arange(n), torch.arange(n)] @ direction
+    return torch.autograd.grad(own.sum(), leaf)[0].abs().amax(dim=-1)
 
 
 def _gradients(model: EmbeddedBackbone, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -481,6 +460,7 @@ def _gradients(model: EmbeddedBackbone, batch: TokenBatch) -> tuple[Tensor, dict
 
 
 def fixed_generator() -> torch.Generator:
+    """A generator that draws the same every time."""
     return torch.Generator().manual_seed(0)
 
 
@@ -488,11 +468,12 @@ def assert_same(got: Tensor, expected: Tensor, fault: str) -> None:
     """Raises AssertionError if two tensors differ in shape, or in a value by more than `TOLERANCE`."""
     if got.shape != expected.shape:
         raise AssertionError(f"{fault} (it is {list(got.shape)}, not {list(expected.shape)})")
-    if not _is_same(got, expected):
+    if not is_same(got, expected):
         raise AssertionError(f"{fault} (by {float((got - expected).detach().abs().max()):.2g})")
 
 
-def _is_same(got: Tensor, expected: Tensor) -> bool:
+def is_same(got: Tensor, expected: Tensor) -> bool:
+    """Whether two tensors differ by no more than `TOLERANCE`."""
     return torch.allclose(got, expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 

@@ -1,113 +1,87 @@
-"""State that a component must leave alone: of the process in which it runs, and of its examples."""
+"""State that a component must leave alone, of the process and of its examples; and encoding in a new process, in which
+`hash()` of texts differs, as on another machine."""
 
 from __future__ import annotations
 
 import contextlib
-import gc
+import dataclasses
+import importlib
 import io
+import json
 import locale
 import logging
 import os
+import pickle
 import random
-import signal
+import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-MAX_DEPTH = 8
-"""Levels of a raw example (lists of objects of …) that are compared; cycles end here."""
+from seqkit.errors import described
+from seqkit.interfaces import Tokenizer, Tokens
+from seqkit.registry.plugins import import_plugins
 
-
-def _numpy() -> Any:
-    return sys.modules.get("numpy")  # without an import it has no state
-
-
-STATES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any] | None]] = {
+GENERATORS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "the state of torch's global generator": (torch.get_rng_state, torch.set_rng_state),
     "the state of Python's global generator": (random.getstate, random.setstate),
-    "the state of NumPy's global generator": (
-        lambda: _numpy() and _numpy().random.get_state(),
-        lambda state: state and _numpy().random.set_state(state),
-    ),
+    "the state of NumPy's global generator": (np.random.get_state, np.random.set_state),
+}
+STATES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    **GENERATORS,
     "the number of torch's threads": (torch.get_num_threads, torch.set_num_threads),
     "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    "torch's default device": (torch.get_default_device, torch.set_default_device),
     "whether torch records gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
-    "whether torch is deterministic": (
-        torch.are_deterministic_algorithms_enabled,
-        lambda enabled: torch.use_deterministic_algorithms(enabled),
-    ),
     "the precision of torch's matrix products": (
-        torch.get_float32_matmul_precision,
-        torch.set_float32_matmul_precision,
+        torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     ),
-    "whether torch looks for anomalies": (
-        torch.is_anomaly_enabled,
-        lambda enabled: torch.autograd.set_detect_anomaly(enabled),
-    ),
-    "what NumPy does about overflow": (
-        lambda: _numpy() and _numpy().geterr(),
-        lambda state: state and _numpy().seterr(**state),
-    ),
+    "whether torch looks for anomalies": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    "what NumPy does about overflow": (np.geterr, lambda state: np.seterr(**state)),
     "the locale": (lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
     "the working folder": (Path.cwd, os.chdir),
-    "an environment variable": (lambda: dict(os.environ), None),
-    "sys.path": (lambda: list(sys.path), None),
     "the recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
-    "what handles uncaught errors": (lambda: sys.excepthook, lambda hook: setattr(sys, "excepthook", hook)),
-    "the level or the handlers of the root logger": (
-        lambda: (logging.root.level, list(logging.root.handlers)),
-        None,
-    ),
-    "what handles Ctrl-C or SIGTERM": (
-        lambda: (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)),
-        None,
-    ),
-    "Python's garbage collector": (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
+}  # fmt: skip
+"""State of the process by its description: how it is read, and how it is restored."""
+
+OF_IMPORTS: dict[str, Callable[[], Any]] = {
+    "an environment variable": lambda: dict(os.environ),
+    "the level or the handlers of the root logger": lambda: (logging.root.level, list(logging.root.handlers)),
+    "Python's filters of warnings": lambda: list(warnings.filters),
 }
-"""State of the process by its description: how it is read, and how it is restored; None: it is not."""
+"""State that an import may change, too, and that is not restored."""
 
 
 @contextlib.contextmanager
-def left_alone(what: str, *, imports: bool = False, draws: bool = False) -> Iterator[None]:
+def left_alone(what: str, *, imports: bool = False) -> Iterator[None]:
     """Raises AssertionError, naming `what`, if the code inside prints, ends Python, or changes the process.
 
-    imports: whether it may import libraries, which may set environment variables, start threads and configure logging.
-    draws: whether it may draw from the global generators, as the initialisation of weights does.
-    The state is restored, so that one fault does not hide another.
+    imports: whether it may import libraries. The state is restored, so that one fault does not hide another.
     """
-    out, err = io.StringIO(), io.StringIO()
-    with warnings.catch_warnings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    output = io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         warnings.simplefilter("ignore")
         before = {name: read() for name, (read, _) in STATES.items()}
-        filters, threads = list(warnings.filters), set(threading.enumerate())
+        loose, threads = {name: read() for name, read in OF_IMPORTS.items()}, set(threading.enumerate())
         try:
             yield
         except SystemExit as stop:
             raise AssertionError(f"{what} ends Python (SystemExit: {stop.code}); raise an error") from None
         finally:
             changed = [name for name, (read, _) in STATES.items() if not same(before[name], read())]
-            changed = [name for name in changed if not (imports and STATES[name][1] is None)]
-            changed = [name for name in changed if not (draws and "generator" in name)]
-            if list(warnings.filters) != filters and not imports:
-                changed.append("Python's filters of warnings")
-            if set(threading.enumerate()) - threads and not imports:
-                changed.append("the number of threads that run")
-            for name in changed:
-                put_back = STATES.get(name, (None, None))[1]
-                if put_back is not None:
-                    put_back(before[name])
+            changed += [name for name, read in OF_IMPORTS.items() if not imports and loose[name] != read()]
+            changed += ["the number of threads that run"] * (not imports and not threads >= set(threading.enumerate()))
+            for name in set(changed) & set(STATES):
+                STATES[name][1](before[name])
     if changed:
         raise AssertionError(f"{what} changes {changed[0]}; leave the process as it was found")
-    said = (out.getvalue() + err.getvalue()).strip()
-    if said:
+    if said := output.getvalue().strip():
         raise AssertionError(
             f"{what} prints {said.splitlines()[0][:80]!r}; use the logging module, and not for each call"
         )
@@ -119,58 +93,90 @@ def seeded(seed: int) -> Iterator[None]:
     before = generators()
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
-    if _numpy():
-        _numpy().random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
     try:
         yield
     finally:
         for name, state in before.items():
-            put_back = STATES[name][1]
-            assert put_back is not None
-            put_back(state)
+            GENERATORS[name][1](state)
 
 
 def generators() -> dict[str, Any]:
     """State of the global generators of torch, Python and NumPy by description: it changes if one is drawn from."""
-    return {name: read() for name, (read, _) in STATES.items() if "generator" in name}
+    return {name: read() for name, (read, _) in GENERATORS.items()}
 
 
-def same(before: Any, after: Any, depth: int = 0) -> bool:
-    """Whether two values are equal: tensors and arrays by element (NaN equals NaN), objects by attributes.
+def same(before: Any, after: Any) -> bool:
+    """Whether two values are equal: tensors and arrays by element (NaN equals NaN), dataclasses by field.
 
-    New attributes of `after` do not count: an object may fill a cache of its own. Values that cannot be compared count
-    as equal.
+    Objects of a class without `==` count as equal.
     """
-    if before is after or depth > MAX_DEPTH:
-        return True
-    if isinstance(before, torch.dtype | FunctionType | BuiltinFunctionType | MethodType):
-        return bool(before == after)
-    if isinstance(before, Tensor) or hasattr(before, "__array__"):
+    if before is after or type(before) is not type(after) or isinstance(before, torch.dtype):
+        return before is after
+    if isinstance(before, Tensor | np.ndarray):
         return _same_numbers(before, after)
-    if type(before) is not type(after):
-        return False
+    if dataclasses.is_dataclass(before):
+        return all(same(getattr(before, x.name), getattr(after, x.name)) for x in dataclasses.fields(before))
     if isinstance(before, Mapping):
-        return len(before) == len(after) and all(
-            key in after and same(value, after[key], depth + 1) for key, value in before.items()
-        )
-    if isinstance(before, Sequence) and not isinstance(before, str | bytes):
-        return len(before) == len(after) and all(same(a, b, depth + 1) for a, b in zip(before, after, strict=True))
-    names = getattr(type(before), "__slots__", None) or getattr(before, "__dict__", None)
-    if isinstance(names, Mapping | tuple | list):
-        return all(same(getattr(before, n, None), getattr(after, n, None), depth + 1) for n in names)
+        return before.keys() == after.keys() and all(same(value, after[key]) for key, value in before.items())
+    if isinstance(before, list | tuple):
+        return len(before) == len(after) and all(map(same, before, after))
     if type(before).__eq__ is object.__eq__:
         return True
-    try:
-        return bool(before == after or (before != before and after != after))
-    except Exception:  # whatever a raw example's own class raises
-        return True
+    return bool(before == after) or bool(before != before and after != after)
 
 
 def _same_numbers(before: Any, after: Any) -> bool:
+    if before.shape != after.shape or before.dtype != after.dtype or (isinstance(before, Tensor) and before.is_sparse):
+        return before.shape == after.shape and before.dtype == after.dtype
+    return bool(((before == after) | ((before != before) & (after != after))).all())
+
+
+def run_elsewhere(
+    tokenizer: Tokenizer, raws: Sequence[Any], unfitted: Tokenizer | None = None
+) -> tuple[list[Tokens | str], str | None] | None:
+    """Tokens of each raw example, or its error in words, and the JSON of the state of one that is fitted there.
+
+    unfitted: the one that is fitted. Returns None if the class exists in this process alone.
+    The new process imports the class of the tokenizer by its module's name, or from its module's file.
+    Raises CalledProcessError if the tokenizer does not arrive.
+    """
+    module = sys.modules[type(tokenizer).__module__]
+    file = getattr(module, "__file__", None)
+    if file is None or module.__name__ == "__main__":
+        return None
+    data = pickle.dumps((tokenizer, list(raws), unfitted))
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    done = subprocess.run(  # noqa: S603  this Python, with the function below
+        [sys.executable, "-c", f"from {__name__} import answer; answer()"],
+        input=pickle.dumps((module.__name__, Path(file).resolve(), data)),
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        timeout=300,
+        check=True,
+    )
+    tokens, state = pickle.loads(done.stdout)  # noqa: S301  written by our own process
+    return list(tokens), state
+
+
+def answer() -> None:
+    """Reads a tokenizer and raws from standard input, and writes tokens and state, in the new process."""
+    name, file, data = pickle.load(sys.stdin.buffer)  # noqa: S301  written by our own process
+    out, sys.stdout = sys.stdout.buffer, sys.stderr
     try:
-        a, b = torch.as_tensor(before), torch.as_tensor(after)
-    except (TypeError, ValueError, RuntimeError):  # arrays of strings or objects
-        return bool(repr(before) == repr(after))
-    if a.shape != b.shape or a.dtype != b.dtype or a.is_sparse or a.device != b.device:
-        return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
-    return bool(((a == b) | ((a != a) & (b != b))).all())
+        importlib.import_module(name)
+    except ImportError:
+        import_plugins([file])
+    tokenizer, raws, unfitted = pickle.loads(data)  # noqa: S301
+    found: list[Tokens | str] = []
+    for raw in raws:
+        try:
+            found.append(tokenizer.encode(raw))
+        except Exception as error:  # the user's own code: whatever it raises
+            found.append(described(error))
+    state = None
+    with contextlib.suppress(Exception):  # it is fitted in the first process, too, whose law says what it raises
+        if unfitted is not None:
+            unfitted.fit(list(raws))
+            state = json.dumps(unfitted.state())
+    out.write(pickle.dumps((found, state)))

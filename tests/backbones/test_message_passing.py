@@ -13,7 +13,8 @@ from seqkit.config import builder, complete
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import Classify, Masked, NextToken, Regress
-from seqkit.testing import EmbeddedBackbone, check_backbone, check_embedded_backbone, laws, synthetic
+from seqkit.testing import EmbeddedBackbone, check_backbone, check_embedded_backbone, synthetic
+from seqkit.testing.laws import attends_along_edges, is_permutation_equivariant, nothing_crosses_components
 from seqkit.tokenizers import Graph, Molecule
 
 DIM = 12
@@ -33,7 +34,7 @@ def test_it_keeps_the_laws_on_molecules(cls, max_distance):
     tokenizer = Molecule(max_distance=max_distance)
     examples = [tokenizer.encode(raw) for raw in MOLECULES[:3]]
     checked = check_embedded_backbone(tokenizer.spec, cls(DIM, 2), examples)
-    of_graphs = {laws.is_permutation_equivariant, laws.nothing_crosses_components, laws.attends_along_edges}
+    of_graphs = {is_permutation_equivariant, nothing_crosses_components, attends_along_edges}
     assert of_graphs < set(checked)
 
 
@@ -288,6 +289,6 @@ def test_laws_notice_a_message_that_goes_the_wrong_way():
 
     spec, examples = synthetic()["graph"]
     with pytest.raises(AssertionError, match="does not attend to the source"):
-        laws.attends_along_edges(EmbeddedBackbone(spec, Reversed(DIM, 1)), examples)
+        attends_along_edges(EmbeddedBackbone(spec, Reversed(DIM, 1)), examples)
     with pytest.raises(AssertionError, match="permuted tokens"):
-        laws.is_permutation_equivariant(EmbeddedBackbone(spec, ByColumn(DIM)), examples)
+        is_permutation_equivariant(EmbeddedBackbone(spec, ByColumn(DIM)), examples)

@@ -105,10 +105,14 @@ def test_a_source_of_ones_own_is_split_anew_by_its_seed(tmp_path, capsys, monkey
 
 
 def summary_of(accuracy, strong, **more):
-    beside = {} if strong is None else {"strong_baseline": {"name": "a forest", "metrics": {"accuracy": strong}}}
+    beside = (
+        {}
+        if strong is None
+        else {"strong_baseline": {"name": "a forest", "metrics": {"accuracy": strong}, "num_train": 240}}
+    )
     metrics, baseline = {"accuracy": accuracy, "loss": 0.4}, {"accuracy": 0.85, "loss": 0.5}
     known = {"metrics": metrics, "baseline": baseline, "objective": "Classify", "num_train": 240, "num_test": 60}
-    return known | beside | more
+    return {"main_metric": "accuracy"} | known | beside | more
 
 
 @pytest.mark.parametrize(
@@ -146,7 +150,7 @@ def test_what_splits_warn_of_is_said_once_for_each_kind_with_the_number_of_split
         summary_of(0.85, None, **common, data_cautions=[shared.format(2, 31)]),
     ]
     unbalanced, repeats = common_cautions(summaries)
-    assert unbalanced.startswith("In 2 of 3 splits")
+    assert unbalanced.startswith("In 2 of 3 splits: With this seed")
     assert repeats.startswith("In 2 of 3 splits")
     assert repeats.endswith(shared.format(1, 7))
     assert common_cautions(summaries[:1]) == []

@@ -8,10 +8,10 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange, reduce
+from einops import rearrange
 from laws.faulty_backbones import Faulty
 from torch import nn
-from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from torch.utils.checkpoint import checkpoint
 
 from seqkit.backbones import Transformer
@@ -439,23 +439,6 @@ class MixesByFourier(Plain):
         return self.out(hidden) + embedded.hidden
 
 
-class MeetsInPairs(Plain):
-    """Two columns become one, these attend to each other, and each column reads its own (a funnel)."""
-
-    causal, knows_columns = False, True
-
-    def build(self, dim):
-        self.join, self.attend = nn.Linear(2 * dim, dim), nn.MultiheadAttention(dim, 2, batch_first=True)
-
-    def run(self, embedded, cache):
-        x = _zero(embedded.hidden, embedded)
-        odd = x.shape[1] % 2
-        pairs = self.join(rearrange(F.pad(x, [0, 0, 0, odd]), "b (n two) d -> b n (two d)", two=2))
-        empty = ~reduce(F.pad(embedded.valid, [0, odd]).int(), "b (n two) -> b n", "max", two=2).bool()
-        met, _ = self.attend(pairs, pairs, pairs, key_padding_mask=empty, need_weights=False)
-        return x + met.repeat_interleave(2, dim=1)[:, : x.shape[1]]
-
-
 # ── recurrences ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -500,22 +483,6 @@ class StepsItsCell(Plain):
         if cache is not None:
             cache.states[0] = state
         return torch.stack(hidden, dim=1)
-
-
-class EchoesThroughARotation(Plain):
-    """A recurrence whose matrix is orthogonal, and fixed: the way in and out is learned (an echo state network)."""
-
-    causal, is_recurrent = True, True
-
-    def build(self, dim):
-        self.rotate = orthogonal(nn.Linear(dim, dim, bias=False)).requires_grad_(False)
-        self.into, self.out = nn.Linear(dim, dim), nn.Linear(dim, dim)
-
-    def run(self, embedded, cache):
-        x, states = self.into(embedded.hidden), []
-        for column in x.unbind(1):
-            states.append((column + 0.9 * self.rotate(states[-1]) if states else column).tanh())
-        return self.out(torch.stack(states, dim=1))
 
 
 class KeepsTheLargest(Plain):
@@ -762,10 +729,8 @@ SOUND = [
     ConvolvesWithGaps,
     ConvolvesByFourier,
     MixesByFourier,
-    MeetsInPairs,
     ScansInParallel,
     StepsItsCell,
-    EchoesThroughARotation,
     KeepsTheLargest,
     RunsInTheOrderOfPositions,
     StartsAsTheIdentity,

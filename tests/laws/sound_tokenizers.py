@@ -310,28 +310,6 @@ class LoadsItsTableLate(Sound):
         return Tokens(ids, _counted(len(raw)))
 
 
-class TakesItsLetters(Sound):
-    """Its settings have no names: the letters, as many as there are."""
-
-    def __init__(self, *letters):
-        super().__init__()
-        self.letters = letters or ("c", "a", "b")
-
-    def encode(self, raw):
-        return Tokens(torch.tensor([self.letters.index(letter) for letter in raw]), _counted(len(raw)))
-
-    def decode(self, tokens):
-        return "".join(self.letters[int(i)] for i in getattr(tokens, "content", tokens))
-
-
-class ShiftsByPosition(Sound):
-    """Its setting cannot be given by name."""
-
-    def __init__(self, shift=1, /):
-        super().__init__()
-        self.shift = shift
-
-
 class Steps:
     """Numbers that are made while they are read, as often as they are."""
 
@@ -363,33 +341,6 @@ class ReadsSparseMatrices(Tokenizer):
     def encode(self, raw):
         raw = raw.coalesce()
         return Tokens(raw.values()[:, None], raw.indices().T.float())
-
-
-class FitsOnViews(Tokenizer):
-    """Raw examples that cannot be copied: views of memory."""
-
-    raws = tuple(memoryview(data) for data in (b"\x00\x10\x80\xff", b"\x04\x05"))
-
-    def __init__(self):
-        self.largest = None
-
-    @property
-    def spec(self):
-        if self.largest is None:
-            raise ValueError("no scale yet; call fit(views)")
-        return TokenSpec(num_features=1)
-
-    def fit(self, raws):
-        self.largest = max(max(raw) for raw in raws)
-
-    def state(self):
-        return {} if self.largest is None else {"largest": self.largest}
-
-    def load_state(self, state):
-        self.largest = state.get("largest")
-
-    def encode(self, raw):
-        return Tokens(torch.tensor(list(raw))[:, None] / self.largest, _counted(len(raw)))
 
 
 @dataclass(frozen=True)
@@ -429,10 +380,7 @@ SOUND = [
     TrustsItself,
     RemembersWhatItEncoded,
     LoadsItsTableLate,
-    TakesItsLetters,
-    ShiftsByPosition,
     ReadsAsItComes,
     ReadsSparseMatrices,
-    FitsOnViews,
     IsFrozen,
 ]

@@ -1,7 +1,6 @@
-"""TCN, MeanPool, linear attention, GIN, GCN and APPNP on accelerators and in other dtypes.
+"""TCN, MeanPool, GIN, GCN and APPNP on accelerators and in other dtypes.
 
-No step makes a device wait, dtypes and compilation change only the last digits, gradients are those of finite
-differences, and FLOPs are the formulas'.
+No step makes a device wait, dtypes and compilation change only the last digits, and FLOPs are the formulas'.
 """
 
 from functools import partial
@@ -10,27 +9,20 @@ import pytest
 import torch
 from laws.test_devices import classes, looks_of_a_step
 from laws.test_precision import output_in, texts
-from torch.autograd import gradcheck
 
 from seqkit.analysis.cost import describe_model
-from seqkit.backbones import APPNP, GCN, GIN, TCN, MeanPool, Transformer
+from seqkit.backbones import APPNP, GCN, GIN, TCN, MeanPool
 from seqkit.interfaces import TokenBatch, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.attention.linear import LinearAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention
-from seqkit.nn.block import PreNormBlock
 from seqkit.objectives import Masked, NextToken
 from seqkit.testing import synthetic
 
 DIM = 24
-LINEAR = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=LinearAttention))
 BUILDS = {
     "TCN": partial(TCN, DIM, depth=2),
     "TCN-causal": partial(TCN, DIM, depth=2, causal=True),
     "MeanPool": partial(MeanPool, DIM, depth=2),
     "MeanPool-causal": partial(MeanPool, DIM, depth=2, causal=True),
-    "LinearAttention": partial(Transformer, DIM, depth=2, num_heads=3, block=LINEAR),
-    "LinearAttention-causal": partial(Transformer, DIM, depth=2, num_heads=3, causal=True, block=LINEAR),
     "GIN": partial(GIN, DIM, depth=2),
     "GCN": partial(GCN, DIM, depth=2),
     "APPNP": partial(APPNP, DIM, depth=2),
@@ -69,22 +61,9 @@ def test_float32_and_bfloat16_agree_with_float64(name):
         assert off.norm() / exact.norm() <= error, dtype
 
 
-@EACH
-def test_gradients_are_those_of_finite_differences(name):
-    backbone = perturbed(name).double()
-    embedded = texts(DIM, [5, 3], with_edges=backbone.supports_adjacency)
-    one = torch.zeros((), dtype=torch.float64, requires_grad=True)  # along one direction, which is fast
-    direction = torch.randn(embedded.hidden.shape, dtype=torch.float64)
-
-    def along(t):
-        return backbone(embedded.replace(hidden=embedded.hidden.double() + t * direction)).sin().sum()
-
-    assert gradcheck(along, [one], atol=1e-5, rtol=1e-4)
-
-
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["TCN", "MeanPool-causal", "LinearAttention-causal", "GIN", "APPNP"])
+@pytest.mark.parametrize("name", ["TCN", "MeanPool-causal", "GIN", "APPNP"])
 def test_a_compiled_backbone_equals_the_eager_one(name):
     torch._dynamo.reset()
     backbone = perturbed(name, depth=1)  # each layer is traced anew, and alike

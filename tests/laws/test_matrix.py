@@ -24,7 +24,16 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.registry import components
-from seqkit.testing import EmbeddedBackbone, check_embedded_backbone, laws, synthetic
+from seqkit.testing import EmbeddedBackbone, check_embedded_backbone, synthetic
+from seqkit.testing.laws import (
+    attends_along_edges,
+    batch_mates_change_nothing,
+    no_token_attends_to_the_future,
+    nothing_crosses_components,
+    packed_equals_separate,
+    padding_changes_nothing,
+    step_by_step_equals_at_once,
+)
 
 MODALITIES = ("text", "image", "graph")
 
@@ -138,12 +147,12 @@ def test_laws_hold_for_any_lengths(examples, name, position, causal, seed):
     except ValueError:
         return
     model = EmbeddedBackbone(spec, backbone)
-    laws.padding_changes_nothing(model, examples)
-    laws.batch_mates_change_nothing(model, examples)
+    padding_changes_nothing(model, examples)
+    batch_mates_change_nothing(model, examples)
     if causal:
-        laws.no_token_attends_to_the_future(model, examples)
+        no_token_attends_to_the_future(model, examples)
         if backbone.supports_cache:
-            laws.step_by_step_equals_at_once(model, examples)
+            step_by_step_equals_at_once(model, examples)
 
 
 # ── planted faults ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -168,15 +177,15 @@ def _one_ahead(context, n, m):
 
 
 FAULTS = {
-    "attends to padding": (laws.padding_changes_nothing, "text", False, _overwrites(attn_mask=None)),
-    "attends to the padding of a batch": (laws.batch_mates_change_nothing, "image", False, _overwrites(attn_mask=None)),
-    "attends one token ahead": (laws.no_token_attends_to_the_future, "text", True, _one_ahead),
-    "ignores adjacency": (laws.nothing_crosses_components, "graph", False, _overwrites(attn_mask=None)),
-    "ignores adjacency, by gradient": (laws.attends_along_edges, "graph", False, _overwrites(attn_mask=None)),
+    "attends to padding": (padding_changes_nothing, "text", False, _overwrites(attn_mask=None)),
+    "attends to the padding of a batch": (batch_mates_change_nothing, "image", False, _overwrites(attn_mask=None)),
+    "attends one token ahead": (no_token_attends_to_the_future, "text", True, _one_ahead),
+    "ignores adjacency": (nothing_crosses_components, "graph", False, _overwrites(attn_mask=None)),
+    "ignores adjacency, by gradient": (attends_along_edges, "graph", False, _overwrites(attn_mask=None)),
     "ignores the mask, step by step": (
-        laws.step_by_step_equals_at_once, "text", True, _overwrites(attn_mask=None, is_causal=False)
+        step_by_step_equals_at_once, "text", True, _overwrites(attn_mask=None, is_causal=False)
     ),
-    "ignores segments": (laws.packed_equals_separate, "text", False, _overwrites(attn_mask=None)),
+    "ignores segments": (packed_equals_separate, "text", False, _overwrites(attn_mask=None)),
 }  # fmt: skip
 
 
@@ -210,7 +219,7 @@ def test_any_lengths_show_a_mechanism_that_attends_to_padding(examples):
         DIM, 1, num_heads=HEADS, block=partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=Planted))
     )
     with pytest.raises(AssertionError):
-        laws.padding_changes_nothing(EmbeddedBackbone(TokenSpec(vocab_size=7), backbone), examples)
+        padding_changes_nothing(EmbeddedBackbone(TokenSpec(vocab_size=7), backbone), examples)
 
 
 def test_mechanisms_declare_features_that_have_a_wording():

@@ -19,7 +19,8 @@ from seqkit.nn.attention.context import AttentionFeature
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
 from seqkit.registry import components, find
-from seqkit.testing import EmbeddedBackbone, check_embedded_backbone, laws, laws_for, synthetic
+from seqkit.testing import EmbeddedBackbone, check_embedded_backbone, laws_for, synthetic
+from seqkit.testing.laws import packed_equals_separate, step_by_step_equals_at_once
 
 NAMES = sorted(components("mechanism"))
 PAIRS = [(first, second) for first, second in itertools.product(NAMES, NAMES) if first != second]
@@ -94,7 +95,7 @@ def test_a_pair_of_mechanisms_keeps_the_laws_or_is_refused(pair, causal, modalit
     turn = [(False, "text"), (False, "graph"), (True, "graph")][PAIRS.index(pair) % 3]
     if (causal, modality) in ((True, "text"), turn):
         checked = check_embedded_backbone(spec, mixed, examples)
-        assert (laws.step_by_step_equals_at_once in checked) == (causal and modality == "text" and mixed.supports_cache)
+        assert (step_by_step_equals_at_once in checked) == (causal and modality == "text" and mixed.supports_cache)
 
 
 @pytest.mark.parametrize("pair", list(itertools.permutations(POSITIONS, 2)), ids="-".join)
@@ -182,4 +183,4 @@ def test_a_law_is_bound_by_what_all_layers_support():
     spec, examples = synthetic()["text"]
     mixed = stack([block_of("ScaledDotProductAttention"), block_of("SlidingWindowAttention")], False)
     assert not mixed.supports_segments
-    assert laws.packed_equals_separate not in laws_for(EmbeddedBackbone(spec, mixed), examples)
+    assert packed_equals_separate not in laws_for(EmbeddedBackbone(spec, mixed), examples)

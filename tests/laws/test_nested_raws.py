@@ -1,7 +1,6 @@
-"""`reads_all_of_an_example` over examples that are lists, tuples, mappings, records and arrays of numbers and words."""
+"""`reads_all_of_an_example` over examples that are mappings, dataclasses and arrays; laws of order and of positions."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -17,11 +16,7 @@ ROWS = [
 ]
 
 
-class Event(NamedTuple):
-    t: int
-    x: int
-    y: int
-    polarity: int
+NAMES = ("t", "x", "y", "polarity")
 
 
 @dataclass
@@ -34,9 +29,7 @@ def _events(raw):
     """Rows [n 4] of any of the forms below."""
     raw = raw.events if isinstance(raw, Recording) else raw
     if isinstance(raw, dict):
-        return list(zip(*(raw[name] for name in Event._fields), strict=True))
-    if isinstance(raw, np.ndarray) and raw.dtype.names:
-        return raw.tolist()
+        return list(zip(*(raw[name] for name in NAMES), strict=True))
     return [tuple(int(v) for v in (row.values() if isinstance(row, dict) else row)) for row in raw]
 
 
@@ -77,14 +70,10 @@ class DropsPolarity(Events):
 
 
 FORMS = {
-    "tuples": ROWS,
-    "lists": [[list(row) for row in rows] for rows in ROWS],
-    "named tuples": [[Event(*row) for row in rows] for rows in ROWS],
-    "dictionaries": [[Event(*row)._asdict() for row in rows] for rows in ROWS],
-    "columns": [dict(zip(Event._fields, map(list, zip(*rows)))) for rows in ROWS],
+    "dictionaries": [[dict(zip(NAMES, row, strict=True)) for row in rows] for rows in ROWS],
+    "columns": [dict(zip(NAMES, map(list, zip(*rows)), strict=True)) for rows in ROWS],
     "arrays": [np.array(rows, dtype=np.int32) for rows in ROWS],
-    "arrays of columns": [{n: np.array(c) for n, c in zip(Event._fields, zip(*rows))} for rows in ROWS],
-    "structured arrays": [np.array(rows, dtype=[(name, "u2") for name in Event._fields]) for rows in ROWS],
+    "arrays of columns": [{n: np.array(c) for n, c in zip(NAMES, zip(*rows), strict=True)} for rows in ROWS],
     "tensors": [torch.tensor(rows, dtype=torch.float32) for rows in ROWS],
 }
 
@@ -94,23 +83,16 @@ def test_a_sound_tokenizer_of_events_passes(form):
     assert LAW in _laws(Events(), FORMS[form])
 
 
-FAULTY = [DropsLast, AllIdsZero, DropsTime, DropsPolarity]
-
-
-@pytest.mark.parametrize(
-    ("faulty", "form"),
-    [(one, "tuples") for one in FAULTY] + [(FAULTY[i % 4], form) for i, form in enumerate(FORMS) if form != "tuples"],
-)
+@pytest.mark.parametrize("faulty", [DropsLast, AllIdsZero, DropsTime, DropsPolarity])
+@pytest.mark.parametrize("form", FORMS)
 def test_a_tokenizer_that_drops_events_or_a_column_is_named(faulty, form):
     with pytest.raises(AssertionError, match=f"^{faulty.__name__}: {LAW}: "):
         _laws(faulty(), FORMS[form])
 
 
 def test_the_field_that_is_dropped_is_named():
-    with pytest.raises(AssertionError, match=r"raw\[…\]\[3\]"):
-        _laws(DropsPolarity(), ROWS)
-    with pytest.raises(AssertionError, match=r"raw\[…\]\.t"):
-        _laws(DropsTime(), FORMS["named tuples"])
+    with pytest.raises(AssertionError, match=r"raw\['polarity'\]"):
+        _laws(DropsPolarity(), FORMS["arrays of columns"])
     with pytest.raises(AssertionError, match=r"raw\[:, 0\]"):
         _laws(DropsTime(), FORMS["tensors"])
     recordings = [Recording("left", ROWS[0]), Recording("right", ROWS[1])]
@@ -138,16 +120,12 @@ class TakesItsExamplesAlone(Events):
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "raws", "reason"),
-    [
-        (ReadsOpaque(), [Opaque(rows) for rows in ROWS], "the examples (Opaque) hold no text or numbers"),
-        (TakesItsExamplesAlone(), ROWS, "encode refuses every change of the examples"),
-    ],
+    ("tokenizer", "raws"), [(ReadsOpaque(), [Opaque(rows) for rows in ROWS]), (TakesItsExamplesAlone(), ROWS)]
 )
-def test_where_nothing_can_be_changed_the_law_is_left_out_with_the_reason(tokenizer, raws, reason):
+def test_where_nothing_can_be_changed_the_law_is_left_out_with_the_reason(tokenizer, raws):
     checked = check_tokenizer(tokenizer, raws, other_process=False)
     assert LAW not in {law.__name__ for law in checked}
-    assert checked.left_out[LAW].startswith(reason)
+    assert checked.left_out[LAW] == f"encode accepts no change of the examples ({type(raws[0]).__name__})"
 
 
 def _laws(tokenizer, raws):

@@ -11,7 +11,7 @@ import torch
 from laws.combinations import BLOCKS, DIM, HEADS, NORMS, POSITIONS, build, required, supports
 from torch.autograd import gradcheck
 
-from seqkit.backbones import S4D, Mamba, Transformer
+from seqkit.backbones import Mamba, Transformer
 from seqkit.interfaces import Adjacency, Embedded
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
@@ -189,17 +189,12 @@ def outputs_with_cache(backbone, embedded, cuts):
     "backbone",
     [
         pytest.param(lambda: compiled_stack([("LinearAttention", "none")], True), id="linear", marks=pytest.mark.slow),
-        pytest.param(lambda: compiled_stack([("PerformerAttention", "none")], True), id="performer",
-                     marks=pytest.mark.slow),
         pytest.param(lambda: compiled_stack([("ScaledDotProductAttention", "Rotary")], True), id="attention"),
         pytest.param(lambda: Transformer(
             DIM, 1, num_heads=HEADS, causal=True,
             block=partial(PreNormBlock, attention=partial(MultiHeadAttention, convolution=CausalConvolution)),
         ), id="convolution"),
         pytest.param(lambda: Mamba(DIM, 1, causal=True), id="Mamba", marks=pytest.mark.slow),
-        pytest.param(lambda: S4D(DIM, 1, causal=True), id="S4D", marks=pytest.mark.slow),
-        pytest.param(lambda: compiled_stack([("SlidingWindowAttention", "none")], True), id="window",
-                     marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_a_compiled_backbone_continues_from_a_cache(backbone):

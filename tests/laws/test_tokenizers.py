@@ -1,6 +1,7 @@
 """Every law of `check_tokenizer` notices a planted fault."""
 
 import logging
+import threading
 from contextlib import nullcontext
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from laws.faulty_tokenizers import (
     INVENTED,
     KNOWN,
+    OF_THE_PROCESS,
     RAWS,
     FitsInTheOrderOfASet,
     HashesWords,
@@ -143,13 +145,6 @@ class RefusesInTwoLines(Sound):
         raise DataError("the text\nis empty")
 
 
-class ReadsARecord(Sound):
-    decode = None
-
-    def encode(self, raw):
-        return super().encode(raw["text"])
-
-
 @pytest.mark.slow
 def test_a_sound_tokenizer_passes():
     checked = check_tokenizer(Sound(), RAWS, unfitted=Sound(), bad=["", "d", 7])
@@ -237,7 +232,7 @@ ELSEWHERE = (HashesWords, FitsInTheOrderOfASet)
     ("faulty", "sentence"),
     [
         pytest.param(*fault, id=fault[0].__name__, marks=pytest.mark.slow if fault[0] in ELSEWHERE else ())
-        for fault in KNOWN + INVENTED
+        for fault in KNOWN + OF_THE_PROCESS + INVENTED
     ],
 )
 def test_a_fault_is_named_with_class_law_and_example(faulty, sentence):
@@ -253,11 +248,20 @@ def test_tokens_that_another_process_makes_otherwise_are_noticed(monkeypatch):
             is_the_same_in_another_process(Sound(), RAWS)
 
 
-def test_examples_that_hold_themselves_are_compared():
-    records = [{"text": text} for text in RAWS]
-    for record in records:
-        record.update(record=record, records=[record])
-    check_tokenizer(ReadsARecord(), records, bad=[], other_process=False)
+def test_a_thread_of_others_may_end_while_an_example_is_encoded():
+    end, thread = threading.Event(), None
+
+    class Waits(Sound):
+        def encode(self, raw):
+            self.count += 1
+            if self.count == 2:  # from the second on, no import excuses a change
+                end.set()
+                thread.join()
+            return super().encode(raw)
+
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    check_tokenizer(Waits(), RAWS, other_process=False, only=["leaves_the_process_alone"])
 
 
 def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():

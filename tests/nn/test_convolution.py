@@ -12,7 +12,8 @@ from seqkit.nn.attention.kv_cache import KVCache, LayerCache
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
-from seqkit.testing import EmbeddedBackbone, check_backbone, laws, long_laws, synthetic
+from seqkit.testing import EmbeddedBackbone, check_backbone, long_laws, synthetic
+from seqkit.testing.laws import step_by_step_equals_at_once
 
 
 def shaken(dim, kernel_size):
@@ -88,7 +89,7 @@ def test_a_law_notices_padding_in_the_cache_of_the_convolution(monkeypatch):
     sound = CausalConvolution.forward
     monkeypatch.setattr(CausalConvolution, "forward", lambda self, x, valid, cache: sound(self, x, None, cache))
     with pytest.raises(AssertionError, match="step by step differs"):
-        laws.step_by_step_equals_at_once(model, examples)
+        step_by_step_equals_at_once(model, examples)
 
 
 def test_a_kernel_size_of_1_is_refused():

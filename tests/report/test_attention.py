@@ -22,17 +22,13 @@ from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.objectives import Classify, Seq2Seq
-from seqkit.progress import track
 from seqkit.registry import components
 from seqkit.report import attention
-from seqkit.report.attention import MAX_TOKENS, MAX_UNCUT, uniform_heads, view_attention, view_example, view_input
-from seqkit.report.modality.text import TextRenderer
+from seqkit.report.attention import MAX_TOKENS, MAX_UNCUT, view_attention, view_example, view_input
 from seqkit.runs.mixture import load
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel
 from seqkit.tokenizers import Characters, Patches
-
-ONE_STACK = ["attention.html", "attention.png", "rollout.png"]
 
 
 class OnAccelerator(torch.Tensor):
@@ -45,19 +41,17 @@ class OnAccelerator(torch.Tensor):
         return self.as_subclass(torch.Tensor)
 
 
-def test_attention_on_an_accelerator_is_drawn(tmp_path, monkeypatch):
+def test_attention_on_an_accelerator_is_drawn(tmp_path, monkeypatch, quick):
     def far(model, batch):
         maps = attention_maps(model, batch)
         return [dataclasses.replace(one, weights=one.weights.as_subclass(OnAccelerator)) for one in maps]
 
     monkeypatch.setattr(attention, "attention_maps", far)
-    run = classifier(Transformer(8, 2, num_heads=2))
-    attention._view(Path(), run, "abcab", "abcab", [], tmp_path / "view")
-    assert files_in(tmp_path / "view") == ONE_STACK
+    assert view_attention(classifier(Transformer(8, 2, num_heads=2)), "abcab", "abcab", tmp_path / "view").exists()
 
 
-def files_in(out):
-    return sorted(path.name for path in out.iterdir())
+def headings_of(path):
+    return re.findall("<h2>(.*)</h2>", path.read_text(encoding="utf-8"))
 
 
 def untrained(backbone, objective, tokenizer):
@@ -87,83 +81,56 @@ def translator(encoder, decoder):
 
 
 @pytest.fixture
-def given(monkeypatch):
-    """Let `load` give this run, whatever its folder."""
-
-    def give(run):
-        monkeypatch.setattr(attention, "load_one", lambda _: run)
-        return run
-
-    return give
-
-
-@pytest.fixture
 def quick(monkeypatch):
     """Figures are made but not drawn, which takes seconds."""
-
-    def save(_, path):
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"")
-        return path
-
-    monkeypatch.setattr(attention, "png", save)
     monkeypatch.setattr(attention, "svg", lambda _: "<svg></svg>")
 
 
 # ── kinds of example ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_text_gives_a_page_and_pictures_of_the_runs_own_maps(trained, tmp_path):
-    page = view_input(trained("next token"), "To be, or not", tmp_path / "view").read_text(encoding="utf-8")
-    assert files_in(tmp_path / "view") == ONE_STACK
-    for name in ONE_STACK[2:]:
-        assert (tmp_path / "view" / name).read_bytes().startswith(b"\x89PNG")
+def test_text_gives_a_page_of_the_runs_own_maps(trained, tmp_path):
+    path, said = view_input(trained("next token"), "To be, or not", tmp_path / "view")
+    page = path.read_text(encoding="utf-8")
+    assert said is None
+    assert [one.name for one in path.parent.iterdir()] == ["attention.html"]
     run = load(trained("next token"))
     batch = TokenBatch.collate([run.tokenizer.encode("To be, or not")])
     (one,) = attention_maps(run.model, batch)
     for head, nats in enumerate(entropy(one.weights, batch.valid)[0]):
         assert f"layer 0 · head {head} · {nats:.2f} nats" in page
-    uniform = np.log(np.arange(1, 14)).mean()
-    assert f"{uniform:.2f} for uniform attention" in page, "a causal query attends to the past only"
     assert "the last query, from which the next token is predicted" in page
 
 
-def test_the_overlay_gets_rollout_and_attention_maps(trained, tmp_path, monkeypatch, quick):
+def test_the_example_is_drawn_with_rollout_in_times_the_average(trained, tmp_path, monkeypatch, quick):
     seen = []
-
-    def overlay(_renderer, _raw, _tokens, summary):
-        seen.append(summary)
-        return Figure()
-
-    monkeypatch.setattr(TextRenderer, "overlay", overlay)
+    monkeypatch.setattr(attention, "attended", lambda *given: seen.append(given[-1]) or Figure())
     view_input(trained("next token"), "To be", tmp_path)
     run = load(trained("next token"))
     (one,) = attention_maps(run.model, TokenBatch.collate([run.tokenizer.encode("To be")]))
-    weights = one.weights[0].numpy()
-    np.testing.assert_allclose(seen[0].weights, weights[None])
-    np.testing.assert_allclose(seen[0].rollout, 0.5 * weights.mean(axis=0) + 0.5 * np.eye(5), atol=1e-6)
-    assert seen[0].last_query
+    rollout = 0.5 * one.weights[0].numpy().mean(axis=0) + 0.5 * np.eye(5)
+    np.testing.assert_allclose(seen[0], 5 * rollout[-1], atol=1e-5)
+    view_attention(run := classifier(Transformer(8, 1, num_heads=2)), "abc", "abc", tmp_path)
+    (one,) = attention_maps(run.model, TokenBatch.collate([run.tokenizer.encode("abc")]))
+    rollout = 0.5 * one.weights[0].numpy().mean(axis=0) + 0.5 * np.eye(3)
+    np.testing.assert_allclose(seen[1], 3 * rollout.mean(axis=0), atol=1e-5)
 
 
 def test_an_image_from_its_file(trained, tmp_path):
     Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(tmp_path / "digit.png")
-    page = view_input(trained("classify"), str(tmp_path / "digit.png"), tmp_path / "view").read_text(encoding="utf-8")
-    assert files_in(tmp_path / "view") == ONE_STACK
-    assert "the image" in page
-    assert "the mean over all queries" in page
+    path, said = view_input(trained("classify"), str(tmp_path / "digit.png"), tmp_path / "view")
+    assert headings_of(path) == ["Attention", "Attention on the example"]
+    assert "the mean over all queries" in path.read_text(encoding="utf-8")
+    assert said.startswith("Predicted: ")
 
 
-def test_a_molecule_by_its_smiles(trained, tmp_path):
-    page = view_input(trained("regress"), "CCCO", tmp_path / "one").read_text(encoding="utf-8")
-    assert "O3" in page
-    assert "A line between two nodes is the wider the more" in page
-
-
-def test_of_a_file_of_several_examples_the_first_is_shown(trained, tmp_path, quick):
+def test_of_a_file_of_several_molecules_the_first_is_shown(trained, tmp_path):
     (tmp_path / "two.smi").write_text("CCN\nCCO\n", encoding="utf-8")
-    page = view_input(trained("regress"), str(tmp_path / "two.smi"), tmp_path / "two").read_text(encoding="utf-8")
+    path, _ = view_input(trained("regress"), str(tmp_path / "two.smi"), tmp_path / "two")
+    page = path.read_text(encoding="utf-8")
     assert "Input: CCN<" in page
     assert "The first of 2 examples in it is shown." in page
+    assert "N2" in page
 
 
 def test_the_page_and_the_terminal_say_what_is_predicted_and_what_is_true(trained, tmp_path, quick, capsys):
@@ -171,75 +138,55 @@ def test_the_page_and_the_terminal_say_what_is_predicted_and_what_is_true(traine
     run = load(folder)
     samples = data_module(run.config, run.tokenizer, run.objective).splits().test
     (predicted,), true = run.predict([samples[2].raw]), run.objective.classes[samples[2].label]
-    said = []
-    page = view_example(folder, 2, tmp_path / "view", say=said.append).read_text(encoding="utf-8")
-    assert said[0].startswith(f"Predicted: {predicted} (probability 0.")
-    assert said[0].endswith(f"; true: {true}")
-    assert said[0] in page
+    path, said = view_example(folder, 2, tmp_path / "view")
+    assert said.startswith(f"Predicted: {predicted} (probability 0.")
+    assert said.endswith(f"; true: {true}")
+    assert said in path.read_text(encoding="utf-8")
     assert main(["attention", str(folder), "--example", "2", "--out", str(tmp_path / "other")]) == 0
-    assert capsys.readouterr().out.splitlines() == [said[0], str(tmp_path / "other" / "attention.html")]
-    view_input(trained("regress"), "CCCO", tmp_path / "one", say=said.append)
-    assert float(said[1].removeprefix("Predicted: ")) == pytest.approx(
-        load(trained("regress")).predict(["CCCO"])[0], rel=1e-3
-    )
+    assert capsys.readouterr().out.splitlines() == [said, str(tmp_path / "other" / "attention.html")]
+    _, said = view_input(trained("regress"), "CCCO", tmp_path / "one")
+    (number,) = load(trained("regress")).predict(["CCCO"])
+    assert float(said.removeprefix("Predicted: ")) == pytest.approx(number, rel=1e-3)
 
 
 def test_a_graph_of_the_runs_own_data(trained, tmp_path, quick):
-    page = view_example(trained("nodes"), 0, tmp_path / "view").read_text(encoding="utf-8")
-    assert files_in(tmp_path / "view") == ONE_STACK
-    assert "Input: test data, " in page
+    path, _ = view_example(trained("nodes"), 0, tmp_path / "view")
+    assert "Input: test data, " in path.read_text(encoding="utf-8")
     with pytest.raises(UsageError, match="example 1"):
         view_example(trained("nodes"), 1, tmp_path / "view")
 
 
-def test_cross_attention_has_a_row_for_each_generated_token_and_the_next(given, tmp_path, monkeypatch, quick):
-    run = given(translator(GRU(16), RNNDecoder(16, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention))))
+def test_cross_attention_has_a_row_for_each_generated_token_and_the_next(tmp_path, monkeypatch, quick):
+    run = translator(GRU(16), RNNDecoder(16, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention)))
     monkeypatch.setattr(Seq2Seq, "predict", lambda *_: torch.tensor([[1, 3, -100]]))
     seen = []
     draw = attention.heatmaps
     monkeypatch.setattr(attention, "heatmaps", lambda *given: seen.append(given) or draw(*given))
-    page = view_attention(tmp_path, "abc d", "abc d", tmp_path / "view").read_text(encoding="utf-8")
+    page = view_attention(run, "abc d", "abc d", tmp_path / "view").read_text(encoding="utf-8")
     ((weights, queries, keys, _),) = seen
     assert (queries, keys) == (["B", "D", "eos"], ["a", "b", "c", "␣", "d"])
     assert [layer.shape for layer in weights] == [(1, 3, 5)]
-    assert files_in(tmp_path / "view") == ["attention.html", "cross.png"]
     assert "Generated: B D<" in page
     assert run.objective.longest == 7
     monkeypatch.setattr(Seq2Seq, "predict", lambda *_: torch.full((1, 7), 2))
-    view_attention(tmp_path, "abc d", "abc d", tmp_path / "view")
+    view_attention(run, "abc d", "abc d", tmp_path / "view")
     assert seen[-1][1] == [*"CCCCCCC", "…"], "cut at the longest: the next token is not known to be eos"
 
 
-def test_encoder_decoder_and_cross_attention_have_sections_of_their_own(given, tmp_path, quick):
+def test_encoder_decoder_and_cross_attention_have_sections_of_their_own(tmp_path, quick):
     decoder = Transformer(16, 1, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True))
-    given(translator(Transformer(16, 2, num_heads=2), decoder))
-    page = view_attention(tmp_path, "abc", "abc", tmp_path / "view").read_text(encoding="utf-8")
-    headings = re.findall("<h2>(.*)</h2>", page)
-    assert headings == [
-        "Attention of the encoder",
-        "Attention on the example",
-        "Attention of the decoder",
-        "Cross-attention of the decoder",
-    ]
+    run = translator(Transformer(16, 2, num_heads=2), decoder)
+    own = ["Attention of the decoder", "Cross-attention of the decoder"]
+    both = ["Attention of the encoder", "Attention on the example", *own]
+    assert headings_of(view_attention(run, "abc", "abc", tmp_path / "view")) == both
+    alone = untrained(decoder, run.objective, letters())  # a decoder without an encoder
+    assert headings_of(view_attention(alone, "abc", "abc", tmp_path / "view")) == own
 
 
-def test_a_decoder_without_an_encoder_is_shown_as_decoder(given, tmp_path, quick):
-    objective = Seq2Seq(Characters())
-    objective.fit(["ABCDEFG"], None)
-    decoder = Transformer(16, 1, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True))
-    given(untrained(decoder, objective, letters()))
-    page = view_attention(tmp_path, "abc", "abc", tmp_path / "view").read_text(encoding="utf-8")
-    headings = re.findall("<h2>(.*)</h2>", page)
-    assert headings == [
-        "Attention of the decoder",
-        "Cross-attention of the decoder",
-    ]
-
-
-def test_a_model_that_generates_bos_is_shown_as_it_is(given, tmp_path, monkeypatch, quick):
-    given(translator(GRU(16), RNNDecoder(16, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention))))
+def test_a_model_that_generates_bos_is_shown_as_it_is(tmp_path, monkeypatch, quick):
+    run = translator(GRU(16), RNNDecoder(16, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention)))
     monkeypatch.setattr(Seq2Seq, "predict", lambda *_: torch.tensor([[7, 0, -100]]))
-    page = view_attention(tmp_path, "abc", "abc", tmp_path / "view").read_text(encoding="utf-8")
+    page = view_attention(run, "abc", "abc", tmp_path / "view").read_text(encoding="utf-8")
     assert "Generated: bos A<" in page
 
 
@@ -252,20 +199,21 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", [name for name in components("mechanism") if name != "EdgeAttention"])
-def test_every_mechanism_can_be_drawn(name, given, tmp_path, quick):
+def test_every_mechanism_can_be_drawn(name, tmp_path, quick):
     mechanism = partial(components("mechanism")[name].load(), **SETTINGS.get(name, {}))
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism))
-    given(classifier(Transformer(16, 1, num_heads=2, block=block)))
-    page = view_attention(tmp_path, "abcabcab", "abcabcab", tmp_path / "view").read_text(encoding="utf-8")
-    assert ("have no entropy, and no rollout" in page) == (name == "LinformerAttention")
-    assert ("rollout.png" in files_in(tmp_path / "view")) == (name != "LinformerAttention")
+    run = classifier(Transformer(16, 1, num_heads=2, block=block))
+    path = view_attention(run, "abcabcab", "abcabcab", tmp_path / "view")
+    is_signed = name == "LinformerAttention"
+    assert ("have no entropy, and no rollout" in path.read_text(encoding="utf-8")) == is_signed
+    assert ("Attention on the example" in headings_of(path)) == (not is_signed)
 
 
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_page_loads_nothing_and_runs_nothing(trained, tmp_path):
-    page = view_input(trained("next token"), "To be", tmp_path).read_text(encoding="utf-8")
+    page = view_input(trained("next token"), "To be", tmp_path)[0].read_text(encoding="utf-8")
     assert "default-src 'none'" in page
     assert not re.search(r"<(script|link|iframe|img|object|embed)\b", page)
     rest = re.sub(r'xmlns(:xlink)?="http://www\.w3\.org/[\w/]+"', "", page)  # names, not addresses
@@ -274,89 +222,64 @@ def test_the_page_loads_nothing_and_runs_nothing(trained, tmp_path):
     assert all(link.startswith(("#", "data:")) for link in re.findall(r'href="([^"]*)"', rest))
 
 
-def test_what_a_user_typed_is_text_and_nothing_else(given, tmp_path):
+def test_what_a_user_typed_is_text_and_nothing_else(tmp_path):
     raw = "<script>alert('$x$')</script>"
     objective = Classify()
     objective.fit([0, 1], None)
-    given(untrained(Transformer(8, 1, num_heads=1), objective, letters(raw)))
-    page = view_attention(tmp_path, raw, raw, tmp_path / "view").read_text(encoding="utf-8")
+    run = untrained(Transformer(8, 1, num_heads=1), objective, letters(raw))
+    page = view_attention(run, raw, raw, tmp_path / "view").read_text(encoding="utf-8")
     assert "<script" not in page
     assert "&lt;script&gt;" in page
 
 
-def test_a_long_text_is_cut_and_the_page_says_so(given, tmp_path, quick):
-    given(classifier(Transformer(8, 1, num_heads=1)))
-    raw = "abc " * 500
-    page = view_attention(tmp_path, raw, raw, tmp_path / "view").read_text(encoding="utf-8")
+def test_a_long_text_is_cut_and_the_page_says_so(tmp_path, quick):
+    run, raw = classifier(Transformer(8, 1, num_heads=1)), "abc " * 500
+    page = view_attention(run, raw, raw, tmp_path / "view").read_text(encoding="utf-8")
     assert f"The first {MAX_TOKENS} of 2,000 tokens are shown." in page
-    assert len(re.findall("abc ", page)) == 75, "the input is named by its beginning"
+    assert len(re.findall("abc ", page)) == 74, "the input is named by its beginning"
     raw = "abcd" * (MAX_TOKENS // 4)
-    page = view_attention(tmp_path, raw, raw, tmp_path / "view").read_text(encoding="utf-8")
-    assert "are shown" not in page
+    assert "are shown" not in view_attention(run, raw, raw, tmp_path / "view").read_text(encoding="utf-8")
 
 
-def test_a_new_view_replaces_an_earlier_one_and_nothing_else(given, tmp_path, quick):
-    decoder = Transformer(16, 1, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True))
-    given(translator(Transformer(16, 1, num_heads=2), decoder))
-    view_attention(tmp_path, "abc", "abc", tmp_path)
-    assert "decoder.png" in files_in(tmp_path)
-    (tmp_path / "mine.png").write_bytes(b"mine")
-    given(classifier(Transformer(8, 1, num_heads=2)))
-    view_attention(tmp_path, "abc", "abc", tmp_path)
-    assert files_in(tmp_path) == sorted([*ONE_STACK, "mine.png"])
-
-
-def test_an_earlier_view_stays_where_the_new_one_is_refused(given, tmp_path, quick):
-    given(classifier(Transformer(8, 1, num_heads=2)))
-    before = view_attention(tmp_path, "abc", "abc", tmp_path).read_bytes()
+def test_an_earlier_view_stays_where_the_new_one_is_refused(tmp_path, quick):
+    run = classifier(Transformer(8, 1, num_heads=2))
+    before = view_attention(run, "abc", "abc", tmp_path).read_bytes()
     with pytest.raises(DataError):
-        view_attention(tmp_path, "xyz", "xyz", tmp_path)
+        view_attention(run, "xyz", "xyz", tmp_path)
     assert (tmp_path / "attention.html").read_bytes() == before
 
 
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_view_that_takes_long_shows_how_far_it_is(given, tmp_path, monkeypatch, capsys, quick):
-    monkeypatch.setattr("seqkit.report.attention.track", partial(track, patience=-1))
-    monkeypatch.setattr("seqkit.progress.LINE_SECONDS", -1)
-    given(classifier(Transformer(8, 1, num_heads=2)))
-    view_attention(tmp_path, "abc", "abc", tmp_path / "out")
-    error = capsys.readouterr().err
-    assert "drawing attention: 1" in error
-    assert "writing pictures: 1 of " in error
-
-
-def test_a_run_without_attention_says_so(given, tmp_path):
-    given(classifier(LSTM(8)))
+def test_a_run_without_attention_says_so(tmp_path):
     with pytest.raises(UsageError, match=r"LSTM .*--model.backbone Transformer"):
-        view_attention(tmp_path, "abc", "abc", tmp_path / "view")
+        view_attention(classifier(LSTM(8)), "abc", "abc", tmp_path / "view")
     assert not (tmp_path / "view").exists()
 
 
-def test_a_mechanism_without_weights_says_so(given, tmp_path, monkeypatch):
+def test_a_mechanism_without_weights_says_so(tmp_path, monkeypatch):
     def none(*_):
         raise ValueError("Additive has no weights to show")
 
     monkeypatch.setattr(AdditiveAttention, "attention_weights", none)
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention))
-    run = given(classifier(Transformer(8, 1, num_heads=1, block=block)))
+    run = classifier(Transformer(8, 1, num_heads=1, block=block))
     monkeypatch.setattr(AdditiveAttention, "forward", lambda _self, _q, _k, v, *_: v)
     with pytest.raises(UsageError, match="Additive"):
-        view_attention(tmp_path, "abc", "abc", tmp_path / "view")
+        view_attention(run, "abc", "abc", tmp_path / "view")
     assert not any(module._forward_hooks for module in run.model.modules())
 
 
-def test_an_image_of_too_many_patches_is_refused_not_cut(given, tmp_path):
+@pytest.mark.parametrize(
+    ("settings", "num_tokens"), [({}, 1089), ({"num_prefix_tokens": 1, "positions": "index"}, 1090)]
+)
+def test_an_image_of_too_many_patches_is_refused_not_cut(settings, num_tokens, tmp_path):
     objective = Classify()
     objective.fit([0, 1], None)
-    given(untrained(Transformer(8, 1, num_heads=1), objective, Patches(1)))
-    with pytest.raises(DataError, match=f"1,089 tokens.*{MAX_UNCUT:,}"):
-        view_attention(tmp_path, "large", torch.zeros(1, 33, 33), tmp_path / "view")
-    numbered = Patches(1, resize=(33, 33), num_prefix_tokens=1, positions="index")
-    given(untrained(Transformer(8, 1, num_heads=1), objective, numbered))
-    with pytest.raises(DataError, match="1,090 tokens"):
-        view_attention(tmp_path, "large", torch.zeros(1, 33, 33), tmp_path / "view")
+    run = untrained(Transformer(8, 1, num_heads=1), objective, Patches(1, resize=(33, 33), **settings))
+    with pytest.raises(DataError, match=f"{num_tokens:,} tokens.*{MAX_UNCUT:,}"):
+        view_attention(run, "large", torch.zeros(1, 33, 33), tmp_path / "view")
 
 
 @pytest.mark.parametrize(
@@ -378,24 +301,12 @@ def test_a_mistake_is_one_line_and_its_exit_code(words, code, line, trained, tmp
         got = done.code
     assert got == code
     assert re.fullmatch(rf"seqkit attention: {line}\n", capsys.readouterr().err)
-    assert files_in(tmp_path) == ["digit.png", "taken"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["digit.png", "taken"]
 
 
 def test_a_folder_that_is_no_run_is_one_line(tmp_path, capsys):
     assert main(["attention", str(tmp_path), "--input", "x"]) == 2
     assert capsys.readouterr().err.startswith(f"seqkit attention: {tmp_path} is no run: it has no config.yaml")
-
-
-def test_heads_that_attend_uniformly_are_named():
-    nats = np.array([[0.1, 2.0], [1.97, 1.5]])
-    assert uniform_heads(nats, 2.0).strip() == (
-        "2 of 4 heads attend almost uniformly here (98 % of that entropy or more): layer 0 head 1, layer 1 head 0."
-    )
-    assert uniform_heads(nats, 3.0) == ""
-    assert uniform_heads(np.zeros((1, 1)), 0.0) == "", "one key alone"
-    assert uniform_heads(np.full((3, 4), 2.0), 2.0).startswith(" All heads attend almost uniformly")
-    many = np.where(np.arange(12) > 2, 2.0, 0.0).reshape(3, 4)
-    assert uniform_heads(many, 2.0).endswith("or more)."), "nobody reads nine names"
 
 
 # ── in a browser ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -408,7 +319,7 @@ def view(trained, tmp_path_factory):
 
     def page(kind):
         if kind not in pages:
-            pages[kind] = view_example(trained(kind), 0, tmp_path_factory.mktemp("view"))
+            pages[kind], _ = view_example(trained(kind), 0, tmp_path_factory.mktemp("view"))
         return pages[kind]
 
     return page

@@ -1,11 +1,9 @@
 """Heatmaps of attention weights: the numbers that were given, in one scale, named where there is room."""
 
-import math
-
 import numpy as np
 import pytest
 
-from seqkit.report.attention_heatmaps import MAX_NAMED, heatmaps, uniform_entropy
+from seqkit.report.attention_heatmaps import MAX_NAMED, heatmaps
 from seqkit.report.figures import svg
 
 
@@ -73,14 +71,3 @@ def test_a_name_is_never_markup_nor_mathematics():
     assert "&lt;script&gt;" in page
     assert "<script" not in page
     assert "$x$" in page
-
-
-def test_uniform_entropy_is_that_of_equal_weights_under_the_mask():
-    def uniform(attn_mask):
-        return [(attn_mask / attn_mask.sum(axis=-1, keepdims=True))[None]]
-
-    def brute(weights):
-        return np.mean([-sum(w * math.log(w) for w in row if w) for row in weights[0][0]])
-
-    for attn_mask in (np.ones((5, 7)), np.ones((5, 5)), np.tril(np.ones((5, 5))), np.ones((1, 1))):
-        assert uniform_entropy(uniform(attn_mask)) == pytest.approx(brute(uniform(attn_mask)))

@@ -10,6 +10,7 @@ from seqkit.report.learning_curves import loss_curve, metric_curve
 
 SUMMARY = {
     "objective": "Classify",
+    "main_metric": "accuracy",
     "metrics": {"loss": 0.5, "accuracy": 0.75},
     "baseline": {"loss": 2.25, "accuracy": 0.125},
 }
@@ -46,7 +47,7 @@ def test_the_headline_metric_is_drawn_where_validation_measured_it(folder, drawn
     ((series, others),) = drawn
     assert [(list(s.x), list(s.y)) for s in series] == [([1.0], [25.0])]
     assert others == {"unit": "accuracy, %", "baseline": 12.5}
-    assert metric_curve(folder, SUMMARY | {"objective": "NextToken"}) is None, "its headline is the loss"
+    assert metric_curve(folder, SUMMARY | {"main_metric": "loss"}) is None, "its headline is the loss"
     assert metric_curve(folder, SUMMARY | {"objective": "Yours", "metrics": {"f1": 0.5}}) is None, "not measured"
 
 

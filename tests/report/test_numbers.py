@@ -5,13 +5,13 @@ import math
 import pytest
 
 from seqkit.comparison.types import Metric
-from seqkit.report.numbers import amount, compact, count, finite, percent, plain, plural, significant, times
+from seqkit.report.numbers import finite, format_number, plural
 
 ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
 LOSS = Metric("m", "test loss", "nats per token", 1, 3, False)
 
 
-@pytest.mark.parametrize("write", [count, compact, significant, plain, percent, times, LOSS.number, LOSS.signed])
+@pytest.mark.parametrize("write", [format_number, LOSS.number, LOSS.signed])
 def test_what_is_not_known_is_a_dash(write):
     assert write(None) == "–"
 
@@ -26,11 +26,16 @@ def test_nan_and_infinity_become_none_at_any_depth():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(0, "0"), (0.0123, "0.0123"), (999, "999"), (81234, "81.2k"), (999_950, "1M"), (1.2e9, "1.2G"), (-2500, "−2.5k")],
-)
-def test_compact_numbers_have_three_digits_and_a_prefix(value, text):
-    assert compact(value) == text
+    ("value", "text", "short"),
+    [
+        (0, "0", "0"), (0.00045712, "0.0004571", "0.0004571"), (45.7026, "45.7", "45.7"), (-2500.0, "−2,500", "−2.5k"),
+        (81234, "81,234", "81.23k"), (297488.531, "297,489", "297.5k"), (999_960.0, "999,960", "1M"),
+        (1_200_000_000, "1,200,000,000", "1.2G"), (float("nan"), "–", "–"), (999, "999", "999"),
+        (1e-6, "1e-06", "1e-06"),
+    ],
+)  # fmt: skip
+def test_numbers_have_four_digits_one_minus_and_thousands_or_a_prefix(value, text, short):
+    assert (format_number(value), format_number(value, prefix=True)) == (text, short)
 
 
 def test_values_are_scaled_and_rounded_as_the_metric_says():
@@ -46,9 +51,3 @@ def test_values_are_scaled_and_rounded_as_the_metric_says():
 def test_a_difference_that_rounds_to_zero_has_no_sign():
     assert ACCURACY.signed(-0.00001) == ACCURACY.signed(0.00001) == "0.00"
     assert (ACCURACY.signed(0.008), ACCURACY.signed(-0.008)) == ("+0.80", "−0.80")
-    assert (percent(0.004), percent(-0.004), percent(0.0)) == ("+0.4 %", "−0.4 %", "0.0 %")
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.00045712, "0.0004571"), (45.7026, "45.7"), (297488.531, "297,489")])
-def test_an_amount_of_any_size_has_few_digits_and_no_power_of_ten(value, text):
-    assert amount(value) == text

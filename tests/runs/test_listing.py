@@ -12,7 +12,7 @@ from seqkit.runs.summary import data_name
 SUMMARY = {
     "sha256": "0", "recipe": "a/b", "backbone": "LSTM", "seed": 1, "num_parameters": 7, "tokens_seen": 7, "steps": 7,
     "wall_seconds": 2.0, "metrics": {"loss": 1.0, "accuracy": 0.5}, "versions": {"seqkit": "0"},
-    "baseline": {"accuracy": 0.25}, "objective": "Classify",
+    "baseline": {"accuracy": 0.25}, "objective": "Classify", "main_metric": "accuracy",
 }  # fmt: skip
 
 

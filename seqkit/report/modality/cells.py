@@ -5,47 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from seqkit.errors import one_line, shortened
 from seqkit.interfaces import Tokens
 from seqkit.raw import Years
-from seqkit.report.modality.base import AttentionSummary, Renderer
+from seqkit.report.figures import INK
+from seqkit.report.modality.base import WARM, Renderer
 from seqkit.tokenizers.cells import Cells
 
 MAX_NAME, MAX_CELL = 22, 10
 """Characters of a token's name, and of the cell in it."""
 
-MAX_LINES = 12
-"""Cells that a thumbnail shows."""
-
 
 class CellsRenderer(Renderer):
-    """Names the tokens of a row by column and cell, since the number of a token means another column in each row."""
+    """A line for each cell, since the number of a token means another column in each row."""
 
     tokenizer: Cells
-    has_picture = False
-    note = "A picture has a line for each cell."
+    note = ""
 
-    def picture(self, raw: Any, tokens: Tokens) -> Figure:
-        """Content beside positions, with a name for each token."""
-        return self._named(super().picture(raw, tokens), 0, raw, tokens)
+    def draw(self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None) -> None:
+        """The cells below each other, with the attention that each receives as a bar."""
+        places, names = range(len(tokens)), self.token_names(raw, tokens)
+        values = np.zeros(len(tokens)) if received is None else received
+        axes.barh(places, values, color=WARM.to_rgba(values), edgecolor=INK, linewidth=0.3)
+        axes.set_yticks(places, names, fontsize=7, parse_math=False)
+        axes.invert_yaxis()
+        axes.set_xlabel("times the average" if received is not None else "")
+        if received is None:
+            axes.set_xticks([])
 
-    def overlay(self, raw: Any, tokens: Tokens, summary: AttentionSummary) -> Figure:
-        """Bars over the cells."""
-        figure = super().overlay(raw, tokens, summary)
-        for axes in figure.axes[:-1]:
-            axes.set_xticks(range(len(tokens)), [""] * len(tokens))
-        return self._named(figure, -1, raw, tokens)
-
-    def thumbnail(self, tokens: Tokens, axes: Axes, raw: Any = None) -> None:
-        """The cells, one below the other."""
-        axes.set(xticks=[], yticks=[])
-        lines = self.token_names(raw, tokens.at(slice(MAX_LINES)))
-        axes.text(
-            0.02, 0.98, "\n".join(lines), transform=axes.transAxes, ha="left", va="top", fontsize=6, parse_math=False
-        )
+    def height(self, tokens: Tokens) -> float:
+        """0.18 inches a cell."""
+        return 0.18 * len(tokens) + 0.6
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """`column = cell` for each token, short; without `raw` the column alone."""
@@ -56,13 +49,6 @@ class CellsRenderer(Renderer):
             cell = "" if value is None else f" = {shortened(one_line(written(value)), MAX_CELL)}"
             names.append(f"{shortened(one_line(columns[place]), MAX_NAME - len(cell))}{cell}")
         return names
-
-    def _named(self, figure: Figure, index: int, raw: Any, tokens: Tokens) -> Figure:
-        """The figure with the tokens' names below one of its axes."""
-        axes = figure.axes[index]
-        axes.set_xticks(range(len(tokens)), self.token_names(raw, tokens), rotation=90, fontsize=7, parse_math=False)
-        axes.set_xlabel("")
-        return figure
 
 
 def written(value: Any) -> str:

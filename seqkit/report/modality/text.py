@@ -5,17 +5,15 @@ n tokens
 
 from __future__ import annotations
 
-from textwrap import fill, shorten
 from typing import Any
 
-from matplotlib import rc_context
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from seqkit.interfaces import Tokens
-from seqkit.report.figures import BLUE, INK, STYLE, new_figure
-from seqkit.report.modality.base import HEAT, AttentionSummary, Renderer, color_bar, text_color
+from seqkit.report.figures import BLUE, INK
+from seqkit.report.modality.base import MAX_RECEIVED, WARM, Renderer
 from seqkit.tokenizers.text import Text
 
 MAX_PIECES = 72
@@ -23,9 +21,6 @@ MAX_PIECES = 72
 
 MAX_NAME = 16
 """Characters of a token's name."""
-
-MAX_SMALL = 84
-"""Characters of a text that its thumbnail shows."""
 
 LINE_WIDTH = 64.0
 """Width of a picture in characters."""
@@ -35,80 +30,32 @@ _VISIBLE = str.maketrans({"\n": "↵", " ": "␣", "\t": "⇥", "\r": "␍"})
 
 
 class TextRenderer(Renderer):
-    """Pieces of text in boxes, with their ids and positions, or coloured by the attention that they receive."""
+    """Pieces of text in boxes, with their ids below, or coloured by the attention that they receive."""
 
     tokenizer: Text
     is_text = True
-    has_picture = False
 
-    def picture(self, raw: Any, tokens: Tokens) -> Figure:
-        """A box for each piece of text, its id and position below."""
-        texts = self.pieces(tokens.at(slice(MAX_PIECES)))
-        ids = [str(i) for i in tokens.content[:MAX_PIECES].tolist()]
-        # widths in characters of the monospaced pieces; ids are smaller
-        widths = [max(len(text) + 0.9, 0.7 * len(i) + 0.7, 2.0) for text, i in zip(texts, ids)]
-        lines = _wrap(widths, LINE_WIDTH)
-        number = f"{len(tokens):,} tokens" if len(tokens) == len(texts) else f"{len(texts)} of {len(tokens):,} tokens"
-        with rc_context(STYLE):
-            figure, (axes,) = new_figure(9.2, 0.75 + 0.72 * len(lines))
-            for line, members in enumerate(lines):
-                left = 0.0
-                for i in members:
-                    style: dict[str, Any] = {"facecolor": _TINTS[i % 4], "edgecolor": INK, "linewidth": 0.5}
-                    axes.add_patch(Rectangle((left + 0.06, -line - 0.44), widths[i] - 0.12, 0.44, **style))
-                    middle = left + widths[i] / 2
-                    axes.text(middle, -line - 0.23, texts[i], ha="center", va="center", family="monospace", fontsize=11)
-                    axes.text(middle, -line - 0.55, ids[i], ha="center", va="center", fontsize=7.5, color=BLUE)
-                    position = ", ".join(f"{p:g}" for p in tokens.positions[i].tolist())
-                    axes.text(middle, -line - 0.73, position, ha="center", va="center", fontsize=6.5)
-                    left += widths[i]
-            axes.set(xlim=(-0.3, LINE_WIDTH + 0.5), ylim=(-len(lines) + 0.15, 0.15))
-            axes.set_axis_off()
-            axes.set_title(
-                f"{type(self.tokenizer).__name__}: {number}, vocabulary {self.tokenizer.spec.vocab_size:,}"
-                " · box: piece of text · below: id (blue), position"
+    def draw(self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None) -> None:
+        """A box for each of the first pieces, in lines."""
+        texts, ids = self._shown(tokens)
+        line = 0
+        for i, (text, number, (line, left, width)) in enumerate(zip(texts, ids, _boxes(texts, ids))):
+            color = _TINTS[i % len(_TINTS)] if received is None else WARM.to_rgba(received[i])
+            box = Rectangle(
+                (left + 0.06, -line - 0.5), width - 0.12, 0.5, facecolor=color, edgecolor=INK, linewidth=0.3
             )
-        return figure
+            axes.add_patch(box)
+            is_hot = received is not None and received[i] > 0.7 * MAX_RECEIVED
+            place: dict[str, Any] = {"x": left + width / 2, "ha": "center", "va": "center"}
+            axes.text(y=-line - 0.27, s=text, family="monospace", color="#ffffff" if is_hot else "#1a1a1a", **place)
+            if received is None:
+                axes.text(y=-line - 0.68, s=number, fontsize=6, color=BLUE, **place)
+        axes.set(xlim=(0, LINE_WIDTH), ylim=(-line - 0.9, 0.1))
+        axes.set_axis_off()
 
-    def thumbnail(self, tokens: Tokens, axes: Axes, raw: Any = None) -> None:
-        """The beginning of the text."""
-        text = shorten(self.tokenizer.decode(tokens), width=MAX_SMALL, placeholder="…")
-        axes.set(xticks=[], yticks=[])
-        axes.text(0.5, 0.5, fill(text, 12), transform=axes.transAxes, ha="center", va="center", fontsize=8)
-
-    def overlay(self, raw: Any, tokens: Tokens, summary: AttentionSummary) -> Figure:
-        """The text once for each row of the summary, its pieces coloured."""
-        texts, scale = self.token_names(raw, tokens), summary.scale()
-        widths = [max(len(text) + 0.5, 1.6) for text in texts]
-        lines = _wrap(widths, LINE_WIDTH + 0.5)
-        width = max(22.0, *(sum(widths[i] for i in line) for line in lines))
-        height = 0.3 * len(summary.rows) * (len(lines) + 0.4)
-        with rc_context(STYLE):
-            figure, (axes,) = new_figure(0.125 * (width + 17) + 0.9, height + 0.3)
-            y = 0.0
-            for name, received in summary.rows.items():
-                axes.text(-2.4, y - 0.5, name, ha="right", va="center", fontsize=8)
-                for line in lines:
-                    left = 0.0
-                    axes.text(-0.5, y - 0.5, str(line[0]), ha="right", va="center", fontsize=6)
-                    for token in line:
-                        heat = float(scale(received[token]))
-                        box = Rectangle((left, y - 0.94), widths[token], 0.88, facecolor=HEAT(heat), linewidth=0)
-                        axes.add_patch(box)
-                        style: dict[str, Any] = {
-                            "ha": "center",
-                            "va": "center",
-                            "family": "monospace",
-                            "color": text_color(heat),
-                        }
-                        axes.text(left + widths[token] / 2, y - 0.5, texts[token], fontsize=8, **style)
-                        left += widths[token]
-                    y -= 1.0
-                y -= 0.4
-            axes.set(xlim=(-17, width), ylim=(y + 0.3, 0.1))
-            axes.set_axis_off()
-            color_bar(figure, [axes], summary, height=height)
-        return figure
+    def height(self, tokens: Tokens) -> float:
+        """0.4 inches a line."""
+        return 0.4 * (1 + _boxes(*self._shown(tokens))[-1][0]) + 0.2
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """The piece of text of each token."""
@@ -123,12 +70,19 @@ class TextRenderer(Renderer):
             texts.append(f"‹{i:02x}›" if broken else text.translate(_VISIBLE))
         return texts
 
+    def _shown(self, tokens: Tokens) -> tuple[list[str], list[str]]:
+        """Pieces and ids that are drawn."""
+        tokens = tokens.at(slice(MAX_PIECES))
+        return self.pieces(tokens), [str(i) for i in tokens.content.tolist()]
 
-def _wrap(widths: list[float], limit: float) -> list[list[int]]:
-    """Indices of pieces, in lines no wider than `limit`."""
-    lines: list[list[int]] = [[]]
-    for i in range(len(widths)):
-        if lines[-1] and sum(widths[j] for j in lines[-1]) + widths[i] > limit:
-            lines.append([])
-        lines[-1].append(i)
-    return lines
+
+def _boxes(texts: list[str], ids: list[str]) -> list[tuple[int, float, float]]:
+    """Line, left edge and width of each piece, in characters."""
+    boxes, line, left = [], 0, 0.0
+    for text, number in zip(texts, ids):
+        width = max(len(text) + 0.9, 0.7 * len(number) + 0.7, 2.0)  # ids are smaller
+        if left and left + width > LINE_WIDTH:
+            line, left = line + 1, 0.0
+        boxes.append((line, left, width))
+        left += width
+    return boxes

@@ -19,7 +19,13 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
-from seqkit.testing import EmbeddedBackbone, check_backbone, laws, synthetic
+from seqkit.testing import EmbeddedBackbone, check_backbone, synthetic
+from seqkit.testing.laws import (
+    attends_along_edges,
+    batch_mates_change_nothing,
+    no_token_attends_to_the_future,
+    nothing_crosses_components,
+)
 
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 
@@ -197,10 +203,10 @@ class AttendsAhead(Tampered):
 @pytest.mark.parametrize(
     ("mechanism", "law", "causal"),
     [
-        (AttendsToTheFirstExample, laws.batch_mates_change_nothing, False),
-        (AttendsBackwards, laws.attends_along_edges, False),
-        (AttendsToTheMirrorImage, laws.nothing_crosses_components, False),
-        (AttendsAhead, laws.no_token_attends_to_the_future, True),
+        (AttendsToTheFirstExample, batch_mates_change_nothing, False),
+        (AttendsBackwards, attends_along_edges, False),
+        (AttendsToTheMirrorImage, nothing_crosses_components, False),
+        (AttendsAhead, no_token_attends_to_the_future, True),
     ],
 )
 def test_a_law_notices_attention_that(mechanism, law, causal):

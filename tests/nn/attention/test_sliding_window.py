@@ -20,7 +20,13 @@ from seqkit.nn.attention.sliding_window import SlidingWindowAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.bias import ALiBi
 from seqkit.nn.position.rotary import Rotary
-from seqkit.testing import EmbeddedBackbone, check_backbone, laws, synthetic
+from seqkit.testing import EmbeddedBackbone, check_backbone, synthetic
+from seqkit.testing.laws import (
+    batch_mates_change_nothing,
+    no_token_attends_to_the_future,
+    padding_changes_nothing,
+    step_by_step_equals_at_once,
+)
 
 SLOW = pytest.mark.slow
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
@@ -252,11 +258,11 @@ class WiderWithACache(SlidingWindowAttention):
 @pytest.mark.parametrize(
     ("mechanism", "law", "causal"),
     [
-        (AttendsToPadding, laws.padding_changes_nothing, False),
-        (AttendsToPadding, laws.batch_mates_change_nothing, False),
-        (AttendsAhead, laws.no_token_attends_to_the_future, True),
-        (CountsPadding, laws.step_by_step_equals_at_once, True),
-        (WiderWithACache, laws.step_by_step_equals_at_once, True),
+        (AttendsToPadding, padding_changes_nothing, False),
+        (AttendsToPadding, batch_mates_change_nothing, False),
+        (AttendsAhead, no_token_attends_to_the_future, True),
+        (CountsPadding, step_by_step_equals_at_once, True),
+        (WiderWithACache, step_by_step_equals_at_once, True),
     ],
 )
 def test_a_law_notices_a_window_that(mechanism, law, causal):

@@ -1,11 +1,10 @@
-"""Attention of which one token receives twice as much as the others, and a tokenizer without a renderer of its own."""
+"""A tokenizer without a renderer of its own, and the attention of tokens of which one receives twice as much."""
 
 import numpy as np
 import pytest
 import torch
 
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
-from seqkit.report.modality import AttentionSummary
 
 
 class Vectors(Tokenizer):
@@ -27,12 +26,11 @@ def unknown():
 
 @pytest.fixture
 def attention_to():
-    """(n, hot) → every query attends twice as much to token `hot` as to the others."""
+    """(n, hot) → [n], in times the average: token `hot` receives twice as much as the others."""
 
-    def summary(n, hot, *, layers=2, heads=3, last_query=False):
+    def received(n, hot):
         row = np.ones(n)
         row[hot] = 2
-        row /= row.sum()
-        return AttentionSummary(np.tile(row, (layers, heads, n, 1)), np.tile(row, (n, 1)), last_query)
+        return row * n / row.sum()
 
-    return summary
+    return received

@@ -1,60 +1,43 @@
-"""Sound in pictures: its own bands on a time axis."""
+"""Sound in pictures and in players: a time axis, the frames at the tokens' positions, the samples of the recording."""
+
+import io
+import wave
+from base64 import b64decode
 
 import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from seqkit.raw import Waveform
-from seqkit.report.modality.audio import AudioRenderer
-from seqkit.report.modality.base import MAX_TINT
+from seqkit.report.modality.audio import MAX_SECONDS, AudioRenderer, player_source
 from seqkit.tokenizers.audio import LogMel
 
-
-@pytest.mark.parametrize(("stack", "stride"), [(1, 1), (3, 2)])
-def test_sound_stands_on_a_time_axis_with_its_own_bands(stack, stride, attention_to):
-    mel = LogMel(8000, num_mels=13, stack=stack, stride=stride)
-    wave = Waveform(torch.rand(2999, generator=torch.Generator().manual_seed(0)) - 0.5, 8000)
-    tokens = mel.encode(wave)
-    summary = attention_to(len(tokens), hot=7)
-    picture, line, strips = AudioRenderer(mel).overlay(wave, tokens, summary).axes[:3]
-    assert picture.images[0].get_array().shape == (13, len(tokens), 3)
-    alone = LogMel(8000, num_mels=13, stride=stride).encode(wave).content.numpy().T  # without the frames beside it
-    low, high = np.percentile(alone, [1, 99])
-    share = MAX_TINT * summary.by_rollout / 2
-    blue = np.clip((alone - low) / (high - low), 0, 1) * (1 - share)  # the tint has no blue
-    np.testing.assert_allclose(picture.images[0].get_array()[..., 2], blue, atol=1e-6)
-    assert line.patches[7].get_height() > line.patches[6].get_height()
-    assert line.patches[7].get_x() + line.patches[7].get_width() / 2 == pytest.approx(7 * stride * 0.01)
-    assert strips.images[0].get_array().shape == (6, len(tokens))
-    left, right, *_ = picture.images[0].get_extent()
-    assert right - left == pytest.approx(len(tokens) * stride * 0.01)
-    assert "time (s)" in strips.get_xlabel()
+NOISE = Waveform(torch.rand(2999, generator=torch.Generator().manual_seed(0)) - 0.5, 8000)
 
 
 @pytest.mark.parametrize(("stack", "stride"), [(1, 1), (3, 2)])
-def test_the_picture_shows_the_frames_at_the_tokens_positions(stack, stride):
+def test_frames_stand_once_on_a_time_axis_below_the_attention_that_they_receive(stack, stride, attention_to):
     mel = LogMel(8000, num_mels=13, stack=stack, stride=stride)
-    wave = Waveform(torch.rand(2999, generator=torch.Generator().manual_seed(0)) - 0.5, 8000)
-    spectrogram = AudioRenderer(mel).picture(wave, mel.encode(wave)).axes[2]
-    alone = LogMel(8000, num_mels=13, stride=stride).encode(wave)
-    np.testing.assert_allclose(spectrogram.images[0].get_array(), alone.content.T, atol=1e-6)
-
-
-def test_a_thumbnail_shows_the_sound_once_and_not_once_for_each_stacked_frame():
-    mel = LogMel(8000, num_mels=13, stack=5, stride=2)
-    wave = Waveform(torch.rand(2999, generator=torch.Generator().manual_seed(0)) - 0.5, 8000)
+    tokens = mel.encode(NOISE)
+    received = attention_to(len(tokens), hot=7)
     axes = Figure().subplots()
-    AudioRenderer(mel).thumbnail(mel.encode(wave), axes)
-    alone = LogMel(8000, num_mels=13, stride=2).encode(wave)
-    np.testing.assert_allclose(axes.images[0].get_array(), alone.content.T, atol=1e-6)
+    AudioRenderer(mel).draw(axes, NOISE, tokens, received)
+    frames, colours = axes.images
+    alone = LogMel(8000, num_mels=13, stride=stride).encode(NOISE)  # without the frames beside it
+    np.testing.assert_allclose(frames.get_array(), alone.content.T, atol=1e-6)
+    np.testing.assert_array_equal(colours.get_array(), received[None])
+    left, right, *_ = frames.get_extent()
+    assert right - left == pytest.approx(len(tokens) * stride * 0.01)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("seconds", "kHz")
 
 
-def test_the_title_of_stacked_frames_is_inside_the_picture():
-    mel = LogMel(8000, num_mels=40, stack=5)
-    wave = Waveform(torch.rand(2999, generator=torch.Generator().manual_seed(0)) - 0.5, 8000)
-    figure = AudioRenderer(mel).picture(wave, mel.encode(wave))
-    figure.draw_without_rendering()
-    title = next(text for axes in figure.axes for text in axes.findobj(Text) if "f = 200" in text.get_text())
-    assert title.get_window_extent().x1 <= figure.bbox.x1
+def test_a_long_sound_is_cut_mixed_and_resampled():
+    tone = np.sin(2 * np.pi * 440 * np.arange(5 * 44_100) / 44_100, dtype=np.float32)
+    source = player_source(Waveform(torch.tensor(np.stack([tone, 0 * tone])), 44_100))
+    with wave.open(io.BytesIO(b64decode(source.removeprefix("data:audio/wav;base64,"))), "rb") as heard:
+        assert (heard.getframerate(), heard.getnframes(), heard.getnchannels()) == (16_000, MAX_SECONDS * 16_000, 1)
+        samples = np.frombuffer(heard.readframes(heard.getnframes()), "<i2")
+    spectrum = np.abs(np.fft.rfft(samples / 32768))
+    assert spectrum.argmax() == 440 * MAX_SECONDS
+    assert np.abs(samples).max() / 32767 == pytest.approx(0.5, abs=0.02)

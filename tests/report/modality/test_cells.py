@@ -2,11 +2,12 @@
 
 from datetime import date
 
+import pytest
+
 from seqkit.raw import Years
-from seqkit.report.modality import AttentionSummary, find_renderer
+from seqkit.report.modality import attended, find_renderer, picture
 from seqkit.report.modality.cells import MAX_NAME
-from seqkit.tokenizers import Cells, Join, Words
-from tests.report.modality.test_join import summary_of
+from seqkit.tokenizers import Cells
 
 ROW = {"age": 41.0, "city": "Oslo", "crp": 4.125, "seen": Years.of(date(2022, 2, 21))}
 
@@ -27,31 +28,19 @@ def test_a_token_is_named_by_its_column_and_cell():
     assert renderer.token_names(None, made.encode(ROW)) == ["age", "city", "crp", "seen"]
 
 
-def test_a_long_name_is_cut_and_a_hostile_one_is_drawn_as_it_is():
+def test_a_long_name_is_cut_and_a_hostile_one_is_drawn_as_it_is(attention_to):
     made, row = Cells(min_count=1), {"a $column$ of a very long name\n": "a $word$ of many letters"}
     made.fit([row])
-    tokens = made.encode(row)
-    (name,) = find_renderer(made).token_names(row, tokens)
+    tokens, renderer = made.encode(row), find_renderer(made)
+    (name,) = renderer.token_names(row, tokens)
     assert len(name) <= MAX_NAME
     assert "\n" not in name
-    for figure in (
-        find_renderer(made).picture(row, tokens),
-        find_renderer(made).overlay(row, tokens, summary_of(tokens)),
-    ):
+    for figure in (picture(renderer, row, tokens), attended(renderer, row, tokens, attention_to(1, 0))):
         figure.canvas.draw()
 
 
-def test_bars_and_strips_have_the_names_and_the_colours_a_legend():
+def test_a_bar_has_the_name_of_its_cell(attention_to):
     made, row = cells(), {key: ROW[key] for key in ("city", "crp")}
-    tokens = made.encode(row)
-    figure = find_renderer(made).overlay(row, tokens, summary_of(tokens))
-    assert [tick.get_text() for tick in figure.axes[-1].get_xticklabels()] == ["city = Oslo", "crp = 4.125"]
-    both = Join({"note": Words(), "cells": made})
-    both.parts["note"].fit(["came back"])
-    raw = {"note": "came", "cells": row}
-    tokens = both.encode(raw)
-    summary: AttentionSummary = summary_of(tokens)
-    *pictures, bar = find_renderer(both).from_tokens(raw, tokens, summary).axes  # type: ignore[attr-defined]
-    assert [tick.get_text() for tick in pictures[0].get_xticklabels()] == ["city = Oslo", "crp = 4.125"]
-    assert len(pictures[0].images) == 1, "no colours of ids below"
-    assert bar.get_ylabel() == "times average"
+    axes = attended(find_renderer(made), row, made.encode(row), attention_to(2, 1)).axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["city = Oslo", "crp = 4.125"]
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([2 / 3, 4 / 3])

@@ -1,4 +1,4 @@
-"""Graphs and molecules in pictures: rows of the adjacency matrix are queries, edges are as wide as their attention."""
+"""Graphs and molecules in pictures: rows of the adjacency matrix are queries, nodes are where their edges lead."""
 
 import networkx
 import numpy as np
@@ -6,83 +6,73 @@ import pytest
 import torch
 from graphs import graph_of
 from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 
 from seqkit.interfaces import Adjacency, Tokens
-from seqkit.report.modality.graph import MAX_NODES, GraphRenderer, MoleculeRenderer
+from seqkit.report.modality import find_renderer, picture
+from seqkit.report.modality.base import MAX_SIDE, WARM, draw_adjacency
+from seqkit.report.modality.graph import MAX_NODES
 from seqkit.tokenizers.graph import Graph
 from seqkit.tokenizers.molecule import Molecule
 
 
-def picture(tokenizer, raw):
-    renderer = MoleculeRenderer if isinstance(tokenizer, Molecule) else GraphRenderer
-    return renderer(tokenizer).picture(raw, tokenizer.encode(raw))
+def drawn(tokenizer, raw, received=None):
+    axes = Figure().subplots()
+    find_renderer(tokenizer).draw(axes, raw, tokenizer.encode(raw), received)
+    return axes
 
 
 def test_the_adjacency_matrix_has_queries_as_rows():
     # node 1 is the target of an edge from node 0: it attends to node 0. 0: masked, 1: itself, 2: the only edge type
     tokens = Tokens(torch.ones(3, 1), torch.zeros(3, 0), Adjacency(torch.tensor([[0], [1]]), torch.tensor([1])))
-    axes = GraphRenderer(Graph(directed=True)).picture(None, tokens).axes[1]
+    axes = Figure().subplots()
+    draw_adjacency(axes, tokens)
     assert axes.images[0].get_array().tolist() == [[1, 0, 0], [2, 1, 0], [0, 0, 1]]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("key (edge source)", "query (edge target)")
 
 
-@pytest.mark.parametrize("directed", [True, False])
-def test_the_target_of_an_edge_attends_to_its_source(directed):
-    tokenizer = Graph(num_categories=3, directed=directed)
-    table = picture(tokenizer, graph_of([0, 1, 2], [(0, 1)], directed)).axes[1].images[0].get_array()
-    assert table.tolist() == [[1, 0 if directed else 2, 0], [2, 1, 0], [0, 0, 1]]
+def test_of_a_large_adjacency_the_first_tokens_are_drawn():
+    axes = Figure().subplots()
+    draw_adjacency(axes, Graph().encode(networkx.path_graph(MAX_SIDE + 3)))
+    table = axes.images[0].get_array()
+    assert table.shape == (MAX_SIDE, MAX_SIDE)
+    assert (table > 1).sum() == 2 * (MAX_SIDE - 1)
 
 
-def test_a_large_graph_is_drawn_in_part_and_says_so():
-    figure = picture(Graph(), networkx.star_graph(101))
-    assert f"({MAX_NODES} of 102 drawn)" in figure.axes[0].get_title(loc="left")
-    assert len(figure.axes[1].images[0].get_array()) == MAX_NODES
-    assert f"78 of {MAX_NODES**2:,} pairs" in figure.axes[1].get_title(loc="left")
+def test_a_graph_is_beside_its_content_and_its_adjacency():
+    (part,) = picture(find_renderer(Molecule()), "CCO", Molecule().encode("CCO")).subfigs
+    assert [axes.get_title(loc="left") for axes in part.axes] == [
+        "3 tokens of Molecule", "content", "adjacency: 6 of 9 pairs"
+    ]  # fmt: skip
+    assert [text.get_text() for text in part.axes[0].texts] == ["C0", "C1", "O2"]
 
 
-def test_a_large_graph_is_drawn_around_its_first_node():
+def test_a_large_graph_is_drawn_around_its_first_node_and_says_so():
     """Node 0 attends to 60 and 61; a path of all others is further away."""
     path = [(i, i + 1) for i in range(1, 59)]
-    tokenizer = Graph()
-    raw = graph_of(62, [(0, 60), (0, 61), (60, 1), *path])
-    nodes = GraphRenderer(tokenizer).layout(raw, tokenizer.encode(raw)).nodes
-    assert nodes.tolist() == [*range(38), 60, 61]
+    axes = drawn(Graph(), graph_of(62, [(0, 60), (0, 61), (60, 1), *path]), np.ones(62))
+    assert [text.get_text() for text in axes.texts] == [str(i) for i in (*range(38), 60, 61)]
+    assert axes.get_xlabel() == f"{MAX_NODES} of 62 nodes are drawn"
+    assert drawn(Graph(), networkx.path_graph(3), np.ones(3)).get_xlabel() == ""
 
 
-def test_edge_types_are_named_in_their_order():
-    tokenizer = Molecule(max_hops=3)
-    names = [label.get_text() for label in picture(tokenizer, "CCO").axes[2].get_yticklabels()]
-    assert names == [
-        "masked", "itself", "single", "double", "triple", "aromatic", "other", "2 bonds", "3 bonds or more",
-    ]  # fmt: skip
-    assert len(names) == tokenizer.spec.num_edge_types + 2
+def test_nodes_have_the_colour_of_the_attention_that_they_receive(attention_to):
+    received = attention_to(4, hot=3)
+    axes = drawn(Graph(num_features=2), graph_of(torch.ones(4, 2), [(0, 1), (1, 2), (2, 3)]), received)
+    np.testing.assert_allclose(axes.collections[-1].get_facecolors(), WARM.to_rgba(received))
 
 
-@pytest.mark.parametrize("layers", [1, 6])
-def test_a_graph_has_every_layer_and_wider_lines_where_attention_is(layers, attention_to):
-    graph = Graph(num_features=2)
-    raw = graph_of(torch.ones(4, 2), [(0, 1), (1, 2), (2, 3)])
-    tokens = graph.encode(raw)
-    figure = GraphRenderer(graph).overlay(raw, tokens, attention_to(4, hot=3, layers=layers))
-    drawn = [ax for ax in figure.axes if ax.get_title()]
-    assert len(drawn) == 1 + layers
-    lines = next(item for item in drawn[0].collections if isinstance(item, LineCollection))
-    ends = tokens.adjacency.edge_index.T.tolist()
-    widths = dict(zip(map(tuple, ends), lines.get_linewidths()))
-    assert widths[2, 3] > widths[0, 1]
-    assert {text.get_text() for text in drawn[0].texts} == {"0", "1", "2", "3"}
+@pytest.mark.parametrize("raw", ["CCO", "C1CC1O"])
+def test_a_bond_is_drawn_between_its_atoms(raw):
+    axes = drawn(Molecule(), raw)
+    lines = next(item for item in axes.collections if isinstance(item, LineCollection)).get_segments()
+    assert len(lines) == (2 if raw == "CCO" else 4)
+    atoms = {tuple(place) for place in axes.collections[-1].get_offsets().tolist()}
+    assert {tuple(end) for line in lines for end in line.tolist()} == atoms
+    np.testing.assert_allclose([np.linalg.norm(line[0] - line[1]) for line in lines], 1.5, atol=0.01)
 
 
-def test_atoms_are_numbered_as_in_the_heatmaps(attention_to):
-    renderer, tokens = MoleculeRenderer(Molecule()), Molecule().encode("CCO")
-    figure = renderer.overlay("CCO", tokens, attention_to(3, hot=2))
-    assert [text.get_text() for text in figure.axes[0].texts] == ["C", "0", "C", "1", "O", "2"]
-    assert renderer.token_names("CCO", tokens) == ["C0", "C1", "O2"]
-
-
-def test_a_bond_is_drawn_between_its_atoms():
-    renderer, tokens = MoleculeRenderer(Molecule()), Molecule().encode("CCO")
-    layout = renderer.layout("CCO", tokens)
-    assert {frozenset(pair) for pair in layout.edge_index.T.tolist()} == {frozenset({0, 1}), frozenset({1, 2})}
-    ends = layout.coordinates[layout.edge_index]
-    np.testing.assert_allclose(np.linalg.norm(ends[0] - ends[1], axis=-1), 1.5, atol=0.01)
+def test_tokens_whose_graph_is_not_known_are_drawn_as_their_features():
+    axes, tokens = Figure().subplots(), Molecule().encode("CCO")
+    find_renderer(Molecule()).draw(axes, None, tokens)
+    np.testing.assert_array_equal(axes.images[0].get_array(), tokens.content.T)

@@ -1,4 +1,4 @@
-"""Every tokenizer finds its renderer, and every renderer draws what is in the tokens."""
+"""Every tokenizer finds its renderer, and every renderer draws its examples."""
 
 import networkx
 import pytest
@@ -7,9 +7,8 @@ from graphs import graph_of
 
 from seqkit.interfaces import Tokenizer, TokenSpec
 from seqkit.raw import Waveform
-from seqkit.registry.builtin import BUILT_IN
 from seqkit.report.figures import svg
-from seqkit.report.modality import RENDERERS, Renderer, find_renderer
+from seqkit.report.modality import RENDERERS, Renderer, attended, find_renderer, picture
 from seqkit.tokenizers.audio import LogMel
 from seqkit.tokenizers.bpe import BPE
 from seqkit.tokenizers.graph import Graph
@@ -45,26 +44,14 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("tokenizer", "raw"), EXAMPLES, ids=lambda x: type(x).__name__)
-def test_every_renderer_has_picture_thumbnail_overlay_and_names(tokenizer, raw, attention_to):
+def test_every_renderer_draws_an_example_with_its_tokens_and_their_attention(tokenizer, raw, attention_to):
     renderer, tokens = find_renderer(tokenizer), tokenizer.encode(raw)
     assert type(renderer) is not Renderer
-    figure = renderer.picture(raw, tokens)
-    assert "<svg" in svg(figure)
-    titles = " ".join(axes.get_title(loc="left") for axes in figure.axes)
-    assert str(len(tokens)) in titles or f"2 learned tokens + {len(tokens) - 2} patches" in titles
-    axes = figure.add_subplot()
-    renderer.thumbnail(tokens, axes)
-    assert len(axes.texts if renderer.is_text else axes.images) == 1
-    assert renderer.overlay(raw, tokens, attention_to(len(tokens), 0)).axes
+    (part,) = picture(renderer, raw, tokens).subfigs
+    assert part.axes[0].get_title(loc="left") == f"{len(tokens)} tokens of {type(tokenizer).__name__}"
+    assert "<svg" in svg(attended(renderer, raw, tokens, attention_to(len(tokens), 0)))
+    assert renderer.small_svg(raw, tokens).startswith("<svg")
     assert len(renderer.token_names(raw, tokens)) == len(tokens)
-
-
-def test_every_built_in_tokenizer_has_a_renderer():
-    classes = {cls for part in BUILT_IN["tokenizer"] for cls in part.load().__mro__}
-    listed = {f"{cls.__module__}:{cls.__qualname__}" for cls in classes}
-    assert set(RENDERERS) <= listed
-    for component in BUILT_IN["tokenizer"]:
-        assert any(f"{cls.__module__}:{cls.__qualname__}" in RENDERERS for cls in component.load().__mro__)
 
 
 def test_a_subclass_is_rendered_as_its_nearest_base_class(monkeypatch):
@@ -72,8 +59,7 @@ def test_a_subclass_is_rendered_as_its_nearest_base_class(monkeypatch):
         pass
 
     assert type(find_renderer(Mine())).__name__ == "TextRenderer"
-    own = f"{Mine.__module__}:{Mine.__qualname__}"
-    monkeypatch.setitem(RENDERERS, own, "seqkit.report.modality.base:Renderer")
+    monkeypatch.setitem(RENDERERS, Mine, Renderer)
     assert type(find_renderer(Mine())) is Renderer
 
 

@@ -1,0 +1,182 @@
+"""`check` of any module, and the decorator `laws`: a fault is named, and what is sound passes."""
+
+import pytest
+import torch
+from laws.faulty_backbones import ScalesInTraining
+from torch import nn
+
+from seqkit.backbones import GRU
+from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.position.absolute import Sinusoidal
+from seqkit.nn.position.rotary import Rotary
+from seqkit.testing import check, laws
+from seqkit.tokenizers import Bytes
+
+DIM = 8
+pytest_plugins = ["pytester"]
+
+
+class Mixer(nn.Module):
+    """The mean of the tokens so far, through a linear layer: causal, without a fault."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(DIM, DIM)
+
+    def forward(self, x, valid):
+        x = self.linear(x) * valid[..., None]
+        return x + x.cumsum(dim=1) / valid.cumsum(dim=1).clamp(min=1)[..., None]
+
+
+class ReadsPadding(Mixer):
+    def forward(self, x, valid):
+        return super().forward(x, torch.ones_like(valid)) + x.mean(dim=1, keepdim=True)
+
+
+class MixesExamples(Mixer):
+    def forward(self, x, valid):
+        return super().forward(x, valid) + (x * valid[..., None]).sum(dim=(0, 1))
+
+
+class LooksAhead(Mixer):
+    def forward(self, x, valid):
+        return super().forward(nn.functional.pad((x * valid[..., None])[:, 1:], [0, 0, 0, 1]), valid)
+
+
+class HasAnUnusedLayer(Mixer):
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Linear(DIM, DIM)
+
+
+class DrawsInEval(Mixer):
+    def forward(self, x, valid):
+        return super().forward(nn.functional.dropout(x, 0.5, training=True), valid)
+
+
+class HidesALayer(Mixer):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(DIM, DIM).double()]
+
+    def forward(self, x, valid):
+        return self.layers[0](super().forward(x, valid).double())
+
+
+class LosesItsScale(Mixer):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(DIM))
+
+    def forward(self, x, valid):
+        return super().forward(x, valid) * self.scale
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        del destination[f"{prefix}scale"]
+
+
+class Prints(Mixer):
+    def forward(self, x, valid):
+        print(x.shape)
+        return super().forward(x, valid)
+
+
+class DoublesItsWidth(Mixer):
+    def forward(self, x, valid):
+        return super().forward(x, valid).repeat(1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "sentence"),
+    [
+        (ReadsPadding, "padding_changes_nothing: it reads padding"),
+        (MixesExamples, "batch_mates_change_nothing: .*other examples"),
+        (LooksAhead, "no_column_attends_to_the_future: a token attends to the future"),
+        (HasAnUnusedLayer, "gradients_reach_every_parameter: no finite .* reaches backbone.module.unused.weight"),
+        (DrawsInEval, "is_deterministic: the same batch gives other"),
+        (HidesALayer, "saves_all_weights: weights in layers are outside of state_dict"),
+        (LosesItsScale, "saves_all_weights: it raises RuntimeError: .*scale"),
+        (Prints, "leaves_input_and_process_alone: forward prints"),
+        (DoublesItsWidth, r"gives_hidden_states_of_its_width: hidden states are \[3, 8, 16\], not"),
+    ],
+)
+def test_a_fault_of_a_module_is_named(faulty, sentence):
+    with pytest.raises(AssertionError, match=f"^{faulty.__name__}: {sentence}"):
+        check(faulty(), dim=DIM, causal=True)
+
+
+def test_a_sound_module_stays_as_it_is_and_a_transformer_layer_passes():
+    module = Mixer()
+    before = module.linear.weight.clone()
+    assert "no_column_attends_to_the_future" in repr(check(module, dim=DIM, causal=True, device="cpu"))
+    assert module.linear.weight.dtype == torch.float32
+    assert module.linear.weight.equal(before)
+    layer = nn.TransformerEncoderLayer(DIM, 2, dropout=0.0, batch_first=True)
+    call = {"call": lambda layer, x, valid: layer(x, src_key_padding_mask=~valid), "quick": True}
+    assert check(layer, dim=DIM, **call).left_out == {"gradients_are_right": "takes long"}
+    with pytest.raises(ValueError, match="give dim="):
+        check(layer, **call)
+
+
+@pytest.mark.parametrize(
+    ("subject", "settings", "law"),
+    [
+        (Bytes(), {"raws": ["to be", "or not"]}, "can_be_pickled"),
+        (GRU, {"kinds": ["text"], "causal": [True]}, "caches_are_apart"),
+        (GRU(24, depth=1, causal=True), {"kinds": ["text"]}, "caches_are_apart"),
+        (ScaledDotProductAttention, {}, "weights_give_the_output"),
+        (Sinusoidal, {}, "padding_changes_nothing"),
+        (Rotary, {}, "gives_what_it_requires"),
+    ],
+)
+def test_check_knows_every_kind_of_component(subject, settings, law):
+    assert [each.__name__ for each in check(subject, only=[law], **settings)] == [law]
+
+
+def test_a_faulty_backbone_is_named_by_check_and_what_is_no_component_is_refused():
+    with pytest.raises(AssertionError, match=r"ScalesInTraining\(causal=True\): training_equals_eval"):
+        check(ScalesInTraining(24, causal=True), kinds=["text"])
+    with pytest.raises(TypeError, match="7 is no tokenizer"):
+        check(7)
+
+
+@laws(dim=DIM, causal=True)
+class TestMixer:
+    def subject(self):
+        return Mixer()
+
+
+@laws(raws=["to be", "or not"], other_process=False, quick=True)
+class TestBytes:
+    def subject(self):
+        return Bytes()
+
+
+def test_each_law_is_a_test_and_an_expected_failure_is_strict(pytester):
+    pytester.makepyfile(
+        """
+        from laws.test_modules import DIM, LooksAhead, Mixer
+        from seqkit.testing import laws
+
+        @laws(dim=DIM, causal=True, expected_failures={"no_column_attends_to_the_future": "it predicts"})
+        class TestSeer:
+            def subject(self):
+                return LooksAhead()
+
+        @laws(dim=DIM, causal=True, expected_failures={"no_column_attends_to_the_future": "it predicts"})
+        class TestSound:
+            def subject(self):
+                return Mixer()
+
+        @laws(dim=DIM, causal=True)
+        class TestLeaking:
+            def subject(self):
+                return LooksAhead()
+        """
+    )
+    result = pytester.runpytest("-p", "no:randomly")
+    result.assert_outcomes(passed=27, xfailed=1, failed=2)
+    result.stdout.fnmatch_lines(["*XPASS(strict)*it predicts*"])
+    with pytest.raises(ValueError, match="expects no_such_law to fail"):
+        laws(dim=DIM, expected_failures={"no_such_law": "a reason"})(TestMixer)
