@@ -284,10 +284,10 @@ def _checked(words: list[str]) -> int:
         else:
             sizes = {"width": args.sizes.split(",")}
             settings = Settings(recipe=args.recipe, overrides=args.overrides, vary=sizes, match="none")
-        for _, backbone, preset, _, own in settings.variants():
+        for _, backbone, _, own in settings.variants():
             words = [*settings.overrides, *own]
-            named = backbone_words(complete(settings.recipe, preset, words), backbone)
-            complete(settings.recipe, preset, [*words, *named])
+            named = backbone_words(complete(settings.recipe, settings.preset, words), backbone)
+            complete(settings.recipe, settings.preset, [*words, *named])
     except UsageError as error:
         print(error)
         return 2

@@ -34,7 +34,9 @@ results = seqkit.compare(
 # The page begins with the answer.
 
 # %%
-print(results["answer"])
+from seqkit.report.sentences import answers
+
+print(answers(results).text)
 
 # %% [markdown]
 # *p* is the probability of such a difference, or a larger one, between two equal backbones. The interval would hold the
@@ -45,9 +47,9 @@ print(results["answer"])
 # The widths were searched so that both candidates have the same number of parameters, within 2 %.
 
 # %%
-for row in results["candidates"]:
-    accuracy, low, high = (100 * share for share in (row["mean"], *row["interval"]))
-    print(f"{row['name']:12} {row['parameters']:7,} parameters   {accuracy:.1f} [{low:.1f}, {high:.1f}] %")
+for row in results.candidates:
+    shown = results.metric.value(row.mean), results.metric.interval(row.interval)
+    print(f"{row.name:12} {row.parameters:7,} parameters   {' '.join(shown)}")
 
 # %% [markdown]
 # A figure of the same: one dot for each seed, and the interval of the mean.
@@ -55,13 +57,13 @@ for row in results["candidates"]:
 # %%
 import matplotlib.pyplot as plt
 
-metric = results["metric"]["name"]
+metric = results.metric
 figure, axis = plt.subplots(figsize=(7, 1.8))
-for place, row in enumerate(results["candidates"]):
-    axis.plot(row["interval"], [place, place], color="lightgray", linewidth=9, zorder=0)
-    axis.plot([run["metrics"][metric] for run in row["runs"]], [place] * len(row["runs"]), "o")
-axis.set_yticks(range(len(results["candidates"])), [row["name"] for row in results["candidates"]])
-axis.set(xlabel=f"test {metric}", ylim=(-0.6, 1.6))
+for place, row in enumerate(results.candidates):
+    axis.plot([metric.shown(x) for x in row.interval], [place, place], color="lightgray", linewidth=9, zorder=0)
+    axis.plot([metric.shown(run.value) for run in row.runs], [place] * len(row.runs), "o")
+axis.set_yticks(range(len(results.candidates)), [row.name for row in results.candidates])
+axis.set(xlabel=metric.title, ylim=(-0.6, 1.6))
 figure.tight_layout()
 
 # %% [markdown]
@@ -72,9 +74,9 @@ figure.tight_layout()
 # The page always says what else could explain a difference. A warning weighs more than a note.
 
 # %%
-for entry in results["unmatched"]:
-    if entry["kind"] == "warning":
-        print(entry["text"])
+for entry in results.unmatched:
+    if entry.kind == "warning":
+        print(entry.text)
 
 # %% [markdown]
 # The whole page is one file: [report.html](runs/copy/report.html).
@@ -82,7 +84,7 @@ for entry in results["unmatched"]:
 # ## Use a real budget
 #
 # Leave out `preset`, `lr_trials` and `depths`. Each backbone then gets three learning rates or more, the depth is
-# searched, and three seeds are trained. `seqkit compare … --dry-run` says how long that takes.
+# searched, and three seeds are trained. `seqkit compare … --dry-run` says how many runs that takes.
 # [A published comparison](../comparisons/digits-quick.md) shows the result for three backbones and five seeds.
 #
 # Next: [how the numbers are made](../compare.md).

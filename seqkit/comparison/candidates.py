@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 import torch
 
 from seqkit.analysis.cost import training_flops
-from seqkit.analysis.receptive_field import farthest_input, state_size
+from seqkit.analysis.receptive_field import farthest_input
 from seqkit.comparison.budget import nearest
 from seqkit.comparison.settings import Settings, Variant
 from seqkit.config import build, complete
 from seqkit.config.schema import Field, fits
 from seqkit.data.batching import Batch
-from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
-from seqkit.runs.prepare import data_module
+from seqkit.runs.prepare import data_module, untrained
+from seqkit.training.trainer import count_steps
 
 NEARLY = 0.05
-"""Another depth is tried if its budget is equal up to this share; the answer says by how much it is off."""
+"""Another depth is tried if its budget is equal up to this share; the page says by how much it is off."""
 
 VALID_FRACTION = 0.1
 """Share of the training split to tune on, where neither source nor recipe has a validation split."""
@@ -35,85 +35,73 @@ ADAMW_RATE = 0.001
 OBJECTIVES = {"masked": "Masked", "next": "NextToken"}
 
 
-class Depth(NamedTuple):
-    """Another depth of a candidate, with the width at which its budget is the same. values: by dotted key."""
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Size of a candidate's model. values: the keys, by dotted key, that differ from the candidate's configuration.
 
-    values: dict[str, Any]
-    width: int
-    depth: int
-    parameters: int
-    flops: int
-    budget_gap: float
-    farthest: int | None
-    state: int | None
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One row of the comparison.
-
-    config: complete, learning rate untuned. group: how it was pretrained; None: not at all. of: the candidate whose
-    tuned configuration is pretrained; None: it is not pretrained. budget_gap: relative to the reference. optimizers:
-    complete configurations of the optimizers that are tried, the recipe's first. depths: others that are tried.
-    farthest: tokens between an input and an output that depends on it, at most; None: all, or it is not known. state:
-    numbers that it keeps of an example, however long; None: they grow with it, or it is not known. causal: tokens learn
-    of earlier ones alone. notes: what had to be changed beside what differs on purpose.
+    flops: of a training step. budget_gap: to the reference, relative. farthest: tokens between an input and an output
+    that depends on it, at most; None: all, or it is not known.
     """
 
-    name: str
-    config: dict[str, Any]
-    group: str | None = None
-    of: str | None = None
     parameters: int = 0
     flops: int = 0
     width: int | None = None
     depth: int | None = None
     budget_gap: float | None = None
-    optimizers: list[dict[str, Any]] = field(default_factory=list)
-    depths: list[Depth] = field(default_factory=list)
     farthest: int | None = None
-    state: int | None = None
-    causal: bool = False
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A candidate before it is tuned. config: complete. num_steps: optimizer steps of a whole run.
+
+    group: how it was pretrained; None: not at all. of: the candidate whose tuned configuration is pretrained; None: it
+    is not pretrained. optimizers: complete configurations of those that are tried, the recipe's first. depths: other
+    sizes that are tried. notes: what had to be changed beside what differs on purpose.
+    """
+
+    name: str
+    config: dict[str, Any]
+    num_steps: int
+    size: Size = field(default_factory=Size)
+    depths: list[Size] = field(default_factory=list)
+    optimizers: list[dict[str, Any]] = field(default_factory=list)
+    group: str | None = None
+    of: str | None = None
     notes: list[str] = field(default_factory=list)
 
 
 def candidates(settings: Settings) -> list[Candidate]:
     """Every candidate, the reference first. Raises UsageError or DataError where one cannot be built."""
-    fitted = _Fitted(tunes=bool(settings.lr_trials or settings.dropout_trials))
+    fitted = _Fitted(tunes=bool(settings.lr_trials))
     found: list[Candidate] = []
     complete(settings.recipe, settings.preset, settings.overrides)  # a fault of the recipe's is no candidate's
     for variant in settings.variants():
         with naming(variant.name):
-            found.append(_candidate(settings, fitted, variant, found))
+            found.append(_candidate(settings, fitted, variant, found[0] if found else None))
+            _check_one_device(found[-1].config["trainer"])
     configs = [{**candidate.config, "seed": None} for candidate in found]
     for i, candidate in enumerate(found):
         if configs[i] in configs[:i]:
             same = found[configs.index(configs[i])].name
             raise UsageError(f"{candidate.name} and {same} are the same configuration; leave one out")
-    if len({c.name for c in found}) < len(found):
-        raise UsageError("two candidates have the same name; give values that differ in their last key")
     if settings.pretrain is not None:
         group = f"{settings.pretrain} pretraining"
-        found += [replace(c, name=f"{c.name} + {group}", group=group, of=c.name) for c in found]
-        for candidate in found[: len(found) // 2]:
+        for candidate in found:
             with naming(f"--pretrain {settings.pretrain}: {candidate.name}"):
                 fitted.flops(pretraining_config(candidate.config, settings.pretrain))
+        found += [replace(c, name=f"{c.name} + {group}", group=group, of=c.name) for c in found]
     return found
-
-
-def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, found: list[Candidate]) -> Candidate:
-    """One candidate of a variant, at the budget of the first candidate that was found."""
-    words = words_of(settings, variant)
-    return _matched(settings, fitted, variant.name, variant.preset, words, found[0] if found else None)
 
 
 def words_of(settings: Settings, variant: Variant) -> list[str]:
     """Override words of a candidate, before its budget is made equal to the reference's."""
-    _, backbone, preset, width, words = variant
-    base = complete(settings.recipe, preset, [*settings.overrides, *words])
+    _, backbone, width, words = variant
+    base = complete(settings.recipe, settings.preset, [*settings.overrides, *words])
     words = [*settings.overrides, *words, *backbone_words(base, backbone)]
     if width is not None:
-        base = complete(settings.recipe, preset, words)
+        base = complete(settings.recipe, settings.preset, words)
         words += [f"--{key}={width}" for key in widths_of(base)]
     if base["data"]["valid_fraction"] == 0:
         words.append(f"--data.valid_fraction={VALID_FRACTION}")
@@ -137,25 +125,33 @@ def naming(name: str) -> Iterator[None]:
         raise UsageError(f"{name}: {what}{text}") from error
 
 
-def _matched(
-    settings: Settings, fitted: _Fitted, name: str, preset: str | None, words: list[str], reference: Candidate | None
-) -> Candidate:
-    """The candidate of the override words, with the width at which its budget is the reference's."""
-    notes: list[str] = []
-    config = complete(settings.recipe, preset, words)
+def _check_one_device(settings: Mapping[str, Any]) -> None:
+    """Raise UsageError for several devices: a run of a comparison is not started by a command that ranks repeat."""
+    devices = settings["devices"]
+    several = len(devices) > 1 if isinstance(devices, list) else str(devices).isdigit() and int(devices) > 1
+    if several or settings["num_nodes"] != 1:
+        raise UsageError(
+            f"trainer.devices is {devices} and trainer.num_nodes {settings['num_nodes']}; "
+            "a run of a comparison takes one device: give --trainer.devices 1, and use --jobs"
+        )
+
+
+def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, reference: Candidate | None) -> Candidate:
+    """The candidate of a variant, with the width at which its budget is the reference's."""
+    words, notes = words_of(settings, variant), list[str]()
+    config = complete(settings.recipe, settings.preset, words)
     try:
         fitted.parameters(config)
     except ValueError as error:
         if "does not support adjacency" not in str(error):
             raise
         words = [*words, "--model.adjacency=ignore"]
-        config = complete(settings.recipe, preset, words)
+        config = complete(settings.recipe, settings.preset, words)
         notes.append("It does not support adjacency, so it ignores the edges.")
-    gap: float | None = None
     measure = fitted.flops if settings.match == "flops" else fitted.parameters
     target = measure(config)
     if reference is not None and settings.match != "none":
-        target = reference.flops if settings.match == "flops" else reference.parameters
+        target = reference.size.flops if settings.match == "flops" else reference.size.parameters
         if abs(measure(config) - target) > 0.001 * target and widths_of(config):
             init = config["model"].get("init")
             if init not in (None, reference.config["model"].get("init")):
@@ -163,35 +159,31 @@ def _matched(
                     f"the weights of model.init have a width of their own, so {measure(config):,} {settings.match} "
                     f"cannot be made the {target:,} of {reference.name}; give --match none"
                 )
-            config = _resized(settings, preset, words, config, measure, target, None)
-        gap = measure(config) / target - 1
-    width, depth = size_of(config)
-    farthest, state = fitted.memory(config)
+            config = _resized(settings, words, config, _Budget(measure, target))
+    if config["model"].get("init") is not None:
+        untrained(config)  # it refuses weights of another backbone before anything runs
+    gap = None if settings.match == "none" else measure(config) / target - 1
+    own = fitted.size(config, gap)
     return Candidate(
-        name,
-        config,
-        parameters=fitted.parameters(config),
-        flops=fitted.flops(config),
-        width=width,
-        depth=depth,
+        name=variant.name,
+        config=config,
+        num_steps=count_steps(config["trainer"], fitted.num_batches(config)),
+        size=own,
+        depths=list(_other_depths(settings, fitted, words, config, _Budget(measure, target))),
         optimizers=_optimizers(settings, config),
-        depths=list(_other_depths(settings, fitted, preset, words, config, target)),
-        farthest=farthest,
-        state=state,
-        causal=fitted.is_causal(config),
-        budget_gap=0.0 if reference is None and settings.match != "none" else gap,
         notes=notes,
     )
 
 
+class _Budget(NamedTuple):
+    """What a configuration costs, and what it is to cost."""
+
+    measure: Callable[[Mapping[str, Any]], int]
+    target: int
+
+
 def _resized(
-    settings: Settings,
-    preset: str | None,
-    words: list[str],
-    config: Mapping[str, Any],
-    measure: Callable[[Mapping[str, Any]], int],
-    target: int,
-    depth: int | None,
+    settings: Settings, words: list[str], config: Mapping[str, Any], budget: _Budget, depth: int | None = None
 ) -> dict[str, Any]:
     """The configuration at that depth (None: its own), with the width at which its budget is nearest to the target.
 
@@ -202,20 +194,20 @@ def _resized(
 
     def at(width: int) -> dict[str, Any]:
         sizes = [*(f"--{key}={width}" for key in widths), *(f"--{key}={depth}" for key in depths)]
-        return complete(settings.recipe, preset, [*words, *sizes])
+        return complete(settings.recipe, settings.preset, [*words, *sizes])
 
     def cost(width: int) -> int | None:
         try:
-            return measure(at(width))
+            return budget.measure(at(width))
         except ValueError:  # refused: heads do not divide this width, or the like
             return None
 
-    return at(nearest(cost, target, value_at(config, widths[0])))
+    return at(nearest(cost, budget.target, value_at(config, widths[0])))
 
 
 def _other_depths(
-    settings: Settings, fitted: _Fitted, preset: str | None, words: list[str], config: Mapping[str, Any], target: int
-) -> Iterator[Depth]:
+    settings: Settings, fitted: _Fitted, words: list[str], config: Mapping[str, Any], budget: _Budget
+) -> Iterator[Size]:
     """Half and double the depth at an equal budget, where backbones are compared: not every one wants the recipe's.
 
     A depth at which no width comes nearly there is left out.
@@ -223,17 +215,17 @@ def _other_depths(
     widths, depths = widths_of(config), keys_of(config["model"]["backbone"], "depth")
     if not settings.tries_depths or not widths or not depths or config["model"].get("init") is not None:
         return
-    own, measure = value_at(config, depths[0]), fitted.flops if settings.match == "flops" else fitted.parameters
+    own = value_at(config, depths[0])
     for depth in sorted({max(1, own // 2), 2 * own} - {own}):
         try:
-            found = _resized(settings, preset, words, config, measure, target, depth)
+            found = _resized(settings, words, config, budget, depth)
         except ValueError:
             continue
-        gap, (width, _) = measure(found) / target - 1, size_of(found)
-        if abs(gap) <= NEARLY and width is not None:
+        gap = budget.measure(found) / budget.target - 1
+        if abs(gap) <= NEARLY:
+            width = value_at(found, widths[0])
             values = {**dict.fromkeys(widths, width), **dict.fromkeys(depths, depth)}
-            sizes = fitted.parameters(found), fitted.flops(found)
-            yield Depth(values, width, depth, *sizes, gap, *fitted.memory(found))
+            yield fitted.size(found, gap, values)
 
 
 def pretraining_config(config: Mapping[str, Any], pretrain: str) -> dict[str, Any]:
@@ -243,79 +235,84 @@ def pretraining_config(config: Mapping[str, Any], pretrain: str) -> dict[str, An
 
 
 class _Fitted:
-    """Cache of fitted tokenizer, objective and first batch, which candidates with the same data share, and of what
-    models were measured."""
+    """Cache of what candidates with the same data share, fitted tokenizer, objective and batches, and of costs."""
 
     def __init__(self, *, tunes: bool) -> None:
         self.tunes = tunes
-        self._known: dict[str, tuple[Tokenizer, Objective, Batch]] = {}
-        self._longest: dict[str, Batch] = {}
+        self._known: dict[str, _Shared] = {}
         self._measured: dict[tuple[str, str], int] = {}
 
     def parameters(self, config: Mapping[str, Any]) -> int:
         """Trainable parameters. Raises ValueError where the model is refused."""
-        return self._once(self._count_parameters, config)
+        return self._once("parameters", lambda model, _: model.num_parameters, config)
 
     def flops(self, config: Mapping[str, Any]) -> int:
         """FLOPs of training on one batch. Raises ValueError where the model is refused."""
-        return self._once(self._count_flops, config)
+        return self._once("flops", lambda model, one: training_flops(model, one.objective, one.first), config)
 
-    def _once(self, measure: Callable[[Mapping[str, Any]], int], config: Mapping[str, Any]) -> int:
-        key = measure.__name__, json.dumps([config["data"], config["tokenizer"], config["model"]], sort_keys=True)
+    def num_batches(self, config: Mapping[str, Any]) -> int:
+        """Batches of an epoch."""
+        return self._of(config).num_batches
+
+    def size(self, config: Mapping[str, Any], gap: float | None, values: dict[str, Any] | None = None) -> Size:
+        """The size of a configuration, of which only the budget gap and the values are known."""
+        one, (width, depth) = self._of(config), size_of(config)
+        with torch.random.fork_rng(devices=[]):
+            model = meta_model(config, one.tokenizer, one.objective, device="cpu")
+            batch, _ = one.objective.first_call(model, one.longest)
+            farthest = farthest_input(model, batch)
+        if farthest is not None and farthest >= int(batch.valid.sum(dim=1).max()) - 1:
+            farthest = None
+        return Size(
+            parameters=self.parameters(config),
+            flops=self.flops(config),
+            width=width,
+            depth=depth,
+            budget_gap=gap,
+            farthest=farthest,
+            values=values or {},
+        )
+
+    def _once(self, what: str, measure: Callable[[Model, _Shared], int], config: Mapping[str, Any]) -> int:
+        key = what, json.dumps([config["data"], config["tokenizer"], config["model"]], sort_keys=True)
         if key not in self._measured:
-            self._measured[key] = measure(config)
+            one = self._of(config)
+            model = meta_model(config, one.tokenizer, one.objective)  # first: it refuses what cannot be prepared
+            try:
+                self._measured[key] = measure(model, one)
+            except ValueError:
+                raise
+            except Exception:  # a component that looks at values: it is measured with weights
+                with torch.random.fork_rng(devices=[]):
+                    model = meta_model(config, one.tokenizer, one.objective, device="cpu")
+                    self._measured[key] = measure(model, one)
         return self._measured[key]
 
-    def _count_parameters(self, config: Mapping[str, Any]) -> int:
-        tokenizer, objective, _ = self._of(config)
-        return meta_model(config, tokenizer, objective).num_parameters
-
-    def _count_flops(self, config: Mapping[str, Any]) -> int:
-        tokenizer, objective, batch = self._of(config)
-        model = meta_model(config, tokenizer, objective)  # first: it refuses what the objective could not prepare
-        try:
-            return training_flops(model, objective, batch)
-        except ValueError:
-            raise
-        except Exception:  # a component that looks at values: it is counted with weights
-            with torch.random.fork_rng(devices=[]):
-                return training_flops(meta_model(config, tokenizer, objective, device="cpu"), objective, batch)
-
-    def is_causal(self, config: Mapping[str, Any]) -> bool:
-        """Whether each token learns of itself and earlier ones alone."""
-        tokenizer, objective, _ = self._of(config)
-        return meta_model(config, tokenizer, objective).causal
-
-    def memory(self, config: Mapping[str, Any]) -> tuple[int | None, int | None]:
-        """`farthest_input` on the longest training example, None where that is all of it; and `state_size`."""
-        tokenizer, objective, _ = self._of(config)
-        longest = self._longest[self._key(config)]
-        with torch.random.fork_rng(devices=[]):
-            model = meta_model(config, tokenizer, objective, device="cpu")
-            batch, _ = objective.first_call(model, longest)
-            found = farthest_input(model, batch)
-            state = state_size(model, batch)
-        return found if found is not None and found < int(batch.valid.sum(dim=1).max()) - 1 else None, state
-
-    def _key(self, config: Mapping[str, Any]) -> str:
-        return json.dumps([config["data"], config["tokenizer"], config["model"]["objective"]], sort_keys=True)
-
-    def _of(self, config: Mapping[str, Any]) -> tuple[Tokenizer, Objective, Batch]:
-        key = self._key(config)
+    def _of(self, config: Mapping[str, Any]) -> _Shared:
+        key = json.dumps([config["data"], config["tokenizer"], config["model"]["objective"]], sort_keys=True)
         if key not in self._known:
             built = build(config)
-            objective: Objective = built.model["objective"]
-            data: DataModule = data_module(config, built.tokenizer, objective)
+            data = data_module(config, built.tokenizer, built.model["objective"])
             if self.tunes and not data.val_dataloader():
                 raise UsageError(
                     "its data has no validation split to tune on, and none can be taken from its training split; "
-                    "give --lr-trials 0 --dropout-trials 0 to compare without tuning"
+                    "give --lr-trials 0 to compare without tuning"
                 )
             loader = data.train_dataloader()
-            self._known[key] = data.tokenizer, data.objective, next(iter(loader))
             lengths = loader.examples.lengths
-            self._longest[key] = loader.examples[0, [max(range(len(lengths)), key=lengths.__getitem__)]]
+            longest = loader.examples[0, [max(range(len(lengths)), key=lengths.__getitem__)]]
+            self._known[key] = _Shared(data.tokenizer, data.objective, next(iter(loader)), longest, len(loader))
         return self._known[key]
+
+
+class _Shared(NamedTuple):
+    """What candidates with the same data share. first, longest: a batch, and the longest example as one."""
+
+    tokenizer: Tokenizer
+    objective: Objective
+    first: Batch
+    longest: Batch
+    num_batches: int
 
 
 def meta_model(config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective, *, device: str = "meta") -> Model:
@@ -382,13 +379,6 @@ def keys_of(backbone: Mapping[str, Any], name: str, path: str = "model.backbone"
     inner = {key: backbone[key] for key in ("encoder", "decoder", "backbone") if isinstance(backbone.get(key), Mapping)}
     inner |= {f"parts.{part}": one for part, one in backbone.get("parts", {}).items()}
     return [found for key, one in inner.items() for found in keys_of(one, name, f"{path}.{key}")]
-
-
-def backbone_of(config: Mapping[str, Any]) -> str:
-    """The type of a configuration's backbone, of an encoder–decoder that of its encoder."""
-    backbone: Mapping[str, Any] = config["model"]["backbone"]
-    inner = backbone.get("encoder")
-    return str(inner["type"] if isinstance(inner, Mapping) else backbone["type"])
 
 
 def value_at(config: Mapping[str, Any], key: str) -> Any:

@@ -1,101 +1,84 @@
-"""Cells of a comparison: the runs that it consists of, and what each leaves behind.
-
-A cell is plain data and so is its result; a worker process needs nothing else.
-"""
+"""What a cell does: a trial, a run with the scores of its test examples, a pretraining, or the measurement of costs."""
 
 from __future__ import annotations
 
 import math
 import os
 import platform
-import shutil
-import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from seqkit.comparison.scores import METRICS, comparable_scores, metric_of
+from seqkit.comparison.execute import Cell, Ended
+from seqkit.comparison.scores import METRICS, comparable_scores
+from seqkit.comparison.types import Cost, CurvePoint, Run
 from seqkit.errors import DivergedError
 from seqkit.training import metrics_csv
-
-Kind = Literal["trial", "pretrain", "seed", "measure"]
 
 LENGTHS = (16, 32, 64, 128, 256)
 """Tokens at which time, memory and latency are measured, as long as a model takes them."""
 
-
-@dataclass(frozen=True)
-class Cell:
-    """One run. id: unique, and the path of its result. config: complete; for "measure": one for each candidate.
-
-    candidate: name of the candidate; empty for "measure". initial: folder of the pretraining run whose weights it
-    begins with, relative to the comparison's. folder: folder of its own run; None: it keeps none. metric: name of
-    the metric by which it is scored. is_first: True: what is the same for all seeds is looked at, too.
-    """
-
-    id: str
-    kind: Kind
-    candidate: str
-    config: dict[str, Any]
-    initial: str | None = None
-    folder: str | None = None
-    metric: str | None = None
-    is_first: bool = False
+MAX_POINTS = 200
+"""Points of a learning curve that are kept, beside those of validation."""
 
 
-def run_cell(cell: Cell, root: Path) -> dict[str, Any]:
-    """Run a cell of the comparison in `root` and return its result, as plain data. Raises what the run raises."""
+def run_cell(cell: Cell, root: Path, folder: Path) -> Ended:
+    """Run a cell of the comparison in `root`. folder: of its run, if it makes one. Raises what the run raises."""
     from seqkit.runs.run import trial
 
-    started = time.perf_counter()
     initial = None if cell.initial is None else root / cell.initial
     if cell.kind == "trial":
-        result = trial(cell.config, initial=initial)
-    else:
-        result = _measure(cell) if cell.kind == "measure" else _run(cell, root, initial)
-    return {**result, "seconds": round(time.perf_counter() - started, 2), **_surroundings()}
+        return Ended(metrics=trial(cell.config, initial=initial)["metrics"])
+    return Ended(costs=_costs(cell.config)) if cell.kind == "measure" else _run(cell, initial, folder)
 
 
-def _run(cell: Cell, root: Path, initial: Path | None) -> dict[str, Any]:
-    """A run in a folder with another name, which gets its own when it is complete."""
-    from seqkit.report.page import write_report
+def _run(cell: Cell, initial: Path | None, folder: Path) -> Ended:
+    """Train, test and score; what the first seed of a candidate shows for all is looked at, too."""
+    from seqkit.analysis.strong_baseline import strong_baseline
     from seqkit.runs.run import run
 
-    assert cell.folder is not None
-    folder = root / cell.folder
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    found: dict[str, Any] = {}
 
     def examine(model: Any, data: Any) -> dict[str, Any]:
-        if cell.kind == "pretrain":
-            return {}
-        metric = METRICS[cell.metric] if cell.metric else metric_of(data.objective)
-        scores = comparable_scores(model, data, metric, cell.config["seed"])
-        if not math.isfinite(sum(scores["numerator"])):
-            raise DivergedError(
-                f"the {metric.label} is not finite, though the training loss was; lower the learning rate"
-            )
-        if not cell.is_first:
-            return {"scores": scores}
-        flow, repeated = _gradient_flow(model, data), data.test_in_training()
-        return {"scores": scores, "gradient_flow": flow, "test_in_training": repeated}
+        if cell.kind == "run":
+            metric = METRICS[cell.metric]
+            found["scores"] = comparable_scores(model, data, metric, cell.config["seed"])
+            if not math.isfinite(sum(found["scores"].numerator)):
+                raise DivergedError(
+                    f"the {metric.label} is not finite, though the training loss was; lower the learning rate"
+                )
+        if cell.examines:
+            found["gradient_flow"], found["test_in_training"] = _gradient_flow(model, data), data.test_in_training()
+        return {}
 
-    try:
-        summary = run(cell.config, unfinished, initial=initial, examine=examine)
-        write_report(unfinished)
-        curve = read_curve(unfinished, summary)
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.replace(folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    examined = {name: summary.pop(name, None) for name in ("scores", "gradient_flow", "test_in_training")}
-    return {"summary": summary, "curve": curve, **examined}
+    specialist = strong_baseline if cell.has_baseline else None
+    summary = run(cell.config, folder, initial=initial, examine=examine, specialist=specialist)
+    own = run_of(cell.config["seed"], f"runs/{cell.id}", summary, read_curve(folder, summary["steps"]))
+    repeated = found.pop("test_in_training", None)
+    own = Run(**{**vars(own), "test_in_training": repeated, "versions": _versions(), "machine": _machine()})
+    return Ended(run=own, strong_baseline=summary.get("strong_baseline"), **found)
 
 
-def _gradient_flow(model: Any, data: Any) -> list[list[float]] | None:
+def run_of(seed: int, folder: str, summary: Mapping[str, Any], curve: list[CurvePoint]) -> Run:
+    """A reported run from its summary, without its value."""
+    return Run(
+        seed=seed,
+        folder=folder,
+        metrics=summary["metrics"],
+        baseline=summary.get("baseline", {}),
+        weights=summary.get("weights", "last").partition(",")[0],
+        steps=summary["steps"],
+        tokens=summary["tokens_seen"],
+        train_tokens=summary.get("train_tokens"),
+        seconds=summary["wall_seconds"],
+        curve=curve,
+        data_sha256=summary.get("data_sha256", {}),
+        versions=summary.get("versions", {}),
+    )
+
+
+def _gradient_flow(model: Any, data: Any) -> list[tuple[float, float]] | None:
     """On the first test batch; None where distance means nothing (graphs)."""
     import torch
 
@@ -107,59 +90,47 @@ def _gradient_flow(model: Any, data: Any) -> list[list[float]] | None:
             flow = gradient_flow(model, batch)
     except ValueError:
         return None
-    return [[float(distance), float(norm)] for distance, norm in flow]
+    return [(float(distance), float(norm)) for distance, norm in flow]
 
 
-def read_curve(run: Path, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Points of a run's metrics.csv: step, tokens, seconds, training and validation loss; at most 200 of them.
-
-    Tokens and seconds of a step are its share of the whole run's.
-    """
-    points: dict[int, dict[str, Any]] = {}
+def read_curve(run: Path, steps: int) -> list[CurvePoint]:
+    """Points of the metrics.csv of a run of so many steps, thinned out to about `MAX_POINTS`."""
+    points: dict[int, dict[str, float]] = {}
     for row in metrics_csv.read(run / metrics_csv.NAME):
         for column, name in (("train/loss", "train_loss"), ("valid/loss", "valid_loss")):
-            if column in row:
-                points.setdefault(int(row["step"]) + 1, {"train_loss": None, "valid_loss": None})[name] = row[column]
-    steps = max(summary["steps"], 1)
-    curve = [
-        {
-            "step": step,
-            "tokens": round(summary["tokens_seen"] * step / steps),
-            "seconds": round(summary["wall_seconds"] * step / steps, 2),
-            **points[step],
-        }
-        for step in sorted(points)
-        if step <= steps
-    ]
-    keep = max(1, -(-len(curve) // 200))
-    return [point for i, point in enumerate(curve) if i % keep == 0 or point["valid_loss"] is not None]
+            if column in row and (step := int(row["step"]) + 1) <= steps:
+                points.setdefault(step, {})[name] = row[column]
+    curve = [CurvePoint(step=step, **points[step]) for step in sorted(points)]
+    keep = max(1, -(-len(curve) // MAX_POINTS))
+    return [point for i, point in enumerate(curve) if i % keep == 0 or point.valid_loss is not None]
 
 
-def _measure(cell: Cell) -> dict[str, Any]:
+def _costs(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, Cost]:
     """Speed and memory of all candidates, measured side by side on the same batches, with untrained weights."""
     from seqkit.analysis.speed import measure
     from seqkit.runs.prepare import prepare
 
-    costs = measure({name: prepare(config) for name, config in cell.config.items()}, lengths=LENGTHS)
-    return {"costs": {name: asdict(cost) for name, cost in costs.items()}}
+    costs = measure({name: prepare(config) for name, config in configs.items()}, lengths=LENGTHS)
+    kept = ("tokens_per_second", "step_seconds", "seconds_by_length", "latency_by_context", "memory_by_length")
+    return {name: Cost(**{key: getattr(cost, key) for key in kept}) for name, cost in costs.items()}
 
 
-def _surroundings() -> dict[str, Any]:
-    """Versions and machine of this process."""
-    import torch
-
+def _versions() -> dict[str, Any]:
     from seqkit.runs.trained_files import versions
 
-    accelerator = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return versions()
+
+
+def _machine() -> dict[str, Any]:
+    """The machine of this process."""
+    import torch
+
     return {
-        "versions": versions(),
-        "machine": {
-            "cpu": _cpu(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "accelerator": accelerator,
-            "system": f"{platform.system()}-{platform.machine()}",
-        },
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": f"{platform.system()}-{platform.machine()}",
     }
 
 

@@ -1,161 +1,103 @@
-"""A comparison from its settings to its page: plan, run what is missing, gather, write."""
+"""A comparison from its settings to its results: candidates, trials, runs, statistics."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-from markupsafe import Markup
-
 from seqkit.comparison.candidates import candidates
-from seqkit.comparison.duration import Estimate, estimate, minutes
-from seqkit.comparison.ledger import SETTINGS, Ledger, check_whole, locked
-from seqkit.comparison.plan import RULES, TUNING_SEED, Plan, slug_of
-from seqkit.comparison.results import gather, write_results
-from seqkit.comparison.scores import METRICS, metric_of
+from seqkit.comparison.execute import Executor, locked
+from seqkit.comparison.results import summarise, write_results
+from seqkit.comparison.scores import metric_of
 from seqkit.comparison.settings import Settings
-from seqkit.comparison.workers import execute
+from seqkit.comparison.stages import CHANGEABLE, Plan, slug_of, train
+from seqkit.comparison.types import Failure, Planned, Results
 from seqkit.config import build
 from seqkit.data.notes import said_once
 from seqkit.data.workers import available_cores
 from seqkit.errors import DataError, UsageError
-from seqkit.files import read_mapping, write_atomic, write_json
-from seqkit.report.comparison import write_comparison
-from seqkit.report.templates import fill
+from seqkit.files import read_mapping, write_json
 
-PLAN = "plan.md"
-
-ADDED = ("run_shares", "least")
-"""Settings that may differ from those of a comparison that is there: they change no run of it."""
+SETTINGS = "comparison.json"
+"""File of a comparison's folder with its settings and the digest of its plan."""
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A comparison that is ready to run: its plan, and what it is expected to take."""
+def make_plan(settings: Settings) -> Plan:
+    """Build every candidate. Raises UsageError or DataError where one is refused."""
+    with said_once():
+        found = candidates(settings)
+    if len({slug_of(one.name) for one in found}) < len(found):
+        raise UsageError(f"two candidates would share a folder: {', '.join(c.name for c in found)}; rename one")
+    for one in found:
+        steps = [max(1, round(one.num_steps * share)) for share in (*settings.run_shares, 1.0)]
+        if len(set(steps)) < len(steps):
+            raise UsageError(f"--run-shares: of {one.num_steps} steps these are {steps}, two alike; train longer")
+    objective = build(found[0].config).model["objective"]
+    metric = metric_of(objective, len({json.dumps(one.config["tokenizer"], sort_keys=True) for one in found}))
+    if metric.name == "bits_per_byte" and any(one.config["data"]["limit"] is not None for one in found):
+        raise UsageError("tokenizers are compared by bits per byte of the whole test text; leave data.limit out")
+    return Plan(settings, found, metric, generates=bool(objective.generation_metrics()))
 
-    settings: Settings
-    plan: Plan
-    estimates: dict[str, Estimate]
 
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the plan's rules, all configurations and plug-ins: a recipe may change under the same settings."""
-        configs = json.dumps({name: c.config for name, c in self.plan.candidates.items()}, sort_keys=True)
-        digest = hashlib.sha256(f"{RULES} {configs}".encode())
-        for plugin in self.settings.plugins:
-            digest.update(Path(plugin).read_bytes())
-        return digest.hexdigest()
+def compare(plan: Plan, folder: Path, *, jobs: int = 1) -> Results:
+    """Run what has no result yet, write results.json and scores.npz into `folder`, and return the results.
+
+    Other processes that do the same in the same folder share the work. jobs: runs at a time in this one.
+    Raises UsageError where the folder holds another comparison.
+    """
+    check_jobs(jobs)
+    with locked(folder):
+        begun = check_folder(folder, plan)
+    threads = num_threads(plan.settings, jobs)
+    execute = Executor(folder, jobs=jobs, threads=threads, plugins=plan.settings.plugins, total=plan.num_cells)
+    try:
+        trained = train(plan, execute)
+    finally:
+        execute.stop()
+    cells = execute.cells
+    results, scores = summarise(
+        plan,
+        trained,
+        failures=[
+            Failure(candidate=cells[key].candidate, stage=cells[key].kind, what=key, error=one.error or "")
+            for key, one in execute.failed.items()
+        ],
+        promise=planned(plan, begun),
+        started=begun["started"],
+        run_minutes=round(sum(one.seconds for one in execute.ended.values()) / 60, 1),
+    )
+    write_results(folder, results, scores)
+    return results
+
+
+def promise(plan: Plan, folder: Path) -> Planned:
+    """Keep the digest and the time of a plan before any run; `compare` in this folder then keeps to it.
+
+    Raises UsageError where the folder holds another comparison, or the runs of this one have begun.
+    """
+    with locked(folder):
+        begun = check_folder(folder, plan)
+        if any((folder / "cells").glob("**/*.json")):
+            raise UsageError(f"the comparison in {folder} has begun, and a plan is written before; give another --out")
+        time = datetime.now().isoformat(timespec="seconds")
+        write_json(folder / SETTINGS, begun | {"planned": {"sha256": plan.sha256, "time": time}})
+        return Planned(sha256=plan.sha256, written=time)
+
+
+def planned(plan: Plan, begun: dict[str, Any]) -> Planned:
+    """The plan as results tell it: with the time only if it is the one that was promised, to the last digit."""
+    promised = begun.get("planned") or {}
+    is_same = promised.get("sha256") == plan.sha256
+    return Planned(sha256=plan.sha256, written=promised.get("time") if is_same else None)
 
 
 def default_folder(settings: Settings, root: Path = Path("runs/compare")) -> Path:
     """Folder of a comparison: the same for the same settings, so that a repeated command goes on or shares the work."""
     return root / f"{slug_of(Path(settings.recipe).with_suffix('').as_posix())}-{settings.digest}"
-
-
-def prepare(settings: Settings, jobs: int = 1) -> Prepared:
-    """Build every candidate, and time a few steps of it with the threads that it has as one of so many jobs.
-
-    Raises UsageError or DataError where one is refused.
-    """
-    check_jobs(jobs)
-    with said_once():
-        return _prepared(settings, jobs)
-
-
-def _prepared(settings: Settings, jobs: int) -> Prepared:
-    found = candidates(settings)
-    for candidate in found:
-        _check_one_device(candidate.config["trainer"])
-    torch.set_num_threads(num_threads(settings, jobs))
-    estimates = estimate(found)
-    objective = build(found[0].config).model["objective"]
-    tokenizers = {json.dumps(c.config["tokenizer"], sort_keys=True) for c in found}
-    metric = metric_of(objective, len(tokenizers))
-    if metric.name == "bits_per_byte" and any(candidate.config["data"]["limit"] is not None for candidate in found):
-        raise UsageError("tokenizers are compared by bits per byte of the whole test text; leave data.limit out")
-    plan = Plan(
-        settings,
-        found,
-        {name: own.num_steps for name, own in estimates.items()},
-        metric=metric.name,
-        generates=bool(objective.generation_metrics()),
-    )
-    return Prepared(settings, plan, estimates)
-
-
-def write_plan(prepared: Prepared, folder: Path) -> Path:
-    """Write what will be run, and how it will be decided, before anything is; `run` in this folder then keeps to it.
-
-    Raises UsageError where the folder holds another comparison, or the runs of this one have begun.
-    """
-    settings, plan = prepared.settings, prepared.plan
-    with locked(folder):
-        first = check_folder(folder, settings, prepared.fingerprint)
-        if Ledger(folder / "cells").results():
-            raise UsageError(f"the comparison in {folder} has begun, and a plan is written before; give another --out")
-        pairs = len(plan.candidates) * (len(plan.candidates) - 1) // 2
-        grids = {}
-        for name, candidate in plan.candidates.items():
-            steps = [step for step in plan.steps({}).values() if step.candidate == name and step.what == "lr"]
-            grids[name] = ["; ".join(f"{k} {v}" for k, v in plan.values(step, {}).items()) for step in steps]
-            grids[name] += [f"{one.depth} layers of width {one.width}" for one in candidate.depths]
-        text = fill(
-            "plan.md",
-            settings=settings,
-            command=Markup(settings.command()),  # noqa: S704 - in a code block
-            candidates=plan.candidates.values(),
-            num_steps=plan.num_steps,
-            least="one in the last digit shown" if settings.least is None else f"{settings.least:g}",
-            grids=grids,
-            metric=METRICS[plan.metric],
-            pairs=pairs,
-            started=first["started"],
-            fingerprint=prepared.fingerprint,
-            tuning_seed=TUNING_SEED,
-        )
-        write_atomic(folder / PLAN, text.encode())
-    return folder / PLAN
-
-
-def _check_one_device(settings: Mapping[str, Any]) -> None:
-    """Raise UsageError for several devices: a worker's runs are not started by a command that ranks could repeat."""
-    devices = settings["devices"]
-    several = len(devices) > 1 if isinstance(devices, list) else str(devices).isdigit() and int(devices) > 1
-    if several or settings["num_nodes"] != 1:
-        raise UsageError(
-            f"trainer.devices is {devices} and trainer.num_nodes {settings['num_nodes']}; "
-            "a run of a comparison takes one device: give --trainer.devices 1, and use --jobs"
-        )
-
-
-def run(prepared: Prepared, folder: Path, *, jobs: int = 1) -> dict[str, Any]:
-    """Run the cells that have no result yet, write results and page into `folder`, and return the results.
-
-    Other processes that do the same in the same folder share the cells. jobs: cells at a time in this one.
-    Raises UsageError where the folder holds another comparison.
-    """
-    check_jobs(jobs)
-    settings = prepared.settings
-    with locked(folder):
-        first = check_folder(folder, settings, prepared.fingerprint)
-    threads = num_threads(settings, jobs)
-    title = f"compare {settings.recipe}"
-    ended = execute(prepared.plan, Ledger(folder / "cells"), folder, jobs=jobs, threads=threads, title=title)
-    for unfinished in folder.glob("runs/*/.*"):  # of processes that were killed
-        shutil.rmtree(unfinished, ignore_errors=True)
-    results = {**gather(prepared.plan, ended, started=first["started"]), "jobs": jobs}
-    results["planned"] = first["started"] if (folder / PLAN).exists() else None
-    write_results(folder, results)
-    write_comparison(folder)
-    return results
 
 
 def num_threads(settings: Settings, jobs: int) -> int:
@@ -170,42 +112,37 @@ def check_jobs(jobs: int) -> None:
         raise UsageError(f"--jobs is {jobs}; give 1 or more")
 
 
-def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str, Any]:
-    """Settings and start of the comparison in the folder; written there if the folder is new.
+def check_whole(folder: Path) -> None:
+    """Raise UsageError for a folder that holds something, but no settings of a comparison."""
+    if folder.is_dir() and not (folder / SETTINGS).exists() and any(one.name != ".lock" for one in folder.iterdir()):
+        raise UsageError(f"{folder} holds something else than a whole comparison; give another --out")
 
-    Raises UsageError where it holds another comparison, naming the first setting that differs, or the same one of a
+
+def check_folder(folder: Path, plan: Plan) -> dict[str, Any]:
+    """Settings, plan and start of the comparison in the folder; written there if the folder is new.
+
+    Raises UsageError where it holds something else, naming the first setting that differs, or the same comparison of a
     recipe or plug-in that has changed since.
     """
-    path = folder / SETTINGS
-    asked = json.loads(json.dumps(asdict(settings)))
+    path, settings = folder / SETTINGS, json.loads(json.dumps(asdict(plan.settings)))
     check_whole(folder)
     if not path.exists():
         started = datetime.now().isoformat(timespec="seconds")
-        value = {"settings": asked, "fingerprint": fingerprint, "started": started}
+        value = {"settings": settings, "sha256_of_runs": plan.sha256_of_runs, "started": started}
         write_json(path, value)
         return value
     try:
-        known = read_mapping(path, "settings", "fingerprint", "started")
+        known = read_mapping(path, "settings", "sha256_of_runs", "started")
         earlier = dict(known["settings"])
     except (DataError, TypeError, ValueError) as error:
         raise UsageError(f"{path} is damaged ({error}); give another --out") from error
-    for name, value in asked.items():
-        if earlier.get(name) != value and name not in ADDED:
+    for name, value in settings.items():
+        if earlier.get(name) != value and name not in CHANGEABLE:
             held = f"{folder} holds a comparison with {name} {earlier.get(name)}"
             raise UsageError(f"{held}, not {value}; give another --out")
-    if known["fingerprint"] != fingerprint:
+    if known["sha256_of_runs"] != plan.sha256_of_runs:
         raise UsageError(
             f"the recipe, a plug-in or the rules of tuning have changed since the comparison in {folder} began, and "
             "runs of before and after do not go into one table; give another --out"
         )
-    if earlier != asked:
-        known = {**known, "settings": asked}
-        write_json(path, known)
     return known
-
-
-def remaining_minutes(prepared: Prepared, folder: Path, jobs: int) -> tuple[float, int]:
-    """Minutes expected, and how many cells have a result already."""
-    results = Ledger(folder / "cells").results()
-    known = {key: results[key] for key in prepared.plan.steps(results) if key in results}
-    return minutes(prepared.plan, prepared.estimates, known, jobs), len(known)

@@ -8,44 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from seqkit.comparison.statistics import Scores, interval_of
-from seqkit.report.numbers import Metric, count, times
+from seqkit.comparison.types import Crossover, ExchangeRate, Metric
 
 GRID = 201
 """Lengths between the shortest and the longest at which two candidates are set against each other."""
 
 
-class Point(NamedTuple):
-    """Scores after so many optimizer steps."""
-
-    steps: int
-    scores: Scores
-
-
 class Curve:
-    """Points of a candidate, the shortest first, with the seeds and test examples that all of them have.
+    """Points of a candidate, by steps, with the seeds and test examples that all of them have.
 
-    costs: what a step takes, by unit (FLOPs, seconds), where it is known.
+    costs: what a step takes, by unit (FLOPs, time), where it is known.
     """
 
-    def __init__(self, name: str, points: Sequence[Point], metric: Metric, costs: Mapping[str, float]):
-        self.name, self.costs = name, costs
-        ordered = sorted(points, key=lambda point: point.steps)
-        self.steps = [point.steps for point in ordered]
-        self.seeds = [s for s in ordered[-1].scores.seeds if all(s in point.scores.seeds for point in ordered)]
-        self._linear = [point.scores.only(self.seeds).linear(metric) for point in ordered]
-        self._seeds = {seed: row for row, seed in enumerate(self.seeds)}
+    def __init__(self, name: str, points: Mapping[int, Scores], metric: Metric, costs: Mapping[str, float]):
+        self.name, self.costs, self.steps = name, costs, sorted(points)
+        self.seeds = [s for s in points[self.steps[-1]].seeds if all(s in points[n].seeds for n in self.steps)]
+        self._linear = [points[n].only(self.seeds).linear(metric) for n in self.steps]
 
     def at(self, steps: float, seeds: Sequence[int]) -> np.ndarray:
         """Scores [s u] of these seeds after so many steps, which lie between the first point's and the last's."""
         after = min(max(int(np.searchsorted(self.steps, steps)), 1), len(self.steps) - 1)
         low, high = self.steps[after - 1], self.steps[after]
         share = np.log(steps / low) / np.log(high / low)
-        rows = [self._seeds[seed] for seed in seeds]
+        rows = [self.seeds.index(seed) for seed in seeds]
         found: np.ndarray = (1 - share) * self._linear[after - 1][rows] + share * self._linear[after][rows]
         return found
 
@@ -55,16 +44,20 @@ class Curve:
         return np.geomspace(self.steps[0], self.steps[-1], GRID)
 
 
-def exchange_rate(one: Curve, other: Curve, metric: Metric) -> dict[str, Any] | None:
+def _shared_seeds(one: Curve, other: Curve) -> list[int]:
+    """Seeds of both, if they have the same number of units; else none."""
+    seeds = [seed for seed in one.seeds if seed in other.seeds]
+    same = bool(seeds) and one.at(one.steps[-1], seeds).shape == other.at(other.steps[-1], seeds).shape
+    return seeds if same else []
+
+
+def exchange_rate(one: Curve, other: Curve, metric: Metric) -> ExchangeRate | None:
     """How many times the steps the worse of two needs, to be as good as the better.
 
     The level is what the worse reaches by all its steps; the better reaches it earlier. The interval holds every ratio
-    at which the two are not told apart at that level. is_more, low and high: the better is better than the level at its
-    shortest training already, so the ratio or its bound is larger than the number; a bound of None is not known, as it
-    lies beyond the longest training. None where they have no seed or no examples in common.
+    at which the two are not told apart at that level. None where they have no seed or no examples in common.
     """
-    seeds = [seed for seed in one.seeds if seed in other.seeds]
-    if not seeds or one.at(one.steps[-1], seeds).shape != other.at(other.steps[-1], seeds).shape:
+    if not (seeds := _shared_seeds(one, other)):
         return None
     sign = 1 if metric.higher_is_better else -1
     is_ahead = sign * (one.at(one.steps[-1], seeds).mean() - other.at(other.steps[-1], seeds).mean()) > 0
@@ -76,59 +69,29 @@ def exchange_rate(one: Curve, other: Curve, metric: Metric) -> dict[str, Any] | 
     unsure = [i for i, found in enumerate(intervals) if found is not None and found[0] <= 0 <= found[1]]
     unsure = unsure or [reached]
     ratio = worse.steps[-1] / grid
-    shared = [unit for unit in worse.costs if better.costs.get(unit)]
-    found = {
-        "worse": worse.name,
-        "better": better.name,
-        "after": worse.steps[-1],
-        "level": float(level.mean()),
-        "steps": float(ratio[reached]),
-        "is_more": reached == 0 and float(gaps[0].mean()) > 0,
-        "low": None if unsure[-1] == GRID - 1 else float(ratio[unsure[-1]]),
-        "high": None if unsure[0] == 0 else float(ratio[unsure[0]]),
-        "by_unit": {unit: worse.costs[unit] / better.costs[unit] for unit in shared},
-    }
-    return {**found, "text": exchange_sentence(found, metric)}
-
-
-def exchange_sentence(found: Mapping[str, Any], metric: Metric) -> str:
-    """How much more training the worse needs, in steps and, by the costs of a step, in every other unit."""
-    low, high, worse, better = found["low"], found["high"], found["worse"], found["better"]
-    level, more = f"{metric.number(found['level'])} {metric.unit}".strip(), "more than " if found["is_more"] else ""
-    ratio = f"{more}{times(found['steps'])} the steps of {better} to reach {level}"
-    reached = f"the mean of {worse} after {count(found['after'])} steps"
-    if low is None:
-        end = "any ratio is possible" if high is None else f"95 % confidence interval below 1 to {times(high)}"
-        return f"{worse} is not shown to need more training than {better}: it took {ratio}, {reached} ({end})."
-    top = "beyond these lengths" if high is None else times(high)
-    units = [f"{more}{times(found['steps'] * factor)} the {unit}" for unit, factor in found["by_unit"].items()]
-    also = f" This is {' and '.join(units)}." if units else ""
-    return f"{worse} needs {ratio}, {reached} (95 % confidence interval {times(low)} to {top}).{also}"
-
-
-def crossover_sentence(found: Mapping[str, Any], shortest: int, longest: int) -> str:
-    """Where two candidates change places, between the shortest and the longest training."""
-    low, high = map(count, found["interval"])
-    return (
-        f"{found['first']} is better after {count(shortest)} steps, and {found['then']} after {count(longest)}. They "
-        f"cross at {count(found['steps'])} steps (95 % confidence interval {low} to {high})."
+    return ExchangeRate(
+        worse=worse.name,
+        better=better.name,
+        after=worse.steps[-1],
+        level=float(level.mean()),
+        steps=float(ratio[reached]),
+        is_more=reached == 0 and float(gaps[0].mean()) > 0,
+        low=None if unsure[-1] == GRID - 1 else float(ratio[unsure[-1]]),
+        high=None if unsure[0] == 0 else float(ratio[unsure[0]]),
+        by_unit={unit: cost / better.costs[unit] for unit, cost in worse.costs.items() if better.costs.get(unit)},
     )
 
 
-def crossovers(curves: Sequence[Curve], metric: Metric) -> list[dict[str, Any]]:
+def crossovers(curves: Sequence[Curve], metric: Metric) -> list[Crossover]:
     """Pairs of which one is better after the shortest training and the other after the longest.
 
     Only where both are told apart at their end (each interval at 95 %, not corrected for the number of pairs). The
-    interval holds every length at which the two are not told apart. Lengths are those that both have.
+    interval holds every length at which the two are not told apart.
     """
     found = []
     for one, other in combinations(curves, 2):
-        seeds = [seed for seed in one.seeds if seed in other.seeds]
-        if (
-            not seeds
-            or one.steps != other.steps
-            or one.at(one.steps[0], seeds).shape != other.at(one.steps[0], seeds).shape
-        ):
+        seeds = _shared_seeds(one, other)
+        if not seeds or one.steps != other.steps:
             continue
         gaps = [one.at(steps, seeds) - other.at(steps, seeds) for steps in one.grid]
         intervals = [interval_of(gap) for gap in gaps]
@@ -138,9 +101,8 @@ def crossovers(curves: Sequence[Curve], metric: Metric) -> list[dict[str, Any]]:
         unsure = [i for i, sign in enumerate(signs) if sign != signs[0]]
         place = next(i for i in unsure if gaps[i].mean() * signs[0] <= 0)
         last = max(i for i, sign in enumerate(signs) if sign != signs[-1])
-        first = one.name if (signs[0] > 0) == metric.higher_is_better else other.name
-        then = other.name if first == one.name else one.name
+        names = (one.name, other.name) if (signs[0] > 0) == metric.higher_is_better else (other.name, one.name)
         steps, low, high = (float(one.grid[i]) for i in (place, unsure[0], last))
-        crossing = {"first": first, "then": then, "steps": steps, "interval": [low, high]}
-        found.append({**crossing, "text": crossover_sentence(crossing, one.steps[0], one.steps[-1])})
+        ends = {"shortest": one.steps[0], "longest": one.steps[-1]}
+        found.append(Crossover(first=names[0], then=names[1], steps=steps, interval=(low, high), **ends))
     return found

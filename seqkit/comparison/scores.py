@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from seqkit.comparison.types import Metric
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective, PredictionObjective, TokenBatch
 from seqkit.model import Model
 from seqkit.objectives import Contrastive
-from seqkit.report.numbers import Metric
 from seqkit.runs.evaluate import bytes_of_test_split
 
 METRICS = {
@@ -26,6 +27,19 @@ METRICS = {
     "bits_per_byte": Metric("bits_per_byte", "bits per byte", "bits", 1, 4),
 }
 """Every metric that is a mean over examples, or the root of one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleScores:
+    """Scores of the test examples of a run, in the order of the test split; the metric is the ratio of the sums.
+
+    tokens: of each example. groups: as `DataModule.test_groups`; None: all examples are independent.
+    """
+
+    numerator: list[float]
+    denominator: list[float]
+    tokens: list[int]
+    groups: list[int] | None = None
 
 
 def metric_of(objective: Objective, num_tokenizers: int = 1) -> Metric:
@@ -42,12 +56,11 @@ def metric_of(objective: Objective, num_tokenizers: int = 1) -> Metric:
 
 
 @torch.inference_mode()
-def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> dict[str, Any]:
-    """Numerator, denominator and number of tokens of every test example, in the order of the test split.
+def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> ExampleScores:
+    """Scores of every test example.
 
     Of an objective that is not separable, of every batch, by its first example; of recall, of every example, which
-    looks for its positive in the whole split. groups: as `DataModule.test_groups`. seed: seed of the masks of
-    evaluation, as in `TrainingModule`.
+    looks for its positive in the whole split. seed: seed of the masks of evaluation, as in `TrainingModule`.
     """
     from seqkit.training.module import evaluation_rng
 
@@ -73,9 +86,9 @@ def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) ->
     if recall is not None:
         rows = [(i, *value, n) for (i, _, _, n), value in zip(rows, _shares(recall.hits()))]
     rows.sort()
-    columns = ((1, "numerator"), (2, "denominator"), (3, "tokens"))
+    _, numerator, denominator, tokens = (list(column) for column in zip(*rows))
     groups = data.test_groups() if by_example else None
-    return {**{name: [row[i] for row in rows] for i, name in columns}, "groups": groups}
+    return ExampleScores(numerator=numerator, denominator=denominator, tokens=tokens, groups=groups)
 
 
 def _shares(hits: Tensor) -> list[tuple[float, float]]:
@@ -134,7 +147,7 @@ def _score(metric: Metric, output: LossOutput) -> tuple[float, float]:
     return float((output.preds - output.target).double().square().sum()), float(output.target.numel())
 
 
-def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> dict[str, Any]:
+def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> ExampleScores:
     """Scores of every test example, as `example_scores`; bits per byte for a metric that does not depend on tokens.
 
     Raises DataError where bits per byte cannot be had, since only a part of the test text is used.
@@ -148,14 +161,14 @@ def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int)
     return per_byte(scores, num_bytes)
 
 
-def per_byte(scores: dict[str, Any], num_bytes: int) -> dict[str, Any]:
+def per_byte(scores: ExampleScores, num_bytes: int) -> ExampleScores:
     """Scores of a loss in nats as bits per byte of the test text, whatever its tokens are.
 
     Predicted tokens share the bytes of the text in proportion to their number.
     """
-    total = sum(scores["denominator"])
-    return {
-        **scores,
-        "numerator": [value / math.log(2) for value in scores["numerator"]],
-        "denominator": [count * num_bytes / total for count in scores["denominator"]],
-    }
+    total = sum(scores.denominator)
+    return replace(
+        scores,
+        numerator=[value / math.log(2) for value in scores.numerator],
+        denominator=[count * num_bytes / total for count in scores.denominator],
+    )

@@ -22,16 +22,12 @@ Pretrain = Literal["masked", "next"]
 LR_RATIO = 10**0.5
 """Ratio of neighbours in the grid of learning rates: two trials a decade."""
 
-DROPOUTS = (0.0, 0.1, 0.2, 0.3, 0.5)
-"""Dropouts, tried in this order, as many as there are trials."""
-
 
 class Variant(NamedTuple):
-    """Difference of a candidate from the recipe: backbone, preset and width (None: the recipe's), override words."""
+    """Difference of a candidate from the recipe: backbone and width (None: the recipe's), override words."""
 
     name: str
     backbone: str | None
-    preset: str | None
     width: str | None
     words: list[str]
 
@@ -41,18 +37,22 @@ class Settings:
     """Settings of a comparison.
 
     recipe, preset, overrides: as for `seqkit fit`; overrides are words of the command line (`--data.limit`, `200`).
-    backbones, vary: what differs; every combination is a candidate. vary: values by dotted key. Two keys are not keys
-    of a recipe: `preset`, and `width` of all backbones in the backbone. `model.backbone.position` also takes positions
-    that are added to the embeddings (`Sinusoidal`), which are `model.position` in a recipe.
+    backbones, vary: what differs; every combination is a candidate. vary: values by dotted key; `width` is that of all
+    backbones in the backbone. `model.backbone.position` also takes positions that are added to the embeddings
+    (`Sinusoidal`), which are `model.position` in a recipe.
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
-    lr_trials, dropout_trials: runs on the validation split for each candidate; 0: nothing is tuned. depths: try half
-    and double the depth at an equal budget, where backbones are compared at equal parameters or FLOPs and tuned, and
-    nothing is pretrained. trial_share: share of a whole run's steps that a trial takes. run_shares: shares of a whole
-    run's steps, of each of which there are as many runs more, with a schedule of their own: a curve in the place of a
-    point. least: smallest difference that counts, in the unit that the metric is shown in; None: more than one in its
-    last digit. pretrain: also train on the same data without labels first. measure: measure speed and memory. threads:
-    torch's threads in each process; None: as OMP_NUM_THREADS says, or the cores are shared by the jobs.
+    lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try half and double the depth at an equal
+    budget, where backbones are compared at equal parameters or FLOPs and tuned, and nothing is pretrained. trial_share:
+    share of a whole run's steps that a trial takes. run_shares: shares of a whole run's steps, of each of which there
+    are as many runs more, with a schedule of their own. least: smallest difference that counts, in the unit that the
+    metric is shown in; None: more than one in its last digit. pretrain: also train on the same data without labels
+    first. measure: measure speed and memory. threads: torch's threads in each process; None: as OMP_NUM_THREADS says,
+    or the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
+
+    >>> settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], vary={"model.dropout": ["0", "0.1"]})
+    >>> [variant.name for variant in settings.variants()]
+    ['LSTM, dropout=0', 'LSTM, dropout=0.1', 'GRU, dropout=0', 'GRU, dropout=0.1']
     """
 
     recipe: str
@@ -63,7 +63,6 @@ class Settings:
     match: Match = "parameters"
     seeds: int = 3
     lr_trials: int = 3
-    dropout_trials: int = 0
     depths: bool = True
     trial_share: float = 1.0
     run_shares: list[float] = field(default_factory=list)
@@ -78,12 +77,10 @@ class Settings:
             raise UsageError(f"--match is {self.match!r}; give {', '.join(get_args(Match))}")
         if self.pretrain is not None and self.pretrain not in get_args(Pretrain):
             raise UsageError(f"--pretrain is {self.pretrain!r}; give masked or next")
-        for name, least in (("threads", 1), ("seeds", 1), ("lr_trials", 0), ("dropout_trials", 0)):
+        for name, least in (("threads", 1), ("seeds", 1), ("lr_trials", 0)):
             number = getattr(self, name)
             if number is not None and number < least:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
-        if self.dropout_trials > len(DROPOUTS):
-            raise UsageError(f"--dropout-trials is {self.dropout_trials}; give at most {len(DROPOUTS)}: {DROPOUTS}")
         if self.least is not None and not 0 <= self.least < float("inf"):
             raise UsageError(f"--least is {self.least}; give the smallest difference that counts, 0 or more")
         if not 0 < self.trial_share <= 1:
@@ -115,18 +112,16 @@ class Settings:
         axes += [[(f"{key}={value}", value) for value in values] for key, values in self.vary.items()]
         found = []
         for chosen in product(*axes):
-            words, preset, width = [], self.preset, None
+            words, width = [], None
             for key, (_, value) in zip(self.vary, chosen[1:]):
-                if key == "preset":
-                    preset = None if value in (None, "", "none") else value
-                elif key == "width":
+                if key == "width":
                     width = value
                 elif key == "model.backbone.position" and value in components("position"):
                     words += [f"--{key}=null", f"--model.position={value}"]
                 else:
                     words += [f"--{key}={value}"]
             name = ", ".join(_short(label) for label, _ in chosen if label)
-            found.append(Variant(name, chosen[0][1], preset, width, words))
+            found.append(Variant(name, chosen[0][1], width, words))
         return found
 
     @property
@@ -148,7 +143,7 @@ class Settings:
         for key, values in self.vary.items():
             words += ["--vary", f"{key}={','.join(values)}"]
         defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
-        for name in ("match", "seeds", "lr_trials", "dropout_trials", "trial_share", "least", "pretrain", "threads"):
+        for name in ("match", "seeds", "lr_trials", "trial_share", "least", "pretrain", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         words += ["--run-shares", ",".join(f"{x:g}" for x in self.run_shares)] if self.run_shares else []

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from scipy import stats
 
-from seqkit.report.numbers import Metric, plural
+from seqkit.comparison.types import Difference, Interval, Metric
 
 K = TypeVar("K")
 
@@ -94,15 +94,6 @@ class Scores:
         return linear
 
 
-class Difference(NamedTuple):
-    """Mean difference a - b, its interval and p-value (None: one seed and one unit), and what was paired, in words."""
-
-    difference: float
-    interval: tuple[float, float] | None
-    p: float | None
-    pairs: str
-
-
 class Part(NamedTuple):
     """A term of the variance of a mean: a factor times a mean square, with its degrees of freedom."""
 
@@ -111,7 +102,7 @@ class Part(NamedTuple):
     df: float
 
 
-def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, tuple[float, float] | None]:
+def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, Interval | None]:
     """Mean over seeds, standard deviation over seeds (None: one seed), and interval of the mean.
 
     With one seed, the interval covers only the choice of test examples; with one unit (a graph), only that of seeds;
@@ -120,17 +111,14 @@ def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, tuple[f
     """
     values, linear = scores.values(metric), scores.linear(metric)
     mean, std = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
-    parts = _crossed(linear)
-    if not parts:
+    if not metric.proportion:
+        return mean, std, interval_of(linear)
+    if not (parts := _crossed(linear)):
         return mean, std, None
-    variance, df = _variance(parts)
-    if metric.proportion:
-        return mean, std, _proportion(mean, variance, df, linear.shape[1])
-    half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * variance**0.5
-    return mean, std, (mean - half, mean + half)
+    return mean, std, _proportion(mean, *_variance(parts), linear.shape[1])
 
 
-def interval_of(linear: np.ndarray) -> tuple[float, float] | None:
+def interval_of(linear: np.ndarray) -> Interval | None:
     """Interval of the mean of scores [s u] of seeds and independent units; None if there is one of each."""
     parts = _crossed(linear)
     if not parts:
@@ -141,27 +129,27 @@ def interval_of(linear: np.ndarray) -> tuple[float, float] | None:
     return mean - half, mean + half
 
 
-def difference(a: Scores, b: Scores, metric: Metric) -> Difference:
-    """mean(a) - mean(b). Test examples are paired if both have equally many, so that common effects cancel.
+def differences(scores: Mapping[str, Scores], metric: Metric, steps: int | None = None) -> list[Difference]:
+    """The difference of every pair of candidates, in the order of the mapping, corrected for all pairs (Holm 1979).
 
-    Seeds are not paired: two candidates draw different weights from the same seed. If a proportion differs equally on
-    all units and seeds, the variance is zero. The interval then has the width that u units cannot exclude (Clopper and
-    Pearson 1934, for 0 of u), and p is that of a sign test.
-    """
-    return _contrast(a, b, metric).tested(LEVEL)
-
-
-def differences(scores: Mapping[str, Scores], metric: Metric) -> dict[tuple[str, str], tuple[Difference, float | None]]:
-    """The difference of every pair of candidates, and its p-value corrected for the number of pairs (Holm 1979).
-
-    An interval is corrected as its p-value is, so it contains zero if the pair is not told apart. Each pair has its own
-    variance: with a common one, a single unstable candidate would hide all differences.
+    Test examples are paired if both have equally many, so that common effects cancel. Seeds are not paired: two
+    candidates draw different weights from the same seed. Each pair has its own variance: with a common one, a single
+    unstable candidate would hide all differences. An interval is corrected as its p-value is, so it contains zero if
+    the pair is not told apart. If a proportion differs equally on all units and seeds, the variance is zero. The
+    interval then has the width that u units cannot exclude (Clopper and Pearson 1934, for 0 of u), and p is that of a
+    sign test. steps: length of the trainings; None: whole ones.
     """
     contrasts = {pair: _contrast(scores[pair[0]], scores[pair[1]], metric) for pair in combinations(scores, 2)}
-    p = {pair: own for pair, one in contrasts.items() if (own := one.tested(LEVEL).p) is not None}
+    p = {pair: own for pair, one in contrasts.items() if (own := one.tested(LEVEL)[1]) is not None}
     corrected, factors = holm(p), _holm_factors(p)
-    levels = {pair: 1 - (1 - LEVEL) / factors.get(pair, 1) for pair in contrasts}
-    return {pair: (one.tested(levels[pair]), corrected.get(pair)) for pair, one in contrasts.items()}
+    found = []
+    for (a, b), one in contrasts.items():
+        interval, own = one.tested(1 - (1 - LEVEL) / factors.get((a, b), 1))
+        mean, p_holm, pairs = one.difference, corrected.get((a, b)), one.pairs
+        found.append(
+            Difference(a=a, b=b, difference=mean, interval=interval, p=own, p_holm=p_holm, pairs=pairs, steps=steps)
+        )
+    return found
 
 
 class _Contrast(NamedTuple):
@@ -173,10 +161,10 @@ class _Contrast(NamedTuple):
     pairs: str
     is_proportion: bool
 
-    def tested(self, level: float) -> Difference:
-        """The difference with its interval at this level, and its p-value."""
+    def tested(self, level: float) -> tuple[Interval | None, float | None]:
+        """The interval of the difference at this level, and its p-value; None: one seed and one unit."""
         if not self.parts:
-            return Difference(self.difference, None, None, self.pairs)
+            return None, None
         variance, df = _variance(self.parts)
         if variance > 0:
             half = float(stats.t.ppf((1 + level) / 2, df)) * variance**0.5
@@ -187,14 +175,15 @@ class _Contrast(NamedTuple):
         else:
             half, p = 0.0, float(self.difference == 0)
         limit = 1.0 if self.is_proportion else float("inf")
-        low, high = max(self.difference - half, -limit), min(self.difference + half, limit)
-        return Difference(self.difference, (low, high), p, self.pairs)
+        return (max(self.difference - half, -limit), min(self.difference + half, limit)), p
 
 
 def _contrast(a: Scores, b: Scores, metric: Metric) -> _Contrast:
     mine, theirs = a.linear(metric), b.linear(metric)
     if mine.shape[1] == theirs.shape[1]:
-        parts, pairs = _examples_paired(mine, theirs), _counted(a, mine)
+        parts, units = _examples_paired(mine, theirs), mine.shape[1]
+        what, of = ("example", "") if a.groups is None else ("group", f" of {a.numerator.shape[1]:,} examples")
+        pairs = f"{units:,} {what}{'s' * (units != 1)}{of}"
     else:
         parts, pairs = [*_crossed(mine), *_crossed(theirs)], "not at all: other test examples"
     observed = float(a.values(metric).mean() - b.values(metric).mean())
@@ -218,12 +207,6 @@ def _holm_factors(p: Mapping[K, float]) -> dict[K, int]:
     order = sorted(p, key=p.__getitem__)
     apart = next((i for i, pair in enumerate(order) if p[pair] * (len(p) - i) >= 1 - LEVEL), len(p))
     return {pair: len(p) - min(i, apart) for i, pair in enumerate(order)}
-
-
-def _counted(scores: Scores, linear: np.ndarray) -> str:
-    return plural(linear.shape[1], "example" if scores.groups is None else "group") + (
-        "" if scores.groups is None else f" of {scores.numerator.shape[1]:,} examples"
-    )
 
 
 def _crossed(linear: np.ndarray) -> list[Part]:

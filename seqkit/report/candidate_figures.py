@@ -6,7 +6,7 @@ Figures have no legend of their own: names may be long, so the page has one in H
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
+from seqkit.comparison.types import Metric, Row
 from seqkit.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, STYLE, VERMILION, new_figure, scale_axis
-from seqkit.report.numbers import Metric
 
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 """Colours of the palette that can be seen on white and on black."""
@@ -25,9 +25,6 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "d")
 
 MAX_NAME = 20
 """Characters of a name in a figure; the page has it in full."""
-
-MAX_POINTS = 200
-"""Points of a mean curve."""
 
 
 @dataclass(frozen=True)
@@ -79,32 +76,22 @@ class Line:
 
 
 @rc_context(STYLE)
-def spreads(rows: Sequence[tuple[str, Mark | None, Mapping[str, Any]]], metric: Metric) -> Figure:
-    """One row per candidate, from the top: the mean by its marker, its interval a bar, above it every seed a dot.
-
-    rows: name, mark and entry in results.json of each candidate; without a mark, the title of the rows below.
-    """
+def spreads(rows: Sequence[tuple[str, Mark, Row]], metric: Metric) -> Figure:
+    """One row per candidate, from the top: the mean by its marker, its interval a bar, above it every seed a dot."""
     figure, (axes,) = new_figure(4.4, 0.34 * len(rows) + 0.75)
-    seeds = [[run["value"] for run in one.get("runs") or [] if run.get("value") is not None] for _, _, one in rows]
-    known = [x for (_, _, one), own in zip(rows, seeds) for x in (*own, one.get("mean")) if x is not None]
-    for place, ((_, mark, result), values) in enumerate(zip(rows, seeds)):
-        if mark is None:
+    known = [metric.shown(run.value) for _, _, row in rows for run in row.sound if run.value is not None]
+    for place, (_, mark, row) in enumerate(rows):
+        if row.mean is None:
+            axes.text(float(np.mean(known or [0.5])), place, "failed", va="center", ha="center", style="italic")
             continue
-        interval, mean = result.get("interval"), result.get("mean")
-        if interval and None not in interval:
-            bounds = [metric.shown(bound) for bound in interval]
+        if row.interval is not None:
+            bounds = [metric.shown(bound) for bound in row.interval]
             axes.plot(bounds, [place] * 2, color=mark.color, linewidth=5, alpha=0.35, solid_capstyle="butt")
-        dots = [metric.shown(value) for value in values]
+        dots = [metric.shown(run.value) for run in row.sound if run.value is not None]
         heights = [place - 0.24 - 0.07 * dots[:i].count(dot) for i, dot in enumerate(dots)]  # equal ones are stacked
         axes.plot(dots, heights, "o", color=mark.color, markersize=3)
-        if mean is not None:
-            axes.plot([metric.shown(mean)], [place], **{**mark.style, "linestyle": "none"}, markersize=7)
-        elif not dots:
-            middle = metric.shown(float(np.mean(known))) if known else 0.5
-            axes.text(middle, place, "failed", va="center", ha="center", style="italic")
+        axes.plot([metric.shown(row.mean)], [place], **{**mark.style, "linestyle": "none"}, markersize=7)
     axes.set_yticks(range(len(rows)), [short(name) for name, _, _ in rows])
-    for (_, mark, _), name in zip(rows, axes.get_yticklabels()):
-        name.set_fontstyle("italic" if mark is None else "normal")
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=INK, alpha=0.15, linewidth=0.6)
@@ -147,42 +134,45 @@ def lines(
     return figure
 
 
-def mean_line(mark: Mark, runs: Sequence[Mapping[str, Any]], x: str, y: str) -> Line | None:
+def mean_line(mark: Mark, row: Row, key: str, scale: float) -> Line | None:
     """The mean of a loss over seeds, with a band from the lowest seed to the highest; None where nothing is known.
 
-    x, y: keys of the points of `run["curve"]`. Seeds are averaged at equal steps, x as well as y, since one may have
-    been slower than another; the line goes as far as all of them do. A seed that failed does not count, unless all did.
-    Between its points a seed's curve is interpolated.
+    key: train_loss or valid_loss. scale: of a step on the x axis. The line goes as far as all seeds do; one that failed
+    does not count. Between its points a seed's curve is interpolated.
     """
-    sound = [run for run in runs if not run.get("error")] or list(runs)
-    curves = [sorted(_points(run, x, y)) for run in sound]
-    curves = [curve for curve in curves if curve]
+    curves = []
+    for run in row.sound:
+        known = [(one.step, loss) for one in run.curve if (loss := getattr(one, key)) is not None]
+        curves += [np.array(known, dtype=float).T] if known else []
     if not curves:
         return None
-    start, stop = max(curve[0][0] for curve in curves), min(curve[-1][0] for curve in curves)
-    if start > stop or (start == stop and max(map(len, curves)) > 1):  # they have nothing in common: show the longest
-        curves = [max(curves, key=len)]
-        start, stop = curves[0][0][0], curves[0][-1][0]
-    grid = np.unique([point[0] for curve in curves for point in curve if start <= point[0] <= stop])
-    if len(grid) > MAX_POINTS:
-        grid = np.interp(np.linspace(0, len(grid) - 1, MAX_POINTS), np.arange(len(grid)), grid)
-    columns = [np.array(curve, dtype=float).T for curve in curves]
-    at = np.mean([np.interp(grid, step, own) for step, own, _ in columns], axis=0)
-    values = np.stack([np.interp(grid, step, own) for step, _, own in columns])
+    start, stop = max(curve[0][0] for curve in curves), min(curve[0][-1] for curve in curves)
+    grid = np.unique(np.concatenate([curve[0] for curve in curves]))
+    grid = grid[(grid >= start) & (grid <= stop)]
+    values = np.stack([np.interp(grid, *curve) for curve in curves])
     band = (values.min(axis=0).tolist(), values.max(axis=0).tolist()) if len(curves) > 1 else (None, None)
-    return Line(mark, at.tolist(), values.mean(axis=0).tolist(), *band)
+    return Line(mark, (scale * grid).tolist(), values.mean(axis=0).tolist(), *band)
 
 
-def _points(run: Mapping[str, Any], x: str, y: str) -> list[tuple[float, float, float]]:
-    """(step, x, y) of the points of a run's curve that have all three."""
-    known = [(point.get("step"), point.get(x), point.get(y)) for point in run.get("curve") or []]
-    return [point for point in known if None not in point]
+def rate_lines(rows: Sequence[Row], marks: Mapping[str, Mark]) -> list[Line]:
+    """The mean score of each learning rate over its seeds, a line for each candidate and optimizer.
 
-
-def pair_line(mark: Mark, pairs: Sequence[Sequence[float | None]] | None, scale: float = 1.0) -> Line | None:
-    """A line through (x, y) pairs, y times `scale`; None where no pair is complete."""
-    known = sorted((x, y * scale) for x, y in pairs or () if x is not None and y is not None)
-    return Line(mark, [x for x, _ in known], [y for _, y in known]) if known else None
+    The chosen rate is ringed. Lines of the second optimizer are dotted: its rates are on another scale.
+    """
+    found = []
+    for row in rows:
+        tried: dict[str, dict[float, list[float]]] = {}
+        for trial in row.trials:
+            if trial.depth is None and trial.score is not None and (rate := trial.values.get("optimizer.lr")):
+                own = tried.setdefault(str(trial.values.get("optimizer.type")), {})
+                own.setdefault(rate, []).append(trial.score)
+        chosen = str(row.chosen.get("optimizer.type")), row.chosen.get("optimizer.lr")
+        for i, (kind, scores) in enumerate(tried.items()):
+            means = {rate: float(np.mean(scores[rate])) for rate in sorted(scores)}
+            ringed = (chosen[1], means[chosen[1]]) if kind == chosen[0] and chosen[1] in means else None
+            mark = marks[row.name] if i == 0 else replace(marks[row.name], line=":")
+            found.append(Line(mark, list(means), list(means.values()), ringed=ringed))
+    return found
 
 
 def short(name: str) -> str:

@@ -1,50 +1,32 @@
-"""The page of `seqkit compare`, from results.json alone: nothing is trained or loaded again."""
+"""The page of `seqkit compare`, from its results alone: nothing is trained or loaded again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
-from yaml import YAMLError
 
-from seqkit.config.recipe import load_yaml
-from seqkit.errors import DataError, one_line
-from seqkit.files import read_mapping, write_atomic
-from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, pair_line, spreads
+from seqkit.comparison.results import read_results
+from seqkit.comparison.stages import Plan, grid_of, rate_values
+from seqkit.comparison.types import Metric, Planned, Results, Row
+from seqkit.errors import one_line
+from seqkit.files import write_atomic
+from seqkit.report import sentences
+from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, spreads
 from seqkit.report.figures import svg
-from seqkit.report.learning_rates import (
-    depth_lines,
-    expected_lines,
-    rate_lines,
-    trial_table,
-    tuning_sentence,
-)
-from seqkit.report.numbers import DASH, Metric, compact, count, finite, listed, p_value, percent, plain, plural, times
-from seqkit.report.ranking import (
-    Group,
-    Row,
-    comparison_table,
-    constant_sentence,
-    difference_lines,
-    difference_of,
-    is_told_apart,
-    ranked,
-    ranking_sentences,
-    value_lines,
-    values_are,
-)
+from seqkit.report.numbers import DASH, compact, count, percent, plain, plural, times
+from seqkit.report.table import Cell, Table, to_csv, to_latex
 from seqkit.report.templates import fill, write_page
-
-__all__ = ["comparison_table", "write_comparison"]
-
-KEYS = ("title", "answer", "metric", "candidates", "differences")
 
 FEWEST_DISTANCES = 8
 """Tokens below which it means little how far a gradient reaches."""
+
+BRIEF = 5
+"""Columns of the ranking in a terminal and in LaTeX."""
 
 
 class Figure(NamedTuple):
@@ -54,330 +36,353 @@ class Figure(NamedTuple):
     alt: str
 
 
-class Cell(NamedTuple):
-    """A cell of the matrix of differences. lines: difference, interval, p-value. better: "row", "column" or ""."""
+class Section(NamedTuple):
+    """A section of the page. has_legend: whether the candidates' marks stand above the figures."""
 
-    lines: Sequence[str]
-    better: str = ""
+    id: str
+    title: str
+    text: Sequence[str] = ()
+    table: Table | None = None
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = ()
+    has_legend: bool = True
 
 
-def write_comparison(folder: Path) -> Path:
-    """Write `report.html` and `results.md` beside `results.json` of a comparison.
+def write_comparison(folder: Path, results: Results | None = None) -> Path:
+    """Write `report.html`, `results.md`, `results.csv` and `results.tex` beside `results.json`; return the page.
 
-    Returns the path of the page. Raises DataError where results.json is missing, damaged or of another kind.
+    results: None: read from results.json. Raises DataError where it is missing or damaged.
     """
-    path = folder / "results.json"
-    results = finite(read_mapping(path, "kind"))
-    if results["kind"] != "comparison":
-        raise DataError(f"{path} has the kind {plain(results['kind'])!r}; give a folder of `seqkit compare`")
-    read_mapping(path, *KEYS)
-    sections = comparison_sections(results)
-    write_atomic(folder / "results.md", comparison_markdown(results, sections).encode())
-    return write_page(
-        "comparison.html",
-        folder / "report.html",
-        title=results["title"],
-        subtitle=_subtitle(results),
-        results=results,
-        warnings=[entry for entry in results.get("unmatched") or [] if entry["kind"] == "warning"],
-        notes=[entry for entry in results.get("unmatched") or [] if entry["kind"] != "warning"],
-        overrides=" ".join(results.get("overrides") or []),
-        **sections,
-    )
+    if results is None:
+        results = read_results(folder / "results.json")
+    values = _values(results)
+    write_atomic(folder / "results.md", comparison_markdown(results, values).encode())
+    write_atomic(folder / "results.csv", to_csv(runs_table(results)).encode())
+    caption = f"{results.recipe}: {values_are(results)}, {plural(results.num_test, 'test example')}. "
+    label = re.sub("[^a-z0-9]+", "-", results.recipe.lower()).strip("-")
+    tex = to_latex(ranking(results).first(BRIEF), caption + sentences.inference(results), label)
+    write_atomic(folder / "results.tex", tex.encode())
+    return write_page("comparison.html", folder / "report.html", **values)
 
 
-def comparison_markdown(results: Mapping[str, Any], sections: Mapping[str, Any]) -> str:
+def comparison_markdown(results: Results, values: dict[str, Any] | None = None) -> str:
     """A comparison as Markdown: for a page of documentation, a pull request, a notebook."""
-    command, machine = Markup(one_line(results["command"])), results.get("machine") or {}  # noqa: S704 - in a code block
-    fits = [Markup(one_line(fit)) for fit in results.get("fit_commands") or []]  # noqa: S704 - there, too
-    text = fill("comparison.md", results=results, command=command, fits=fits, machine=machine, **sections)
+    commands = [Markup(one_line(command)) for command in results.commands]  # noqa: S704 - in a code block
+    text = fill("comparison.md", commands=commands, **(values or _values(results)))
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def own_length(overrides: Sequence[str]) -> str | None:
-    """A sentence on a length of training that the command sets, in place of the recipe's; None if it sets none."""
-    words = " ".join(f" {word}" for word in overrides)
-    found = [f"{key} {value}" for key, value in re.findall(r" --(trainer\.max_(?:steps|epochs|time))[ =]+(\S+)", words)]
-    if not found:
-        return None
-    return (
-        f"The length of training is the command's, not the recipe's ({listed(found)}): a longer training may rank the "
-        "candidates otherwise."
-    )
+def write_plan(plan: Plan, promised: Planned, folder: Path) -> Path:
+    """Write what will be run, and how it will be decided, as plan.md."""
+    grids = {}
+    for one in plan.candidates:
+        rates = [", ".join(map(plain, rate_values(one, rate).values())) for rate in grid_of(plan, one)]
+        grids[one.name] = [*rates, *(f"{size.depth} layers of width {size.width}" for size in one.depths)]
+    command = Markup(plan.settings.command())  # noqa: S704 - in a code block
+    table = plan_table(plan)
+    text = fill("plan.md", settings=plan.settings, command=command, table=table, grids=grids, metric=plan.metric,
+                pairs=len(plan.candidates) * (len(plan.candidates) - 1) // 2, promised=promised)  # fmt: skip
+    write_atomic(folder / "plan.md", text.encode())
+    return folder / "plan.md"
 
 
-def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a comparison's template, beside the results themselves."""
-    metric, groups = Metric.of(results), ranked(results)
-    rows = [row for group in groups for row in group.rows]
+def _values(results: Results) -> dict[str, Any]:
+    """Values of both templates."""
+    answer = sentences.answers(results)
+    kinds = {kind: [one for one in results.unmatched if one.kind == kind] for kind in ("warning", "note")}
+    page = {"command": "\n".join(results.commands), "versions": results.versions, "machine": results.machine}
     return {
-        "metric": metric,
-        "length": own_length(results.get("overrides") or []),
-        "groups": groups,
-        "rows": rows,
-        "sound": [row for row in rows if not row.error],
-        "constant": constant_sentence(results["candidates"], metric),
-        "rankings": ranking_sentences(groups),
-        "chosen_keys": _titles(key for row in rows for key in _chosen(row)),
-        "values": _values(groups, metric),
-        "curves": _curves(rows),
-        "by_steps": _by_steps(rows, metric),
-        "by_steps_pairs": _pairs_by_steps(results, metric),
-        "is_told_apart": lambda group: is_told_apart(results, group),
-        "costs": _costs(rows),
-        "gradients": _gradients(rows),
-        "lengths": _lengths(rows, metric),
-        "differences": _differences(results, rows, metric),
-        "matched": _matched(results, rows),
-        "tuning": tuning_sentence(results),
-        "inference": _inference(results, rows),
-        "p_value": p_value,
-        "values_are": values_are(results),
-        "chosen": _chosen,
-        "length_of": _length_of,
-        "trials": trial_table(rows),
-        "depths": depth_lines(rows),
-        "rates": _rates(rows),
-        "expected": _expected(rows),
-        "difference_lines": lambda row: difference_lines(row, metric),
-        "value_lines": lambda row: value_lines(row, metric),
-        "count": count,
-        "compact": compact,
-        "percent": percent,
-        "plain": plain,
-        "times": times,
+        "title": results.title,
+        "subtitle": _subtitle(results),
+        "answer": answer,
+        "matched": [*filter(None, [sentences.own_length(results.overrides)]), sentences.matched(results)],
+        "sections": _sections(results),
+        "warnings": kinds["warning"],
+        "notes": kinds["note"],
+        "failures": [asdict(failure) for failure in results.failures],
+        "legend": [(_marks(results)[row.name], row.name) for row in results.candidates],
+        "configurations": [(row.name, row.config) for row in results.candidates],
+        "results": page,
+        "made": _made(results),
+        "overrides": " ".join(results.overrides),
     }
 
 
-def _chosen(row: Row) -> dict[str, Any]:
-    """Settings that were chosen for a candidate; where nothing was tuned, the learning rate of its configuration."""
-    if chosen := row.result.get("chosen"):
-        return dict(chosen)
-    try:
-        optimizer = load_yaml(row.result.get("config") or "")["optimizer"]
-        return {f"optimizer.{key}": optimizer[key] for key in ("type", "lr") if optimizer[key] is not None}
-    except (DataError, KeyError, TypeError, YAMLError):
-        return {}  # it is not known
+def _made(results: Results) -> str:
+    """When, with what and how long."""
+    machine = results.machine
+    parts = [f"Run on {results.started[:10]} with torch {results.versions.get('torch', DASH)}"]
+    parts += [f"on {machine['cpu']}"] if machine.get("cpu") else []
+    parts += [f"with {plural(machine['threads'], 'thread')} per run"] if machine.get("threads") else []
+    return f"{', '.join(parts)}. The runs took {results.run_minutes:.0f} minutes in total."
 
 
-def _length_of(point: Mapping[str, Any]) -> str:
-    """The number of tokens of a point, and of how many test examples it is, where that is known."""
-    low, high = point.get("lengths") or [point["tokens"]] * 2
-    tokens = f"{count(low)} tokens" if low == high else f"{count(low)} to {count(high)} tokens"
-    return tokens + (f" ({plural(point['examples'], 'example')})" if point.get("examples") else "")
-
-
-def _titles(keys: Iterable[str]) -> dict[str, str]:
-    """Chosen keys with the titles of their columns: the last word of a key, after what tells it from others."""
-    known = [key.split(".") for key in dict.fromkeys(keys)]
-    last = [words[-1] for words in known]
-    titles = {}
-    for words in known:
-        own = {"lr": "learning rate", "type": words[-2]}.get(words[-1], words[-1])
-        titles[".".join(words)] = " ".join([*words[1:-1], own] if last.count(words[-1]) > 1 else [own])
-    return titles
-
-
-def _subtitle(results: Mapping[str, Any]) -> str:
-    """Version, preset, seeds, data and date in one line."""
-    seeds, minutes = results.get("seeds") or [], results.get("run_minutes")
-    longest = max((row.get("longest") or 0 for row in results.get("candidates") or []), default=0)
+def _subtitle(results: Results) -> str:
+    """Version, preset, seeds, data, date and plan in one line."""
+    promise = results.promise
     parts = [
-        f"seqkit {(results.get('versions') or {}).get('seqkit', '')}".strip(),
-        f"preset {results['preset']}" if results.get("preset") else None,
-        plural(len(seeds), "seed") if seeds else None,
-        f"{count(results['train_tokens'])} training tokens" if results.get("train_tokens") else None,
-        f"{count(results['num_test'])} test examples" if results.get("num_test") else None,
-        f"up to {plural(longest, 'token')} each" if longest else None,
-        _moment(results.get("started")),
-        None if minutes is None else f"total run time {_long(minutes)}",
-        "planned in advance (plan.md)" if results.get("planned") else None,
+        f"seqkit {results.versions.get('seqkit', '')}".strip(),
+        f"preset {results.preset}" if results.preset else None,
+        plural(len(results.seeds), "seed"),
+        plural(results.num_test, "test example"),
+        results.started.replace("T", " ")[:16],
+        f"planned in advance on {promise.written} (SHA-256 {promise.sha256})" if promise and promise.written else None,
     ]
-    return " · ".join(part for part in parts if part)
+    return " · ".join(filter(None, parts))
 
 
-def _long(minutes: float) -> str:
-    return f"{minutes:.1f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _moment(started: str | None) -> str | None:
-    try:
-        return datetime.fromisoformat(started).strftime("%Y-%m-%d %H:%M") if started else None
-    except ValueError:
-        return started
+def ranked(results: Results) -> list[Row]:
+    """Candidates, those without pretraining first, in each group the best first, and failed ones last."""
+    sign = -1 if results.metric.higher_is_better else 1
+    return sorted(results.candidates, key=lambda row: (row.group or "", row.mean is None, sign * (row.mean or 0.0)))
 
 
-def _values(groups: Sequence[Group], metric: Metric) -> Figure | None:
-    """Every seed of every candidate, with mean and interval."""
-    shown: list[tuple[str, Mark | None, Mapping[str, Any]]] = []
-    for group in groups:
-        shown += [(group.title, None, {})] if len(groups) > 1 else []
-        shown += [(row.own_name, row.mark, row.result) for row in group.rows]
-    ranks = (row for group in groups for row in group.rows if row.rank)
-    means = ", ".join(f"{row.label} {metric.number(row.result.get('mean'))}" for row in ranks) or "no values"
+def _marks(results: Results) -> dict[str, Mark]:
+    """The look of each candidate in figures; a pretrained one has that of its original, in another line."""
+    names = list(dict.fromkeys(row.own_name for row in results.candidates))
+    return {row.name: Mark.number(names.index(row.own_name), int(row.group is not None)) for row in results.candidates}
+
+
+def ranking(results: Results) -> Table:
+    """The ranked candidates. The first one is in bold if it is better than every other of its group."""
+    metric, marks, place = results.metric, _marks(results), dict[str | None, int]()
+    unit = f" ({metric.difference_unit})" if metric.difference_unit else ""
+    reference = results.candidates[0] if results.candidates else None
+    rows = []
+    for row in ranked(results):
+        place[row.group] = rank = place.get(row.group, 0) + 1
+        entry = results.difference(row.name, results.reference)
+        small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
+        style = "best" if rank == 1 and _is_best(results, row) else ""
+        value = Cell(metric.mean(row.mean, row.std), metric.interval(row.interval))
+        if row.mean is None:
+            value = Cell("failed", row.error or "", "", "error")
+        change = Cell("reference" if row is reference else DASH)
+        if entry is not None:
+            change = Cell(metric.signed(entry.difference), metric.interval(entry.interval, signed=True))
+        speed = Cell(DASH)
+        if row.cost is not None:
+            other = reference.cost.tokens_per_second if reference and reference.cost else None
+            ratio = row.cost.tokens_per_second / other if other else None
+            speed = Cell(compact(row.cost.tokens_per_second), times(ratio))
+        chosen = ", ".join(
+            plain(value) for key, value in row.chosen.items() if key in ("optimizer.type", "optimizer.lr")
+        )
+        rows.append([
+            Cell(str(rank) if row.mean is not None else DASH), Cell(row.name, small, marks[row.name].html, style),
+            value, change, speed, Cell(count(row.parameters)), Cell(percent(row.budget_gap)),
+            Cell(compact(row.training_flops)), Cell(chosen or DASH),
+        ])  # fmt: skip
+    head = ["", "candidate", metric.title, f"difference from {results.reference}{unit}", "tokens/s", "parameters"]
+    return Table([*head, "budget gap", "FLOPs per step", "learning rate"], rows, name=1)
+
+
+def _is_best(results: Results, row: Row) -> bool:
+    others = [
+        one.name for one in results.candidates if one.group == row.group and one is not row and one.mean is not None
+    ]
+    found = [results.difference(row.name, other) for other in others]
+    return bool(found) and all(entry is not None and entry.better == row.name for entry in found)
+
+
+def values_are(results: Results) -> str:
+    """What the values of a table are: a mean over seeds with its spread, or the value of one seed."""
+    seeds = max((len(row.sound) for row in results.candidates), default=0)
+    weights = {run.weights for row in results.candidates for run in row.sound}
+    best = ", each run with its best weights on validation data" if weights == {"best"} else ""
+    if seeds == 1:
+        return f"values of one seed{best}"
+    return f"mean ± standard deviation over {plural(seeds, 'seed')}{best}"
+
+
+def plan_table(plan: Plan) -> Table:
+    """The candidates with their sizes, before anything runs."""
+    rows = []
+    for one in plan.candidates:
+        size = one.size
+        gap = DASH if size.budget_gap is None else percent(size.budget_gap)
+        numbers = [count(size.parameters), gap, compact(size.flops), plain(size.width), plain(size.depth)]
+        rows.append([Cell(text) for text in [one.name, *numbers, count(one.num_steps)]])
+    return Table(["candidate", "parameters", "budget gap", "FLOPs per step", "width", "depth", "steps"], rows)
+
+
+def pairs_table(results: Results) -> Table:
+    """All pairs of candidates."""
+    metric = results.metric
+    rows = [
+        [Cell(text) for text in (
+            entry.a, entry.b, metric.signed(entry.difference), metric.interval(entry.interval, signed=True),
+            sentences.p_value(entry), entry.better or "not significant",
+        )]
+        for entry in results.differences
+    ]  # fmt: skip
+    unit = metric.difference_unit or metric.label
+    return Table(["a", "b", f"a − b ({unit})", "95 % interval", "p after Holm", "better"], rows)
+
+
+def runs_table(results: Results) -> Table:
+    """A line for every run, with raw numbers."""
+    rows = []
+    for row in results.candidates:
+        chosen = "; ".join(f"{key}={value}" for key, value in row.chosen.items())
+        own = [row.name, row.parameters, row.training_flops, row.width, row.depth, chosen]
+        runs = [(run.seed, run.value, run.steps, run.seconds, run.error) for run in row.runs]
+        runs += [
+            (seed, value, point.steps, None, None)
+            for point in row.by_steps[:-1]
+            for seed, value in zip(point.seeds, point.values)
+        ]
+        rows += [[Cell("" if value is None else str(value)) for value in (*own, *run)] for run in runs]
+    head = ["candidate", "parameters", "training_flops", "width", "depth", "chosen"]
+    return Table([*head, "seed", results.metric.name, "steps", "seconds", "error"], rows)
+
+
+def trials_table(results: Results) -> Table:
+    """Every trial, as the page shows it; those of the chosen setting are in bold."""
+    rows = []
+    for row in ranked(results):
+        for one in row.trials:
+            is_chosen = one.values == row.chosen and one.depth in (None, row.depth)
+            values = ", ".join(map(plain, one.values.values()))
+            result = "failed" if one.score is None else f"{one.score:.4g}"
+            style = "best" if is_chosen else ""
+            cells = [row.name, values, plain(one.depth), str(one.seed), result]
+            rows.append([Cell(text, style=style) for text in cells])
+    by = results.tuning.by if results.tuning else "loss"
+    return Table(["candidate", "setting", "other depth", "seed", by], rows)
+
+
+# ── sections ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _sections(results: Results) -> list[Section]:
+    """The sections that have something to show."""
+    metric, marks, rows = results.metric, _marks(results), ranked(results)
+    rank = f"Sorted by mean. Values are {values_are(results)}, on {plural(results.num_test, 'test example')}."
+    shown = [(row.name, marks[row.name], row) for row in rows]
+    means = ", ".join(f"{row.name} {metric.number(row.mean)}" for row in rows if row.mean is not None) or "no values"
+    dots = "Each small dot is a seed, the large marker their mean, the bar its 95 % confidence interval."
     alt = f"{metric.title} of each candidate, seed by seed, with mean and interval: {means}"
-    return Figure(svg(spreads(shown, metric)), alt) if shown else None
+    found = [
+        Section("candidates", "Candidates", [rank, sentences.inference(results), *sentences.ranking_sentences(results)],
+                ranking(results)),
+        Section("values", "Every seed", [dots], figures=[Figure(svg(spreads(shown, metric)), alt)] if shown else [],
+                has_legend=False),
+    ]  # fmt: skip
+    if len(results.differences) > 1:
+        found.append(Section("differences", "All pairs", table=pairs_table(results)))
+    if any(len(row.by_steps) > 1 for row in rows):
+        text = "Each value is of runs of that length, with their own schedule and the learning rate of the longest."
+        notes = sentences.length_sentences(results)
+        found.append(Section("by-steps", "Results by length of training", [text], _by_steps_table(results, rows),
+                             _by_steps_figures(results, rows), notes))  # fmt: skip
+    if any(row.by_length for row in rows):
+        table = _by_length_table(metric, rows)
+        found.append(Section("lengths", "Results by length of the example", table=table))
+    curves = "Lines are means over seeds. A band spans from the lowest seed to the highest."
+    found.append(Section("curves", "Learning curves", [curves], figures=_curves(rows, marks)))
+    found.append(Section("cost", "Cost by length", figures=_costs(rows, marks)))
+    known = [row for row in rows if len(row.gradient_flow or ()) >= FEWEST_DISTANCES]
+    drawn = [_pairs(row.gradient_flow or (), marks[row.name]) for row in known]
+    text = "Norm of the gradient of the last hidden state with respect to an earlier one. If a line falls fast, the "
+    text += "model forgets; if it rises, training is unstable."
+    figure = _figure(drawn, "distance (tokens)", "norm of the gradient", log_x=False, log_y=True, width=4.6)
+    found.append(Section("gradients", "Gradient flow", [text], figures=figure))
+    by = results.tuning.by if results.tuning else "loss"
+    figure = _figure(rate_lines(rows, marks), "learning rate", f"validation {by}", width=4.6)
+    trials = trials_table(results) if any(row.trials for row in rows) else None
+    found.append(Section("tuning", "Tuning", [sentences.tuning_sentence(results)], trials, figure))
+    kept = [section for section in found if section.table or section.figures or section.id == "tuning"]
+    return [section._replace(text=[text for text in section.text if text]) for section in kept]
 
 
-def _curves(rows: Sequence[Row]) -> list[Figure]:
-    """Training and validation loss against tokens, time and FLOPs, where they are known."""
-    figures = []
-    for y, ylabel in (("train_loss", "training loss"), ("valid_loss", "validation loss")):
-        for x, xlabel in (
-            ("tokens", "training tokens"),
-            ("seconds", "seconds of training"),
-            ("flops", "training FLOPs"),
-        ):
-            drawn = [mean_line(row.mark, row.result.get("runs") or [], x, y) for row in rows]
-            alt = f"{ylabel} against {xlabel}, mean over seeds, one line a candidate"
-            is_curve = any(line is not None and len(line.x) > 1 for line in drawn)
-            figures.append(_figure(drawn, xlabel, ylabel, alt) if is_curve else None)
-    return [figure for figure in figures if figure]
+def _figure(drawn: Sequence[Line | None], xlabel: str, ylabel: str, **options: Any) -> list[Figure]:
+    """One figure of the lines that there are; none where there are no lines."""
+    known = [line for line in drawn if line is not None and line.x]
+    alt = f"{ylabel} against {xlabel}, one line a candidate"
+    return [Figure(svg(lines(known, xlabel=xlabel, ylabel=ylabel, **options)), alt)] if known else []
 
 
-def _by_steps(rows: Sequence[Row], metric: Metric) -> list[Figure]:
-    """The metric after trainings of several lengths, against their steps, FLOPs and seconds."""
-    figures = []
-    for x, xlabel in (("steps", "training steps"), ("flops", "training FLOPs"), ("seconds", "seconds of training")):
-        drawn: list[Line] = []
-        for row in rows:
-            points = [p for p in row.result.get("by_steps") or [] if p.get(x) is not None and p["mean"] is not None]
-            low = high = None
-            if all(p.get("interval") and None not in p["interval"] for p in points):
-                low, high = ([metric.shown(p["interval"][side]) for p in points] for side in (0, 1))
-            means = [metric.shown(p["mean"]) for p in points]
-            drawn += [Line(row.mark, [p[x] for p in points], means, low, high)] if len(points) > 1 else []
-        alt = f"{metric.title} against {xlabel}, each point a training of its own, one line a candidate"
-        log_y = False if metric.proportion else None  # the interval of a share may end next to 0
-        figures.append(_figure(drawn, xlabel, metric.title, alt, log_x=True, log_y=log_y, bars=True))
-    return [figure for figure in figures if figure]
+def _pairs(pairs: Sequence[tuple[float, float]], mark: Mark, scale: float = 1.0) -> Line:
+    ordered = sorted(pairs)
+    return Line(mark, [x for x, _ in ordered], [y * scale for _, y in ordered])
 
 
-def _pairs_by_steps(results: Mapping[str, Any], metric: Metric) -> list[str]:
-    """Which candidate is better than which after each shorter training, and for how many pairs p is corrected."""
-    entries = results.get("differences_by_steps") or []
+X_AXES: tuple[tuple[str, Callable[[Row], float | None]], ...] = (
+    ("training steps", lambda _: 1.0),
+    ("training FLOPs", lambda row: row.training_flops),
+    ("seconds of training", lambda row: row.cost.step_seconds if row.cost else None),
+)
+"""What curves are drawn against, and how much of it a step takes."""
+
+
+def _curves(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:
+    """Training and validation loss against steps, FLOPs and time, where they are known."""
     found = []
-    for steps in dict.fromkeys(entry["steps"] for entry in entries):
-        here = [entry for entry in entries if entry["steps"] == steps]
-        told = []
-        for entry in here:
-            if winner := entry.get("better"):
-                loser = entry["b"] if winner == entry["a"] else entry["a"]
-                amount = metric.number(abs(entry["difference"]))
-                told.append(f"{winner} is better than {loser} by {amount} {metric.spoken_unit}".strip())
-        rest = len(here) - len(told)
-        if rest:
-            told.append(f"there is no significant difference in {plural(rest, 'other pair' if told else 'pair')}")
-        found.append(f"After {count(steps)} steps, {'; '.join(told)}.")
-    return [*found, f"These p-values are corrected for {len(entries)} pairs (Holm 1979)."] if found else []
+    for key, ylabel in (("train_loss", "training loss"), ("valid_loss", "validation loss")):
+        for xlabel, scale in X_AXES:
+            drawn = [mean_line(marks[row.name], row, key, own) for row in rows if (own := scale(row))]
+            is_curve = any(line is not None and len(line.x) > 1 for line in drawn)
+            found += _figure(drawn, xlabel, ylabel) if is_curve else []
+    return found
 
 
-def _costs(rows: Sequence[Row]) -> list[Figure]:
+def _by_steps_figures(results: Results, rows: Sequence[Row]) -> list[Figure]:
+    """The metric after trainings of several lengths, against their steps, FLOPs and seconds."""
+    found, metric, marks = [], results.metric, _marks(results)
+    for xlabel, scale in X_AXES:
+        drawn = []
+        for row in rows:
+            if (own := scale(row)) and len(row.by_steps) > 1:
+                low, high = _band([point.interval for point in row.by_steps], metric)
+                means = [metric.shown(point.mean) for point in row.by_steps]
+                drawn.append(Line(marks[row.name], [own * point.steps for point in row.by_steps], means, low, high))
+        log_y = False if metric.proportion else None  # the interval of a share may end next to 0
+        found += _figure(drawn, xlabel, metric.title, log_x=True, log_y=log_y, bars=True)
+    return found
+
+
+def _band(
+    intervals: Sequence[tuple[float, float] | None], metric: Metric
+) -> tuple[list[float] | None, list[float] | None]:
+    """Lower and upper bounds as they are shown; None where one is not known."""
+    known = [interval for interval in intervals if interval is not None]
+    if len(known) < len(intervals):
+        return None, None
+    return [metric.shown(low) for low, _ in known], [metric.shown(high) for _, high in known]
+
+
+def _costs(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:
     """Step time and memory against length, latency against context."""
-    figures = []
+    found = []
     for key, scale, xlabel, ylabel in (
         ("seconds_by_length", 1e3, "tokens in an example", "training step (ms)"),
         ("latency_by_context", 1e3, "tokens of context", "latency per token (ms)"),
         ("memory_by_length", 1.0, "tokens in an example", "peak memory (bytes)"),
     ):
-        drawn = [pair_line(row.mark, (row.result.get("cost") or {}).get(key), scale) for row in rows]
-        figures.append(_figure(drawn, xlabel, ylabel, f"{ylabel} against {xlabel}, one line a candidate"))
-    return [figure for figure in figures if figure]
+        drawn = [_pairs(getattr(row.cost, key) or (), marks[row.name], scale) for row in rows if row.cost]
+        found += _figure(drawn, xlabel, ylabel)
+    return found
 
 
-def _gradients(rows: Sequence[Row]) -> Figure | None:
-    """Gradient of the last hidden state against distance."""
-    known = [row for row in rows if len(row.result.get("gradient_flow") or []) >= FEWEST_DISTANCES]
-    drawn = [pair_line(row.mark, row.result.get("gradient_flow")) for row in known]
-    alt = "norm of the gradient of the last hidden state against the distance to an earlier one, one line a candidate"
-    return _figure(drawn, "distance T − t (tokens)", "norm of the gradient", alt, log_x=False, log_y=True, width=4.6)
-
-
-def _lengths(rows: Sequence[Row], metric: Metric) -> Figure | None:
-    """The metric against the number of tokens of a test example."""
-    drawn: list[Line] = []
+def _by_steps_table(results: Results, rows: Sequence[Row]) -> Table:
+    metric = results.metric
+    lengths = sorted({point.steps for row in rows for point in row.by_steps})
+    table = []
     for row in rows:
-        known = [point for point in row.result.get("by_length") or [] if point["value"] is not None]
-        points = sorted(known, key=lambda point: point["tokens"])
-        low = high = None
-        if all(p.get("interval") is not None and None not in p["interval"] for p in points):
-            low, high = ([metric.shown(p["interval"][side]) for p in points] for side in (0, 1))
-        values = [metric.shown(point["value"]) for point in points]
-        drawn += [Line(row.mark, [point["tokens"] for point in points], values, low, high)] if points else []
-    alt = f"{metric.title} against the number of tokens of a test example, one line a candidate"
-    return _figure(drawn, "tokens in a test example", metric.title, alt, log_y=False, bars=True, width=4.6)
+        own = {p.steps: Cell(metric.mean(p.mean, p.std), metric.interval(p.interval)) for p in row.by_steps}
+        table.append([Cell(row.name), *(own.get(steps, Cell(DASH)) for steps in lengths)])
+    return Table([f"{metric.title} after", *(f"{count(steps)} steps" for steps in lengths)], table)
 
 
-def _rates(rows: Sequence[Row]) -> Figure | None:
-    """Validation loss against the learning rates that were tried."""
-    alt = "validation loss against the learning rate that was tried, one line a candidate, the chosen one ringed"
-    return _figure(rate_lines(rows), "learning rate", "validation loss of the trial", alt, width=4.6)
-
-
-def _expected(rows: Sequence[Row]) -> Figure | None:
-    """The lowest validation loss that so many trials are expected to give."""
-    alt = "expected validation loss of the best of k trials against k, one line a candidate"
-    return _figure(expected_lines(rows), "trials", "expected lowest validation loss", alt, log_x=False, width=4.6)
-
-
-def _figure(drawn: Sequence[Line | None], xlabel: str, ylabel: str, alt: str, **options: Any) -> Figure | None:
-    """One figure of the lines that there are; None where there are no lines."""
-    known = [line for line in drawn if line is not None]
-    return Figure(svg(lines(known, xlabel=xlabel, ylabel=ylabel, **options)), alt) if known else None
-
-
-def _differences(results: Mapping[str, Any], rows: Sequence[Row], metric: Metric) -> dict[str, Any] | None:
-    """Row minus column for all pairs, of the candidates that have a difference to any other; None below two pairs."""
-    if len(results["differences"]) < 2:
-        return None
-    paired = {entry[side] for entry in results["differences"] for side in ("a", "b")}
-    chosen = [row for row in rows if row.label in paired]
-    return {"rows": chosen, "cells": [[_cell(results, a, b, metric) for b in chosen] for a in chosen]}
-
-
-def _cell(results: Mapping[str, Any], a: Row, b: Row, metric: Metric) -> Cell:
-    entry = None if a is b else difference_of(results, a.label, b.label)
-    if entry is None:
-        return Cell([] if a is b else [DASH])
-    written = [metric.signed(entry["difference"]), metric.interval(entry["interval"], signed=True)]
-    p = p_value(entry)
-    written += [f"p {p}" if p.startswith("<") else f"p = {p}"] if p != DASH else []
-    better = {a.label: "row", b.label: "column"}.get(entry.get("better") or "", "")
-    return Cell([line for line in written if line], better)
-
-
-def _inference(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """Explanation of what intervals and p-values cover, and how they are computed."""
-    number = sum(entry.get("p") is not None for entry in results["differences"])
-    if not number:
-        return ""
-    seeds = min((len(row.result["runs"]) for row in rows if row.rank), default=0)
-    covers = "the choice of seeds and of test examples"
-    if results["num_test"] == 1:
-        covers = "the choice of seeds alone, as there is one test example"
-    elif seeds < 2:
-        covers = "the choice of test examples alone, as there is one seed"
-    found = [
-        f"Numbers in brackets are 95 % confidence intervals. They cover {covers}, not the data split or the tuning.",
-        "Seeds and test examples are crossed random effects, with Satterthwaite's degrees of freedom for t.",
-    ]
-    if Metric.of(results).proportion:
-        found.append("The interval of a single candidate follows Korn and Graubard (1998).")
-    corrected = f"p-values and intervals of differences are corrected for {number} pairs by Holm's method (1979)."
-    found += [corrected] if number > 1 else []
-    pairs = list(dict.fromkeys(entry["pairs"] for entry in results["differences"] if entry.get("pairs")))
-    found += [f"Differences are paired by test examples ({'; '.join(pairs)}), not by seeds."] if pairs else []
-    return " ".join([*found, "scores.npz has every score, to compute all of this again."])
-
-
-def _matched(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """The budget that is equal between candidates, and how far they are from it."""
-    match = results.get("match")
-    if not match or match == "none":
-        return "No budget was matched: each candidate has the size that its configuration gives."
-    what = {"parameters": "number of parameters", "flops": "FLOPs per training step", "time": "training time"}
-    number = f" ({count(results['budget'])})" if results.get("budget") else ""
-    of = f" of {results['reference']}" if results.get("reference") else ""
-    gaps = [gap for row in rows if (gap := row.result.get("budget_gap")) is not None]
-    widest = f" The largest deviation is {percent(max(gaps, key=abs))}." if any(gaps) else ""
-    return f"Each candidate was matched to the {what.get(match, match)}{of}{number}.{widest}"
+def _by_length_table(metric: Metric, rows: Sequence[Row]) -> Table:
+    known = [row for row in rows if row.by_length]
+    head = []
+    for point in known[0].by_length:
+        low, high = point.lengths
+        head.append(f"{count(low)} to {count(high)} tokens" if low < high else f"{count(low)} tokens")
+    table = [[Cell(row.name), *(Cell(metric.number(point.value)) for point in row.by_length)] for row in known]
+    return Table([f"{metric.title} at", *head], table)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-DASH = "–"
-MINUS = "−"
-
+from seqkit.comparison.types import DASH, MINUS, fixed
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -75,7 +73,7 @@ def plain(value: Any) -> str:
 
 def percent(value: float | None) -> str:
     """A signed share in percent with one decimal: +0.4 %."""
-    return DASH if value is None else f"{_signed(100 * value, 1)} %"
+    return DASH if value is None else f"{fixed(100 * value, 1, signed=True)} %"
 
 
 def times(value: float | None) -> str:
@@ -97,75 +95,3 @@ def p_value(entry: Mapping[str, Any]) -> str:
     """The corrected p-value of a difference: 0.012, or < 0.001."""
     p = entry.get("p_holm")
     return DASH if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-class Metric(NamedTuple):
-    """The metric that candidates are compared by. A value is shown times `scale`, with that many digits.
-
-    root: True: a split's value is the root of a mean over its examples (RMSE); False: the mean.
-    """
-
-    name: str
-    label: str
-    unit: str = ""
-    scale: float = 1.0
-    digits: int = 3
-    higher_is_better: bool = False
-    root: bool = False
-
-    @classmethod
-    def of(cls, results: Mapping[str, Any]) -> Metric:
-        """The metric of a comparison's results."""
-        return cls(**{name: value for name, value in results["metric"].items() if name in cls._fields})
-
-    @property
-    def title(self) -> str:
-        """Label and unit: test accuracy (%)."""
-        return f"{self.label} ({self.unit})" if self.unit else self.label
-
-    @property
-    def difference_unit(self) -> str:
-        """The unit of a difference: points of percentages, else the metric's own; it may be empty."""
-        return "points" if self.unit == "%" else self.unit
-
-    @property
-    def spoken_unit(self) -> str:
-        """The unit of a difference in a sentence; it may be empty."""
-        return "percentage points" if self.unit == "%" else self.unit
-
-    @property
-    def proportion(self) -> bool:
-        """Whether a value is a share of the examples, between 0 and 1."""
-        return self.unit == "%"
-
-    def shown(self, value: float) -> float:
-        """A raw value as it is shown."""
-        return value * self.scale
-
-    def number(self, value: float | None) -> str:
-        """98.10"""
-        return DASH if value is None else _unsigned(self.shown(value), self.digits)
-
-    def signed(self, value: float | None) -> str:
-        """+0.80"""
-        return DASH if value is None else _signed(self.shown(value), self.digits)
-
-    def mean(self, mean: float | None, std: float | None) -> str:
-        """98.10 ± 0.20, without a spread where there is none."""
-        return self.number(mean) if mean is None or std is None else f"{self.number(mean)} ± {self.number(std)}"
-
-    def interval(self, bounds: Sequence[float | None] | None, *, signed: bool = False) -> str:
-        """[97.70, 98.50]; empty where a bound is unknown."""
-        if bounds is None or None in bounds:
-            return ""
-        return f"[{', '.join((self.signed if signed else self.number)(bound) for bound in bounds)}]"
-
-
-def _unsigned(value: float, digits: int) -> str:
-    text = f"{value:.{digits}f}"
-    return text.replace("-", MINUS) if float(text) else text.lstrip("-")
-
-
-def _signed(value: float, digits: int) -> str:
-    text = _unsigned(value, digits)
-    return f"+{text}" if float(text.replace(MINUS, "-")) > 0 else text

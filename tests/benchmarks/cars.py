@@ -20,7 +20,7 @@ from sklearn.linear_model import RidgeCV
 import seqkit
 from seqkit.analysis.strong_baseline import _of_cells, _of_texts
 from seqkit.comparison.scores import METRICS
-from seqkit.comparison.statistics import Scores, difference, spread
+from seqkit.comparison.statistics import Scores, differences, spread
 from seqkit.data.splits import shuffled
 from seqkit.recipes.multimodal.cars import KINDS as ALL_KINDS
 from seqkit.recipes.multimodal.cars import cars
@@ -95,7 +95,7 @@ def main():
         for name in next(iter(by_seed.values()))
     }
     for name, own in scores.items():
-        told = difference(scores["multimodal/cars"], own, RMSE)
+        told = differences({"multimodal/cars": scores["multimodal/cars"], "other": own}, RMSE)[0]
         beside = f"the recipe {RMSE.signed(told.difference)} {RMSE.interval(told.interval, signed=True)}"
         print(f"{name}: {RMSE.number(spread(own, RMSE)[0])}; {beside}", flush=True)
 

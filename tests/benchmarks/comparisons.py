@@ -8,25 +8,21 @@ points of learning curves, and scores.npz. The index says of each whether its re
 """
 
 import argparse
-import json
 import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from seqkit.comparison.candidates import words_of
-from seqkit.comparison.results import differences_by_steps, differences_of, write_sentences
+from seqkit.comparison.results import completed, differences_by_steps, read_results, read_scores
 from seqkit.comparison.settings import Settings
-from seqkit.comparison.statistics import Scores
 from seqkit.comparison.unmatched import flattened
 from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
-from seqkit.report.comparison import comparison_markdown, comparison_sections
-from seqkit.report.numbers import Metric
+from seqkit.report.comparison import comparison_markdown
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "docs" / "comparisons"
@@ -80,61 +76,34 @@ def main():
             publish(folder, name)
         if (PUBLISHED / name / "results.json").is_file():
             path = PUBLISHED / name / "results.json"
-            results = with_sentences(with_differences(json.loads(path.read_bytes()), PUBLISHED / name / "scores.npz"))
-            write_json(path, results)
-            (PUBLISHED / f"{name}.md").write_text(page_of(results), encoding="utf-8")
+            results = with_differences(read_results(path), read_scores(PUBLISHED / name / "scores.npz"))
+            write_json(path, results.to_json())
+            (PUBLISHED / f"{name}.md").write_text(comparison_markdown(results), encoding="utf-8")
     (PUBLISHED / "index.md").write_text(index(), encoding="utf-8")
     write_table()
 
 
 def publish(folder, name):
     """Copy a comparison's numbers and scores."""
-    results = json.loads((folder / "results.json").read_bytes())
-    for row in results["candidates"]:
-        for run in row["runs"]:
-            run["curve"] = []
+    results = read_results(folder / "results.json")
+    rows = [replace(row, runs=[replace(run, curve=[]) for run in row.runs]) for row in results.candidates]
     (PUBLISHED / name).mkdir(exist_ok=True)
-    write_json(PUBLISHED / name / "results.json", results)
+    write_json(PUBLISHED / name / "results.json", replace(results, candidates=rows).to_json())
     shutil.copyfile(folder / "scores.npz", PUBLISHED / name / "scores.npz")
 
 
-def with_differences(results, path):
+def with_differences(results, scores):
     """Results with the differences that seqkit computes today of the same scores, also after shorter trainings."""
-    arrays, metric = np.load(path, allow_pickle=False), Metric.of(results)
-
-    def scores_of(name):
-        groups = arrays.get(f"{name}/groups")
-        seeds, *sums = (arrays[f"{name}/{key}"] for key in ("seeds", "numerator", "denominator"))
-        return Scores(tuple(seeds.tolist()), *sums, groups)
-
-    names = [row["name"] for row in results["candidates"] if row["mean"] is not None]
-    results["differences"] = differences_of({name: scores_of(name) for name in names}, metric)
-    if results.get("differences_by_steps"):
-        steps = sorted({entry["steps"] for entry in results["differences_by_steps"]})
-        known = {n: {name: f"{name} after {n} steps" for name in names} for n in steps}
-        shorter = {n: {a: scores_of(b) for a, b in by.items() if f"{b}/seeds" in arrays} for n, by in known.items()}
-        results["differences_by_steps"] = differences_by_steps(shorter, metric)
-    return results
-
-
-def with_sentences(results):
-    """Results whose sentences are what seqkit writes today of the same numbers."""
-    write_sentences(results)
-    return results
-
-
-def page_of(results):
-    """The page of a comparison, in Markdown."""
-    return comparison_markdown(results, comparison_sections(results))
+    return completed(replace(results, differences_by_steps=differences_by_steps(results, scores)), scores)
 
 
 def changes(results):
     """Keys of the recipe, or of a default, that are not what they were when the comparison ran, in any candidate."""
-    settings, found = Settings(**results["settings"]), set()
-    rows = [row for row in results["candidates"] if row["group"] is None]
+    settings, found = Settings(**results.settings), set()
+    rows = [row for row in results.candidates if row.group is None]
     for variant, row in zip(settings.variants(), rows, strict=True):
-        now = dict(flattened(complete(settings.recipe, variant.preset, words_of(settings, variant))))
-        written = flattened(load_yaml(row["untuned"]))
+        now = dict(flattened(complete(settings.recipe, settings.preset, words_of(settings, variant))))
+        written = flattened(load_yaml(row.untuned))
         then = {key: value for key, value in written if key in now or not key.startswith("trainer.")}  # some have left
         before = {key: value for key in now for end, value in ADDED.items() if key.endswith(end)} | then
         keys = [key for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in SET]
@@ -153,12 +122,12 @@ def index():
         if not path.is_file():
             lines.append(f"| [{page.stem}]({page.name}) | | | | | **older protocol**, to be made anew |")
             continue
-        results = json.loads(path.read_bytes())
+        results = read_results(path)
         keys = changes(results)
         state = f"**stale**: {', '.join(keys)} changed since" if keys else "current"
-        made = " ".join(f"{key} {results['versions'].get(key, '–')}" for key in ("seqkit", "torch"))
-        cells = [f"[{page.stem}]({page.name})", Metric.of(results).title, str(len(results["seeds"]))]
-        lines.append(f"| {' | '.join([*cells, results['started'][:10], made, state])} |")
+        made = " ".join(f"{key} {results.versions.get(key, '–')}" for key in ("seqkit", "torch"))
+        cells = [f"[{page.stem}]({page.name})", results.metric.title, str(len(results.seeds))]
+        lines.append(f"| {' | '.join([*cells, results.started[:10], made, state])} |")
     table = "\n".join(lines)
     return f"""# Published comparisons
 
@@ -176,10 +145,10 @@ def write_table():
     for name in COMPARISONS:
         path = PUBLISHED / name / "results.json"
         if path.is_file():
-            results = json.loads(path.read_bytes())
-            metric, shown = Metric.of(results), {}
-            for row in results["candidates"]:
-                shown[row["name"]] = "failed" if row["mean"] is None else metric.mean(row["mean"], row["std"])
+            results = read_results(path)
+            metric, shown = results.metric, {}
+            for row in results.candidates:
+                shown[row.name] = "failed" if row.mean is None else metric.mean(row.mean, row.std)
             link = f"[{name}](../docs/comparisons/{name}.md)"
             rows.append([link, metric.title, *(shown.get(column, "–") for column in NAMES)])
     if rows:

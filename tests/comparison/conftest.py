@@ -1,13 +1,14 @@
 """Comparisons in one process: cells are run where they are asked for, and one comparison is kept for all tests."""
 
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from matplotlib.figure import Figure
 
 from seqkit.cli.main import main
-from seqkit.comparison.cells import run_cell
-from seqkit.comparison.workers import _attempt
+from seqkit.comparison.execute import Executor, result_path, run_attempt
+from seqkit.files import write_json
 
 SMALL = {
     "preset": "debug",
@@ -22,37 +23,20 @@ SMALL = {
 """Arguments of `seqkit.compare` for a comparison that takes a few seconds."""
 
 
-class Here:
-    """Stands in for `Workers`: cells are run one after the other in this process."""
-
-    def __init__(self, number, root, threads, plugins=()):
-        self.number, self.root, self.cells = number, root, []
-
-    @property
-    def num_idle(self):
-        return self.number - len(self.cells)
-
-    @property
-    def running(self):
-        return [cell.id for cell in self.cells]
-
-    def submit(self, cell):
-        self.cells.append(cell)
-
-    def finished(self, timeout):
-        assert self.cells, "no cell is ready"
-        cell = self.cells.pop(0)
-        return [(cell, _attempt(cell, self.root, run_cell))]
-
-    def stop(self):
-        self.cells = []
-
-
 @contextmanager
 def in_this_process():
     """Cells run here, what is measured is measured shortly, and figures are empty."""
+
+    def process(executor, cell):
+        def start():
+            write_json(result_path(executor.folder, cell.id), run_attempt(cell, executor.folder).to_json())
+
+        return SimpleNamespace(start=start, join=lambda: None, kill=lambda: None, sentinel=hash(cell.id), exitcode=0)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seqkit.comparison.workers.Workers", Here)
+        patch.setattr(Executor, "_process", process)
+        patch.setattr("seqkit.comparison.execute.wait", lambda sentinels, timeout: sentinels)
+        patch.setattr("seqkit.comparison.cells.SECONDS_EACH", 0.001)
         patch.setattr("seqkit.comparison.cells.LENGTHS", (4, 8))
         patch.setattr(Figure, "savefig", lambda figure, file, *args, **settings: file.write("<svg></svg>"))
         yield
@@ -76,5 +60,5 @@ def kept(tmp_path_factory):
     """Folder of the comparison of WORDS, which is not to be changed."""
     folder = tmp_path_factory.mktemp("kept") / "c"
     with in_this_process():
-        assert main([*WORDS, "--latex", "--out", str(folder)]) == 0
+        assert main([*WORDS, "--out", str(folder)]) == 0
     return folder

@@ -13,11 +13,14 @@ import pytest
 import seqkit
 from seqkit import compare
 from seqkit.cli.main import main
-from seqkit.comparison.compare import check_folder, default_folder, prepare, write_plan
-from seqkit.comparison.compare import run as run_comparison
+from seqkit.comparison.compare import check_folder, default_folder, make_plan, planned, promise
+from seqkit.comparison.results import read_results
+from seqkit.comparison.scores import METRICS
 from seqkit.comparison.settings import Settings
+from seqkit.comparison.stages import Plan
 from seqkit.errors import UsageError
 from seqkit.files import write_json
+from seqkit.report.sentences import answers
 from tests.comparison.conftest import SMALL, WORDS
 
 PLUGIN = Path(__file__).with_name("faulty_backbones.py")
@@ -44,23 +47,24 @@ def test_cells_that_fail_are_in_the_table_and_the_others_finish(tmp_path):
     seqkit.registry.plugins.import_plugins([PLUGIN])
     backbones = ["Plain", "Diverges", "KillsItsProcess", "NeedsTooMuch"]
     results = compare("image/digits", backbones, out=tmp_path / "c", plugins=[str(PLUGIN)], jobs=2, **SMALL)
-    rows = {row["name"]: row for row in results["candidates"]}
-    assert rows["Plain"]["mean"] is not None
-    assert [run["error"] for run in rows["Plain"]["runs"]] == [None]
+    rows = results.by_name
+    assert rows["Plain"].mean is not None
+    assert [run.error for run in rows["Plain"].runs] == [None]
     reasons = {"Diverges": "nan", "KillsItsProcess": "signal 9", "NeedsTooMuch": "out of memory"}
     page = (tmp_path / "c" / "report.html").read_text(encoding="utf-8")
     for name, reason in reasons.items():
-        assert rows[name]["mean"] is None
-        assert reason in rows[name]["error"].lower()
-        assert name in next(sentence for sentence in results["answers"] if "no result" in sentence)
+        assert rows[name].mean is None
+        assert reason in rows[name].error.lower()
+        assert (tmp_path / "c" / "failed" / name / "seed-1").is_dir()
+        assert str(tmp_path / "c" / "failed" / name / "seed-1") in rows[name].error
         assert reason in page.lower()
-    assert len(results["failures"]) == 3
+    assert len(results.failures) == 3
     assert not list((tmp_path / "c" / "runs").glob("*/.*"))  # nothing half done
     assert {path.parent.name for path in (tmp_path / "c" / "runs").glob("*/seed-1")} == {"Plain"}
     before = written(tmp_path / "c")
     again = compare("image/digits", backbones, out=tmp_path / "c", plugins=[str(PLUGIN)], jobs=2, **SMALL)
     assert written(tmp_path / "c") == before
-    assert again["candidates"] == results["candidates"]
+    assert again.candidates == results.candidates
     assert len((tmp_path / "c" / "results.csv").read_text(encoding="utf-8").splitlines()) == 1 + 4
 
 
@@ -79,9 +83,10 @@ def test_a_comparison_is_tuned_run_measured_and_written(kept):
             summary = json.loads((kept / run["folder"] / "summary.json").read_bytes())
             assert summary["metrics"]["accuracy"] == pytest.approx(run["value"])
     assert results["num_test"] == 40
-    assert results["answer"] in (kept / "results.md").read_text(encoding="utf-8").replace("\\", "")
-    assert results["answer"] in (kept / "report.html").read_text(encoding="utf-8")
-    assert "LSTM &" in (kept / "results.tex").read_text(encoding="utf-8")
+    answer = answers(read_results(kept / "results.json")).text
+    assert answer in (kept / "results.md").read_text(encoding="utf-8").replace("\\", "")
+    assert answer in (kept / "report.html").read_text(encoding="utf-8")
+    assert "& LSTM" in (kept / "results.tex").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -150,10 +155,10 @@ def test_pretraining_comes_first_and_both_rankings_are_reported(tmp_path):
 
     small = {**SMALL, "lr_trials": 1}
     results = compare("image/digits", ["LSTM", "GRU"], out=tmp_path / "c", pretrain="masked", **small)
-    groups = {row["name"]: row["group"] for row in results["candidates"]}
+    groups = {row.name: row.group for row in results.candidates}
     assert groups["LSTM"] is None
     assert groups["LSTM + masked pretraining"] == "masked pretraining"
-    assert all(row["mean"] is not None for row in results["candidates"])
+    assert all(row.mean is not None for row in results.candidates)
     assert "with masked pretraining" in (tmp_path / "c" / "results.md").read_text(encoding="utf-8")
     plain, pretrained = (
         load_file(tmp_path / "c" / "runs" / name / "seed-1" / "checkpoints" / "model.safetensors")
@@ -173,8 +178,8 @@ def test_any_key_can_be_what_differs_and_tokenizers_are_compared_by_bytes(tmp_pa
     results = compare(
         "text/char-lm", vary={"tokenizer": ["Characters", "Bytes"]}, out=tmp_path / "c", match="none", **small
     )
-    assert results["metric"]["name"] == "bits_per_byte"
-    assert all(0 < row["mean"] < 20 for row in results["candidates"])
+    assert results.metric.name == "bits_per_byte"
+    assert all(0 < row.mean < 20 for row in results.candidates)
 
 
 # ── finished runs ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -196,8 +201,8 @@ def test_finished_runs_stand_side_by_side_and_what_else_differs_is_said(kept, tm
     for words, fact in (
         ([folders[0], folders[1]], "seed"),
         ([folders[0], folders[0], folders[2]], "twice"),
-        ([folders[0], folders[2], "--seeds", "7"], "--seeds"),
         ([folders[0], folders[2], "--dry-run"], "--dry-run"),
+        ([folders[0], folders[2], "--data.limit", "7"], "as they are"),
         ([folders[0], folders[2], "--out", str(out)], str(out)),
         ([folders[0], str(tmp_path)], str(tmp_path)),
     ):
@@ -225,8 +230,7 @@ def test_a_dry_run_prints_the_grid_and_leaves_nothing(tmp_path, capsys, monkeypa
     monkeypatch.chdir(tmp_path)
     assert main([*WORDS, "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "learning rates of AdamW" in out
-    assert "7 runs" in out
+    assert "7 runs or more, of up to 4 steps" in out
     assert "runs/compare/image-digits-" in out
     assert list(tmp_path.iterdir()) == []
 
@@ -239,7 +243,7 @@ def test_a_plan_says_what_will_be_run_and_decided_and_binds_what_runs_in_its_fol
     assert "plan.md" in capsys.readouterr().out
     text = (folder / "plan.md").read_text(encoding="utf-8")
     for fact in (
-        "seqkit compare image/digits", "optimizer.lr 0.01; optimizer.adamw.lr 0.003", "AdamW", "layers of width",
+        "seqkit compare image/digits", "Muon, 0.01, 0.003", "AdamW, 0.003", "layers of width", "accuracy of trials",
         "seeds 1 to 3", "test accuracy", "1 pair", "1001 and 1002",
     ):  # fmt: skip
         assert fact in text, fact
@@ -251,33 +255,40 @@ def test_a_folder_keeps_to_its_plan_and_a_plan_is_written_before_the_runs(tmp_pa
     settings = Settings(
         recipe="image/digits", preset="debug", overrides=small, backbones=["LSTM", "GRU"], match="none", lr_trials=0
     )
-    prepared, folder = prepare(settings), tmp_path / "c"
-    write_plan(prepared, folder)
+    plan, folder = make_plan(settings), tmp_path / "c"
+    assert promise(plan, folder).sha256 == plan.sha256
     with pytest.raises(UsageError, match="seeds 3, not 5"):
-        run_comparison(replace(prepared, settings=replace(settings, seeds=5)), folder)
+        check_folder(folder, replace(plan, settings=replace(settings, seeds=5)))
     (folder / "cells").mkdir()
     write_json(folder / "cells" / "lr-1.json", {"metrics": {"loss": 1.0}})
     with pytest.raises(UsageError, match="begun"):
-        write_plan(prepared, folder)
+        promise(plan, folder)
+    begun = check_folder(folder, plan)
+    assert planned(plan, begun).written
+    later = replace(plan, settings=replace(settings, least=0.5))
+    assert planned(later, check_folder(folder, later)).written is None, "another plan than the one that was written"
+    (folder / "plan.md").touch()
+    assert planned(plan, {**begun, "planned": None}).written is None, "a file proves nothing"
 
 
 def test_another_comparison_in_the_folder_is_refused_by_the_setting_that_differs(tmp_path):
     settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"])
-    first = check_folder(tmp_path, settings, "a")
-    assert check_folder(tmp_path, settings, "a") == first
+    one = Plan(settings, [], METRICS["loss"])
+    first = check_folder(tmp_path, one)
+    assert check_folder(tmp_path, one) == first
     with pytest.raises(UsageError, match="seeds 3, not 5"):
-        check_folder(tmp_path, replace(settings, seeds=5), "a")
+        check_folder(tmp_path, replace(one, settings=replace(settings, seeds=5)))
     with pytest.raises(UsageError, match="changed"):
-        check_folder(tmp_path, settings, "b")
-    for damaged in ({"settings": {}}, {"settings": 3, "fingerprint": "a", "started": ""}):
+        check_folder(tmp_path, replace(one, metric=METRICS["rmse"]))
+    for damaged in ({"settings": {}}, {"settings": 3, "sha256_of_runs": "a", "started": ""}):
         write_json(tmp_path / "comparison.json", damaged)
         with pytest.raises(UsageError, match="damaged"):
-            check_folder(tmp_path, settings, "a")
+            check_folder(tmp_path, one)
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").touch()
     with pytest.raises(UsageError, match="something else"):
-        check_folder(other, settings, "a")
+        check_folder(other, one)
 
 
 @pytest.mark.slow
@@ -289,7 +300,7 @@ def test_the_same_settings_of_a_recipe_that_was_edited_are_another_comparison(tm
     for epochs in (1, 1, 2):
         recipe.write_text(f"{data}{model}trainer: {{max_epochs: {epochs}}}\n", encoding="utf-8")
         settings = Settings(recipe=str(recipe), backbones=["LSTM", "GRU"], match="none", lr_trials=0)
-        prints.append(prepare(settings).fingerprint)
+        prints.append(make_plan(settings).sha256_of_runs)
     assert prints[0] == prints[1] != prints[2]
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from seqkit.comparison.scores import METRICS
-from seqkit.comparison.statistics import Scores, difference, differences, spread
+from seqkit.comparison.statistics import Scores, differences, spread
 
 MEAN, ACCURACY = METRICS["loss"], METRICS["accuracy"]
 
@@ -34,7 +34,9 @@ def covered(rounds, seeds, examples, share, rest, per_group=1):
     for _ in range(rounds):
         x = np.repeat(table(rng, seeds, examples, share, rest), per_group, axis=1)
         own = rng.normal(size=(1, len(groups)))  # of the examples themselves, which is common to both
-        low, high = difference(scores(own + x + 0.5, groups), scores(own + 0 * x, groups), MEAN).interval
+        low, high = differences({"a": scores(own + x + 0.5, groups), "b": scores(own + 0 * x, groups)}, MEAN)[
+            0
+        ].interval
         hits += low <= 0.5 <= high
     return hits / rounds
 
@@ -56,7 +58,7 @@ def told_apart(rounds, seeds, examples, share, candidates=6):
     for _ in range(rounds):
         own = rng.normal(size=(1, examples)) * examples**0.5
         page = {str(i): scores(own + table(rng, seeds, examples, share, 0.5)) for i in range(candidates)}
-        wrong += any(p < 0.05 for _, p in differences(page, MEAN).values())
+        wrong += any(one.p_holm < 0.05 for one in differences(page, MEAN))
     return wrong / rounds
 
 
@@ -76,7 +78,7 @@ def found_better(rounds, seeds, examples, sd_of_third):
 
         page = {"A": candidate(0.9, 0.01), "B": candidate(0.93 if seeds < 5 else 0.92, 0.01)}
         page |= {} if sd_of_third is None else {"C": candidate(0.7, sd_of_third)}
-        found += differences(page, ACCURACY)["A", "B"][1] < 0.05
+        found += differences(page, ACCURACY)[0].p_holm < 0.05
     return found / rounds
 
 

@@ -1,17 +1,17 @@
 """Published comparisons: every interval can be computed again, a stale page says so, and a small run repeats."""
 
-import copy
 import importlib.util
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from published_scores import differences, interval, interval_of_share, units
 
+from seqkit.comparison.results import read_results, read_scores
 from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
-from seqkit.report.numbers import Metric
+from seqkit.report.comparison import comparison_markdown
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "comparisons.py"
 SPEC = importlib.util.spec_from_file_location("comparisons", SCRIPT)
@@ -21,7 +21,7 @@ PAGES = sorted(path.parent.name for path in comparisons.PUBLISHED.glob("*/result
 
 
 def results_of(page):
-    return json.loads((comparisons.PUBLISHED / page / "results.json").read_bytes())
+    return read_results(comparisons.PUBLISHED / page / "results.json")
 
 
 DEAR = [pytest.param(page, marks=pytest.mark.slow) for page in PAGES if page not in ("parity", "solubility")]
@@ -32,37 +32,34 @@ FEW_AND_DEAR = [*[page for page in PAGES if page in ("parity", "solubility")], *
 @pytest.mark.parametrize("page", FEW_AND_DEAR)
 def test_every_interval_of_a_page_follows_from_its_scores(page):
     results = results_of(page)
-    metric, scores = Metric.of(results), dict(np.load(comparisons.PUBLISHED / page / "scores.npz", allow_pickle=False))
-    tables = {row["name"]: units(scores, row["name"], root=metric.root) for row in results["candidates"]}
-    for row in results["candidates"]:
-        table = tables[row["name"]]
+    metric = results.metric
+    scores = dict(np.load(comparisons.PUBLISHED / page / "scores.npz", allow_pickle=False))
+    tables = {row.name: units(scores, row.name, root=metric.root) for row in results.candidates}
+    for row in results.candidates:
+        table = tables[row.name]
         expected = interval_of_share(table) if metric.proportion else interval(table)
-        assert table.mean() == pytest.approx(row["mean"])
-        assert row["interval"] == pytest.approx(expected)
-        for point in row.get("by_steps", [])[:-1]:  # only of a comparison with shorter runs
-            table = units(scores, f"{row['name']} after {point['steps']} steps", root=metric.root)
-            assert table.mean() == pytest.approx(point["mean"])
+        assert table.mean() == pytest.approx(row.mean)
+        assert row.interval == pytest.approx(expected)
+        for point in row.by_steps[:-1]:  # only of a comparison with shorter runs
+            table = units(scores, f"{row.name} after {point.steps} steps", root=metric.root)
+            assert table.mean() == pytest.approx(point.mean)
     expected = differences(tables, proportion=metric.proportion)
-    for pair in results["differences"]:
-        p, corrected, bounds = expected[pair["a"], pair["b"]]
-        assert (pair["p"], pair["p_holm"]) == pytest.approx((p, corrected), abs=1e-9)
-        assert pair["interval"] == pytest.approx(bounds)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_shows_the_numbers_of_its_results(page):
-    results, text = results_of(page), (comparisons.PUBLISHED / f"{page}.md").read_text(encoding="utf-8")
-    metric = Metric.of(results)
-    assert results["command"] in text
-    assert all(metric.mean(row["mean"], row["std"]) in text for row in results["candidates"])
+    for pair in results.differences:
+        p, corrected, bounds = expected[pair.a, pair.b]
+        assert (pair.p, pair.p_holm) == pytest.approx((p, corrected), abs=1e-9)
+        assert pair.interval == pytest.approx(bounds)
 
 
 @pytest.mark.parametrize("page", FEW_AND_DEAR)
 def test_a_page_is_what_seqkit_writes_today_of_its_numbers(page):
     """After a change of words: python tests/benchmarks/comparisons.py --pages."""
-    results = comparisons.with_sentences(results_of(page))
-    assert results == results_of(page)
-    assert (comparisons.PUBLISHED / f"{page}.md").read_text(encoding="utf-8") == comparisons.page_of(results)
+    results = results_of(page)
+    scores = read_scores(comparisons.PUBLISHED / page / "scores.npz")
+    assert comparisons.with_differences(results, scores) == results
+    text = (comparisons.PUBLISHED / f"{page}.md").read_text(encoding="utf-8")
+    assert text == comparison_markdown(results)
+    assert results.commands[0] in text
+    assert all(results.metric.mean(row.mean, row.std) in text for row in results.candidates)
 
 
 def test_the_index_says_which_pages_are_stale():
@@ -72,12 +69,13 @@ def test_the_index_says_which_pages_are_stale():
 
 @pytest.mark.skipif(not PAGES, reason="nothing is published")
 def test_a_page_turns_stale_when_a_key_of_its_recipe_changes():
-    results = copy.deepcopy(results_of("digits-quick"))
-    before = comparisons.changes(results)
-    for row, (old, new) in zip(results["candidates"], [("batch_size: 64", "batch_size: 63"), ("dim: ", "dim: 1")]):
-        assert old in row["untuned"]
-        row["untuned"] = row["untuned"].replace(old, new, 1)
-    assert comparisons.changes(results) == sorted({*before, "data.batch_size"})  # a width was searched for
+    results = results_of("digits-quick")
+    before, rows = comparisons.changes(results), list(results.candidates)
+    for i, (old, new) in enumerate([("batch_size: 64", "batch_size: 63"), ("dim: ", "dim: 1")]):
+        assert old in rows[i].untuned
+        rows[i] = replace(rows[i], untuned=rows[i].untuned.replace(old, new, 1))
+    changed = comparisons.changes(replace(results, candidates=rows))
+    assert changed == sorted({*before, "data.batch_size"})  # a width was searched for
 
 
 @pytest.mark.slow
@@ -87,8 +85,8 @@ def test_one_run_of_a_page_gives_what_was_published(tmp_path):
     from seqkit.runs.run import run
 
     results = results_of("digits-quick")
-    row = next(row for row in results["candidates"] if row["name"] == "LSTM")
-    config = complete(load_yaml(row["config"])) | {"seed": row["runs"][0]["seed"]}
+    row = results.by_name["LSTM"]
+    config = complete(load_yaml(row.config)) | {"seed": row.runs[0].seed}
     summary = run(config, tmp_path / "run")
-    assert summary["metrics"]["accuracy"] == pytest.approx(row["runs"][0]["value"], abs=max(4 * row["std"], 0.01))
-    assert summary["data_sha256"] == row["runs"][0]["data_sha256"]
+    assert summary["metrics"]["accuracy"] == pytest.approx(row.runs[0].value, abs=max(4 * row.std, 0.01))
+    assert summary["data_sha256"] == row.runs[0].data_sha256

@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from seqkit.backbones import GRU
-from seqkit.comparison.scores import METRICS, _shares, bytes_of_test_split, example_scores, metric_of, per_byte
+from seqkit.comparison.scores import (
+    METRICS,
+    ExampleScores,
+    _shares,
+    bytes_of_test_split,
+    example_scores,
+    metric_of,
+    per_byte,
+)
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
@@ -45,8 +53,8 @@ def test_scores_of_examples_add_up_to_the_metric_of_the_split(recipe, tmp_path):
     settings = {"trainer.enable_progress_bar": False, "data.limit": 40}
     summary = run(complete(recipe, "debug", settings), tmp_path / "run", examine=examine)
     scores, metric = found["scores"], found["metric"]
-    assert len(scores["numerator"]) == found["num_test"] == summary["num_test"]
-    value = Scores.of([(1, scores["numerator"], scores["denominator"])]).values(metric)[0]
+    assert len(scores.numerator) == found["num_test"] == summary["num_test"]
+    value = Scores.of([(1, scores.numerator, scores.denominator)]).values(metric)[0]
     assert value == pytest.approx(summary["metrics"][metric.name], rel=1e-5, abs=1e-6)
 
 
@@ -55,9 +63,9 @@ def test_scores_stand_in_the_order_of_the_split_whatever_the_batches():
     other_model, other = untrained(complete("graph/solubility", "debug", {"data.batch_size": 13}))
     other_model.load_state_dict(model.state_dict())
     one, two = (example_scores(m, d, METRICS["rmse"], 1) for m, d in ((model, data), (other_model, other)))
-    assert one["tokens"] == two["tokens"] == data.test_dataloader().examples.lengths
-    assert one["tokens"] != sorted(one["tokens"])  # batches are sorted by length, the split is not
-    torch.testing.assert_close(torch.tensor(one["numerator"]), torch.tensor(two["numerator"]), rtol=1e-4, atol=1e-6)
+    assert one.tokens == two.tokens == data.test_dataloader().examples.lengths
+    assert one.tokens != sorted(one.tokens)  # batches are sorted by length, the split is not
+    torch.testing.assert_close(torch.tensor(one.numerator), torch.tensor(two.numerator), rtol=1e-4, atol=1e-6)
 
 
 def test_examples_that_lack_parts_leave_the_mean_over_pairs_of_parts_as_it_is():
@@ -77,10 +85,10 @@ def test_a_share_is_shown_in_percent_and_any_other_metric_as_it_is(metric):
 
 
 def test_bits_per_byte_do_not_depend_on_how_many_tokens_a_text_has():
-    few = {"numerator": [4.0, 4.0], "denominator": [2.0, 2.0], "tokens": [2, 2]}
-    many = {"numerator": [2.0, 2.0, 2.0, 2.0], "denominator": [2.0, 2.0, 2.0, 2.0], "tokens": [2, 2, 2, 2]}
+    few = ExampleScores(numerator=[4.0, 4.0], denominator=[2.0, 2.0], tokens=[2, 2])
+    many = ExampleScores(numerator=[2.0] * 4, denominator=[2.0] * 4, tokens=[2] * 4)
     values = [
-        Scores.of([(1, s["numerator"], s["denominator"])]).values(METRICS["bits_per_byte"])[0]
+        Scores.of([(1, s.numerator, s.denominator)]).values(METRICS["bits_per_byte"])[0]
         for s in (per_byte(few, 16), per_byte(many, 16))
     ]
     assert values[0] == pytest.approx(values[1])
@@ -119,5 +127,5 @@ def test_scores_are_of_the_masks_that_the_run_evaluates(seed):
         with evaluation_rng(seed, index), torch.no_grad():
             right.append(float(objective.step(model, (batch, None)).loss))
     assert len(set(right)) == 3
-    losses = example_scores(model, data, METRICS["loss"], seed)["numerator"]
+    losses = example_scores(model, data, METRICS["loss"], seed).numerator
     assert [sum(losses[i : i + 2]) for i in (0, 2, 4)] == pytest.approx(right)

@@ -12,12 +12,6 @@ from seqkit.config import complete
 from seqkit.errors import UsageError
 
 
-def test_candidates_are_every_combination_of_backbones_and_values_the_first_is_the_reference():
-    settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], vary={"model.dropout": ["0", "0.1"]})
-    names = [variant.name for variant in settings.variants()]
-    assert names == ["LSTM, dropout=0", "LSTM, dropout=0.1", "GRU, dropout=0", "GRU, dropout=0.1"]
-
-
 def test_a_component_in_braces_is_called_by_its_type():
     vary = read_vary(["tokenizer=Characters,{type: BPE, vocab_size: 300}"])
     assert vary == {"tokenizer": ["Characters", "{type: BPE, vocab_size: 300}"]}
@@ -35,7 +29,6 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
         match="flops",
         seeds=2,
         lr_trials=4,
-        dropout_trials=1,
         trial_share=0.5,
         pretrain="masked",
         measure=False,
@@ -68,7 +61,6 @@ def test_settings_that_mean_nothing_are_refused():
         ({"match": "memory"}, "--match"),
         ({"seeds": 0}, "--seeds is 0"),
         ({"lr_trials": -1}, "--lr-trials is -1"),
-        ({"dropout_trials": 9}, "at most 5"),
         ({"run_shares": [0.5, 1.0]}, "--run-shares is 0.5,1"),
         ({"run_shares": [0.5, 0.5]}, "--run-shares is 0.5,0.5"),
         ({"run_shares": [0.5], "pretrain": "masked"}, "--run-shares and --pretrain"),

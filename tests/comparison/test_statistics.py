@@ -5,9 +5,14 @@ import pytest
 from scipy import stats
 
 from seqkit.comparison.scores import METRICS
-from seqkit.comparison.statistics import Scores, difference, differences, holm, spread
+from seqkit.comparison.statistics import Scores, differences, holm, spread
 
 MEAN, ACCURACY = METRICS["loss"], METRICS["accuracy"]
+
+
+def difference(a, b, metric):
+    """The difference of two candidates that are alone on a page."""
+    return differences({"a": a, "b": b}, metric)[0]
 
 
 def scores(values, seeds=None, groups=None):
@@ -110,8 +115,8 @@ def test_an_unstable_candidate_does_not_silence_the_others():
         return scores(common + shift + sd * rng.normal(size=(5, 1)) + 0.3 * rng.normal(size=(5, 400)))
 
     two = {"A": candidate(0.0, 0.05), "B": candidate(0.4, 0.05)}
-    assert differences(two, MEAN)["A", "B"][1] < 0.01
-    assert differences(two | {"C": candidate(0.0, 5.0)}, MEAN)["A", "B"][1] < 0.01
+    assert differences(two, MEAN)[0].p_holm < 0.01
+    assert differences(two | {"C": candidate(0.0, 5.0)}, MEAN)[0].p_holm < 0.01
 
 
 def test_an_interval_has_the_correction_of_its_p_value():
@@ -119,8 +124,8 @@ def test_an_interval_has_the_correction_of_its_p_value():
     common = rng.normal(size=(1, 80))
     for shifts in ([0.0, 0.1, 0.2, 0.3], [0.0, 0.0, 0.0, 2.0], [0.0, 1.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0]):
         page = {f"{i}": scores(common + shift + 0.3 * rng.normal(size=(3, 80))) for i, shift in enumerate(shifts)}
-        for one, p in differences(page, MEAN).values():
-            assert (p < 0.05) == (one.interval[0] > 0 or one.interval[1] < 0)
+        for one in differences(page, MEAN):
+            assert (one.p_holm < 0.05) == (one.interval[0] > 0 or one.interval[1] < 0)
 
 
 def test_one_seed_of_one_example_has_no_interval():

@@ -154,8 +154,8 @@ def test_scores_of_an_own_step_add_up_to_its_loss(plugin, name):
     data, model = prepared.data, prepared.model.eval()
     found = example_scores(model, data, metric_of(data.objective), seed=prepared.seed)
     (metrics,) = _tested(prepared)
-    assert sum(found["numerator"]) / sum(found["denominator"]) == pytest.approx(metrics["test/loss"], rel=1e-4)
-    is_by_example = len(found["numerator"]) == len(data.splits().test)
+    assert sum(found.numerator) / sum(found.denominator) == pytest.approx(metrics["test/loss"], rel=1e-4)
+    is_by_example = len(found.numerator) == len(data.splits().test)
     assert is_by_example is data.objective.separable
 
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from seqkit.report.numbers import Metric, finite, format_number, plural
+from seqkit.comparison.types import Metric
+from seqkit.report.numbers import finite, format_number, plural
 
 ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
 LOSS = Metric("m", "test loss", "nats per token", 1, 3, False)
@@ -43,7 +44,7 @@ def test_values_are_scaled_and_rounded_as_the_metric_says():
     assert ACCURACY.interval([0.977, 0.985]) == "[97.70, 98.50]"
     assert LOSS.interval([-0.1, 0.25], signed=True) == "[−0.100, +0.250]"
     assert ACCURACY.interval([None, 0.5]) == ""
-    assert (ACCURACY.title, ACCURACY.difference_unit) == ("test accuracy (%)", "points")
+    assert (ACCURACY.title, ACCURACY.difference_unit) == ("test accuracy (%)", "percentage points")
     assert (LOSS.title, LOSS.difference_unit) == ("test loss (nats per token)", "nats per token")
 
 

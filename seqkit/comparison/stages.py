@@ -1,0 +1,392 @@
+"""Stages of a comparison: trials choose the settings of each candidate, then every candidate is run, then measured.
+
+A stage asks for cells, and gets their results from `execute`, which knows how processes and machines share them.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from seqkit.comparison.candidates import Candidate, Size, pretraining_config, value_at
+from seqkit.comparison.execute import Cell, Ended
+from seqkit.comparison.settings import LR_RATIO, Settings
+from seqkit.comparison.types import Cost, Metric, Trial
+
+Execute = Callable[[Sequence[Cell]], Mapping[str, Ended]]
+"""Runs cells, and returns the result of each by its id."""
+
+Asking = Generator[list[Cell], Mapping[str, Ended], "Tuned"]
+
+RULES = 4
+"""Version of how trials follow from results. Old trial results would get another meaning under a new one."""
+
+VALIDATIONS = 8
+"""Points of a validation curve, where validation generates nothing."""
+
+TUNING_SEEDS = (1001, 1002)
+"""Seeds of trials: no reported run has them. The best two rates, and depths, are tried with both."""
+
+BEYOND = 3
+"""Most learning rates that are added beyond the ends of a candidate's grids, where the best lies there."""
+
+AGAIN = 2
+"""Number of the best rates that are tried with the second seed."""
+
+CHANGEABLE = ("run_shares", "least")
+"""Settings that change no run, so that they may be changed when the runs are there."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is compared and how it is decided; made once, before anything runs. generates: validation generates."""
+
+    settings: Settings
+    candidates: list[Candidate]
+    metric: Metric
+    generates: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything from which the runs and their verdicts follow."""
+        return {
+            "rules": RULES,
+            "settings": asdict(self.settings),
+            "metric": self.metric.name,
+            "candidates": [asdict(candidate) for candidate in self.candidates],
+            "plugins": [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in self.settings.plugins],
+        }
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the canonical JSON of the plan."""
+        return _sha256(self.to_json())
+
+    @property
+    def sha256_of_runs(self) -> str:
+        """SHA-256 of the plan without what changes no run."""
+        value = self.to_json()
+        kept = {key: one for key, one in value["settings"].items() if key not in CHANGEABLE}
+        return _sha256(value | {"settings": kept})
+
+    @property
+    def num_cells(self) -> int:
+        """Number of runs that are known beforehand; a best rate at the end of a grid adds some."""
+        settings, number = self.settings, 0
+        for one in self.candidates:
+            number += len(grid_of(self, one)) + (settings.lr_trials > 1) * (AGAIN + 2 * len(one.depths))
+            number += settings.seeds * (1 + len(settings.run_shares) + (one.of is not None))
+        return number + (settings.measure or settings.match == "time")
+
+
+class Rate(NamedTuple):
+    """A learning rate that is tried: number of the optimizer, and power of the grid's ratio."""
+
+    optimizer: int
+    power: int
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Settings that were chosen for a candidate, by dotted key, its size, and the trials that chose them."""
+
+    values: dict[str, Any]
+    size: Size
+    trials: list[Trial]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """All results. runs: by name and share of a whole run's steps (1: whole), by seed. configs: of the whole runs."""
+
+    tuned: dict[str, Tuned]
+    runs: dict[tuple[str, float], dict[int, Ended]]
+    costs: dict[str, Cost]
+    configs: dict[str, dict[str, Any]]
+
+
+def train(plan: Plan, execute: Execute) -> Trained:
+    """Tune, run and measure all candidates."""
+    costs = _measured(plan, {}, execute) if plan.settings.match == "time" else {}
+    num_steps = {candidate.name: _num_steps(plan, candidate, costs) for candidate in plan.candidates}
+    plain = [candidate for candidate in plan.candidates if candidate.of is None]
+    pretrained = [candidate for candidate in plan.candidates if candidate.of is not None]
+    tuned = _together({c.name: tune(plan, c, num_steps[c.name]) for c in plain}, execute)
+    if pretrained:
+        pairs = product(range(1, plan.settings.seeds + 1), pretrained)
+        execute([_pretraining(plan, c, tuned[c.of or ""], num_steps[c.name], seed) for seed, c in pairs])
+        tuned |= _together({c.name: tune(plan, c, num_steps[c.name]) for c in pretrained}, execute)
+    cells = _reported(plan, tuned, num_steps)
+    ended = execute(list(cells.values()))
+    if plan.settings.measure and not costs:
+        costs = _measured(plan, tuned, execute)
+    runs: dict[tuple[str, float], dict[int, Ended]] = {}
+    for (share, seed, name), cell in cells.items():
+        runs.setdefault((name, share), {})[seed] = ended[cell.id]
+    configs = {name: cell.config for (share, _, name), cell in cells.items() if share == 1}
+    return Trained(tuned, runs, costs, configs)
+
+
+def _together(asking: Mapping[str, Asking], execute: Execute) -> dict[str, Tuned]:
+    """Run the searches of all candidates side by side, one round of cells after the other."""
+    done: dict[str, Tuned] = {}
+    results: Mapping[str, Ended] | None = None
+    while len(done) < len(asking):
+        cells: list[Cell] = []
+        for name, search in asking.items():
+            if name not in done:
+                try:
+                    cells += next(search) if results is None else search.send(results)
+                except StopIteration as stop:
+                    done[name] = stop.value
+        results = execute(cells) if cells else {}
+    return done
+
+
+# ── tuning ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def tune(plan: Plan, candidate: Candidate, num_steps: int) -> Asking:
+    """Ask for trials of a candidate, and return the settings that they chose.
+
+    First every rate of the grid with one seed, and one more beyond its end while the best lies there. Then the best two
+    with a second seed, by whose mean the grid may go on. Last, at the best rate, other depths at the same budget.
+    """
+    search = _Search(plan, candidate, max(1, round(num_steps * plan.settings.trial_share)))
+    first, second = TUNING_SEEDS
+    grid = grid_of(plan, candidate)
+    yield from search.ask([(rate, None, first) for rate in grid])
+    if plan.settings.lr_trials < 2:
+        best = search.best([(rate, None) for rate in grid], (first,))
+        return search.tuned(best)
+    most = len(grid) + BEYOND
+    while len(grid) < most and (rate := _further(grid, search.best([(r, None) for r in grid], (first,)))):
+        grid.append(rate)
+        yield from search.ask([(rate, None, first)])
+    means = {rate: mean for rate in grid if (mean := search.mean((rate, None), (first,)))}
+    twice = sorted(means, key=means.__getitem__)[:AGAIN]
+    yield from search.ask([(rate, None, second) for rate in twice])
+    while len(grid) < most and (rate := _further(grid, search.best([(r, None) for r in twice], TUNING_SEEDS))):
+        grid.append(rate)
+        twice.append(rate)
+        yield from search.ask([(rate, None, seed) for seed in TUNING_SEEDS])
+    own = [(rate, None) for rate in twice]
+    best = search.best(own, TUNING_SEEDS) or search.best([(rate, None) for rate in grid], (first,))
+    if best is not None and candidate.depths:
+        depths = range(len(candidate.depths))
+        yield from search.ask([(best[0], depth, seed) for seed in TUNING_SEEDS for depth in depths])
+        seeds = TUNING_SEEDS if search.mean(best, TUNING_SEEDS) else (first,)
+        best = search.best([best, *((best[0], depth) for depth in depths)], seeds)
+    return search.tuned(best)
+
+
+Setting = tuple[Rate, int | None]
+"""A rate, and the number of another depth; None: the candidate's own."""
+
+
+class _Search:
+    """What was tried for a candidate, and how well it did."""
+
+    def __init__(self, plan: Plan, candidate: Candidate, num_steps: int):
+        self.plan, self.candidate, self.num_steps = plan, candidate, num_steps
+        self.trials: dict[tuple[Setting, int], Trial] = {}
+        self.higher_is_better = False
+
+    def ask(self, wanted: Sequence[tuple[Rate, int | None, int]]) -> Generator[list[Cell], Mapping[str, Ended], None]:
+        """Ask for trials of (rate, depth, seed), and keep their results."""
+        cells = [self._cell((rate, depth), seed) for rate, depth, seed in wanted]
+        ended = yield cells
+        for (rate, depth, seed), cell in zip(wanted, cells):
+            result, other = ended[cell.id], Size() if depth is None else self.candidate.depths[depth]
+            name, loss = self.plan.metric.name, result.metrics.get("loss")
+            if name in result.metrics:  # else the loss stands for a metric that single trials do not have
+                self.higher_is_better = self.plan.metric.higher_is_better
+            self.trials[(rate, depth), seed] = Trial(
+                values=rate_values(self.candidate, rate),
+                seed=seed,
+                score=result.metrics.get(name, loss),
+                loss=loss,
+                width=other.width,
+                depth=other.depth,
+                error=result.error,
+            )
+
+    def mean(self, setting: Setting, seeds: Sequence[int]) -> tuple[float, float] | None:
+        """Mean over the seeds of (score, loss), less is better; None where one failed or was not tried.
+
+        Equal scores, as accuracies of few examples are, leave the choice to the loss.
+        """
+        own = [self.trials.get((setting, seed)) for seed in seeds]
+        known = [(one.score, one.loss) for one in own if one is not None and one.score is not None]
+        if len(known) < len(seeds):
+            return None
+        sign = -1 if self.higher_is_better else 1
+        return sign * fmean(score for score, _ in known), fmean(loss or 0.0 for _, loss in known)
+
+    def best(self, among: Sequence[Setting], seeds: Sequence[int]) -> Setting | None:
+        """The best setting of those that ended well with all these seeds."""
+        means = {setting: mean for setting in among if (mean := self.mean(setting, seeds)) is not None}
+        return min(means, key=means.__getitem__) if means else None
+
+    def tuned(self, best: Setting | None) -> Tuned:
+        """The chosen setting; without one, the candidate as it is."""
+        trials = list(self.trials.values())
+        if best is None:
+            return Tuned({}, self.candidate.size, trials)
+        rate, depth = best
+        size = self.candidate.size if depth is None else self.candidate.depths[depth]
+        return Tuned(rate_values(self.candidate, rate), size, trials)
+
+    def _cell(self, setting: Setting, seed: int) -> Cell:
+        rate, depth = setting
+        size = self.candidate.size if depth is None else self.candidate.depths[depth]
+        values = rate_values(self.candidate, rate)
+        shown = "-".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values.values())
+        name = f"{shown}-depth-{size.depth}" if depth is not None else shown
+        slug = slug_of(self.candidate.name)
+        return Cell(
+            id=f"{slug}/trial-{name}-seed-{seed}",
+            kind="trial",
+            candidate=self.candidate.name,
+            config=config_of(self.plan, self.candidate, values | size.values, self.num_steps, seed),
+            initial=f"runs/{slug}/pretrain-1" if self.candidate.of is not None else None,
+        )
+
+
+def grid_of(plan: Plan, candidate: Candidate) -> list[Rate]:
+    """The learning rates that are tried first: as many powers of the grid's ratio below its middle as above."""
+    number = plan.settings.lr_trials
+    return [Rate(i, k - (number - 1) // 2) for i in range(max(1, len(candidate.optimizers))) for k in range(number)]
+
+
+def rate_values(candidate: Candidate, rate: Rate) -> dict[str, Any]:
+    """The learning rates of an optimizer by dotted key, each times the same power of the grid's ratio."""
+    optimizers = candidate.optimizers or [candidate.config["optimizer"]]
+    optimizer = optimizers[rate.optimizer]
+    kind = {"optimizer.type": optimizer["type"]} if len(optimizers) > 1 else {}
+    return kind | {
+        f"optimizer.{key}": float(f"{value_at(optimizer, key) * LR_RATIO**rate.power:.3g}")
+        for key in _rate_keys(optimizer)
+    }
+
+
+def _further(grid: Sequence[Rate], best: Setting | None) -> Rate | None:
+    """The rate beyond the best one, where that is at an end of its optimizer's grid; None where it is within."""
+    if best is None:
+        return None
+    optimizer, power = best[0]
+    powers = [rate.power for rate in grid if rate.optimizer == optimizer]
+    if min(powers) < power < max(powers):
+        return None
+    return Rate(optimizer, power + (1 if power == max(powers) else -1))
+
+
+def _rate_keys(optimizer: Mapping[str, Any], path: str = "") -> list[str]:
+    """Dotted keys of all learning rates of an optimizer, those of optimizers inside it too."""
+    found = [f"{path}lr"] if isinstance(optimizer.get("lr"), int | float) else []
+    for key, value in optimizer.items():
+        if isinstance(value, Mapping):
+            found += _rate_keys(value, f"{path}{key}.")
+    return found
+
+
+# ── runs and costs ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _reported(
+    plan: Plan, tuned: Mapping[str, Tuned], num_steps: Mapping[str, int]
+) -> dict[tuple[float, int, str], Cell]:
+    """The runs of the page by share, seed and candidate: all candidates with one seed, then the next.
+
+    A comparison that is stopped has then run as many seeds of each candidate. Shorter runs are last.
+    """
+    cells, seeds = {}, range(1, plan.settings.seeds + 1)
+    for share, seed, candidate in product((1.0, *plan.settings.run_shares), seeds, plan.candidates):
+        slug, own = slug_of(candidate.name), tuned[candidate.name]
+        steps = max(1, round(num_steps[candidate.name] * share))
+        cells[share, seed, candidate.name] = Cell(
+            id=f"{slug}/seed-{seed}" if share == 1 else f"{slug}/share-{share:g}-seed-{seed}",
+            kind="run",
+            candidate=candidate.name,
+            config=config_of(plan, candidate, own.values | own.size.values, steps, seed),
+            initial=f"runs/{slug}/pretrain-{seed}" if candidate.of is not None else None,
+            metric=plan.metric.name,
+            examines=share == 1 and seed == 1,
+            has_baseline=share == 1 and seed == 1 and candidate is plan.candidates[0],
+        )
+    return cells
+
+
+def _pretraining(plan: Plan, candidate: Candidate, own: Tuned, num_steps: int, seed: int) -> Cell:
+    """Pretraining of a candidate with the settings of its original."""
+    config = config_of(plan, candidate, own.values, num_steps, seed)
+    return Cell(
+        id=f"{slug_of(candidate.name)}/pretrain-{seed}",
+        kind="pretrain",
+        candidate=candidate.name,
+        config=pretraining_config(config, plan.settings.pretrain or ""),
+    )
+
+
+def _measured(plan: Plan, tuned: Mapping[str, Tuned], execute: Execute) -> dict[str, Cost]:
+    """Cost of each candidate at its chosen size; a pretrained one costs what its original does."""
+    configs = {}
+    for candidate in plan.candidates:
+        if candidate.of is None:
+            configs[candidate.name] = copy.deepcopy(candidate.config)
+            for key, value in (tuned[candidate.name].size.values if tuned else {}).items():
+                _set(configs[candidate.name], key, value)
+    costs = execute([Cell(id="measure", kind="measure", candidate="", config=configs)])["measure"].costs or {}
+    return {one.name: costs[one.of or one.name] for one in plan.candidates if (one.of or one.name) in costs}
+
+
+def _num_steps(plan: Plan, candidate: Candidate, costs: Mapping[str, Cost]) -> int:
+    """Optimizer steps of a whole run: the recipe's or, at matched time, as many as take the reference's time."""
+    reference = plan.candidates[0]
+    if candidate.name not in costs or reference.name not in costs:
+        return candidate.num_steps
+    share = costs[reference.name].step_seconds / costs[candidate.name].step_seconds
+    return max(1, round(reference.num_steps * share))
+
+
+def config_of(plan: Plan, candidate: Candidate, values: Mapping[str, Any], num_steps: int, seed: int) -> dict[str, Any]:
+    """Configuration of a run of so many steps, with these values by dotted key."""
+    config = copy.deepcopy(candidate.config)
+    for optimizer in candidate.optimizers:
+        if optimizer["type"] == values.get("optimizer.type"):
+            config["optimizer"] = copy.deepcopy(optimizer)
+    for key, value in values.items():
+        _set(config, key, value)
+    trainer = config["trainer"]
+    trainer["enable_progress_bar"] = False
+    if num_steps != candidate.num_steps:
+        trainer["max_steps"], trainer["max_epochs"] = num_steps, None
+    warmup = (config["schedule"] or {}).get("warmup_steps")
+    if warmup:  # the same share of a shorter or longer training
+        config["schedule"]["warmup_steps"] = round(warmup * num_steps / candidate.num_steps)
+    if not plan.generates and trainer["val_check_interval"] is None:
+        trainer["val_check_interval"] = max(1, num_steps // VALIDATIONS)
+        trainer["check_val_every_n_epoch"] = None
+    config["seed"] = seed
+    return config
+
+
+def _set(config: dict[str, Any], key: str, value: Any) -> None:
+    path, _, last = key.rpartition(".")
+    (value_at(config, path) if path else config)[last] = value
+
+
+def slug_of(name: str) -> str:
+    """The name as a folder: letters, digits, dots and dashes."""
+    return re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-.") or "candidate"
+
+
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

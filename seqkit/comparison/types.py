@@ -1,0 +1,413 @@
+"""Types of a comparison's results: plain data, which `results.json` holds as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+DASH, MINUS = "–", "−"
+
+Interval = tuple[float, float]
+
+
+def fixed(value: float | None, digits: int, *, signed: bool = False) -> str:
+    """A number with that many decimals: 98.10, −0.3; signed: +0.80. None is a dash, and no zero has a sign."""
+    if value is None:
+        return DASH
+    text = f"{value:.{digits}f}"
+    if not float(text):
+        return text.lstrip("-")
+    return f"+{text}" if signed and value > 0 else text.replace("-", MINUS)
+
+
+class _Json:
+    """to_json and from_json of a dataclass."""
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as plain data."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """What `to_json` wrote. Raises ValueError in one line where a field is missing or of another type."""
+        try:
+            return TypeAdapter(cls).validate_python(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'value'}: {first['msg'].lower()}") from None
+
+
+@dataclass(frozen=True)
+class Metric(_Json):
+    """The metric that candidates are compared by. A value is shown times `scale`, with that many digits.
+
+    root: True: a split's value is the root of a mean over its examples (RMSE); False: the mean.
+
+    >>> accuracy = Metric("accuracy", "test accuracy", "%", 100, 2, True)
+    >>> accuracy.mean(0.981, 0.002)
+    '98.10 ± 0.20'
+    """
+
+    name: str
+    label: str
+    unit: str = ""
+    scale: float = 1.0
+    digits: int = 3
+    higher_is_better: bool = False
+    root: bool = False
+
+    @property
+    def title(self) -> str:
+        """Label and unit: test accuracy (%)."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+    @property
+    def difference_unit(self) -> str:
+        """The unit of a difference: points of percentages, else the metric's own; it may be empty."""
+        return "percentage points" if self.unit == "%" else self.unit
+
+    @property
+    def proportion(self) -> bool:
+        """Whether a value is a share of the examples, between 0 and 1."""
+        return self.unit == "%"
+
+    def shown(self, value: float) -> float:
+        """A raw value as it is shown."""
+        return value * self.scale
+
+    def number(self, value: float | None) -> str:
+        """98.10"""
+        return DASH if value is None else fixed(self.shown(value), self.digits)
+
+    def signed(self, value: float | None) -> str:
+        """+0.80"""
+        return DASH if value is None else fixed(self.shown(value), self.digits, signed=True)
+
+    def value(self, value: float | None) -> str:
+        """98.10 %"""
+        return f"{self.number(value)} {self.unit}".strip()
+
+    def mean(self, mean: float | None, std: float | None) -> str:
+        """98.10 ± 0.20, without a spread where there is none."""
+        return self.number(mean) if mean is None or std is None else f"{self.number(mean)} ± {self.number(std)}"
+
+    def interval(self, bounds: Sequence[float | None] | None, *, signed: bool = False) -> str:
+        """[97.70, 98.50]; empty where a bound is unknown."""
+        if bounds is None or None in bounds:
+            return ""
+        return f"[{', '.join((self.signed if signed else self.number)(bound) for bound in bounds)}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A run that serves to choose settings. values: those that it tried, by dotted key.
+
+    score: the metric on validation data by which trials are ranked; None, as loss: it failed. width, depth: of a trial
+    of another depth.
+    """
+
+    values: dict[str, Any]
+    seed: int
+    score: float | None = None
+    loss: float | None = None
+    width: int | None = None
+    depth: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """Losses after so many optimizer steps, where they were logged."""
+
+    step: int
+    train_loss: float | None = None
+    valid_loss: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A reported run. value: the metric on the test split. baseline: metrics of the best constant prediction.
+
+    With an error, it has no numbers. data_sha256: by split. test_in_training: test examples that are in training, too.
+    """
+
+    seed: int
+    folder: str
+    value: float | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    baseline: dict[str, Any] = field(default_factory=dict)
+    weights: str = ""
+    steps: int | None = None
+    tokens: int | None = None
+    train_tokens: int | None = None
+    seconds: float | None = None
+    curve: list[CurvePoint] = field(default_factory=list)
+    data_sha256: dict[str, str] = field(default_factory=dict)
+    test_in_training: int | None = None
+    versions: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Speed and memory of a candidate in training. Pairs: a number of tokens, and seconds or bytes at it."""
+
+    tokens_per_second: float
+    step_seconds: float
+    seconds_by_length: list[tuple[float, float]] | None = None
+    latency_by_context: list[tuple[float, float]] | None = None
+    memory_by_length: list[tuple[float, float]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByLength:
+    """The metric of the test examples with `lengths` (least, most) tokens. tokens: their mean number."""
+
+    tokens: float
+    value: float
+    interval: Interval | None
+    lengths: tuple[int, int]
+    examples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BySteps:
+    """The metric after trainings of so many steps, each with a schedule of its own."""
+
+    steps: int
+    seeds: list[int]
+    values: list[float]
+    mean: float
+    std: float | None
+    interval: Interval | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A candidate with its results. mean, std, interval: of the metric over its seeds; None: no seed finished.
+
+    group: how it was pretrained; None: not at all. training_flops: of a step. budget_gap: to the reference, relative.
+    farthest: tokens between an input and an output that depends on it, at most; None: all. longest: tokens of the
+    longest test example. untuned, config: the configuration before and after tuning, as YAML. chosen: settings that
+    trials chose, by dotted key. constant: the metric of the constant prediction that is best in training.
+    """
+
+    name: str
+    parameters: int
+    config: str
+    runs: list[Run]
+    group: str | None = None
+    training_flops: int | None = None
+    width: int | None = None
+    depth: int | None = None
+    budget_gap: float | None = None
+    farthest: int | None = None
+    longest: int = 0
+    untuned: str = ""
+    chosen: dict[str, Any] = field(default_factory=dict)
+    trials: list[Trial] = field(default_factory=list)
+    cost: Cost | None = None
+    gradient_flow: list[tuple[float, float]] | None = None
+    notes: list[str] = field(default_factory=list)
+    mean: float | None = None
+    std: float | None = None
+    interval: Interval | None = None
+    constant: float | None = None
+    by_length: list[ByLength] = field(default_factory=list)
+    by_steps: list[BySteps] = field(default_factory=list)
+
+    @property
+    def sound(self) -> list[Run]:
+        """Runs that have a value."""
+        return [run for run in self.runs if run.value is not None]
+
+    @property
+    def num_failed(self) -> int:
+        """Number of reported runs that failed."""
+        return sum(run.error is not None for run in self.runs)
+
+    @property
+    def error(self) -> str | None:
+        """Why it has no value; None where it has one."""
+        if self.mean is not None:
+            return None
+        errors = [run.error for run in self.runs if run.error]
+        return f"no seed finished: {errors[0]}" if errors else "no value"
+
+    @property
+    def own_name(self) -> str:
+        """The name without the group's: `LSTM + masked pretraining` is LSTM."""
+        return self.name.removesuffix(f" + {self.group}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """a - b: the difference of the means, its interval and p-value (None: one seed and one unit), and Holm's p-value.
+
+    pairs: what was paired, in words. better: the better of the two; None: they are not told apart. steps: length of
+    the trainings; None: whole ones.
+    """
+
+    a: str
+    b: str
+    difference: float
+    interval: Interval | None
+    p: float | None
+    p_holm: float | None
+    pairs: str
+    better: str | None = None
+    steps: int | None = None
+
+    def turned(self) -> Difference:
+        """b - a."""
+        interval = None if self.interval is None else (-self.interval[1], -self.interval[0])
+        return replace(self, a=self.b, b=self.a, difference=-self.difference, interval=interval)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeRate:
+    """How many times the steps the worse of two needs, to be as good as the better.
+
+    level: what the worse reaches by all its steps, `after`. is_more: the better is better than the level at its
+    shortest training already, so `steps` is a lower bound. low, high: bounds of the interval; None: they lie beyond the
+    longest, the shortest training. by_unit: cost of a step of the worse, over one of the better.
+    """
+
+    worse: str
+    better: str
+    after: int
+    level: float
+    steps: float
+    is_more: bool
+    low: float | None
+    high: float | None
+    by_unit: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossover:
+    """`first` is better after the shortest trainings, `then` after the longest; they cross at `steps`."""
+
+    first: str
+    then: str
+    steps: float
+    interval: Interval
+    shortest: int
+    longest: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrongBaseline:
+    """A classical method on the same data. value: the metric; number: of training examples that it was fit on."""
+
+    name: str
+    value: float
+    num_train: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something that was not matched. kind: "warning", if a reviewer would object; text: whole sentences."""
+
+    kind: Literal["warning", "note"]
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A cell that failed. what: its id."""
+
+    candidate: str
+    stage: str
+    what: str
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How settings were chosen. by: the metric on the validation split. trial_share: of a whole run's steps."""
+
+    lr_trials: int
+    optimizers: list[str]
+    depths: bool
+    seeds: list[int]
+    trial_share: float
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """The plan of the comparison. sha256: of its canonical JSON. written: when `--plan` wrote it; None: not before.
+
+    A plan that differs from the one that was written is not the one that was carried out, so it has no time.
+    """
+
+    sha256: str
+    written: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results(_Json):
+    """Results of a comparison. candidates: the reference first. tuning: None: it is not known.
+
+    budget: the reference's parameters or FLOPs, to which the others were matched. varied: keys that differ on purpose.
+    commands: the command lines that make all of this again. settings: the arguments of `Settings`.
+    """
+
+    title: str
+    recipe: str
+    metric: Metric
+    candidates: list[Row]
+    kind: Literal["comparison"] = "comparison"
+    preset: str | None = None
+    overrides: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    match: str = "none"
+    budget: int | None = None
+    varied: list[str] = field(default_factory=list)
+    tuning: Tuning | None = None
+    promise: Planned | None = None
+    seeds: list[int] = field(default_factory=list)
+    num_test: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    differences_by_steps: list[Difference] = field(default_factory=list)
+    exchange_rates: list[ExchangeRate] = field(default_factory=list)
+    crossovers: list[Crossover] = field(default_factory=list)
+    strong_baseline: StrongBaseline | None = None
+    unmatched: list[Finding] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    started: str = ""
+    run_minutes: float = 0.0
+    versions: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def reference(self) -> str:
+        """Name of the first candidate."""
+        return self.candidates[0].name if self.candidates else DASH
+
+    @property
+    def by_name(self) -> dict[str, Row]:
+        """Candidates by name."""
+        return {row.name: row for row in self.candidates}
+
+    @property
+    def least(self) -> float:
+        """The smallest difference that counts, as the metric is shown."""
+        own = self.settings.get("least")
+        return float(10**-self.metric.digits if own is None else own)
+
+    def difference(self, a: str, b: str) -> Difference | None:
+        """The difference a - b of two candidates; None if they have none."""
+        for entry in self.differences:
+            if (entry.a, entry.b) == (a, b):
+                return entry
+            if (entry.a, entry.b) == (b, a):
+                return entry.turned()
+        return None

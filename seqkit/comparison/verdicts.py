@@ -1,0 +1,81 @@
+"""Which candidate of a pair is better, and what could overturn that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from seqkit.comparison.statistics import LEVEL
+from seqkit.comparison.types import Difference, Results, Row
+
+
+def with_verdicts(results: Results) -> Results:
+    """Results with the better candidate of each difference.
+
+    A candidate is better if the corrected p-value is below 5 %, both have several seeds (one seed says nothing about
+    others), the difference is larger than `least`, and nothing could overturn the verdict (`doubts`).
+    """
+    rows = results.by_name
+
+    def judged(entry: Difference) -> Difference:
+        size = round(results.metric.shown(abs(entry.difference)), results.metric.digits)
+        is_large = size > results.least
+        seeds = min(_num_seeds(rows[name], entry.steps) for name in (entry.a, entry.b))
+        if entry.p_holm is None or entry.p_holm >= 1 - LEVEL or not is_large or seeds < 2:
+            return replace(entry, better=None)
+        winner = entry.a if (entry.difference > 0) == results.metric.higher_is_better else entry.b
+        return replace(entry, better=None if doubts(replace(entry, better=winner), rows) else winner)
+
+    shorter = [judged(entry) for entry in results.differences_by_steps]
+    return replace(results, differences=[judged(entry) for entry in results.differences], differences_by_steps=shorter)
+
+
+def doubts(pair: Difference, rows: Mapping[str, Row]) -> list[str]:
+    """Sentences on what could overturn a verdict.
+
+    The worse candidate's best learning rate may be the last one tried, so that a better one may lie beyond. Seeds of
+    the better candidate may have failed, so that its mean leaves out its worst runs. Without a verdict, both apply to
+    both.
+    """
+    known = [rows[pair.a], rows[pair.b]]
+    found = [remark for row in known if row.name != pair.better and (remark := rate_at_edge(row))]
+    for row in known:
+        if row.num_failed and pair.better in (None, row.name):
+            number = f"{row.num_failed} of {len(row.runs)} seeds of {row.name}"
+            found.append(f"{number} failed, so its mean leaves out its worst runs.")
+    return found
+
+
+def rate_at_edge(row: Row) -> str | None:
+    """A sentence if the chosen learning rate is the smallest or largest tried, so that a better one may lie beyond.
+
+    Rates whose trial failed count as tried. All rates of an optimizer change together, so the first stands for them;
+    those of another optimizer are on another scale.
+    """
+    key = next((key for key in row.chosen if key.rpartition(".")[2] == "lr"), "")
+    kind = row.chosen.get("optimizer.type")
+    own = [t for t in row.trials if key in t.values and t.values.get("optimizer.type") == kind]
+    tried, chosen = sorted({t.values[key] for t in own}), row.chosen.get(key)
+    if len(tried) == 1:
+        return f"{row.name} tried only one learning rate, {chosen:g}."
+    if not tried or chosen not in (tried[0], tried[-1]):
+        return None
+    side = "smallest" if chosen == tried[0] else "largest"
+    between = f"{len(tried)} tried ({tried[0]:g} to {tried[-1]:g})"
+    return f"{row.name} chose the learning rate {chosen:g}, the {side} of {between}. A better one may lie beyond."
+
+
+def depth_at_edge(row: Row) -> str | None:
+    """A sentence if the chosen depth is the smallest or largest tried; below one layer there is nothing."""
+    depths = sorted({t.depth for t in row.trials if t.depth is not None} | {row.depth or 1})
+    if len(depths) < 2 or row.depth not in (depths[0], depths[-1]) or row.depth == 1:
+        return None
+    side = "smallest" if row.depth == depths[0] else "largest"
+    return f"{row.name} has {row.depth} layers, the {side} number that was tried. A better one may lie beyond."
+
+
+def _num_seeds(row: Row, steps: int | None) -> int:
+    """Number of seeds that finished. steps: steps of a shorter training; None: the whole training."""
+    if steps is None:
+        return len(row.sound)
+    return next((len(point.values) for point in row.by_steps if point.steps == steps), 0)

@@ -1,0 +1,279 @@
+"""Sentences of a comparison's page: which candidate is better, by how much, how certainly, and at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from seqkit.comparison.statistics import LEVEL
+from seqkit.comparison.types import Crossover, Difference, ExchangeRate, Results, Row
+from seqkit.comparison.unmatched import TOLERANCE
+from seqkit.comparison.verdicts import doubts
+from seqkit.config.recipe import load_yaml
+from seqkit.report.headline import is_trial
+from seqkit.report.numbers import count, listed, percent, plural, times
+
+BUDGETS = {
+    "parameters": " at an equal number of parameters",
+    "flops": " at equal FLOPs per training step",
+    "time": " in equal training time",
+    "none": " (budgets were not matched)",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a comparison. doubts: what could overturn it. others: on other candidates, budgets, baselines."""
+
+    text: str
+    doubts: list[str]
+    others: list[str]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that is known could overturn it."""
+        return not self.doubts
+
+
+def answers(results: Results) -> Answer:
+    """The answer, from numbers alone."""
+    metric, rows = results.metric, {row.name: row for row in results.candidates if row.mean is not None}
+    if not rows:
+        return Answer("No candidate has a result. The failures below say why.", [], [])
+    order = sorted(rows.values(), key=lambda row: row.mean or 0.0, reverse=metric.higher_is_better)
+    best, others = order[0], order[1:]
+    rival = next((row for row in others if row.name == results.reference), others[0] if others else None)
+    found = list(_baselines(results, order))
+    if failed := [row.name for row in results.candidates if row.mean is None]:
+        found.append(f"{listed(failed)} {'has' if len(failed) == 1 else 'have'} no result (see the failures).")
+    trial = _trial_sentence(results)
+    if rival is None:
+        text = f"Only {best.name} has a result: {metric.label} {metric.value(best.mean)}."
+        return Answer(text, [trial] if trial else [], found)
+    pair = results.difference(best.name, rival.name)
+    assert pair is not None
+    overturning = [trial] if trial else []
+    overturning += [f"This is not settled: {why}" for why in doubts(pair, rows)]
+    rest = [row.name for row in others if row is not rival]
+    return Answer(_answer(results, best, rival, pair), overturning, [*_others(results, pair, rest), *found])
+
+
+def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
+    """Whether `best` is better than `rival`, by how much, and how fast it trains."""
+    metric, budget = results.metric, _budget(results, best, rival)
+    amount = f"{metric.number(abs(pair.difference))} {metric.difference_unit}".strip()
+    amount += " higher" if metric.higher_is_better else " lower"
+    if {len(best.sound), len(rival.sound)} == {1}:
+        budget += " with one seed each" if budget.endswith(")") else ", with one seed each"
+    if pair.difference == 0:
+        text = f"{best.name} and {rival.name} have the same mean {metric.label}{budget}"
+    elif pair.better is not None:
+        text = f"{best.name} is better than {rival.name}{budget}. Its mean {metric.label} is {amount}"
+    else:
+        is_apart = pair.p_holm is not None and pair.p_holm < 1 - LEVEL
+        text = f"{best.name} and {rival.name} do not differ significantly{budget}"
+        text = f"{best.name} is not shown to be better than {rival.name}{budget}" if is_apart else text
+        text += f". The mean {metric.label} of {best.name} is {amount}"
+    if pair.interval is None:
+        text += " (one seed and one test example give no confidence interval)"
+    else:
+        low, high = sorted(x * (1 if metric.higher_is_better else -1) for x in pair.interval)
+        number = sum(one.p is not None for one in results.differences)
+        holm = f", both with Holm's correction for {number} pairs" if number > 1 else ""
+        interval = f"95 % confidence interval {metric.number(low)} to {metric.number(high)}"
+        text += f" ({interval}; p {p_value(pair, '= ')}{holm})"
+    remarks = [remark for row in (best, rival) for remark in _remarks(row)]
+    if best.cost and rival.cost:
+        ratio = best.cost.tokens_per_second / rival.cost.tokens_per_second
+        remarks.append(f"{best.name} trains at {times(ratio)} the speed of {rival.name}")
+    return ". ".join([text, *remarks]) + "."
+
+
+def p_value(entry: Difference, before: str = "") -> str:
+    """The corrected p-value of a difference: 0.012, or < 0.001."""
+    p = entry.p_holm
+    return "–" if p is None else "< 0.001" if p < 0.001 else f"{before}{p:.3f}"
+
+
+def _budget(results: Results, one: Row, other: Row) -> str:
+    """The budget that was matched, or both values if they are not equal."""
+    if results.match in ("parameters", "flops") and max(abs(row.budget_gap or 0.0) for row in (one, other)) > TOLERANCE:
+        if results.match == "parameters":
+            return f", with {count(one.parameters)} and {count(other.parameters)} parameters"
+        return f", with {count(one.training_flops)} and {count(other.training_flops)} FLOPs per training step"
+    return BUDGETS[results.match]
+
+
+def _remarks(row: Row) -> Iterator[str]:
+    """Remarks on a budget unlike the reference's, and on a receptive field that is shorter than the examples."""
+    if abs(gap := row.budget_gap or 0.0) > TOLERANCE:
+        yield f"{row.name} is {100 * abs(gap):.1f} % {'above' if gap > 0 else 'below'} the budget"
+    if row.farthest is not None:
+        yield f"{row.name} connects tokens at most {row.farthest} apart, and examples have up to {row.longest}"
+
+
+def _others(results: Results, pair: Difference, names: Sequence[str]) -> Iterator[str]:
+    """Which of the other candidates the best one is better than."""
+    known = {name: results.difference(pair.a, name) for name in names}
+    worse = [name for name, one in known.items() if one is not None and one.better == pair.a]
+    if worse:
+        yield f"{pair.a} is{' also' if pair.better else ''} better than {listed(worse)}."
+    if equal := [name for name in names if name not in worse]:
+        yield f"{pair.a} is not shown to be better than {listed(equal, 'or')}."
+
+
+def _trial_sentence(results: Results) -> str | None:
+    """A sentence if runs are so short, or on so few examples, that their numbers say nothing; None if they are not."""
+    for row in results.candidates:
+        limit, steps = load_yaml(row.config)["data"].get("limit"), max((run.steps or 0 for run in row.sound), default=0)
+        if steps and is_trial({"steps": steps, "limit": limit}):
+            known = plural(steps, "optimizer step") + (
+                f" and at most {limit:,} examples of each split" if limit else ""
+            )
+            return f"These are trial runs, with {known}: their figures say nothing about the models."
+    return None
+
+
+def _baselines(results: Results, order: Sequence[Row]) -> Iterator[str]:
+    """The best constant prediction and the strong baseline, and the candidates that are no better."""
+    metric = results.metric
+    sign = 1 if metric.higher_is_better else -1
+    known = [(f"the best constant prediction, {metric.value(row.constant)}", row.constant) for row in order[:1]]
+    if (strong := results.strong_baseline) is not None:
+        known.append(
+            (f"{strong.name}, fit on {plural(strong.num_train, 'example')}, {metric.value(strong.value)}", strong.value)
+        )
+    for name, value in known:
+        if value is not None:
+            worse = [row.name for row in order if sign * (row.mean or 0.0) <= sign * value]
+            text = f"Beside them stands {name}."
+            yield f"{text} {listed(worse)} {'is' if len(worse) == 1 else 'are'} no better." if worse else text
+
+
+def own_length(overrides: Sequence[str]) -> str | None:
+    """A sentence on a length of training that the command sets, in place of the recipe's; None if it sets none."""
+    words = " ".join(overrides).replace("=", " ").split()
+    pairs = [f"{key.lstrip('-')} {value}" for key, value in pairwise(words) if key.startswith("--trainer.max_")]
+    if not pairs:
+        return None
+    text = f"The length of training is the command's, not the recipe's ({listed(pairs)})"
+    return f"{text}: a longer training may rank the candidates otherwise."
+
+
+def matched(results: Results) -> str:
+    """The budget that is equal between candidates, and how far they are from it."""
+    if results.match == "none":
+        return "No budget was matched: each candidate has the size that its configuration gives."
+    what = {"parameters": "number of parameters", "flops": "FLOPs per training step", "time": "training time"}
+    number = f" ({count(results.budget)})" if results.budget else ""
+    gaps = [row.budget_gap for row in results.candidates if row.budget_gap]
+    widest = f" The largest deviation is {percent(max(gaps, key=abs))}." if gaps else ""
+    return f"Each candidate was matched to the {what[results.match]} of {results.reference}{number}.{widest}"
+
+
+def inference(results: Results) -> str:
+    """What intervals and p-values cover, and how they are computed."""
+    pairs = [entry for entry in results.differences if entry.p is not None]
+    if not pairs:
+        return ""
+    covers = "the choice of seeds and of test examples"
+    if results.num_test == 1:
+        covers = "the choice of seeds alone, as there is one test example"
+    elif min((len(row.sound) for row in results.candidates if row.sound), default=0) < 2:
+        covers = "the choice of test examples alone, as there is one seed"
+    found = [
+        f"Numbers in brackets are 95 % confidence intervals. They cover {covers}, not the data split or the tuning.",
+        "Seeds and test examples are crossed random effects, with Satterthwaite's degrees of freedom for t.",
+    ]
+    found += ["The interval of one candidate follows Korn and Graubard (1998)."] if results.metric.proportion else []
+    holm = f"p-values and intervals of differences are corrected for {len(pairs)} pairs by Holm's method (1979)."
+    found += [holm] if len(pairs) > 1 else []
+    units = "; ".join(dict.fromkeys(entry.pairs for entry in pairs))
+    found.append(f"Differences are paired by test examples ({units}), not by seeds.")
+    return " ".join([*found, "scores.npz has every score, to compute all of this again."])
+
+
+def tuning_sentence(results: Results) -> str:
+    """How the settings of each candidate were chosen."""
+    tuning = results.tuning
+    if tuning is None or not tuning.lr_trials:
+        return "Nothing was tuned. Each candidate has the learning rate of its configuration."
+    tried = plural(tuning.lr_trials, "learning rate")
+    tried += f" each of {listed(tuning.optimizers)}" if len(tuning.optimizers) > 1 else ""
+    text = f"Each candidate was tuned with {tried}, chosen by the {tuning.by} on the validation split. A trial took "
+    text += f"{100 * tuning.trial_share:.0f} % of a run's steps."
+    if len(tuning.seeds) > 1:
+        text += (
+            " The two best rates ran again with a second seed, and the best mean over both seeds was chosen. No "
+            f"reported run has these seeds ({listed(list(map(str, tuning.seeds)))}). While the best rate was at an end "
+            "of the grid, the grid was extended."
+        )
+    if tuning.depths:
+        text += " Other depths were tried with both seeds, at the same budget and at the best rate."
+    return text
+
+
+def exchange_sentence(found: ExchangeRate, results: Results) -> str:
+    """How much more training the worse needs, in steps and, by the costs of a step, in every other unit."""
+    more = "more than " if found.is_more else ""
+    ratio = f"{more}{times(found.steps)} the steps of {found.better} to reach {results.metric.value(found.level)}"
+    reached = f"the mean of {found.worse} after {count(found.after)} steps"
+    if found.low is None:
+        high = found.high
+        end = "any ratio is possible" if high is None else f"95 % confidence interval below 1 to {times(high)}"
+        return (
+            f"{found.worse} is not shown to need more training than {found.better}: it took {ratio}, {reached} ({end})."
+        )
+    top = "beyond these lengths" if found.high is None else times(found.high)
+    units = [f"{more}{times(found.steps * factor)} the {unit}" for unit, factor in found.by_unit.items()]
+    also = f" This is {' and '.join(units)}." if units else ""
+    return f"{found.worse} needs {ratio}, {reached} (95 % confidence interval {times(found.low)} to {top}).{also}"
+
+
+def crossover_sentence(found: Crossover) -> str:
+    """Where two candidates change places, between the shortest and the longest training."""
+    low, high = map(count, found.interval)
+    return (
+        f"{found.first} is better after {count(found.shortest)} steps, and {found.then} after {count(found.longest)}. "
+        f"They cross at {count(found.steps)} steps (95 % confidence interval {low} to {high})."
+    )
+
+
+def length_sentences(results: Results) -> list[str]:
+    """What trainings of several lengths show: crossings, exchange rates, and the better of each pair."""
+    found = [crossover_sentence(one) for one in results.crossovers]
+    found += (
+        [] if found else ["No two candidates are shown to change places between the shortest and the longest training."]
+    )
+    found += [exchange_sentence(one, results) for one in results.exchange_rates]
+    for steps in dict.fromkeys(entry.steps for entry in results.differences_by_steps):
+        here = [entry for entry in results.differences_by_steps if entry.steps == steps]
+        told = [
+            f"{entry.better} is better than {entry.b if entry.better == entry.a else entry.a} by "
+            f"{results.metric.number(abs(entry.difference))} {results.metric.difference_unit}".strip()
+            for entry in here
+            if entry.better
+        ]
+        rest = len(here) - len(told)
+        told += [f"no significant difference in {plural(rest, 'pair')}"] if rest else []
+        found.append(f"After {count(steps)} steps: {'; '.join(told)}.")
+    number = len(results.differences_by_steps)
+    return [*found, f"These p-values are corrected for {number} pairs (Holm 1979)."] if number else found
+
+
+def ranking_sentences(results: Results) -> list[str]:
+    """Whether pretraining changes the ranking of the candidates by means."""
+    order: dict[str | None, list[str]] = {}
+    rows = [row for row in results.candidates if row.mean is not None]
+    for row in sorted(rows, key=lambda row: row.mean or 0.0, reverse=results.metric.higher_is_better):
+        order.setdefault(row.group, []).append(row.own_name)
+    plain, found = order.pop(None, []), []
+    for group, names in order.items():
+        before = [name for name in plain if name in names]
+        now = [name for name in names if name in before]
+        if len(before) > 1 and before == now:
+            found.append(f"The ranking by means is the same with {group} and without: {', '.join(now)}.")
+        elif len(before) > 1:
+            found.append(f"The ranking by means changes with {group}: {', '.join(now)}; without, {', '.join(before)}.")
+    return found
