@@ -139,11 +139,9 @@ def write(path: Path, folder: Path) -> None:
 
 def as_ipynb(found: list[Cell]) -> dict[str, Any]:
     """A notebook in Jupyter's format 4.5, to be run there: without what it showed."""
-    listed: list[dict[str, Any]] = []
+    listed = []
     for number, cell in enumerate(found):
-        own = (
-            {"cell_type": "code", "execution_count": None, "outputs": []} if cell.is_code else {"cell_type": "markdown"}
-        )
-        listed.append({"id": f"cell-{number}", "metadata": {}, "source": cell.text, **own})
+        own: dict[str, Any] = {"cell_type": "markdown", "id": f"cell-{number}", "metadata": {}, "source": cell.text}
+        listed.append(own | ({"cell_type": "code", "execution_count": None, "outputs": []} if cell.is_code else {}))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": kernel}, "cells": listed}

@@ -1,8 +1,8 @@
 """The comparisons of docs/comparisons: run what is missing of each, and write the index.
 
-    SEQKIT_DATA=FOLDER python tests/benchmarks/comparisons.py --jobs 2 [--only solubility] [--pages] [--runs FOLDER]
+    SEQKIT_DATA=FOLDER python tests/benchmarks/comparisons.py --jobs 2 [--only solubility] [--index] [--runs FOLDER]
 
-SEQKIT_DATA holds tiny-shakespeare. Results are kept in runs/compare, so a repeated command goes on. --pages: run
+SEQKIT_DATA holds tiny-shakespeare. Results are kept in runs/compare, so a repeated command goes on. --index: run
 nothing, and write the index again from the published numbers. NAME/ holds results.json, without the points of learning
 curves, and scores.npz; the site makes its page. The index says whether its recipe is still the same.
 """
@@ -63,14 +63,14 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", choices=COMPARISONS)
     options.add_argument("--jobs", type=int, default=1)
-    options.add_argument("--pages", action="store_true")
+    options.add_argument("--index", action="store_true")
     options.add_argument("--runs", type=Path, default=ROOT / "runs" / "compare")
     args = options.parse_args()
     for name, words in COMPARISONS.items():
         if args.only not in (None, name):
             continue
         folder = args.runs / name
-        if not args.pages:
+        if not args.index:
             command = ["compare", *shlex.split(words), "--threads", "1", "--jobs", str(args.jobs), "--out", str(folder)]
             subprocess.run([sys.executable, "-m", "seqkit", *command], check=True)
             publish(folder, name)
@@ -113,7 +113,10 @@ def changes(results):
 
 def index():
     """All comparisons, with their answer, what they were made by, and whether their recipe has changed since."""
-    lines = ["| page | answer | metric | seeds | made on | by | state |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    lines = [
+        "| comparison | answer | metric | seeds | made on | by | state |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for path in sorted(PUBLISHED.glob("*/results.json")):
         name, results = path.parent.name, read_results(path)
         answer, keys = answers(results), changes(results)
@@ -147,7 +150,7 @@ def write_table():
             link = f"[{name}](../docs/comparisons/{name}/)"
             rows.append([link, metric.title, *(shown.get(column, "–") for column in NAMES)])
     if rows:
-        head = [["page", "metric", *NAMES], ["---"] * (2 + len(NAMES))]
+        head = [["comparison", "metric", *NAMES], ["---"] * (2 + len(NAMES))]
         table = "\n".join(f"| {' | '.join(cells)} |" for cells in [*head, *rows])
         path = ROOT / "recipes" / "README.md"
         before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
