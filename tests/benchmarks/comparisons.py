@@ -149,12 +149,11 @@ def write_table():
                 shown[row.name] = "failed" if row.mean is None else metric.mean(row.mean, row.std)
             link = f"[{name}](../docs/comparisons/{name}/)"
             rows.append([link, metric.title, *(shown.get(column, "–") for column in NAMES)])
-    if rows:
-        head = [["comparison", "metric", *NAMES], ["---"] * (2 + len(NAMES))]
-        table = "\n".join(f"| {' | '.join(cells)} |" for cells in [*head, *rows])
-        path = ROOT / "recipes" / "README.md"
-        before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-        path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    head = [["comparison", "metric", *NAMES], ["---"] * (2 + len(NAMES))]
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in [*head, *rows])
+    path = ROOT / "recipes" / "README.md"
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,19 +16,18 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "comparisons.py"
 SPEC = importlib.util.spec_from_file_location("comparisons", SCRIPT)
 comparisons = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(comparisons)
-PAGES = sorted(path.parent.name for path in comparisons.PUBLISHED.glob("*/results.json"))
+PAGES = [
+    pytest.param(path.parent.name, marks=[] if path.parent.name in ("parity", "solubility") else pytest.mark.slow)
+    for path in sorted(comparisons.PUBLISHED.glob("*/results.json"))
+]
+"""A page of an accuracy and one of an error stand for all, where numbers of all are computed again."""
 
 
 def results_of(page):
     return read_results(comparisons.PUBLISHED / page / "results.json")
 
 
-DEAR = [pytest.param(page, marks=pytest.mark.slow) for page in PAGES if page not in ("parity", "solubility")]
-"""A page of an accuracy and one of an error stand for all, where numbers of all are computed again."""
-FEW_AND_DEAR = [*[page for page in PAGES if page in ("parity", "solubility")], *DEAR]
-
-
-@pytest.mark.parametrize("page", FEW_AND_DEAR)
+@pytest.mark.parametrize("page", PAGES)
 def test_every_interval_of_a_page_follows_from_its_scores(page):
     results = results_of(page)
     metric = results.metric
@@ -49,12 +48,11 @@ def test_every_interval_of_a_page_follows_from_its_scores(page):
         assert pair.interval == pytest.approx(bounds)
 
 
-@pytest.mark.parametrize("page", FEW_AND_DEAR)
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_has_the_differences_that_seqkit_computes_today(page):
     """After a change of statistics: python tests/benchmarks/comparisons.py --index."""
-    results = results_of(page)
     scores = read_scores(comparisons.PUBLISHED / page / "scores.npz")
-    assert comparisons.with_differences(results, scores) == results
+    assert comparisons.with_differences(results_of(page), scores) == results_of(page)
 
 
 def test_the_index_has_the_answers_and_says_which_pages_are_stale():
