@@ -107,8 +107,6 @@ class TrainingModule(pl.LightningModule):
         """Mean statistics of the modules with an auxiliary loss in the last logged step, by column."""
         self._batches_to_evaluate = 0
         self._num_tokens: dict[str, Tensor | int] = dict.fromkeys(self.tasks, 0)
-        self.tokens_processed = 0
-        """Tokens in the training batches of this process since it began, padding included."""
         self._step: list[MicroBatch] = []
         self._unit: Tensor | float = 1.0
         """Divisor of the loss in float16: a power of two near the number of predictions of the first micro-batch."""
@@ -144,7 +142,6 @@ class TrainingModule(pl.LightningModule):
         self._step.append(MicroBatch(output.loss.detach(), output.count, index))
         valid = (batch[0] if output.inputs is None else output.inputs.batch).valid
         self._num_tokens[self.task] = self._num_tokens[self.task] + valid.sum()
-        self.tokens_processed += valid.numel()
         loss = output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
         if len(self.tasks) > 1 and self.trainer.world_size > 1:  # DDP waits for a gradient of every parameter
             for parameter in self._of_other_tasks():
