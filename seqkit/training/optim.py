@@ -103,12 +103,7 @@ class Muon(OptimizerFactory):
         self.adamw = AdamW(lr) if adamw is None else adamw
         if not isinstance(self.adamw, AdamW) or self.adamw.layer_decay is not None:
             raise ValueError("adamw is not seqkit's AdamW, or has a layer_decay, and Muon trains the blocks")
-        self.settings: dict[str, Any] = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "ns_steps": ns_steps,
-        }
+        self.lr, self.momentum, self.weight_decay, self.ns_steps = lr, momentum, weight_decay, ns_steps
         self._of([nn.Parameter(torch.ones(1, 1))])  # torch refuses wrong numbers now, before data is read
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
@@ -129,7 +124,14 @@ class Muon(OptimizerFactory):
         return CombinedOptimizer({"muon": self._of(matrices), **others})
 
     def _of(self, matrices: list[nn.Parameter]) -> torch.optim.Optimizer:
-        return muon.Muon(matrices, adjust_lr_fn="match_rms_adamw", **self.settings)
+        return muon.Muon(
+            matrices,
+            lr=self.lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            ns_steps=self.ns_steps,
+            adjust_lr_fn="match_rms_adamw",
+        )
 
 
 class TorchOptimizer(OptimizerFactory):
