@@ -261,8 +261,6 @@ from pytorch_lightning.callbacks
   EarlyStopping | ends training where a metric stops to improve | data of one's own, small data
   LearningRateMonitor | learning rates of all groups | optimizers with several groups
   DeviceStatsMonitor | memory and load of the device | looking for a bottleneck
-from seqkit.training.health
-  GradientNorms | norm of the gradient by layer | looking for an instability
 == fine_tuning
 from seqkit.training.fine_tuning
   Freeze | parts keep their weights, all taken ones by default | a new head on fixed features; the cheapest

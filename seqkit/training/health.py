@@ -1,7 +1,6 @@
 """Figures of a training's health: gradient norm by layer, loss spikes.
 
-`seqkit doctor` takes them before a training; two callbacks log norms and say spikes in one. Nothing here changes a
-model.
+`seqkit doctor` takes them before a training; a callback says spikes in one. Nothing here changes a model.
 """
 
 from __future__ import annotations
@@ -152,32 +151,3 @@ class LossSpikes(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.losses, self.has_warned = list(state_dict["losses"]), state_dict["has_warned"]
-
-
-class GradientNorms(Callback):
-    """Logs the norm of each layer's gradient of the mean loss, before clipping, as `grad_norm/LAYER`.
-
-    every_n_steps: optimizer steps between two rows; the last step has one, too.
-    """
-
-    def __init__(self, *, every_n_steps: int = 100) -> None:
-        if every_n_steps < 1:
-            raise ValueError(f"every_n_steps is {every_n_steps}; give 1 or more optimizer steps")
-        self.every_n_steps = every_n_steps
-
-    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """Note the norms of the gradient of the summed loss; the training module divides it later."""
-        step = trainer.global_step + 1
-        self._norms = {}
-        if step % self.every_n_steps == 0 or step == pl_module.num_steps:
-            self._norms = gradient_norms(pl_module.model)
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Write the row."""
-        if trainer.fit_loop.epoch_loop._should_accumulate() or not self._norms:
-            return
-        whole, now = total_norm(self._norms), float(pl_module.gradient_norm)
-        if isfinite(whole) and isfinite(now):
-            row = {f"grad_norm/{layer}": norm * (now / whole if whole else 0.0) for layer, norm in self._norms.items()}
-            for logger in trainer.loggers:
-                logger.log_metrics(row, step=trainer.global_step - 1)
