@@ -355,11 +355,6 @@ class TrainingModule(pl.LightningModule):
                 self.log(f"{split}/{name}", metric.compute(), prog_bar=name == "loss")
             metric.reset()
 
-    def predict_step(self, batch: LabeledBatch, index: int) -> list[Any]:
-        """Decoded predictions (names of classes, texts), one per example."""
-        _, task = self._task(batch)
-        return task.objective.decode(task.objective.predict(task.model, batch[0]))
-
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """Optimizer of all trained parameters of `model`: the module's own model, or one of the same structure."""
         assert self.optimizer is not None
