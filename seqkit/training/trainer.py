@@ -53,7 +53,7 @@ class TrainerSettings:
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] | None = None
     compile: bool = False
     activation_checkpointing: bool = False
-    max_epochs: Steps | None = None
+    max_epochs: Steps | Literal[-1] | None = None
     max_steps: Steps | Literal[-1] = -1
     max_time: str | None = None
     limit_train_batches: Batches | None = None
@@ -157,7 +157,8 @@ def count_steps(settings: TrainerSettings | Mapping[str, Any], num_batches: int,
             f"trainer.limit_train_batches {limit}; give a smaller --data.batch_size, or fewer --trainer.devices"
         )
     bounds = [steps] if steps > 0 else []
-    bounds += [] if epochs is None else [epochs * -(-per_process // given.accumulate_grad_batches)]
+    if epochs is not None and epochs > 0:
+        bounds.append(epochs * -(-per_process // given.accumulate_grad_batches))
     if not bounds:
         raise UsageError("training has no end; give --trainer.max_steps or --trainer.max_epochs")
     return min(bounds)

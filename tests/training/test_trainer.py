@@ -86,6 +86,7 @@ def test_two_processes_share_the_batches_of_an_epoch_and_drop_the_odd_one(settin
         ({"max_steps": 0}, "max_steps is 0"),
         ({"max_epochs": 0}, "max_epochs is 0"),
         ({"max_epochs": -5}, "-5"),
+        ({"max_epochs": -1}, "no end"),
         ({"max_epochs": 1, "accumulate_grad_batches": 0}, "accumulate_grad_batches is 0"),
         ({"max_epochs": 1, "gradient_clip_val": -1.0}, "gradient_clip_val is -1.0"),
         ({"accelerator": "abacus"}, "abacus"),
