@@ -25,7 +25,9 @@ SPELLINGS = {
     "seed": "random_seed random_state",
     "trainer.accelerator": "accelerator device",
     "trainer.accelerator gpu": "gpu cuda",
-    "trainer.callbacks '[{type: EarlyStopping, patience: VALUE}]'": "patience early_stopping_patience",
+    "trainer.callbacks '[{type: EarlyStopping, monitor: valid/loss, patience: VALUE}]'": (
+        "patience early_stopping_patience"
+    ),
     "trainer.accumulate_grad_batches": "gradient_accumulation_steps",
     "trainer.devices": "devices gpus num_gpus",
     "trainer.gradient_clip_val": "grad_clip max_grad_norm",

@@ -16,17 +16,14 @@ from seqkit.errors import DataError, one_line
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, TokenBatch, TokenSpec
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
-from seqkit.objectives.labels import REPORTED, LabelObjective, Level, on_device, plain
+from seqkit.objectives.labels import OF_PROBABILITIES, REPORTED, LabelObjective, Level, on_device, plain
 from seqkit.objectives.losses import checked_smoothing, class_counts, cross_entropy, frequencies
 
 ClassMetric = Literal[
     "Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC", "AveragePrecision",
     "CalibrationError", "BrierScore",
 ]  # fmt: skip
-"""Names of metrics as in torchmetrics (`seqkit.objectives.metrics.of_classes`)."""
-
-NEED_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError", "BrierScore"}
-"""Names of the metrics that need the probabilities of all classes, not just the likeliest class."""
+"""Names of metrics as in torchmetrics (`seqkit.objectives.metrics.build_metrics`)."""
 
 MainMetric = Literal["Accuracy", "Loss", "BalancedAccuracy", "MacroF1", "MatthewsCorrCoef", "AUROC", "AveragePrecision"]
 """Metrics by which models may be compared."""
@@ -172,7 +169,7 @@ class Classify(LabelObjective):
             label_smoothing=self.label_smoothing,
             training=training,
             weights=weights,
-            keep_probabilities=not NEED_PROBABILITIES.isdisjoint(self.chosen_metrics),
+            keep_probabilities=not OF_PROBABILITIES.isdisjoint(self.chosen_metrics),
         )
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
@@ -181,9 +178,9 @@ class Classify(LabelObjective):
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """Accuracy and the chosen metrics."""
-        from seqkit.objectives.metrics import of_classes
+        from seqkit.objectives.metrics import build_metrics
 
-        return of_classes(self.chosen_metrics, len(self.names), self.positive_class or 0)
+        return build_metrics(self.chosen_metrics, num_classes=len(self.names), positive=self.positive_class)
 
     @property
     def positive_name(self) -> str | None:

@@ -6,7 +6,7 @@ b batch · n tokens · d width of the shared space · k parts · m candidates, o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from seqkit.interfaces import Embedded, LabeledBatch, LossOutput, Objective, Tok
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.projection import LinearProjection, Projection
 from seqkit.objectives.labels import plain
-from seqkit.objectives.losses import check_factor, is_positive
+from seqkit.objectives.losses import is_positive
 
 MAX_SCALE = 100.0
 """Largest factor of the cosines, as in CLIP (Radford et al. 2021, section 2.5)."""
@@ -80,14 +80,8 @@ class Contrastive(Objective):
         self.max_scale, self.projections, self.loss = max_scale, dict(projections or {}), loss
         if parts is not None:
             _check_parts(self.parts)
-        if dim < 1:
-            raise ValueError(f"dim is {dim}; give the width of the shared space, 1 or more")
-        if max_scale is not None:
-            check_factor("max_scale", max_scale)
         if not (temperature > 0 and (max_scale is None or 1 / temperature <= max_scale)):
             raise ValueError(f"temperature is {temperature}; give more than 0, and 1 / max_scale or more, such as 0.07")
-        if loss not in ("softmax", "sigmoid"):
-            raise ValueError(f"loss={loss!r}; give softmax or sigmoid")
         self.has_classes: bool | None = None
 
     def plain_label(self, label: Any) -> Any:
@@ -154,26 +148,14 @@ class Contrastive(Objective):
     def baseline_step(
         self, batches: Iterable[LabeledBatch], spec: TokenSpec
     ) -> Callable[[LabeledBatch], LossOutput] | None:
-        """Loss of vectors that are all alike: the logarithm of the number of candidates.
-
-        With the sigmoid loss, of the bias that is best for these batches: log odds of the share of positives.
-        """
-
-        def alike(batch: LabeledBatch) -> Candidates:
-            keys, present = self._keys(*batch), torch.stack([self._has(batch[0], name) for name in self.parts], dim=1)
-            return Candidates(torch.zeros(*keys.shape, self.dim, device=keys.device), present, keys)
-
-        bias = None
+        """Loss of vectors that are all alike: the logarithm of the number of candidates. The sigmoid loss has none."""
         if self.loss == "sigmoid":
-            counts = torch.zeros(2, dtype=torch.float64)
-            for own in map(alike, batches):
-                for *_, positive, compared in _pairs(own, own):
-                    counts += torch.stack([positive.sum(), compared.sum()]).cpu()
-            bias = (counts[0] / counts[1]).logit(eps=1e-6).float()
+            return None
 
         def step(batch: LabeledBatch) -> LossOutput:
-            own = alike(batch)
-            return LossOutput(*multi_positive_loss(own, own, bias), _unit(own.vectors, own.present), own.keys)
+            keys, present = self._keys(*batch), torch.stack([self._has(batch[0], name) for name in self.parts], dim=1)
+            own = Candidates(torch.zeros(*keys.shape, self.dim, device=keys.device), present, keys)
+            return LossOutput(*multi_positive_loss(own, own), _unit(own.vectors, present), keys)
 
         return step
 
@@ -286,12 +268,16 @@ def multi_positive_loss(
 ) -> tuple[Tensor, Tensor]:
     """Sum of the anchors' losses over all ordered pairs of parts, and the number of anchors.
 
+    Anchors of a pair are those that have both its parts; they are compared with all candidates that have the other.
     An anchor's loss is the mean over its positives of -log softmax over the candidates (Khosla et al. 2020, equation
     2). The anchors are among the candidates, so each has a positive.
     bias: what is added to the logits of the sigmoid loss, which is then taken (Zhai et al. 2023, equation 1).
     """
     losses, counts = [], []
-    for i, j, counted, positive, compared in _pairs(anchors, candidates):
+    for i, j in permutations(range(anchors.keys.shape[1]), 2):
+        counted = anchors.present[:, i] & anchors.present[:, j]
+        compared = rearrange(counted, "b -> b 1") & candidates.present[:, j]
+        positive = is_positive(anchors.keys, candidates.keys, i, j) & compared
         logits = einsum(anchors.vectors[:, i], candidates.vectors[:, j], "b d, m d -> b m")
         if bias is None:
             # rows that do not count get finite numbers before log_softmax: NaN times zero is NaN in the gradient
@@ -304,18 +290,6 @@ def multi_positive_loss(
         losses.append(each.sum())
         counts.append(counted.sum())
     return torch.stack(losses).sum(), torch.stack(counts).sum()
-
-
-def _pairs(anchors: Candidates, candidates: Candidates) -> Iterator[tuple[int, int, Tensor, Tensor, Tensor]]:
-    """Each ordered pair of parts i and j: i, j, the anchors that count, [b], and of them and the candidates, [b m],
-    which are positives, and which are compared.
-
-    Anchors have both parts. They are compared with all candidates that have part j.
-    """
-    for i, j in permutations(range(anchors.keys.shape[1]), 2):
-        counted = anchors.present[:, i] & anchors.present[:, j]
-        compared = rearrange(counted, "b -> b 1") & candidates.present[:, j]
-        yield i, j, counted, is_positive(anchors.keys, candidates.keys, i, j) & compared, compared
 
 
 def fingerprints(batch: TokenBatch) -> Tensor:

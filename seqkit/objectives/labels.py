@@ -25,8 +25,14 @@ REPORTED = {
     "Loss": "loss", "Accuracy": "accuracy", "BalancedAccuracy": "balanced_accuracy", "MacroF1": "macro_f1",
     "Precision": "precision", "Recall": "recall", "MatthewsCorrCoef": "matthews", "AUROC": "auroc",
     "AveragePrecision": "average_precision", "CalibrationError": "calibration_error", "BrierScore": "brier",
+    "RMSE": "rmse", "MAE": "mae", "R2Score": "r2", "SpearmanCorrCoef": "spearman", "PearsonCorrCoef": "pearson",
+    "Perplexity": "perplexity", "TokenErrorRate": "token_error", "SequenceErrorRate": "sequence_error",
+    "CHRFScore": "chrf",
 }  # fmt: skip
 """Name of each metric in tables and files."""
+
+OF_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError", "BrierScore"}
+"""Names of the metrics of classes that need the probabilities of all classes, not just the likeliest class."""
 
 
 class LabelObjective(PredictionObjective):

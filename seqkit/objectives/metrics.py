@@ -1,13 +1,12 @@
 """Metrics and the mean loss, as torchmetrics. Imported late: torchmetrics takes seconds to import.
 
-b batch · a references · t tokens · m predictions · f features
+b batch · a references · t tokens · m predictions · f features · k classes
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -16,30 +15,43 @@ from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, PearsonCor
 from torchmetrics.classification import (
     BinaryCalibrationError,
     MulticlassCalibrationError,
+    MulticlassConfusionMatrix,
     MulticlassF1Score,
     MulticlassPrecision,
     MulticlassRecall,
 )
+from torchmetrics.functional.classification import (
+    binary_auroc,
+    binary_average_precision,
+)
 from torchmetrics.text import CHRFScore
+from torchmetrics.utilities import dim_zero_cat
 
 from seqkit.interfaces import IGNORE, LossOutput
-from seqkit.objectives.labels import REPORTED
+from seqkit.objectives.labels import OF_PROBABILITIES, REPORTED
 
 NUM_BINS = 15
 """Bins of equal width of a calibration error, and of a reliability diagram."""
 
 
-def of_classes(names: Sequence[str], num_classes: int, positive: int = 1) -> dict[str, Any]:
-    """Metrics of classification by the names of `seqkit.objectives.classify.ClassMetric`; the keys are as reported.
+def build_metrics(
+    names: Sequence[str],
+    *,
+    num_classes: int = 2,
+    positive: int | None = None,
+    decode: Callable[[Tensor], str] = str,
+) -> dict[str, Any]:
+    """Metrics by their names in a recipe (torchmetrics' own); the keys are as reported. Each name counts once.
 
     Means over classes ("macro") weigh each class alike. Areas under curves are one class against the rest. These and
     the balanced accuracy leave out a class of which the data has no example, as scikit-learn does.
-    positive: of two classes, the one that `seqkit.objectives.classify.BINARY_METRICS` are of, as in scikit-learn.
+    positive: of two classes, the one that `seqkit.objectives.classify.BINARY_METRICS` are of, as in scikit-learn; None:
+    they are means over classes, too. decode: ids of a generated sequence to its text, for CHRFScore.
 
-    >>> list(of_classes(["MacroF1", "AUROC"], 3))
+    >>> list(build_metrics(["MacroF1", "AUROC"], num_classes=3))
     ['macro_f1', 'auroc']
     """
-    k = num_classes
+    k, p = num_classes, positive
     table: dict[str, Callable[[], Metric]] = {
         "Accuracy": Accuracy,
         "BalancedAccuracy": lambda: CountMetric(k, balanced_accuracy),
@@ -47,73 +59,47 @@ def of_classes(names: Sequence[str], num_classes: int, positive: int = 1) -> dic
         "Precision": lambda: MulticlassPrecision(k, average="macro"),
         "Recall": lambda: MulticlassRecall(k, average="macro"),
         "MatthewsCorrCoef": lambda: CountMetric(k, matthews),
-        "AUROC": lambda: MeanClassArea("roc"),
-        "AveragePrecision": lambda: MeanClassArea("precision-recall"),
+        "AUROC": lambda: MeanArea("roc"),
+        "AveragePrecision": lambda: MeanArea("precision-recall"),
         "CalibrationError": lambda: MulticlassCalibrationError(k, n_bins=NUM_BINS, norm="l1"),
         "BrierScore": BrierScore,
-    }
-    if k == 2:
-        table |= {
-            "Precision": lambda: CountMetric(k, partial(positive_rate, positive=positive, among="predicted")),
-            "Recall": lambda: CountMetric(k, partial(positive_rate, positive=positive, among="actual")),
-            "AveragePrecision": lambda: MeanClassArea("precision-recall", only=positive),
-            "CalibrationError": lambda: PositiveCalibrationError(positive),
-        }
-    return {REPORTED[name]: metric for name, metric in _built(table, names).items()}
-
-
-def of_numbers(names: Sequence[str]) -> dict[str, Any]:
-    """Metrics of regression, by the names of `seqkit.objectives.regress.NumberMetric`, of all targets together."""
-    table: dict[str, Callable[[], Metric]] = {
         "RMSE": lambda: MeanSquaredError(squared=False),
         "MAE": MeanAbsoluteError,
         "R2Score": R2Score,
         "SpearmanCorrCoef": SpearmanCorrCoef,
         "PearsonCorrCoef": PearsonCorrCoef,
-    }
-    reported = {"R2Score": "r2", "SpearmanCorrCoef": "spearman", "PearsonCorrCoef": "pearson"}
-    return {reported.get(name, name.lower()): metric for name, metric in _built(table, names).items()}
-
-
-def of_tokens(names: Sequence[str], decode: Callable[[Tensor], str]) -> dict[str, Any]:
-    """Metrics of ids and of generated sequences, by the names of `seqkit.objectives.next_token.TokenMetric`.
-
-    decode: ids of a sequence to its text.
-    """
-    table: dict[str, Callable[[], Metric]] = {
-        "Accuracy": Accuracy,
         "Perplexity": Perplexity,
         "TokenErrorRate": TokenErrorRate,
         "SequenceErrorRate": SequenceErrorRate,
         "CHRFScore": lambda: GeneratedCHRF(decode),
     }
-    reported = {"TokenErrorRate": "token_error", "SequenceErrorRate": "sequence_error", "CHRFScore": "chrf"}
-    return {reported.get(name, name.lower()): metric for name, metric in _built(table, names).items()}
-
-
-def _built(table: Mapping[str, Callable[[], Metric]], names: Sequence[str]) -> dict[str, Metric]:
-    """The named metrics of a table; each name counts once."""
+    if p is not None:
+        table |= {
+            "Precision": lambda: CountMetric(k, lambda counts: counts[p, p] / counts[:, p].sum().clamp(min=1)),
+            "Recall": lambda: CountMetric(k, lambda counts: counts[p, p] / counts[p].sum().clamp(min=1)),
+            "AveragePrecision": lambda: MeanArea("precision-recall", only=p),
+            "CalibrationError": lambda: PositiveCalibrationError(p),
+        }
+    built = {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Metric .* will save all targets and predictions in the buffer")
-        return {name: table[name]() for name in dict.fromkeys(names)}
+        for name in names:
+            built[REPORTED[name]] = metric = table[name]()
+            metric.needs_probabilities = name in OF_PROBABILITIES
+    return built
 
 
 def needs_probabilities(metric: Any) -> bool:
     """Whether a metric is of the probabilities of the classes, not of the predictions."""
-    return isinstance(metric, MeanClassArea | MulticlassCalibrationError | PositiveCalibrationError | BrierScore)
+    return bool(getattr(metric, "needs_probabilities", False))
 
 
 def update(metric: Any, output: LossOutput) -> None:
     """Update a metric with what it measures: the loss, the probabilities of the classes, or the predictions."""
-    if isinstance(metric, MeanLoss | Perplexity):
+    if isinstance(metric, MeanLoss):
         metric.update(output.loss, output.count)
-    elif output.target is None or not output.target.numel():
-        return
-    elif needs_probabilities(metric):
-        assert output.probabilities is not None, "the objective that has this metric keeps them"
-        metric.update(output.probabilities, output.target)
-    else:
-        metric.update(output.preds, output.target)
+    elif output.target is not None and output.target.numel():
+        metric.update(output.probabilities if needs_probabilities(metric) else output.preds, output.target)
 
 
 class Ratio(Metric):
@@ -145,59 +131,38 @@ class Accuracy(Ratio):
         self.count += target.numel()
 
 
-class CountMetric(Metric):
-    """A metric of the predictions, the targets and the hits of each of k classes.
-
-    value: (predicted, actual, hits), [k] each, to the value of the metric.
-    """
+class CountMetric(MulticlassConfusionMatrix):
+    """A function of the confusion matrix. value: counts [k k] of actual (rows) and predicted classes, to the value."""
 
     higher_is_better = True
-    full_state_update = False
-    predicted: Tensor
-    actual: Tensor
-    hits: Tensor
 
-    def __init__(self, num_classes: int, value: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
+    def __init__(self, num_classes: int, value: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(num_classes)
         self.value = value
-        for name in ("predicted", "actual", "hits"):
-            self.add_state(name, torch.zeros(num_classes, dtype=torch.int64), dist_reduce_fx="sum")
-
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """preds, target: classes of one shape."""
-        for counts, ids in ((self.predicted, preds), (self.actual, target), (self.hits, target[preds == target])):
-            counts += torch.bincount(ids.flatten(), minlength=len(counts))
 
     def compute(self) -> Tensor:
         """The value of all updates."""
-        return self.value(self.predicted, self.actual, self.hits)
+        return self.value(self.confmat)
 
 
-def balanced_accuracy(_predicted: Tensor, actual: Tensor, hits: Tensor) -> Tensor:
+def balanced_accuracy(counts: Tensor) -> Tensor:
     """Mean recall of the classes that have a target, as scikit-learn's balanced_accuracy_score; NaN without any.
 
     torchmetrics' own counts a class without a target as 0 if it is predicted.
     """
-    known = actual > 0
-    return (hits[known] / actual[known]).mean()
+    actual = counts.sum(dim=1)
+    return (counts.diagonal() / actual)[actual > 0].mean()
 
 
-def positive_rate(
-    predicted: Tensor, actual: Tensor, hits: Tensor, *, positive: int, among: Literal["predicted", "actual"]
-) -> Tensor:
-    """Hits of one class among its predictions (precision) or its targets (recall); 0 without any."""
-    return (hits / (predicted if among == "predicted" else actual).clamp(min=1))[positive]
-
-
-def matthews(predicted: Tensor, actual: Tensor, hits: Tensor) -> Tensor:
+def matthews(counts: Tensor) -> Tensor:
     """Correlation of predicted and actual classes (Gorodkin 2004), as scikit-learn's matthews_corrcoef.
 
     It is 0 if all predictions, or all targets, are of one class. torchmetrics' own is 0.4 for a constant prediction of
     13 examples of one class and 3 of another.
     """
-    predicted, actual = predicted.double(), actual.double()
-    total = actual.sum()
-    covariance = hits.sum() * total - predicted @ actual
+    counts = counts.double()
+    total, actual, predicted = counts.sum(), counts.sum(dim=1), counts.sum(dim=0)
+    covariance = counts.trace() * total - predicted @ actual
     variances = (total**2 - predicted.square().sum()) * (total**2 - actual.square().sum())
     return torch.where(variances > 0, covariance / variances.sqrt(), 0.0).float()
 
@@ -241,9 +206,6 @@ class MeanArea(Metric):
 
     def compute(self) -> Tensor:
         """The mean area, between 0 and 1, 0.5 of "roc" for any constant prediction; NaN if there is none."""
-        from torchmetrics.functional.classification import binary_auroc, binary_average_precision
-        from torchmetrics.utilities import dim_zero_cat
-
         scores, target = dim_zero_cat(self.scores), dim_zero_cat(self.target)
         area = binary_auroc if self.curve == "roc" else binary_average_precision
         areas = []
@@ -254,10 +216,6 @@ class MeanArea(Metric):
             if answers.any() and (self.curve != "roc" or not answers.all()):
                 areas.append(area(scores[known, k], answers))
         return torch.stack(areas).mean() if areas else scores.new_tensor(torch.nan)
-
-
-class MeanClassArea(MeanArea):
-    """`MeanArea` of the probabilities of the classes."""
 
 
 class PositiveCalibrationError(BinaryCalibrationError):

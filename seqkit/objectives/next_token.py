@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seqkit.model import Model
 
 TokenMetric = Literal["Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
-"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_tokens`."""
+"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
 
 TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
 """Names of the metrics of generated sequences."""
@@ -152,15 +152,15 @@ class NextToken(PredictionObjective):
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """The chosen metrics; accuracy is that of the likeliest next token (of fields, the share that is right)."""
-        from seqkit.objectives.metrics import of_tokens
+        from seqkit.objectives.metrics import build_metrics
 
-        return of_tokens([name for name in self.chosen_metrics if name not in get_args(TextMetric)], self._text)
+        return build_metrics([name for name in self.chosen_metrics if name not in get_args(TextMetric)])
 
     def generation_metrics(self) -> dict[str, Any]:
         """The chosen metrics of generated sequences."""
-        from seqkit.objectives.metrics import of_tokens
+        from seqkit.objectives.metrics import build_metrics
 
-        return of_tokens([name for name in self.chosen_metrics if name in get_args(TextMetric)], self._text)
+        return build_metrics([x for x in self.chosen_metrics if x in get_args(TextMetric)], decode=self._text)
 
     def references(self, batch: LabeledBatch) -> Tensor:
         """Ids [b 1 t] of the last run of the part in each example, IGNORE behind it."""

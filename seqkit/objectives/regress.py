@@ -20,7 +20,7 @@ from seqkit.nn.pooling import Pool
 from seqkit.objectives.labels import LabelObjective, Level, on_device, plain
 
 NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"]
-"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_numbers`."""
+"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
 
 LARGE_OFFSET = 2**12
 """Mean of a target, in standard deviations, from which on float32 loses more than three of its seven digits to it."""
@@ -162,10 +162,10 @@ class Regress(LabelObjective):
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """Root mean squared error, in the target's unit, and the chosen metrics."""
-        from seqkit.objectives.metrics import of_numbers
+        from seqkit.objectives.metrics import build_metrics
 
         usual = ["MAE", "R2Score"] if len(self.mean) == 1 else ["MAE"]
-        return of_numbers(["RMSE", *(usual if self.chosen_metrics is None else self.chosen_metrics)])
+        return build_metrics(["RMSE", *(usual if self.chosen_metrics is None else self.chosen_metrics)])
 
     def absolute_errors(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Distance of standardised predictions from targets, both [b k] or [b n k], in the target's unit.

@@ -189,9 +189,9 @@ class Seq2Seq(PredictionObjective):
 
     def generation_metrics(self) -> dict[str, Any]:
         """The chosen metrics: for phonemes, error rates per token and per sequence are PER and WER."""
-        from seqkit.objectives.metrics import of_tokens
+        from seqkit.objectives.metrics import build_metrics
 
-        return of_tokens(self.chosen_metrics, self._text)
+        return build_metrics(self.chosen_metrics, decode=self._text)
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Ids [b t] that `model` generates greedily from the source `batch`, IGNORE from eos on."""

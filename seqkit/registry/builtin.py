@@ -256,10 +256,9 @@ from torch.optim.lr_scheduler
   * PolynomialLR StepLR
 == callback
 from seqkit.training.callbacks
-  EarlyStopping | ends training where a metric stops to improve | data of one's own, small data
   EMA | moving average of the weights | smoother validation, often a little better
-  ModelCheckpoint | further weights beside the run's own | several best ones, one of every epoch
 from pytorch_lightning.callbacks
+  EarlyStopping | ends training where a metric stops to improve | data of one's own, small data
   LearningRateMonitor | learning rates of all groups | optimizers with several groups
   DeviceStatsMonitor | memory and load of the device | looking for a bottleneck
 from seqkit.training.health

@@ -1,4 +1,4 @@
-"""Lightning's callbacks: as a recipe names them (`trainer.callbacks`), and those by which a run chooses its weights."""
+"""Callbacks beside Lightning's own: averaged weights, and those by which a run chooses its weights."""
 
 from __future__ import annotations
 
@@ -8,54 +8,11 @@ from typing import Any
 
 import torch
 from pytorch_lightning import callbacks as lightning
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from seqkit.errors import UsageError, suggest
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.training.checkpoint_files import BEST
 from seqkit.training.module import RELATIVE_LOSS, Task
-
-
-class EarlyStopping(lightning.EarlyStopping):
-    """Ends training when a metric has stopped to improve for `patience` validations.
-
-    monitor: a column of metrics.csv, such as valid/loss or valid/accuracy. mode: min or max. min_delta: the smallest
-    change that counts.
-    """
-
-    def __init__(
-        self, monitor: str = "valid/loss", *, patience: int = 3, min_delta: float = 0.0, mode: str = "min"
-    ) -> None:
-        _check_mode(mode)
-        super().__init__(monitor=monitor, patience=patience, min_delta=min_delta, mode=mode)
-
-
-class ModelCheckpoint(lightning.ModelCheckpoint):
-    """Further weights beside the run's own checkpoints, in the run's folder `checkpoints`.
-
-    monitor: a column of metrics.csv; None: the newest. save_top_k: how many are kept. mode: min or max.
-    every_n_epochs: how often one is looked for.
-    """
-
-    def __init__(
-        self, monitor: str | None = None, *, save_top_k: int = 1, mode: str = "min", every_n_epochs: int = 1
-    ) -> None:
-        _check_mode(mode)
-        try:
-            super().__init__(
-                monitor=monitor,
-                save_top_k=save_top_k,
-                mode=mode,
-                every_n_epochs=every_n_epochs,
-                filename="user-{epoch}-{step}",
-                save_weights_only=True,
-            )
-        except MisconfigurationException as error:
-            raise ValueError(" ".join(str(error).split())) from error
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the state back in a run folder that may have been moved."""
-        super().load_state_dict(in_folder(state_dict, self.dirpath))
 
 
 class EMA(lightning.EMAWeightAveraging):
@@ -80,12 +37,10 @@ class EMA(lightning.EMAWeightAveraging):
 
     def check_steps(self, num_steps: int) -> None:
         """Raise UsageError if no step updates the average: the run's weights would be the first ones."""
-        first = next((step for step in range(num_steps) if self.should_update(step_idx=step)), None)
-        if first is None:
+        if not any(self.should_update(step_idx=step) for step in range(num_steps)):
             raise UsageError(
-                f"trainer.callbacks: EMA has start_step {self.update_starting_at_step} and every_n_steps "
-                f"{self.update_every_n_steps}, but training has {num_steps} steps, so nothing would be averaged; "
-                "give a smaller start_step, or train longer"
+                f"trainer.callbacks: EMA would average nothing in {num_steps} steps (start_step "
+                f"{self.update_starting_at_step}, every_n_steps {self.update_every_n_steps}); give smaller numbers"
             )
 
 
@@ -130,8 +85,17 @@ class _BestWeights(lightning.ModelCheckpoint):
         return is_as_good or super().check_monitor_top_k(trainer, current)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the state back in a run folder that may have been moved."""
-        super().load_state_dict(in_folder(state_dict, self.dirpath))
+        """Take the state back as if its files had always been in this folder, since the run folder may have been moved.
+
+        Lightning would forget the best score, and worse weights would replace the best.
+        """
+
+        def here(path: str) -> str:
+            return str(Path(self.dirpath or "") / Path(path).name) if path else path
+
+        paths = {name: here(state_dict[name]) for name in ("best_model_path", "kth_best_model_path", "last_model_path")}
+        best = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        super().load_state_dict({**state_dict, **paths, "dirpath": self.dirpath, "best_k_models": best})
 
 
 class FinalValidation(lightning.Callback):
@@ -145,35 +109,10 @@ class FinalValidation(lightning.Callback):
         trainer.should_stop = trainer.should_stop or trainer.global_step >= pl_module.num_steps
 
 
-def in_folder(state: Mapping[str, Any], folder: str | Path | None) -> dict[str, Any]:
-    """State of a Lightning `ModelCheckpoint` as if its files had always been in `folder`.
-
-    If the run folder was moved, Lightning forgets the best score, so that worse weights replace the best.
-    """
-
-    def here(path: str) -> str:
-        return str(Path(folder or "") / Path(path).name) if path else path
-
-    paths = ("best_model_path", "kth_best_model_path", "last_model_path")
-    return {
-        **state,
-        "dirpath": None if folder is None else str(folder),
-        **{name: here(state[name]) for name in paths if name in state},
-        "best_k_models": {here(path): score for path, score in state.get("best_k_models", {}).items()},
-    }
-
-
 def check_monitors(callbacks: list[Any], known: list[str]) -> None:
     """Raise UsageError if a callback monitors something other than the known metrics."""
     for callback in callbacks:
         monitor = getattr(callback, "monitor", None)
         if monitor is not None and monitor not in known:
-            fault = f"trainer.callbacks: {type(callback).__name__} monitors {monitor!r}"
-            if monitor.startswith("valid/") and not any(name.startswith("valid/") for name in known):
-                raise UsageError(f"{fault}, but the data has no validation split; give --data.valid_fraction 0.1")
-            raise UsageError(f"{fault}; {suggest(monitor, known)}")
-
-
-def _check_mode(mode: str) -> None:
-    if mode not in ("min", "max"):
-        raise ValueError(f"mode is {mode!r}; give min or max")
+            what = f"trainer.callbacks: {type(callback).__name__} monitors {monitor!r}"
+            raise UsageError(f"{what}; {suggest(monitor, known)} (valid/ needs a validation split)")

@@ -10,11 +10,10 @@ import hashlib
 import json
 import logging
 import re
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from seqkit.errors import DataError, StorageError
+from seqkit.errors import DataError
 from seqkit.files import read_small
 
 log = logging.getLogger("seqkit")
@@ -84,21 +83,6 @@ def sweep(folder: Path) -> None:
     """Remove temporary files that killed processes left in a folder."""
     for path in folder.glob(".*.part"):
         path.unlink(missing_ok=True)
-
-
-def check_room(folder: Path, num_bytes: int) -> None:
-    """Raise StorageError if the disk of an existing folder has less room than that."""
-    free = shutil.disk_usage(folder).free
-    if free < num_bytes:
-        raise StorageError(
-            f"{folder} is on a disk with {megabytes(free)} free, and the run will write about {megabytes(num_bytes)}; "
-            "free some, or give another --out"
-        )
-
-
-def megabytes(num_bytes: float) -> str:
-    """Size in MB or GB, for messages."""
-    return f"{num_bytes / 2**20:,.1f} MB" if num_bytes < 2**30 else f"{num_bytes / 2**30:,.1f} GB"
 
 
 def manifest_of(path: Path) -> Path:

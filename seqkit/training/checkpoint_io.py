@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +23,6 @@ from seqkit.training.checkpoint_files import (
     check_checkpoint,
     checkpoints,
     manifest_of,
-    megabytes,
     remove_checkpoint,
     sha256_of,
 )
@@ -105,13 +103,9 @@ def write_checkpoint(content: dict[str, Any], path: Path) -> None:
         sync_folder(path.parent)
         write_json(manifest_of(path), {"sha256": written, "bytes": writer.size, "torch": torch.__version__})
     except OSError as error:
-        try:
-            free = f"{megabytes(shutil.disk_usage(path.parent).free)} free"
-        except OSError:
-            free = "free space unknown"
         raise StorageError(
-            f"{path} cannot be written ({error.strerror or error}), {free}; make room, and the next checkpoint will be "
-            "written. The last good one is kept"
+            f"{path} cannot be written ({error.strerror or error}); make room: the next checkpoint will be written. "
+            "The last good one is kept"
         ) from error
     finally:
         with contextlib.suppress(OSError):

@@ -40,8 +40,8 @@ class Freeze(FineTuning):
     """
 
     def __init__(self, parts: Sequence[str] | None = None):
-        if parts is not None and (isinstance(parts, str) or not parts):
-            raise ValueError(f"parts={parts!r} is a list of modules' names; give one or more, such as [embedder]")
+        if parts is not None and not parts:
+            raise ValueError("parts=[] freezes nothing; give names of modules, such as [embedder]")
         self.parts = parts
 
     def begin(self, model: nn.Module, taken: Collection[str]) -> None:
@@ -76,14 +76,6 @@ class LoRA(FineTuning):
     def __init__(
         self, rank: int = 8, *, alpha: float | None = None, dropout: float = 0.0, targets: Sequence[str] | None = None
     ):
-        if rank < 1:
-            raise ValueError(f"rank={rank} counts the rows of a change; make it 1 or more")
-        if alpha is not None and not alpha > 0:
-            raise ValueError(f"alpha={alpha} scales the change; make it above 0")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout={dropout} is a share; make it at least 0 and below 1")
-        if targets is not None and (isinstance(targets, str) or not targets):
-            raise ValueError(f"targets={targets!r} is a list of names; give one or more, such as [qkv_proj]")
         self.rank, self.alpha, self.dropout, self.targets = rank, alpha, dropout, targets
 
     def begin(self, model: nn.Module, taken: Collection[str]) -> None:
@@ -109,14 +101,12 @@ class LoRA(FineTuning):
 
         backbone = model.get_submodule("backbone")
         title = type(backbone).__name__
-        if any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules()):
-            raise UsageError(
-                f"trainer.fine_tuning: {title} is recurrent, and LoRA changes linear maps alone; use Freeze, or "
-                "optimizer.layer_decay"
-            )
         maps = [f"backbone.{name}" for name, module in backbone.named_modules() if type(module) is nn.Linear]
-        if not maps:
-            raise UsageError(f"trainer.fine_tuning: {title} has no linear map that LoRA could change; use Freeze")
+        if not maps or any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules()):
+            raise UsageError(
+                f"trainer.fine_tuning: LoRA changes linear maps alone, and {title} has none or is recurrent; use "
+                "Freeze, or optimizer.layer_decay"
+            )
         last = sorted({name.rpartition(".")[2] for name in maps})
         for target in self.targets or ():
             if target not in last:

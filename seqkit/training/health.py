@@ -1,9 +1,6 @@
-"""Figures of a training's health: gradient norm by layer, attention entropy by head, loss spikes.
+"""Figures of a training's health: gradient norm by layer, loss spikes.
 
-`seqkit doctor` takes them before a training; two callbacks log norms and say spikes in one. Nothing here changes a
-model.
-
-b batch · h heads · n queries · m keys
+`seqkit doctor` takes them before a training; a callback says spikes in one. Nothing here changes a model.
 """
 
 from __future__ import annotations
@@ -11,22 +8,16 @@ from __future__ import annotations
 import logging
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
 from math import exp, inf, isfinite
 from math import log as ln
 from typing import Any
 
 import torch
-from einops import rearrange, reduce
 from pytorch_lightning import Callback
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.training.module import STABILIZERS
 
 log = logging.getLogger("seqkit")
@@ -38,21 +29,6 @@ and 184 in graph/solubility, where a sum over atoms gives squared errors of hund
 VANISHING_SHARE = 1e-3
 """Share of the largest gradient norm in a stack of layers below which a layer's has vanished. The recipes have 0.095 to
 1 in each of 40 steps; eight sigmoid layers without residual connections have 3e-7."""
-
-COLLAPSED_AT_START = 0.5
-"""Share of its largest possible entropy below which a head has collapsed before any training: initial scores are small,
-so the recipes have 0.84 (with QK-norm) to 1.0."""
-
-COLLAPSED = 0.02
-"""Share for a trained model, of which a head may be sharp by right: 40 steps leave the recipes at 0.47 to 1.0, and a
-head that always attends to the token before it is near 0. A model all of whose heads are below has collapsed."""
-
-INDIFFERENT = 1e-8
-"""Divergence from attention that ignores content (a share of its entropy) below which a head does so. The recipes have
-6e-6 to 0.2 at the start and 2e-5 to 0.5 after 40 steps; a temperature of 10,000 gives 2e-11."""
-
-NOTHING = 1e-12
-"""Factor on queries and keys that leaves no score, and yet an order among scores."""
 
 SPIKE_FACTOR, SPIKE_SPREADS, SPIKE_WINDOW = 2.0, 6.0, 16
 """Bounds of a spike: a loss of this many times the median of the losses before it (a window), and this many spreads
@@ -108,85 +84,6 @@ def vanishing_layers(norms: Mapping[str, float]) -> list[str]:
     return [
         layer for own in stacks.values() for layer, norm in own.items() if norm < VANISHING_SHARE * max(own.values())
     ]
-
-
-@dataclass(frozen=True)
-class HeadEntropy:
-    """Attention entropy of the heads of one module, over the real queries of the forward passes that were recorded.
-
-    name: name of the module, such as `backbone.blocks.0.attention`. entropy: [h], as a share of what the same attention
-    has if all scores are equal: 0: one key; 1: the content does not matter. divergence: [h], Kullback-Leibler, from the
-    weights of equal scores, as a share of the same; it tells 1 - 1e-6 from 1, which rounding hides in `entropy`.
-    """
-
-    name: str
-    entropy: Tensor
-    divergence: Tensor
-
-
-@contextmanager
-def record_attention_entropy(model: nn.Module) -> Iterator[list[HeadEntropy]]:
-    """Context in which forward passes of `model` record the entropy of their attention; the list has it at its end.
-
-    The weights are computed again, for one module at a time, so the model's output does not change. Left out are
-    mechanisms without attention weights or with ones below 0, and modules whose queries may all attend to one key only.
-    """
-    sums: dict[str, Tensor] = {}  # by module: [3 h], entropy, divergence, largest entropy
-    found: list[HeadEntropy] = []
-    with ExitStack() as hooks:
-        for name, module in model.named_modules():
-            if isinstance(module, MultiHeadAttention):
-                hooks.callback(module.mechanism.register_forward_hook(partial(_record, name, sums)).remove)
-        try:
-            yield found
-        finally:
-            for name, (entropy, divergence, largest) in sums.items():
-                if bool((largest > 0).any()):
-                    largest = largest.clamp(min=1e-12)
-                    found.append(HeadEntropy(name, entropy / largest, divergence / largest))
-
-
-def _record(name: str, sums: dict[str, Tensor], mechanism: Any, args: tuple[Any, ...], _output: Tensor) -> None:
-    q, k, _, context = args[:4]
-    assert isinstance(context, AttentionContext)
-    with torch.no_grad():
-        try:
-            weights = mechanism.attention_weights(q, k, context)
-        except ValueError:  # by its interface: this mechanism has none
-            return
-        if bool((weights < 0).any()):  # a mixture (Linformer), which has no entropy
-            return
-        # queries and keys of next to no size leave masks and biases, and of the k best keys which they are
-        plain = _shares(mechanism.attention_weights(NOTHING * q, NOTHING * k, context))
-        weights = _shares(weights)
-    logs = torch.where(weights > 0, plain.clamp(min=torch.finfo(plain.dtype).tiny).log(), 0.0)
-    divergence = (torch.special.xlogy(weights, weights) - weights * logs).sum(dim=-1)
-    each = torch.stack([_entropy(weights), divergence, _entropy(plain)])
-    if context.query_valid is not None:
-        each = each * rearrange(context.query_valid, "b n -> 1 b 1 n")
-    new = reduce(each, "which b h n -> which h", "sum")
-    sums[name] = sums[name] + new if name in sums else new
-
-
-def _shares(weights: Tensor) -> Tensor:
-    """Attention weights [b h n m] in float64, each row with the sum 1: rounding of the sum would look like entropy."""
-    wide = weights.double()
-    return wide / wide.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-
-
-def _entropy(weights: Tensor) -> Tensor:
-    """[b h n], in nats."""
-    return -torch.special.xlogy(weights, weights).sum(dim=-1)
-
-
-def collapsed_layers(heads: Sequence[HeadEntropy], threshold: float = COLLAPSED) -> list[str]:
-    """Modules all of whose heads attend to next to nothing but one key."""
-    return [one.name for one in heads if bool((one.entropy < threshold).all())]
-
-
-def indifferent_layers(heads: Sequence[HeadEntropy]) -> list[str]:
-    """Names of modules of which no head looks at the content."""
-    return [one.name for one in heads if bool((one.divergence < INDIFFERENT).all())]
 
 
 def loss_spikes(losses: Sequence[float]) -> list[int]:

@@ -17,13 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from seqkit.errors import DataError, UsageError, described, one_line
+from seqkit.errors import UsageError, described, one_line
 from seqkit.files import write_atomic
 
 log = logging.getLogger("seqkit")
-
-MAX_VALUE = 500
-"""Characters of a value that is logged, as of a list of paths; MLflow takes 6,000."""
 
 
 class LoggerFactory(ABC):
@@ -58,8 +55,9 @@ class WandB(LoggerFactory):
 
         offline = os.environ.get("WANDB_MODE", "offline") != "online"
         # the same id after a resume: the curves go on
+        own = re.sub(r"[^\w.-]", "-", "-".join(folder.absolute().parts[-3:]))[-64:]
         return WandbLogger(
-            project=self.project, name=f"{recipe} {folder.name}", save_dir=folder, id=_id(folder), offline=offline
+            project=self.project, name=f"{recipe} {folder.name}", save_dir=folder, id=own, offline=offline
         )
 
 
@@ -88,8 +86,6 @@ class MLflow(LoggerFactory):
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
         path = folder / "mlflow-run"
         known = path.read_text(encoding="utf-8").strip() if path.is_file() else None
-        if known is not None and not re.fullmatch(r"[0-9a-f]{32}", known):
-            raise DataError(f"{path} holds no number of a run of MLflow; remove it, and the curves begin anew there")
         uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # SQLAlchemy's, about MLflow's way to use it
@@ -129,15 +125,11 @@ def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str | int | float | 
             own = re.sub(r"[^\w.\-/ ]", "_", str(name))
             yield from _flat(below, f"{key}.{own}" if key else own)
     elif isinstance(value, str | int | float | bool):
-        yield key, value[:MAX_VALUE] if isinstance(value, str) else value
+        yield key, value[:500] if isinstance(value, str) else value  # MLflow takes 6,000 characters
     else:
-        yield key, json.dumps(value, default=str)[:MAX_VALUE]
+        yield key, json.dumps(value, default=str)[:500]
 
 
 def _check_installed(package: str, extra: str) -> None:
     if find_spec(package) is None:
         raise UsageError(f'trainer.logger needs the package {package}: pip install "seqkit[{extra}]"')
-
-
-def _id(folder: Path) -> str:
-    return re.sub(r"[^\w.-]", "-", "-".join(folder.absolute().parts[-3:]))[-64:]

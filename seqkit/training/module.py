@@ -30,7 +30,7 @@ log = logging.getLogger("seqkit")
 CPU = torch.device("cpu")
 
 NAMED = 4
-"""Most batches or examples that an error names."""
+"""Most examples that an error names."""
 
 STABILIZERS = "lower the learning rate (optimizer.lr), clip gradients (trainer.gradient_clip_val) or warm up (schedule)"
 """Advice for an unstable training."""
@@ -60,8 +60,8 @@ class TrainingModule(pl.LightningModule):
     """Trains a model for an objective, or the models of a mixture in turn, each for its own.
 
     objective: objective of the model; for a mixture, one for each task by name. A mixture's metrics are
-    `valid/TASK/NAME` and `RELATIVE_LOSS`. constants: loss of the best constant prediction for each task. by_task: an
-    optimizer for each task of a mixture, each with its own state for the shared weights; None: one for all tasks.
+    `valid/TASK/NAME` and `RELATIVE_LOSS`. constants: loss of the best constant prediction for each task. optimizer: one
+    for all tasks, or by name one for each task of a mixture, each with its own state for the shared weights.
     num_steps: optimizer steps of the whole training. seed: seed of the tokens that evaluation masks.
     skip_nonfinite: most optimizer steps that are skipped because their loss or gradient is not finite.
     An optimizer step uses the gradient of the loss summed over all micro-batches and devices, divided by the number of
@@ -76,16 +76,14 @@ class TrainingModule(pl.LightningModule):
         objective: Objective | Mapping[str, Objective],
         *,
         constants: Mapping[str, float] | None = None,
-        by_task: Mapping[str, OptimizerFactory] | None = None,
-        optimizer: OptimizerFactory | None = None,
+        optimizer: OptimizerFactory | Mapping[str, OptimizerFactory] | None = None,
         schedule: Schedule | None = None,
         num_steps: int = 1,
         skip_nonfinite: int = 0,
         seed: int = 0,
     ):
         super().__init__()
-        self.model, self.objective = model, objective
-        self.constants, self.by_task = constants, by_task
+        self.model, self.objective, self.constants = model, objective, constants
         self.tasks = _tasks_of(model, objective)
         self.task = ""
         """Task of the current step, as its metrics' names begin (TASK/); empty if the model is no mixture."""
@@ -107,8 +105,6 @@ class TrainingModule(pl.LightningModule):
         """Mean statistics of the modules with an auxiliary loss in the last logged step, by column."""
         self._batches_to_evaluate = 0
         self._num_tokens: dict[str, Tensor | int] = dict.fromkeys(self.tasks, 0)
-        self.tokens_processed = 0
-        """Tokens in the training batches of this process since it began, padding included."""
         self._step: list[MicroBatch] = []
         self._unit: Tensor | float = 1.0
         """Divisor of the loss in float16: a power of two near the number of predictions of the first micro-batch."""
@@ -144,7 +140,6 @@ class TrainingModule(pl.LightningModule):
         self._step.append(MicroBatch(output.loss.detach(), output.count, index))
         valid = (batch[0] if output.inputs is None else output.inputs.batch).valid
         self._num_tokens[self.task] = self._num_tokens[self.task] + valid.sum()
-        self.tokens_processed += valid.numel()
         loss = output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
         if len(self.tasks) > 1 and self.trainer.world_size > 1:  # DDP waits for a gradient of every parameter
             for parameter in self._of_other_tasks():
@@ -178,13 +173,8 @@ class TrainingModule(pl.LightningModule):
             own -= {id(p) for bias in model.backbone.modules() if isinstance(bias, EdgeBias) for p in bias.parameters()}
         return [p for p in self.model.parameters() if p.requires_grad and id(p) not in own]
 
-    @property
-    def tokens_seen(self) -> int:
-        """Real tokens of all training batches so far, on all devices."""
-        return sum(self.tokens_by_task().values())
-
     def tokens_by_task(self) -> dict[str, int]:
-        """`tokens_seen` of each task, by the prefix of its metrics' names."""
+        """Real tokens of all training batches so far, on all devices: of each task, by the prefix of its metrics."""
         if self._trainer is None or self.trainer.world_size == 1:
             return {name: int(number) for name, number in self._num_tokens.items()}
         counted = torch.stack([torch.as_tensor(number, device=self.device) for number in self._num_tokens.values()])
@@ -266,19 +256,16 @@ class TrainingModule(pl.LightningModule):
             parameter.grad = None  # then torch's optimizers change neither it nor its state
 
     def _batches(self, step: list[MicroBatch]) -> str:
-        """Numbers of a step's batches with a loss that is not finite (or of all), and examples of the first of them."""
-        named = [one.index for one in step if not bool(torch.isfinite(one.loss))] or [one.index for one in step]
-        numbers = f"batch {', '.join(map(str, named[:NAMED]))}"
+        """Number and examples of a step's first batch with a loss that is not finite, or of its first batch."""
+        index = next((one.index for one in step if not bool(torch.isfinite(one.loss))), step[0].index)
         loader = self.trainer.train_dataloader
-        if not isinstance(loader, BatchLoader) or not named:
-            return numbers
-        batch: Any = loader.epoch_batches.own()[named[0]]
+        if not isinstance(loader, BatchLoader):
+            return f"batch {index}"
+        key: Any = loader.epoch_batches.own()[index]
         if isinstance(loader.examples, TaskExamples):
-            loader, batch = loader.examples.loaders[batch[0]], loader.examples.indices(batch)
-            numbers = f"{numbers} of the task {self.task[:-1]}"
-        examples: list[int] = batch
-        more = f" and {len(examples) - NAMED} more" if len(examples) > NAMED else ""
-        return f"{numbers}: {', '.join(loader.examples.name(i) for i in examples[:NAMED])}{more}"
+            loader, key = loader.examples.loaders[key[0]], loader.examples.indices(key)
+        names = [loader.examples.name(i) for i in key[:NAMED]]
+        return f"batch {index}: {', '.join(names)}{' …' if len(key) > NAMED else ''}"
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Step the schedule, unless the optimizer's step was skipped."""
@@ -309,7 +296,7 @@ class TrainingModule(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         counted = checkpoint["training"]
-        if self.global_rank == 0:  # `tokens_seen` sums over devices
+        if self.global_rank == 0:  # `tokens_by_task` sums over devices
             self._num_tokens = dict(counted["num_tokens"])
         self.num_skipped, self.losses = counted["num_skipped"], dict(counted["losses"])
 
@@ -368,18 +355,13 @@ class TrainingModule(pl.LightningModule):
                 self.log(f"{split}/{name}", metric.compute(), prog_bar=name == "loss")
             metric.reset()
 
-    def predict_step(self, batch: LabeledBatch, index: int) -> list[Any]:
-        """Decoded predictions (names of classes, texts), one per example."""
-        _, task = self._task(batch)
-        return task.objective.decode(task.objective.predict(task.model, batch[0]))
-
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """Optimizer of all trained parameters of `model`: the module's own model, or one of the same structure."""
         assert self.optimizer is not None
-        if not self.by_task:
+        if isinstance(self.optimizer, OptimizerFactory):
             return self.optimizer.build(model)
         models = cast(Mixture, model).tasks
-        built = {f"{name}/": factory.build(models[name]) for name, factory in self.by_task.items()}
+        built = {f"{name}/": factory.build(models[name]) for name, factory in self.optimizer.items()}
         return CombinedOptimizer(built, lambda: self.task)
 
     def configure_optimizers(self) -> Any:

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
-from seqkit.errors import UsageError, described
+from seqkit.errors import UsageError
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
 from seqkit.training import muon
@@ -48,13 +48,10 @@ class AdamW(OptimizerFactory):
         weight_decay: float = 0.1,
         layer_decay: float | None = None,
     ):
-        _not_negative(lr=lr, weight_decay=weight_decay)
         if layer_decay is not None and not 0 < layer_decay <= 1:
             raise ValueError(f"layer_decay={layer_decay} is a factor; make it above 0 and at most 1")
-        self.layer_decay = layer_decay
-        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"betas={betas} are 2 decay rates; give 2 numbers, each at least 0 and below 1")
-        self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
+        self.lr, self.betas, self.weight_decay, self.layer_decay = lr, betas, weight_decay, layer_decay
+        self.build_for([nn.Parameter(torch.ones(1, 1))])  # torch refuses wrong numbers now, before data is read
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Optimizer with two groups, with decay and without; with `layer_decay`, two for each block.
@@ -83,7 +80,7 @@ class AdamW(OptimizerFactory):
         return [group for group in groups if group["params"]]
 
     def _of(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, fused=True)
+        return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, weight_decay=self.weight_decay, fused=True)
 
 
 class Muon(OptimizerFactory):
@@ -103,18 +100,11 @@ class Muon(OptimizerFactory):
         ns_steps: int = 5,
         adamw: AdamW | None = None,
     ):
-        _not_negative(lr=lr, weight_decay=weight_decay)
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum={momentum} is a decay rate; make it at least 0 and below 1")
-        if not 1 <= ns_steps < 100:
-            raise ValueError(f"ns_steps={ns_steps} counts iterations; 5 is usual, 1 to 99 are taken")
-        if not isinstance(adamw, AdamW | None):
-            given = f"torch.optim.{adamw.cls.__name__}" if isinstance(adamw, TorchOptimizer) else type(adamw).__name__
-            raise ValueError(f"adamw is {given}; give seqkit's AdamW, or leave it out")
-        if adamw is not None and adamw.layer_decay is not None:
-            raise ValueError("adamw.layer_decay is of AdamW alone, and Muon trains the blocks; leave it out")
+        self.adamw = AdamW(lr) if adamw is None else adamw
+        if not isinstance(self.adamw, AdamW) or self.adamw.layer_decay is not None:
+            raise ValueError("adamw is not seqkit's AdamW, or has a layer_decay, and Muon trains the blocks")
         self.lr, self.momentum, self.weight_decay, self.ns_steps = lr, momentum, weight_decay, ns_steps
-        self.adamw = adamw or AdamW(lr)
+        self._of([nn.Parameter(torch.ones(1, 1))])  # torch refuses wrong numbers now, before data is read
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Both optimizers as one. Raises ValueError if the backbone has no matrix."""
@@ -124,13 +114,17 @@ class Muon(OptimizerFactory):
             id(p) for m in backbone.modules() if isinstance(m, RelativePosition | EdgeBias) for p in m.parameters()
         }
         matrices = [p for p in _trainable(backbone) if p.ndim == 2 and id(p) not in tables]
-        if not matrices and any(True for _ in _trainable(backbone)):
-            raise ValueError("Muon found no matrix in the backbone; use AdamW")
-        if not matrices:  # the backbone is frozen
-            return self.adamw.build_for(_trainable(model))
+        if not matrices:
+            if _trainable(backbone):
+                raise ValueError("Muon found no matrix in the backbone; use AdamW")
+            return self.adamw.build_for(_trainable(model))  # the backbone is frozen
         taken = set(map(id, matrices))
         rest = [p for p in _trainable(model) if id(p) not in taken]
-        optimizer = muon.Muon(
+        others = {"adamw": self.adamw.build_for(rest)} if rest else {}
+        return CombinedOptimizer({"muon": self._of(matrices), **others})
+
+    def _of(self, matrices: list[nn.Parameter]) -> torch.optim.Optimizer:
+        return muon.Muon(
             matrices,
             lr=self.lr,
             momentum=self.momentum,
@@ -138,13 +132,10 @@ class Muon(OptimizerFactory):
             ns_steps=self.ns_steps,
             adjust_lr_fn="match_rms_adamw",
         )
-        return CombinedOptimizer({"muon": optimizer, **({"adamw": self.adamw.build_for(rest)} if rest else {})})
 
 
 class TorchOptimizer(OptimizerFactory):
     """An optimizer class of torch (or with its interface) over all trainable parameters, with its keyword arguments.
-
-    Raises ValueError if the class refuses them.
 
     >>> TorchOptimizer(torch.optim.SGD, lr=0.1).build(nn.Linear(2, 3)).param_groups[0]["lr"]
     0.1
@@ -152,18 +143,10 @@ class TorchOptimizer(OptimizerFactory):
 
     def __init__(self, cls: type[torch.optim.Optimizer], **arguments: Any):
         self.cls, self.arguments = cls, arguments
-        _made(cls.__name__, lambda: cls([nn.Parameter(torch.ones(1, 1))], **arguments))  # before any data is read
+        cls([nn.Parameter(torch.ones(1, 1))], **arguments)  # it refuses wrong arguments now, before data is read
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return self.cls(_trainable(model), **self.arguments)
-
-
-def _made(name: str, make: Callable[[], Any]) -> Any:
-    """Optimizer or scheduler of torch. Raises ValueError in one line: torch raises whatever fails where it is used."""
-    try:
-        return make()
-    except Exception as error:
-        raise ValueError(f"{name} refuses its arguments: {described(error)}") from error
 
 
 def depths(model: nn.Module) -> dict[str, int]:
@@ -195,12 +178,6 @@ def depths(model: nn.Module) -> dict[str, int]:
 
 def _trainable(model: nn.Module) -> list[nn.Parameter]:
     return [p for p in model.parameters() if p.requires_grad]
-
-
-def _not_negative(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name}={value}; make it 0 or more, and finite")
 
 
 class CombinedOptimizer(torch.optim.Optimizer):
@@ -244,7 +221,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
 
 
 class Schedule(ABC):
-    """Builds a learning-rate scheduler, which is stepped once an optimizer step."""
+    """Builds a learning-rate scheduler, which is stepped, without a metric, once an optimizer step."""
 
     @abstractmethod
     def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
@@ -267,13 +244,8 @@ class WarmupSchedule(Schedule):
         """LambdaLR of `factor`, with the warm-up that `fitted` gives."""
         schedule = self.fitted(num_steps)
         if schedule is not self:
-            log.warning(
-                "schedule: warmup_steps=%d is more than half of the %d steps of this training, so warm-up takes %d; "
-                "to choose: --schedule.warmup_steps N, or a longer training: --trainer.max_epochs N",
-                self.warmup_steps,
-                num_steps,
-                schedule.warmup_steps,
-            )
+            line = "schedule: warmup_steps=%d is more than half of the %d steps of this training, so warm-up takes %d"
+            log.warning(line, self.warmup_steps, num_steps, schedule.warmup_steps)
         return LambdaLR(optimizer, lambda step: schedule.factor(step, num_steps))
 
     def fitted(self, num_steps: int) -> WarmupSchedule:
@@ -326,30 +298,16 @@ class Constant(WarmupSchedule):
 
 
 class TorchSchedule(Schedule):
-    """Scheduler class of `torch.optim.lr_scheduler`, with its keyword arguments.
-
-    Raises ValueError if the class refuses them, or needs a metric.
-    """
+    """Scheduler class of `torch.optim.lr_scheduler`, with its keyword arguments."""
 
     def __init__(self, cls: type[LRScheduler], **arguments: Any):
-        if issubclass(cls, ReduceLROnPlateau):
-            raise ValueError(f"{cls.__name__} needs a metric in every step; use Cosine, or a scheduler that needs none")
         self.cls, self.arguments = cls, arguments
-        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9)  # some schedule the momentum
-
-        def stepped(optimizer: torch.optim.Optimizer) -> None:  # a step of size 0 fails at the first step alone
-            scheduler = cls(optimizer, **arguments)
-            optimizer.step()
-            scheduler.step()
-
-        _made(cls.__name__, lambda: stepped(optimizer))
+        # it refuses wrong arguments now, before data is read; some schedule the momentum
+        cls(torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9), **arguments)
 
     def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
         """Scheduler, whose arguments alone say how long it is. Raises ValueError if it ends before `num_steps`."""
-        scheduler: LRScheduler = _made(self.cls.__name__, lambda: self.cls(optimizer, **self.arguments))
+        scheduler = self.cls(optimizer, **self.arguments)
         if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < num_steps:
-            raise ValueError(
-                f"{self.cls.__name__} ends after {scheduler.total_steps} steps, but training has {num_steps}; "
-                f"give total_steps {num_steps}"
-            )
+            raise ValueError(f"OneCycleLR ends after {scheduler.total_steps} steps; give total_steps {num_steps}")
         return scheduler

@@ -1,4 +1,4 @@
-"""Log of a training: loss, gradient norm, learning rate, speed, share of real tokens."""
+"""Log of a training: loss, gradient norm, learning rate, speed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ class StepLog(Callback):
 
     Columns: train/loss (nats, or the objective's unit, per prediction, over all devices; of a mixture train/TASK/loss,
     of the last step of each task), train/grad_norm (before clipping), lr (lr/TASK where each task has an optimizer),
-    what modules such as a mixture of experts report, and of this process since the row before: train/real_tokens (share
-    of the processed tokens that are no padding) and train/tokens_per_second.
+    what modules such as a mixture of experts report, and train/tokens_per_second: real tokens of this process since the
+    row before, over the time; the first row, which holds warm-up, and one after a validation have none.
     Rows are written here and not by `LightningModule.log`, which would write them after the step's checkpoint.
     """
 
     def __init__(self) -> None:
-        self._module: Any = None
-        self._real = self._processed = 0
+        self._tokens = 0
         self._since: float | None = None
         self._rates: dict[str, float] = {}
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Begin to measure; tokens since the last row before a resume count."""
-        self._module, self._since = pl_module, None
-        self._real, self._processed = pl_module.tokens_here - self._real, pl_module.tokens_processed - self._processed
+        """Begin to measure."""
+        self._since = None
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Leave a validation out of the speed."""
@@ -51,37 +49,19 @@ class StepLog(Callback):
             "train/grad_norm": float(pl_module.gradient_norm),
             **self._rates,
             **pl_module.statistics,
-            **self._tokens(pl_module),
+            **self._speed(pl_module.tokens_here),
             "epoch": trainer.current_epoch,
         }
         pl_module.losses.clear()
         for logger in trainer.loggers:
             logger.log_metrics(row, step=step - 1)
 
-    def _tokens(self, pl_module: Any) -> dict[str, float]:
-        """Share of real tokens since the last row, and the speed; none in the first row, which holds warm-up."""
-        now = time.perf_counter()
-        since, self._since = self._since, now
-        real, processed = self._unlogged()
-        self._real, self._processed = self._real + real, self._processed + processed
-        if not processed:
+    def _speed(self, tokens: int) -> dict[str, float]:
+        """Tokens per second since the last row. tokens: number of real tokens so far."""
+        before, self._since, self._tokens = (self._since, self._tokens), time.perf_counter(), tokens
+        if before[0] is None:
             return {}
-        found = {"train/real_tokens": real / processed}
-        if since is None:
-            return found
-        return found | {"train/tokens_per_second": real / max(now - since, 1e-9)}
-
-    def _unlogged(self) -> tuple[int, int]:
-        """Real and processed tokens since the last row."""
-        return self._module.tokens_here - self._real, self._module.tokens_processed - self._processed
-
-    def state_dict(self) -> dict[str, Any]:
-        """Tokens since the last row."""
-        return {"unlogged": list(self._unlogged() if self._module else (0, 0))}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take them back, until training starts."""
-        self._real, self._processed = state_dict["unlogged"]
+        return {"train/tokens_per_second": (tokens - before[1]) / max(self._since - before[0], 1e-9)}
 
 
 def _learning_rates(optimizer: Any) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,10 +53,10 @@ class TrainerSettings:
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] | None = None
     compile: bool = False
     activation_checkpointing: bool = False
-    max_epochs: int | None = None
-    max_steps: int = -1
+    max_epochs: Steps | Literal[-1] | None = None
+    max_steps: Steps | Literal[-1] = -1
     max_time: str | None = None
-    limit_train_batches: int | float | None = None
+    limit_train_batches: Batches | None = None
     limit_val_batches: int | float | None = None
     val_check_interval: Batches | None = None
     check_val_every_n_epoch: Steps | None = 1
@@ -102,7 +103,7 @@ def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> 
     from pytorch_lightning.callbacks import Checkpoint
 
     given = TrainerSettings.of(settings)
-    _check_devices(given)
+    _check_devices(given.devices)
     arguments = {name: getattr(given, name) for name in given.__slots__ if name not in OWN}
     arguments |= {"enable_model_summary": False, **more}
     arguments["enable_checkpointing"] = any(isinstance(one, Checkpoint) for one in more.get("callbacks") or ())
@@ -124,19 +125,13 @@ def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> 
         raise _refused(error) from error
 
 
-def _check_devices(settings: TrainerSettings) -> None:
-    """Raise UsageError for more devices than cores on the CPU: each is a process."""
+def _check_devices(devices: Any) -> None:
+    """Raise UsageError for more devices than accelerators and than cores: on the CPU each is a process."""
     import torch
 
-    if settings.accelerator != "cpu" and (settings.accelerator != "auto" or torch.accelerator.is_available()):
-        return
-    try:
-        devices = int(settings.devices)  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # "auto", or what Lightning refuses
-        return
-    cores = os.cpu_count() or 1
-    if devices > cores:
-        raise UsageError(f"trainer.devices is {devices}, but this machine has {cores} cores; give {cores} or fewer")
+    most = max(os.cpu_count() or 1, torch.accelerator.device_count())
+    if isinstance(devices, int) and devices > most:
+        raise UsageError(f"trainer.devices is {devices}, but this machine has {most} cores; give {most} or fewer")
 
 
 def _refused(error: Exception) -> UsageError:
@@ -147,36 +142,26 @@ def _refused(error: Exception) -> UsageError:
 def count_steps(settings: TrainerSettings | Mapping[str, Any], num_batches: int, world_size: int = 1) -> int:
     """Optimizer steps of the whole training, with `num_batches` an epoch, dealt to `world_size` processes.
 
-    Raises UsageError if there are none, or nothing bounds them.
+    Raises UsageError if an epoch has no batch, or nothing bounds them.
     """
     given = TrainerSettings.of(settings)
-    steps, epochs, every = given.max_steps, given.max_epochs, given.accumulate_grad_batches
-    if steps == 0 or epochs == 0:
-        raise UsageError(f"trainer.max_steps={steps}, trainer.max_epochs={epochs}: give 1 or more of either")
-    if num_batches < world_size:
+    steps, epochs, limit = given.max_steps, given.max_epochs, given.limit_train_batches
+    per_process = num_batches // world_size
+    if isinstance(limit, int):
+        per_process = min(per_process, limit)
+    elif limit is not None:  # a share, which Lightning rounds down
+        per_process = int(per_process * limit)
+    if per_process == 0:
         raise UsageError(
-            f"the training split has {num_batches} batches, fewer than the {world_size} devices; "
-            "give a smaller --data.batch_size, or fewer --trainer.devices"
+            f"the training split has {num_batches} batches, too few for {world_size} devices and "
+            f"trainer.limit_train_batches {limit}; give a smaller --data.batch_size, or fewer --trainer.devices"
         )
-    per_epoch = -(-_limited(num_batches // world_size, given.limit_train_batches) // every)
     bounds = [steps] if steps > 0 else []
-    bounds += [epochs * per_epoch] if epochs is not None and epochs > 0 else []
+    if epochs is not None and epochs > 0:
+        bounds.append(epochs * -(-per_process // given.accumulate_grad_batches))
     if not bounds:
         raise UsageError("training has no end; give --trainer.max_steps or --trainer.max_epochs")
     return min(bounds)
-
-
-def _limited(num_batches: int, limit: int | float | None) -> int:
-    """Batches of an epoch that is limited to a number or a share (Lightning rounds down)."""
-    if limit is None:
-        return num_batches
-    limited = min(num_batches, limit) if isinstance(limit, int) else int(num_batches * limit)
-    if not 0 < limited <= num_batches:
-        raise UsageError(
-            f"trainer.limit_train_batches is {limit}, which leaves {limited} of {num_batches} batches; "
-            f"give a number of batches from 1, or a share from {1 / num_batches:.2g} to 1.0"
-        )
-    return int(limited)
 
 
 def train(trainer: Any, module: Any, train_loader: Any, val_loader: Any, *, checkpoint: Path | None = None) -> None:
@@ -202,11 +187,8 @@ def _is_lightnings(error: Exception) -> bool:
     """Whether Lightning itself raised an error about its arguments."""
     from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
-    is_lightnings = module.split(".")[0] in ("pytorch_lightning", "lightning_fabric")
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    is_lightnings = str(frame.f_globals.get("__name__")).startswith(("pytorch_lightning", "lightning_fabric"))
     return is_lightnings and isinstance(error, MisconfigurationException | ValueError)
 
 

@@ -97,6 +97,7 @@ SAFE = (
     "torch.optim:",
     "torch.optim.lr_scheduler:",
     "torchvision.transforms.v2:",
+    "pytorch_lightning.callbacks:EarlyStopping",
     "pytorch_lightning.callbacks:LearningRateMonitor",
     "pytorch_lightning.callbacks:DeviceStatsMonitor",
 )

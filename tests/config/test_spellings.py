@@ -37,7 +37,7 @@ def test_every_answer_is_a_key_or_an_option_and_no_spelling_is_a_key():
         ("batchsize", "data.batch_size"),
         ("workers", "data.num_workers"),
         ("device", "trainer.accelerator"),
-        ("patience", r"trainer.callbacks '\[\{type: EarlyStopping, patience:"),
+        ("patience", r"trainer.callbacks '\[\{type: EarlyStopping, monitor: valid/loss, patience:"),
     ],
 )
 def test_a_spelling_is_answered_with_what_to_type(spelled, key):

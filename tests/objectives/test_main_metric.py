@@ -9,14 +9,14 @@ from seqkit.interfaces import TokenSpec
 from seqkit.objectives import Regress
 from seqkit.objectives.classify import Classify, MainMetric
 from seqkit.objectives.labels import REPORTED
-from seqkit.objectives.metrics import of_classes
+from seqkit.objectives.metrics import build_metrics
 from seqkit.report.headline import headline
 from seqkit.training.callbacks import best_weights
 
 
 @pytest.mark.parametrize("name", [name for name in get_args(MainMetric) if name != "Loss"])
 def test_each_is_reported_by_that_name_and_more_is_better(name):
-    ((key, metric),) = of_classes([name], 2).items()
+    ((key, metric),) = build_metrics([name]).items()
     assert (key, metric.higher_is_better) == (REPORTED[name], True)
     assert name in Classify(metrics=[], main=name).chosen_metrics
 

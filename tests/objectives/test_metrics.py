@@ -9,7 +9,7 @@ import torch
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, LossOutput, TokenSpec
 from seqkit.objectives import Classify, NextToken, Regress
-from seqkit.objectives.metrics import GeneratedCHRF, MeanLoss, of_classes, of_numbers, update
+from seqkit.objectives.metrics import GeneratedCHRF, MeanLoss, build_metrics, update
 
 NAMES = ["Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC",
          "AveragePrecision", "CalibrationError", "BrierScore"]  # fmt: skip
@@ -29,7 +29,7 @@ def outputs(seed=0, sizes=(11, 7, 5)):
 
 def computed(names, batches, prepare=lambda metric: None):
     """prepare: called with each metric before its first batch."""
-    metrics = of_classes(names, 3)
+    metrics = build_metrics(names, num_classes=3)
     for metric in metrics.values():
         prepare(metric)
     for output in batches:
@@ -101,7 +101,7 @@ def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_sci
     random = torch.rand(len(target), k, generator=torch.Generator().manual_seed(1)).softmax(dim=1)
     others = torch.full((len(target), k), 0.4 / (k - 1))
     shares = random if predicted is None else others.index_fill(1, torch.tensor(predicted), 0.6)
-    metrics = of_classes(NAMES, k)
+    metrics = build_metrics(NAMES, num_classes=k, positive=1 if k == 2 else None)
     for metric in metrics.values():
         preds = shares.argmax(dim=1)
         update(metric, LossOutput(torch.tensor(0.0), torch.tensor(1), preds, target, probabilities=shares))
@@ -177,7 +177,7 @@ def mean(numbers):
 
 def test_metrics_of_numbers_are_those_of_the_textbook():
     preds, target = torch.tensor([1.0, 2.0, 4.0, 8.0]), torch.tensor([1.5, 2.0, 3.0, 9.5])
-    metrics = of_numbers(["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"])
+    metrics = build_metrics(["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"])
     for part in (slice(0, 1), slice(1, 4)):
         for metric in metrics.values():
             update(metric, LossOutput(torch.tensor(0.0), torch.tensor(1), preds[part], target[part]))
@@ -196,7 +196,7 @@ def test_metrics_of_numbers_are_those_of_the_textbook():
 
 @pytest.mark.parametrize("value", [0.0, 0.3, 1e6])
 def test_r2_of_targets_that_are_all_equal_is_undefined(value):
-    metric = of_numbers(["R2Score"])["r2"]
+    metric = build_metrics(["R2Score"])["r2"]
     metric.update(torch.arange(7.0)[:, None], torch.full((7, 1), value))
     assert math.isnan(float(metric.compute()))
 

@@ -185,7 +185,7 @@ def _write_fails(data: Path, recipe: str, begin: Callable[[], Any], end: Callabl
         kept = newest_good(run / "checkpoints")
         raise Lost(f"training ended with {ended.code}, {kept and kept.step} steps kept: {ended.said[-300:]!r}")
     told = (run / "log.txt").read_text(encoding="utf-8", errors="replace") + ended.said
-    if "cannot be written" not in told or " free" not in told or "resume-step=5.ckpt" not in told:
+    if "cannot be written" not in told or "make room" not in told or "resume-step=5.ckpt" not in told:
         raise Silent(f"neither log nor terminal says path and room: {told[-300:]!r}")
     if newest_good(run / "checkpoints") is None:
         raise Lost("no good checkpoint at the end")

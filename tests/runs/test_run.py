@@ -57,7 +57,6 @@ def test_a_run_repeats_from_its_own_configuration(digits, tmp_path):
         ("--model.backbone.dim", "-1"),
         ("--model.backbone.num_heads", "0"),
         ("--optimizer.adamw", "torch.optim.SGD"),
-        ("--schedule", "torch.optim.lr_scheduler.StepLR", "--schedule.step_size", "0"),
     ],
 )
 def test_a_refused_setting_leaves_no_folder_behind(tmp_path, words):

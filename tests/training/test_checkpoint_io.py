@@ -12,7 +12,6 @@ from seqkit.training import checkpoint_io, weights
 from seqkit.training.checkpoint_files import (
     BEST,
     RESUME,
-    check_room,
     checkpoints,
     manifest_of,
     newest_good,
@@ -121,15 +120,6 @@ def test_temporary_files_of_killed_processes_are_swept_and_nothing_else(tmp_path
     sweep(tmp_path)
     assert set(tmp_path.iterdir()) == before
     sweep(tmp_path / "missing")
-
-
-def test_too_little_room_is_refused_before_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "seqkit.training.checkpoint_files.shutil.disk_usage", lambda _: type("Usage", (), {"free": 3 * 2**20})()
-    )
-    check_room(tmp_path, 3 * 2**20)
-    with pytest.raises(StorageError, match=r"3\.0 MB"):
-        check_room(tmp_path, 7 * 2**19)
 
 
 def test_a_good_checkpoint_is_not_written_again_and_a_damaged_one_is(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from seqkit.errors import Interrupted, UsageError
 from seqkit.files import read_mapping
 from seqkit.runs.mixture import load
 from seqkit.runs.run import resume_run, run, trial
-from seqkit.training.fine_tuning import Freeze, LoRA
+from seqkit.training.fine_tuning import Freeze
 from seqkit.training.optim import AdamW
 
 
@@ -136,10 +136,6 @@ def test_what_cannot_be_is_refused_by_name(settings, message, base, tmp_path):
 
 def test_wrong_arguments_are_refused():
     for wrong in (
-        lambda: LoRA(0),
-        lambda: LoRA(alpha=0.0),
-        lambda: LoRA(dropout=1.0),
-        lambda: LoRA(targets=[]),
         lambda: Freeze([]),
         lambda: AdamW(layer_decay=0.0),
         lambda: AdamW(layer_decay=1.1),

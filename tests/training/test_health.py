@@ -1,33 +1,19 @@
 """Figures of a training's health are what their definitions say, and taking them changes nothing."""
 
 import math
-from functools import partial
 
 import pytest
 import torch
 from torch import nn
-from torch.testing import assert_close
 
-from seqkit.analysis.attention_maps import attention_maps, entropy
 from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.attention.additive import AdditiveAttention
-from seqkit.nn.attention.linear import LinearAttention
-from seqkit.nn.attention.linformer import LinformerAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
-from seqkit.nn.attention.sliding_window import SlidingWindowAttention
-from seqkit.nn.block import PreNormBlock
-from seqkit.nn.position.bias import ALiBi
 from seqkit.objectives import Classify
 from seqkit.training.health import (
-    HeadEntropy,
-    collapsed_layers,
     gradient_norms,
-    indifferent_layers,
     layer_of,
     loss_spikes,
-    record_attention_entropy,
     total_norm,
     vanishing_layers,
 )
@@ -39,19 +25,11 @@ def batch_of(*lengths):
     return TokenBatch.collate([Tokens(one, torch.arange(float(len(one)))[:, None]) for one in ids])
 
 
-def model_of(mechanism=ScaledDotProductAttention, **settings):
+def model_of():
     torch.manual_seed(0)
     objective = Classify()
     objective.fit([0, 1, 2], None)
-    block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism))
-    return Model(TokenSpec(vocab_size=11), Transformer(24, 2, num_heads=3, block=block, **settings), objective).eval()
-
-
-@torch.no_grad()
-def recorded(model, batch):
-    with record_attention_entropy(model) as heads:
-        model(batch)
-    return heads
+    return Model(TokenSpec(vocab_size=11), Transformer(24, 2, num_heads=3), objective).eval()
 
 
 # ── gradients ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -95,88 +73,6 @@ def test_a_layer_far_below_the_others_of_its_stack_has_vanished():
     norms = {"blocks.0": 1e-5, "blocks.1": 0.2, "blocks.2": 1.0, "head": 1e-9, "other.0": 1e-7, "other.1": 0.0}
     assert vanishing_layers(norms) == ["blocks.0"]
     assert vanishing_layers({name: 1e-6 * norm for name, norm in norms.items()}) == ["blocks.0"]
-
-
-# ── attention ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_entropy_is_that_of_the_attention_maps_as_a_share_of_the_logarithm_of_keys():
-    model, batch = model_of(), batch_of(7, 7)
-    with torch.no_grad():
-        for block in model.backbone.blocks:
-            block.attention.qkv_proj.weight.mul_(20)
-    for got, one in zip(recorded(model, batch), attention_maps(model, batch), strict=True):
-        assert got.name == one.name
-        right = entropy(one.weights, batch.valid).mean(dim=0) / math.log(7)
-        assert_close(got.entropy, right.double(), rtol=1e-4, atol=1e-5)
-        assert float(right.max()) < 0.95
-        assert_close(got.divergence, 1 - right.double(), rtol=1e-3, atol=1e-5)  # from a plain mean over all keys
-
-
-def test_padding_changes_no_entropy():
-    model = model_of()
-    short, long = batch_of(5), batch_of(5, 9)
-    alone = recorded(model, TokenBatch.collate([Tokens(short.content[0], short.positions[0])]))
-    padded = recorded(model, long.select(torch.tensor([0])))
-    for a, b in zip(alone, padded, strict=True):
-        assert_close(a.entropy, b.entropy, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("settings", [{"causal": True}, {"position": ALiBi()}, {"causal": True, "position": ALiBi()}])
-def test_what_masks_and_biases_leave_is_the_largest_entropy(settings):
-    model = model_of(**settings)
-    with torch.no_grad():
-        for block in model.backbone.blocks:
-            block.attention.qkv_proj.weight.zero_()
-    for one in recorded(model, batch_of(7, 5)):
-        assert_close(one.entropy, torch.ones(3, dtype=torch.float64))
-        assert float(one.divergence.abs().max()) < 1e-12
-    assert len(indifferent_layers(recorded(model, batch_of(7, 5)))) == 2
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [partial(SlidingWindowAttention, size=3), LinearAttention, AdditiveAttention],
-)
-def test_what_a_mechanism_attends_to_counts_as_the_largest_entropy(mechanism):
-    heads = recorded(model_of(mechanism), batch_of(17))
-    entropies = torch.cat([one.entropy for one in heads])
-    assert 0.9 < float(entropies.min()) <= float(entropies.max()) < 1.01
-
-
-def test_recording_changes_no_bit_of_the_output_and_leaves_no_hook():
-    model, batch = model_of(), batch_of(7, 5)
-    with torch.no_grad():
-        right = model(batch)
-        with record_attention_entropy(model) as heads:
-            got = model(batch)
-    assert torch.equal(got, right)
-    assert len(heads) == 2
-    assert not any(module._forward_hooks for module in model.modules())
-
-
-def test_passes_are_averaged_over_their_queries():
-    model = model_of()
-    with torch.no_grad(), record_attention_entropy(model) as both:
-        model(batch_of(7))
-        model(batch_of(7))
-    assert_close(both[0].entropy, recorded(model, batch_of(7))[0].entropy)
-
-
-def test_mechanisms_without_weights_and_queries_with_one_key_are_left_out():
-    assert recorded(model_of(partial(LinformerAttention, max_tokens=17, rank=3)), batch_of(7, 5)) == []
-    assert recorded(model_of(), batch_of(1)) == []
-
-
-@pytest.mark.parametrize(("temperature", "collapsed", "indifferent"), [(1e-5, 2, 0), (None, 0, 0), (1e4, 0, 2)])
-def test_scores_out_of_scale_are_told(temperature, collapsed, indifferent):
-    heads = recorded(model_of(partial(ScaledDotProductAttention, temperature=temperature)), batch_of(17, 13))
-    assert (len(collapsed_layers(heads)), len(indifferent_layers(heads))) == (collapsed, indifferent)
-
-
-def test_one_sharp_head_is_no_collapse():
-    head = HeadEntropy("a", torch.tensor([0.001, 0.3]), torch.tensor([0.9, 0.5]))
-    assert collapsed_layers([head]) == []
 
 
 # ── loss ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -253,16 +253,12 @@ def test_negative_warm_up_is_refused():
 @pytest.mark.parametrize(
     ("factory", "settings", "message"),
     [
-        (AdamW, {"lr": -1.0}, "lr=-1.0"),
-        (AdamW, {"weight_decay": math.nan}, "weight_decay=nan"),
-        (AdamW, {"betas": (0.9, 1.0)}, "betas="),
-        (AdamW, {"betas": [0.9]}, r"betas=\[0.9\]"),
-        (Muon, {"lr": math.inf}, "lr=inf"),
-        (Muon, {"momentum": -0.1}, "momentum=-0.1"),
-        (Muon, {"momentum": 5}, "momentum=5"),
-        (Muon, {"momentum": 1.0}, "momentum=1.0"),
-        (Muon, {"adamw": TorchOptimizer(torch.optim.SGD)}, "adamw is torch.optim.SGD"),
-        (Muon, {"adamw": 3}, "adamw is int"),
+        (AdamW, {"lr": -1.0}, "learning rate: -1.0"),
+        (AdamW, {"weight_decay": math.nan}, "weight_decay value: nan"),
+        (AdamW, {"betas": (0.9, 1.0)}, "beta parameter"),
+        (Muon, {"momentum": -0.1}, "momentum should be"),
+        (Muon, {"adamw": TorchOptimizer(torch.optim.SGD)}, "not seqkit's AdamW"),
+        (Muon, {"adamw": AdamW(layer_decay=0.5)}, "has a layer_decay"),
         (Cosine, {"floor": 2}, "floor=2"),
         (Cosine, {"floor": -0.1}, "floor=-0.1"),
         (Cosine, {"floor": math.nan}, "floor=nan"),
@@ -302,19 +298,17 @@ def test_a_torch_optimizer_is_built_with_its_arguments_over_every_parameter(cls,
 
 
 @pytest.mark.parametrize(
-    ("cls", "arguments", "message"),
+    ("factory", "cls", "arguments", "message"),
     [
-        (torch.optim.SGD, {"lr": -1.0}, "SGD .*-1.0"),
-        (torch.optim.SGD, {"beta": 0.9}, "SGD .*'beta'"),
-        (torch.optim.Adam, {"betas": (0.9, 1.0)}, "Adam .*beta"),
-        (torch.optim.Adam, {"fused": True, "foreach": True}, "Adam "),
-        (torch.optim.Adam, {"lr": "a"}, "Adam .*'<='"),
+        (TorchOptimizer, torch.optim.SGD, {"lr": -1.0}, "-1.0"),
+        (TorchOptimizer, torch.optim.SGD, {"beta": 0.9}, "'beta'"),
+        (TorchSchedule, lr_scheduler.StepLR, {}, "'step_size'"),
+        (TorchSchedule, lr_scheduler.LinearLR, {"start_factor": 2.0}, "Starting"),
     ],
 )
-def test_impossible_arguments_of_a_torch_optimizer_are_refused_when_the_factory_is_made(cls, arguments, message):
-    with pytest.raises(ValueError, match=message) as error:
-        TorchOptimizer(cls, **arguments)
-    assert "\n" not in str(error.value)
+def test_impossible_arguments_of_torchs_classes_are_refused_when_the_factory_is_made(factory, cls, arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        factory(cls, **arguments)
 
 
 def learning_rates(factory, schedule):
@@ -355,34 +349,10 @@ def test_a_torch_scheduler_is_built_with_its_arguments(factory, cls, arguments, 
         assert rates == pytest.approx([formula(step) for step in range(5)])
 
 
-@pytest.mark.parametrize(
-    ("cls", "arguments", "message"),
-    [
-        (lr_scheduler.StepLR, {}, "StepLR .*'step_size'"),
-        (lr_scheduler.StepLR, {"step_size": 2, "decay": 0.1}, "StepLR .*'decay'"),
-        (lr_scheduler.LinearLR, {"start_factor": 2.0}, "LinearLR .*Starting"),
-        (lr_scheduler.LambdaLR, {"lr_lambda": "x"}, "LambdaLR .*'str'"),
-        (lr_scheduler.ReduceLROnPlateau, {}, "ReduceLROnPlateau"),
-    ],
-)
-def test_impossible_arguments_of_a_torch_scheduler_are_refused_when_the_schedule_is_made(cls, arguments, message):
-    with pytest.raises(ValueError, match=message) as error:
-        TorchSchedule(cls, **arguments)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "factory", "message"),
-    [
-        ({"total_steps": 5}, Muon(), "OneCycleLR .*momentum"),
-        ({"total_steps": 4}, AdamW(), "total_steps 5"),
-    ],
-)
-def test_a_torch_scheduler_that_does_not_fit_the_training_is_refused_in_one_line(arguments, factory, message):
-    schedule = TorchSchedule(lr_scheduler.OneCycleLR, max_lr=0.1, **arguments)
-    with pytest.raises(ValueError, match=message) as error:
-        schedule.build(factory.build(model()), 5)
-    assert "\n" not in str(error.value)
+def test_a_cycle_that_ends_before_the_training_is_refused():
+    schedule = TorchSchedule(lr_scheduler.OneCycleLR, max_lr=0.1, total_steps=4)
+    with pytest.raises(ValueError, match="total_steps 5"):
+        schedule.build(AdamW().build(model()), 5)
 
 
 @pytest.mark.parametrize(("warmup_steps", "taken"), [(0, 0), (15, 15), (16, 3), (50, 3), (400, 3)])
@@ -396,9 +366,7 @@ def test_warm_up_of_more_than_half_of_the_training_becomes_a_tenth_and_one_warni
     assert len(caplog.messages) == is_shorter
     for message in caplog.messages:
         assert message.startswith(f"schedule: warmup_steps={warmup_steps} is more than half of the 31 steps")
-        assert f"takes {taken};" in message
-        assert "--schedule.warmup_steps N" in message
-        assert "--trainer.max_epochs N" in message
+        assert message.endswith(f"takes {taken}")
 
 
 def test_a_training_of_few_steps_reaches_its_learning_rate_whatever_warm_up_was_asked_for():

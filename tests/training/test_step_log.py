@@ -1,4 +1,4 @@
-"""What is logged of training is of the step that it stands for: loss, norm, learning rate, real tokens, FLOP/s."""
+"""What is logged of training is of the step that it stands for: loss, norm, learning rate, speed."""
 
 import pytest
 import torch
@@ -81,13 +81,6 @@ def test_a_row_is_written_every_few_optimizer_steps_and_for_the_last_one():
     batches = [ragged(5, seed=i) for i in range(14)]
     rows = logged(batches, module=training_module(num_steps=7), log_every_n_steps=3, accumulate_grad_batches=2)
     assert sorted(rows) == [2, 5, 6]
-
-
-def test_the_share_of_real_tokens_is_of_the_tokens_that_the_model_processes(clock):
-    """Next-token prediction leaves the last column of a batch out, which is a target alone."""
-    batches = [ragged(7, seed=1), ragged(7, 7, seed=2), ragged(9, 5, seed=3), ragged(9, 3, 1, seed=4)]
-    shares = [row.get("train/real_tokens") for _, row in sorted(logged(batches).items())]
-    assert shares == [1.0, 1.0, (8 + 5) / 16, (8 + 3 + 1) / 24]
 
 
 def test_speeds_are_of_the_time_since_the_row_before(clock):

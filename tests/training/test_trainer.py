@@ -76,15 +76,15 @@ def test_steps_are_counted_over_epochs_and_accumulated_batches(settings, num_ste
 )
 def test_two_processes_share_the_batches_of_an_epoch_and_drop_the_odd_one(settings, num_steps):
     assert count_steps(settings, num_batches=7, world_size=2) == num_steps
-    with pytest.raises(UsageError, match="1 batches, fewer than the 2"):
+    with pytest.raises(UsageError, match="1 batches, too few for 2 devices"):
         count_steps(settings, num_batches=1, world_size=2)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_steps": 0}, "max_steps=0"),
-        ({"max_epochs": 0}, "max_epochs=0"),
+        ({"max_steps": 0}, "max_steps is 0"),
+        ({"max_epochs": 0}, "max_epochs is 0"),
         ({"max_epochs": -5}, "-5"),
         ({"max_epochs": -1}, "no end"),
         ({"max_epochs": 1, "accumulate_grad_batches": 0}, "accumulate_grad_batches is 0"),
@@ -92,10 +92,9 @@ def test_two_processes_share_the_batches_of_an_epoch_and_drop_the_odd_one(settin
         ({"accelerator": "abacus"}, "abacus"),
         ({"devices": 0}, "trainer: "),
         ({"devices": 10**6}, "trainer.devices is 1000000"),
-        ({"devices": "1000000"}, "trainer.devices is 1000000"),
         ({"max_epochs": 1, "limit_train_batches": 0}, "limit_train_batches is 0"),
         ({"max_epochs": 1, "limit_train_batches": 0.0}, "limit_train_batches is 0.0"),
-        ({"max_epochs": 1, "limit_train_batches": 0.1}, "0 of 7 batches.* 0.14"),
+        ({"max_epochs": 1, "limit_train_batches": 0.1}, "7 batches, too few .*limit_train_batches 0.1"),
         ({"max_epochs": 1, "limit_train_batches": -1}, "-1"),
         ({"max_epochs": 1, "limit_train_batches": 1.5}, "1.5"),
         ({"val_check_interval": 0}, "trainer.val_check_interval is 0:"),
