@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from seqkit.comparison.candidates import Candidate, Size, pretraining_config, value_at
-from seqkit.comparison.execute import Cell, Ended
+from seqkit.comparison.cells import Cell, Ended
 from seqkit.comparison.settings import LR_RATIO, Settings
 from seqkit.comparison.types import Cost, Metric, Trial
 

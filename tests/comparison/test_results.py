@@ -7,7 +7,7 @@ import pytest
 from published_scores import differences, interval, units
 
 from seqkit.comparison.candidates import Candidate, Size
-from seqkit.comparison.execute import Ended
+from seqkit.comparison.cells import Ended
 from seqkit.comparison.results import _by_length, completed, read_results, summarise, write_results
 from seqkit.comparison.scores import METRICS, ExampleScores
 from seqkit.comparison.settings import Settings

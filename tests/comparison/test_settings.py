@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from seqkit.cli.compare import _settings
-from seqkit.cli.parser import as_typed, parser
+from seqkit.cli.parser import parser
 from seqkit.comparison import compare
 from seqkit.comparison.settings import Settings, read_vary
 from seqkit.config import complete
@@ -35,8 +35,7 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
         threads=1,
     )
     words = shlex.split(settings.command())
-    args, overrides = parser().parse_known_args(words[1:])
-    args.overrides = as_typed(overrides, words)
+    args, args.overrides = parser().parse_known_args(words[1:])
     assert _settings(args) == settings
 
 

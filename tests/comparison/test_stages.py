@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from seqkit.comparison.candidates import Candidate, Size
-from seqkit.comparison.execute import Ended
+from seqkit.comparison.cells import Ended
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.stages import Plan, train
