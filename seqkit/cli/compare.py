@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from seqkit.config import complete
 from seqkit.errors import UsageError, one_line
 
 if TYPE_CHECKING:
-    from seqkit.comparison.stages import Plan
+    from seqkit.comparison.settings import Settings
     from seqkit.comparison.types import Results
 
 DEFAULT_BACKBONES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba")
@@ -24,34 +24,29 @@ DEFAULT_BACKBONES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba")
 
 def run(args: Namespace) -> int:
     """Print the candidates, run them, print the table and where the page is. 1 where no candidate has a result."""
-    from seqkit.cli.parser import is_recipe
-
     folders = [Path(word) for word in args.what]
-    if any((folder / "summary.json").is_file() for folder in folders):
+    is_run = [(folder / "summary.json").is_file() for folder in folders]
+    if all(is_run):
         return _runs(args, folders)
-    if len(args.what) > 1:
-        known = next((str(f) for f in folders if not (f / "summary.json").is_file()), args.what[0])
-        raise UsageError(f"{known} is no run folder; give one recipe, or several folders of finished runs")
-    if folders[0].is_file() and not is_recipe(args.what[0]):
-        raise UsageError(
-            f"{args.what[0]} is no recipe and no run folder; compare takes a recipe (your own data: --data "
-            f"{args.what[0]}), or folders of finished runs"
-        )
+    if len(folders) > 1:
+        raise UsageError(f"{folders[is_run.index(False)]} is no run folder; give one recipe, or folders of runs")
     complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
     from seqkit.comparison.compare import check_jobs, check_whole, default_folder, make_plan, promise
     from seqkit.comparison.compare import compare as carry_out
-    from seqkit.report.comparison import write_comparison, write_plan
+    from seqkit.report.comparison import plan_table, write_comparison, write_plan
+    from seqkit.report.table import print_table
 
     check_jobs(args.jobs)
     settings = _settings(args)
     folder = args.out or default_folder(settings)
     check_whole(folder)
     plan = make_plan(settings)
-    _print_plan(plan, folder)
-    if args.dry_run:
-        return 0
+    print_table(plan_table(plan))
+    steps = max(one.num_steps for one in plan.candidates)
+    print(f"{plan.num_cells} runs or more, of up to {steps:,} steps\nfolder  {one_line(folder)}")
     if args.plan:
         print(f"plan    {one_line(write_plan(plan, promise(plan, folder), folder))}")
+    if args.dry_run or args.plan:
         return 0
     results = carry_out(plan, folder, jobs=args.jobs)
     write_comparison(folder, results)
@@ -98,12 +93,12 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _settings(args: Namespace) -> Any:
+def _settings(args: Namespace) -> Settings:
     from seqkit.comparison.settings import Settings, read_vary
 
     vary = read_vary(args.vary)
     names = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
-    same = ("preset", "match", "seeds", "lr_trials", "trial_share", "run_shares", "least", "pretrain", "threads")
+    same = ("preset", "match", "seeds", "lr_trials", "trial_share", "pretrain", "threads")
     return Settings(
         recipe=args.what[0],
         overrides=list(args.overrides),
@@ -114,16 +109,6 @@ def _settings(args: Namespace) -> Any:
         plugins=[str(path) for path in args.plugin],
         **{name: getattr(args, name) for name in same},
     )
-
-
-def _print_plan(plan: Plan, folder: Path) -> None:
-    """The candidates, and how many runs of how many steps they take."""
-    from seqkit.report.comparison import plan_table
-    from seqkit.report.table import print_table
-
-    print_table(plan_table(plan))
-    steps = max(one.num_steps for one in plan.candidates)
-    print(f"{plan.num_cells} runs or more, of up to {steps:,} steps\nfolder  {one_line(folder)}")
 
 
 def _print_results(folder: Path, results: Results) -> None:
@@ -167,20 +152,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--backbones", metavar="A,B,…", help=backbones)
     vary = "compare values of a key of the recipe; may be given more than once"
     add("--vary", action="append", default=[], metavar="KEY=A,B", help=vary)
-    add("--match", default="parameters", help="what is made equal: parameters (default), flops, time or none")
+    add("--match", default="parameters", help="what is made equal: parameters (default), flops or none")
     add_study(parser, "candidate")
-    shares = "also train for these shares of a run's steps, such as 0.25,0.5, and draw curves"
-    add("--run-shares", type=_shares, default=[], metavar="A,B,…", help=shares)
-    add("--least", type=float, help="smallest difference that counts, as the metric is shown (default: its last digit)")
     add("--plan", action="store_true", help="write which runs are planned and how the result is decided, and stop")
     add("--pretrain", help="masked or next: first train without labels, and report both rankings")
     add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
     add("--no-depths", action="store_true", help="do not also try half and double the depth at the same budget")
     add("--threads", type=whole, help="threads of each run (default: OMP_NUM_THREADS, or cores divided by jobs)")
-
-
-def _shares(word: str) -> list[float]:
-    try:
-        return [float(part) for part in word.split(",")]
-    except ValueError:
-        raise ArgumentTypeError(f"{word!r} is no list of numbers, such as 0.25,0.5") from None
