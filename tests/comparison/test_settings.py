@@ -39,14 +39,6 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
     assert _settings(args) == settings
 
 
-def test_shares_of_a_run_are_written_and_read_again():
-    settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], run_shares=[0.25, 0.5])
-    assert "--run-shares 0.25,0.5" in settings.command()
-    args = parser().parse_args(shlex.split(settings.command())[1:])
-    args.overrides = []
-    assert _settings(args) == settings
-
-
 def test_settings_that_mean_nothing_are_refused():
     for wrong, fact in (
         ({"backbones": ["LSTM"]}, "one candidate"),
@@ -60,9 +52,6 @@ def test_settings_that_mean_nothing_are_refused():
         ({"match": "memory"}, "--match"),
         ({"seeds": 0}, "--seeds is 0"),
         ({"lr_trials": -1}, "--lr-trials is -1"),
-        ({"run_shares": [0.5, 1.0]}, "--run-shares is 0.5,1"),
-        ({"run_shares": [0.5, 0.5]}, "--run-shares is 0.5,0.5"),
-        ({"run_shares": [0.5], "pretrain": "masked"}, "--run-shares and --pretrain"),
         ({"trial_share": 0.0}, "--trial-share is 0.0"),
         ({"pretrain": "contrastive"}, "--pretrain"),
     ):
