@@ -61,13 +61,16 @@ class Reversible(Backbone):
         self.uses_positions = self.stack.uses_positions
 
     def check_supported(self, spec: TokenSpec) -> None:
-        """Raise ValueError for tokens that a `Transformer` of these blocks does not support."""
+        """Raise ValueError for an adjacency, and for tokens that a `Transformer` of these blocks does not support."""
+        super().check_supported(spec)
         self.stack.check_supported(spec)
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d], zero where padded. Raises ValueError for a cache."""
+        """Hidden states [b n d], zero where padded. Raises ValueError for a cache or an adjacency."""
         if cache is not None:
             raise ValueError("Reversible has no cache; generate with use_cache=False")
+        if embedded.adjacency is not None:
+            raise ValueError("Reversible does not support adjacency; use a Transformer")
         context = self.stack.contexts(embedded)[self.stack.kinds[0]]
         branches = [branch for block in self.stack.blocks for branch in branches_of(cast(BaseBlock, block), context)]
         parameters = [p for p in self.stack.blocks.parameters() if p.requires_grad]

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 DATA = 3
 """Exit code where an input has no prediction."""
 
-FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
-"""Formats by the suffix of `--out`; others are text."""
+FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".txt": "text", ".tsv": "text", "": "text"}
+"""Formats by the suffix of `--out`."""
 
 
 def run(args: Namespace) -> int:
@@ -94,6 +94,9 @@ def _check(args: Namespace) -> None:
                 "--input names the column of a table, and no table is given; give an example itself without --input: "
                 f"seqkit predict {args.run} {shlex.quote(args.input)}"
             )
+    if args.out is not None and args.format is None and args.out.suffix.lower() not in FORMATS:
+        known = ", ".join(suffix for suffix in FORMATS if suffix)
+        raise UsageError(f"--out {args.out} has a suffix of another format; give one of {known}, or --format")
     if args.embed and args.probabilities:
         raise UsageError("--embed writes vectors in place of predictions; leave out --probabilities")
     check_file(args.out, args.inputs, force=args.force)

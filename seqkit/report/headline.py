@@ -102,9 +102,9 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     own, baseline, strong = (format_metric(metric.name, x) for x in (metric.value, metric.baseline, metric.strong))
     if is_trial(summary):
         steps, limit = summary.get("steps"), summary.get("limit")
-        known = [] if steps is None else ["1 optimizer step" if steps == 1 else f"{steps:,} optimizer steps"]
-        known += [] if limit is None else [f"at most {limit:,} examples of each split (data.limit)"]
-        found.append(f"This is a trial run, with {' and '.join(known)}: its figures say nothing of the model.")
+        known = [] if steps is None or steps >= FEW_STEPS else ["1 step" if steps == 1 else f"{steps} steps"]
+        known += [] if limit is None or limit >= FEW_EXAMPLES else [f"at most {limit} examples a split (data.limit)"]
+        found.append(f"This training had {' and '.join(known)}: its figures say little of the model.")
     if metric.is_no_better_than_constant:
         found.append(
             f"With this seed, the run is no better than the best constant prediction ({metric.label}: {own} against "

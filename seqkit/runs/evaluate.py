@@ -164,7 +164,7 @@ def evaluate_model(
 
     loader = data.test_dataloader() if split == "test" else data.val_dataloader()
     if not loader:
-        raise UsageError("the data has no validation split; give --data.valid_fraction at training, or ask for `test`")
+        raise UsageError("the data has no validation split; train with --data.valid_fraction, or leave out --split")
     settings = {name: config["trainer"][name] for name in ("accelerator", "precision")}
     title = title and config["trainer"]["enable_progress_bar"] is not False
     trainer = make_trainer(

@@ -246,7 +246,7 @@ def check_resumable(content: Mapping[str, Any], found: Checkpoint, digests: Mapp
     if facts.get("format") != FORMAT or KEY not in content:
         what = f"has format {facts.get('format')}, but this version resumes format {FORMAT}"
     elif other := [name for name, digest in digests.items() if facts.get(name) != digest]:
-        what = f"is of a run with another {other[0].partition('_')[0]} ({other[0]} differs)"
+        what = f"is of a run with another {other[0].removesuffix('_sha256')} (its SHA-256 differs)"
     elif content["global_step"] != found.step:
         what = f"is of step {found.step} by its name, but of step {content['global_step']} by its content"
     if what:

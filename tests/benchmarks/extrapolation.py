@@ -26,7 +26,7 @@ from seqkit.interfaces import TokenBatch, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
-from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
+from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 from seqkit.nn.position.bias import ALiBi, T5Bias
 from seqkit.nn.position.rotary import Rotary
@@ -41,6 +41,7 @@ Absolute = Callable[[int, int], PositionalEncoding]
 POSITIONS: dict[str, tuple[Absolute | None, Callable[[], RelativePosition] | None]] = {
     "none": (NoPosition, None),
     "sinusoidal, added": (Sinusoidal, None),
+    "sinusoidal, concatenated": (partial(SinusoidalConcat, channels=16), None),
     "learned": (partial(Learned, sizes=[TRAIN_LENGTH]), None),
     "rotary": (None, Rotary),
     "ALiBi": (None, ALiBi),

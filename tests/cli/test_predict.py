@@ -160,6 +160,7 @@ def test_lines_of_standard_input_are_files_where_they_name_images(run, photos, m
         ([], "give inputs: files, folders, tables, texts, SMILES"),
         (["x.png", "--embed", "--probabilities"], "leave out --probabilities"),
         (["x.png", "--out", "nowhere/x.csv"], "nowhere/x.csv"),
+        (["x.png", "--embed", "--out", "v.npz"], "v.npz has a suffix of another format"),
     ],
 )
 def test_what_contradicts_itself_is_refused(run, words, message, capsys):

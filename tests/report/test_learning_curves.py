@@ -65,12 +65,12 @@ def test_a_last_line_that_was_cut_short_is_left_out_and_another_is_refused(folde
     assert loss_curve(folder, SUMMARY) == "<svg>"
     assert list(drawn[0][0][0].x) == [1.0, 2.0]
     (folder / "metrics.csv").write_text(f"{CSV}3,<b>,,\n4,1.0,,\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"metrics\.csv .*line 5"):
+    with pytest.raises(DataError, match=r"metrics\.csv is damaged"):
         loss_curve(folder, SUMMARY)
 
 
 @pytest.mark.parametrize("content", [b"step,train/loss\n1," + b"1" * 200_000 + b"\n", b"step\n\xff\n"])
 def test_a_table_that_is_no_text_is_refused(folder, content):
     (folder / "metrics.csv").write_bytes(content)
-    with pytest.raises(DataError, match=r"metrics\.csv .*line 2"):
+    with pytest.raises(DataError, match=r"metrics\.csv is damaged"):
         loss_curve(folder, SUMMARY)

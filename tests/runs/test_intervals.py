@@ -108,8 +108,8 @@ def test_a_run_says_how_far_its_predictions_are_and_gives_low_and_high_beside_ea
     target, prediction, low, high = (
         [float(row[key]) for row in rows] for key in ("target", "prediction", "low", "high")
     )
-    assert low == pytest.approx([x - known["half_width"] for x in prediction])
-    assert high == pytest.approx([x + known["half_width"] for x in prediction])
+    assert low == pytest.approx([x - known["half_width"] for x in prediction], abs=1e-5)
+    assert high == pytest.approx([x + known["half_width"] for x in prediction], abs=1e-5)
     held = [a <= x <= b for a, x, b in zip(low, target, high)]
     assert sum(held) / len(held) == pytest.approx(known["test_coverage"])
     assert known["num_valid"] == trained.summary["num_valid"]
@@ -117,8 +117,8 @@ def test_a_run_says_how_far_its_predictions_are_and_gives_low_and_high_beside_ea
     assert line[1:] in write_report(trained.folder).read_text(encoding="utf-8")
     assert main(["predict", str(trained.folder), "CCO", "no molecule", "--format", "jsonl"]) == 3
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert list(first) == ["name", "prediction", "low", "high"]
-    assert list(second) == ["name", "error"]
+    assert list(first) == list(second) == ["name", "prediction", "low", "high", "error"]
+    assert first["error"] is second["prediction"] is None
 
 
 @pytest.mark.slow
@@ -132,11 +132,11 @@ def test_several_targets_have_an_interval_each_and_a_server_gives_them(table, tm
     assert main(["predict", str(trained.folder), "CCO", "--format", "jsonl"]) == 0
     entry = json.loads(capsys.readouterr().out)
     for one in known:
-        ends = [entry[key][one["target"]] for key in ("low", "prediction", "high")]
+        ends = [entry[one["target"] + end] for end in (" low", "", " high")]
         assert np.diff(ends) == pytest.approx([one["half_width"]] * 2, rel=1e-3)
     (answer,) = ServedRun(trained, 30.0).answers([("predict", "CCO")])
-    for key in ("low", "prediction", "high"):
-        assert answer[key] == pytest.approx(entry[key], rel=1e-4)
+    for key, end in (("low", " low"), ("prediction", ""), ("high", " high")):
+        assert answer[key] == pytest.approx({name: entry[name + end] for name in ("length", "other")}, rel=1e-4)
 
 
 def test_numbers_for_each_token_get_no_interval():
