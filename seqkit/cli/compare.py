@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
     complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
     from seqkit.comparison.compare import check_jobs, check_whole, default_folder, make_plan, promise
     from seqkit.comparison.compare import compare as carry_out
-    from seqkit.report.comparison import plan_table, write_comparison, write_plan
+    from seqkit.report.comparison import plan_table, write_plan
     from seqkit.report.table import print_table
 
     check_jobs(args.jobs)
@@ -49,9 +49,7 @@ def run(args: Namespace) -> int:
     if args.dry_run or args.plan:
         return 0
     results = carry_out(plan, folder, jobs=args.jobs)
-    write_comparison(folder, results)
-    _print_results(folder, results)
-    return 0 if any(row.mean is not None for row in results.candidates) else 1
+    return _finish(folder, results)
 
 
 def compare(
@@ -111,36 +109,33 @@ def _settings(args: Namespace) -> Settings:
     )
 
 
-def _print_results(folder: Path, results: Results) -> None:
-    from seqkit.report.comparison import ranking
+def _finish(folder: Path, results: Results) -> int:
+    """Write the page and print its table. 1 where no candidate has a result."""
+    from seqkit.report.comparison import ranking, write_comparison
     from seqkit.report.sentences import answers
     from seqkit.report.table import print_table
 
-    answer = answers(results)
+    page, answer = write_comparison(folder, results), answers(results)
     print_table(ranking(results))
-    print(one_line(answer.text))
-    for doubt in answer.doubts:
-        print(one_line(doubt))
+    for sentence in (answer.text, *answer.doubts):
+        print(one_line(sentence))
     warnings = sum(finding.kind == "warning" for finding in results.unmatched)
     print(f"{warnings} warnings of what was not matched, {len(results.failures)} failures: see the page")
-    print(f"report  {one_line(folder / 'report.html')}")
+    print(f"report  {one_line(page)}")
     for failure in results.failures:
         print(f"seqkit compare: {one_line(failure.what)} failed: {one_line(failure.error)}", file=sys.stderr)
+    return 0 if any(row.mean is not None for row in results.candidates) else 1
 
 
 def _runs(args: Namespace, folders: Sequence[Path]) -> int:
     """Compare finished runs, which take no settings."""
     from seqkit.comparison.finished_runs import compare_runs
-    from seqkit.report.comparison import write_comparison
 
     if args.overrides or args.backbones or args.vary or args.dry_run or args.plan or args.preset:
         raise UsageError("finished runs are compared as they are; leave settings, --dry-run and --plan out")
     digest = hashlib.sha256("\n".join(str(folder.resolve()) for folder in folders).encode()).hexdigest()[:8]
     out = args.out or Path("runs/compare") / f"runs-{digest}"
-    results = compare_runs(folders, out)
-    write_comparison(out, results)
-    _print_results(out, results)
-    return 0
+    return _finish(out, compare_runs(folders, out))
 
 
 def add_arguments(parser: ArgumentParser) -> None:

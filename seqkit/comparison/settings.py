@@ -79,11 +79,6 @@ class Settings:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
         if not 0 < self.trial_share <= 1:
             raise UsageError(f"--trial-share is {self.trial_share}; give a share of the steps, above 0 and up to 1")
-        for option, values in (("--backbones", self.backbones), *((f"--vary {k}", v) for k, v in self.vary.items())):
-            lower = [value.lower() for value in values]
-            twice = next((value for value in values if lower.count(value.lower()) > 1), None)
-            if twice is not None:
-                raise UsageError(f"{option} names {twice} twice; a comparison with itself says nothing")
         if "seed" in self.vary:
             raise UsageError("--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more")
         size = next((key for key in self.vary if key.rpartition(".")[2] in ("width", "dim", "depth")), None)

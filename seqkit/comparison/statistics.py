@@ -101,22 +101,13 @@ def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, Interva
     """
     values, linear = scores.values(metric), scores.linear(metric)
     mean, std = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
-    if not metric.proportion:
-        return mean, std, interval_of(linear)
     if not (parts := _crossed(linear)):
         return mean, std, None
-    return mean, std, _proportion(mean, *_variance(parts), linear.shape[1])
-
-
-def interval_of(linear: np.ndarray) -> Interval | None:
-    """Interval of the mean of scores [s u] of seeds and independent units; None if there is one of each."""
-    parts = _crossed(linear)
-    if not parts:
-        return None
     variance, df = _variance(parts)
+    if metric.proportion:
+        return mean, std, _proportion(mean, variance, df, linear.shape[1])
     half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * variance**0.5
-    mean = float(linear.mean())
-    return mean - half, mean + half
+    return mean, std, (float(linear.mean()) - half, float(linear.mean()) + half)
 
 
 def differences(scores: Mapping[str, Scores], metric: Metric) -> list[Difference]:
