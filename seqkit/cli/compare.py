@@ -21,15 +21,23 @@ if TYPE_CHECKING:
 DEFAULT_BACKBONES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba")
 """Backbones that are compared if neither --backbones nor --vary is given."""
 
+BRIEF = 5
+"""Columns of the ranking in a terminal; the page has all."""
+
 
 def run(args: Namespace) -> int:
     """Print the candidates, run them, print the table and where the page is. 1 where no candidate has a result."""
+    from seqkit.cli.parser import is_recipe
+
     folders = [Path(word) for word in args.what]
     is_run = [(folder / "summary.json").is_file() for folder in folders]
     if all(is_run):
         return _runs(args, folders)
     if len(folders) > 1:
         raise UsageError(f"{folders[is_run.index(False)]} is no run folder; give one recipe, or folders of runs")
+    if folders[0].is_file() and not is_recipe(args.what[0]):
+        hint = f"compare takes a recipe (your own data: --data {folders[0]}), or folders of finished runs"
+        raise UsageError(f"{folders[0]} is no recipe and no run folder; {hint}")
     complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
     from seqkit.comparison.compare import check_jobs, check_whole, default_folder, make_plan, promise
     from seqkit.comparison.compare import compare as carry_out
@@ -116,7 +124,7 @@ def _finish(folder: Path, results: Results) -> int:
     from seqkit.report.table import print_table
 
     page, answer = write_comparison(folder, results), answers(results)
-    print_table(ranking(results))
+    print_table(ranking(results).first(BRIEF))
     for sentence in (answer.text, *answer.doubts):
         print(one_line(sentence))
     warnings = sum(finding.kind == "warning" for finding in results.unmatched)

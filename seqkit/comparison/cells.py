@@ -1,4 +1,4 @@
-"""What a cell does: a trial, a run with the scores of its test examples, a pretraining, or the measurement of costs."""
+"""Cells, and the work of each: a trial, a run with scores of its test examples, a pretraining, or a measurement."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ AGAIN = 2
 
 @dataclass(frozen=True)
 class Plan:
-    """What is compared and how it is decided; made once, before anything runs. generates: validation generates."""
+    """Candidates and how they are judged; made once, before anything runs. generates: validation generates."""
 
     settings: Settings
     candidates: list[Candidate]
@@ -179,7 +179,7 @@ Setting = tuple[Rate, int | None]
 
 
 class _Search:
-    """What was tried for a candidate, and how well it did."""
+    """Settings that were tried for a candidate, and how well they did."""
 
     def __init__(self, plan: Plan, candidate: Candidate):
         self.plan, self.candidate = plan, candidate

@@ -32,7 +32,7 @@ class _Json:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """What `to_json` wrote. Raises ValueError in one line where a field is missing or of another type."""
+        """The value that `to_json` wrote. Raises ValueError in one line where a field is missing or of another type."""
         try:
             return TypeAdapter(cls).validate_python(value)
         except ValidationError as error:

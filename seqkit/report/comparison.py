@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from seqkit.comparison.results import read_results
 from seqkit.comparison.stages import Plan, grid_of, rate_values
-from seqkit.comparison.types import Planned, Results, Row
+from seqkit.comparison.types import Planned, Results, Row, fixed
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
 from seqkit.report import sentences
@@ -182,7 +182,7 @@ def _is_best(results: Results, row: Row) -> bool:
 
 
 def values_are(results: Results) -> str:
-    """What the values of a table are: a mean over seeds with its spread, or the value of one seed."""
+    """A sentence on the values of a table: a mean over seeds with its spread, or the value of one seed."""
     seeds = max((len(row.sound) for row in results.candidates), default=0)
     weights = {run.weights for row in results.candidates for run in row.sound}
     best = ", each run with its best weights on validation data" if weights == {"best"} else ""
@@ -236,7 +236,7 @@ def _setting(value: float | str) -> str:
 
 def _percent(share: float | None) -> str:
     """A signed share in percent: +0.4 %."""
-    return DASH if share is None else f"{100 * share:+.1f} %"
+    return DASH if share is None else f"{fixed(100 * share, 1, signed=True)} %"
 
 
 def trials_table(results: Results) -> Table:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from seqkit.comparison.statistics import LEVEL
-from seqkit.comparison.types import Difference, Results, Row
+from seqkit.comparison.types import Difference, Results, Row, fixed
 from seqkit.comparison.unmatched import TOLERANCE
 from seqkit.comparison.verdicts import doubts
 from seqkit.config.recipe import load_yaml
@@ -168,12 +168,12 @@ def matched(results: Results) -> str:
     what = {"parameters": "number of parameters", "flops": "FLOPs per training step"}
     number = f" ({results.budget:,})" if results.budget else ""
     gaps = [row.budget_gap for row in results.candidates if row.budget_gap]
-    widest = f" The largest deviation is {100 * max(gaps, key=abs):+.1f} %." if gaps else ""
+    widest = f" The largest deviation is {fixed(100 * max(gaps, key=abs), 1, signed=True)} %." if gaps else ""
     return f"Each candidate was matched to the {what[results.match]} of {results.reference}{number}.{widest}"
 
 
 def inference(results: Results) -> str:
-    """What intervals and p-values cover, and how they are computed."""
+    """Sentences on what intervals and p-values cover, and how they are computed."""
     pairs = [entry for entry in results.differences if entry.p is not None]
     if not pairs:
         return ""

@@ -35,6 +35,10 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[Cell]]
     name: int = 0
 
+    def first(self, number: int) -> Table:
+        """The first columns."""
+        return Table(self.head[:number], [row[:number] for row in self.rows], self.name)
+
 
 def print_table(table: Table) -> None:
     """Print a table to the terminal."""

@@ -23,7 +23,7 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
     settings = Settings(
         recipe="image/digits",
         preset="debug",
-        overrides=["--data.limit", "50"],
+        overrides=["--data.limit=50"],
         backbones=["LSTM", "S4D"],
         vary={"model.position": ["Sinusoidal", "{type: Learned, sizes: [4, 4]}"]},
         match="flops",

@@ -77,7 +77,7 @@ def test_the_table_has_the_numbers(written):
     table = ranking(comparison(3, failed=(1,)))
     assert [str(cell) for cell in table.rows[0]] == [
         "1", "Transformer width 128, depth 3", "99.00 ± 0.30 [98.40, 99.60]", "reference", "81.23k 1 ×", "203,914",
-        "+0.0 %", "1G", "0.003",
+        "0.0 %", "1G", "0.003",
     ]  # fmt: skip
     gru, lstm = table.rows[1:]
     assert [str(cell) for cell in gru[2:4]] == ["97.78 ± 0.30 [97.18, 98.38]", "−1.22 [−1.82, −0.62]"]
@@ -96,7 +96,7 @@ def test_the_first_is_bold_only_where_it_is_better_than_every_other():
 
 def test_one_table_is_printed_to_the_terminal_and_as_csv(capsys):
     results = hostile()
-    print_table(ranking(results))
+    print_table(ranking(results).first(5))
     shown = capsys.readouterr().out
     assert "98.40" in shown
     assert "<script>" in shown
