@@ -32,4 +32,4 @@ def add_arguments(parser: ArgumentParser) -> None:
     example.add_argument("--input", metavar="FILE", help=ONE_INPUT)
     text = "example N of the run's test data, counted from 0"
     example.add_argument("--example", type=whole, metavar="N", help=text)
-    add_out(parser, "folder for page and pictures (default RUN/attention)")
+    add_out(parser, "folder for the page (default RUN/attention)")

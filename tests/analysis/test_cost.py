@@ -233,7 +233,7 @@ def test_every_backbone_is_described_and_its_work_grows_with_tokens(build, causa
     short, long = describe_model(model, 8), describe_model(model, 16)
     assert long.flops > 1.5 * short.flops > 0
     assert long.activations > short.activations > 0
-    assert (short.cache is None) == (not causal)
+    assert (short.cache is None) == (not causal or type(backbone).__name__ == "Reversible")
 
 
 @pytest.mark.parametrize(

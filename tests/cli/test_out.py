@@ -167,15 +167,18 @@ def test_pictures_go_to_an_empty_folder_or_beside_pictures_of_ours(run, here, ca
     for name, words in commands.items():
         (here / name).mkdir()
         assert main([str(word) for word in [*words, "--out", name]]) in (0, 1)
-        pictures = sorted(path.name for path in (here / name).glob("*.png"))
-        assert pictures
+        written = sorted(path.name for path in (here / name).iterdir())[0]
         assert "add --force" in refused(capsys, *words, "--out", name)
         assert main([str(word) for word in [*words, "--out", name, "--force"]]) in (0, 1)
-        Image.fromarray(picture).save(here / name / pictures[0])
-        mine = (here / name / pictures[0]).read_bytes()
-        assert pictures[0] in refused(capsys, *words, "--out", name, "--force")
-        assert (here / name / pictures[0]).read_bytes() == mine
-        assert "notes.txt is a file" in refused(capsys, *words, "--out", "notes.txt", "--force")
+        if name == "inspect":
+            Image.fromarray(picture).save(here / name / written)
+        else:
+            (here / name / written).write_text("<p>mine</p>", encoding="utf-8")
+        mine = (here / name / written).read_bytes()
+        assert written in refused(capsys, *words, "--out", name, "--force")
+        assert (here / name / written).read_bytes() == mine
+        for file in ("notes.txt", "new.html"):
+            assert f"{file} is a file" in refused(capsys, *words, "--out", file, "--force")
 
 
 def test_a_comparison_refuses_a_folder_of_something_else_before_it_builds_anything(tmp_path, monkeypatch, capsys):

@@ -13,7 +13,7 @@ from seqkit.nn.attention.lsh import LSHAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention, apply_rotary
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
-from seqkit.testing import EmbeddedBackbone, check_backbone, long_laws
+from seqkit.testing import check_backbone
 
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 
@@ -198,8 +198,6 @@ def test_a_transformer_with_it_keeps_the_laws(position, bucket_size, kinds):
         return Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position)
 
     check_backbone(build, kinds=kinds, quick=True)
-    spec, examples = long_laws.long_texts()
-    long_laws.reorder_keeps_the_rows(EmbeddedBackbone(spec, build(24, True)), examples)
 
 
 def test_directions_are_saved_and_drawn_by_torchs_seed():
