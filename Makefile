@@ -2,8 +2,8 @@
 # make test    the fast tier of the tests (5 to 6 minutes)
 # make test-all   every test (20 minutes)
 # make lint    ruff and mypy
-# make docs    the site, in site/, with every link checked (150 s on one core; about 90 after `make test`)
-# make docs-serve   the same, served on localhost:8000 and built again when a page changes
+# make docs    the site, in site/, with every link checked (150 s on one core)
+# make docs-serve   the same, served on localhost:8000 and built again when a page changes (not notebooks and gallery)
 # make wheel   dist/: the sdist, and the wheel that is made of it
 # make clean   remove what these made, but neither runs nor data
 

@@ -62,7 +62,6 @@ SLOW = {
     "docs/concepts.md",
     "docs/data/forecast.md",
     "docs/data/images.md",
-    "docs/data/mixed-columns.md",
     "docs/data/splits.md",
     "docs/data/tables.md",
     "docs/data/text.md",

@@ -9,51 +9,46 @@ import sys
 import time
 from pathlib import Path
 
-from docs.website import gallery, notebook
 from docs.website.check import faults
-from docs.website.kept import kept, sources
+from docs.website.gallery import write_gallery
+from docs.website.notebook import write
 from docs.website.reference import write_reference
-from docs.website.stage import BUILD, PAGES, ROOT, configuration, places, stage
+from docs.website.stage import BUILD, PAGES, ROOT, configuration, places, stage, write_comparisons
 
 
 def main() -> int:
-    """Stage the pages, make what is made, build, check."""
+    """Stage the pages, make what is made, build, check; `--serve` makes no notebook or gallery that is there."""
     parser = argparse.ArgumentParser(prog="python -m docs.website", description=__doc__)
     parser.add_argument("--serve", action="store_true", help="serve the site, and build pages again when they change")
-    args = parser.parse_args()
+    is_served = parser.parse_args().serve
     start = time.perf_counter()
 
     def said(what: str) -> None:
         print(f"docs: {what} ({time.perf_counter() - start:.0f} s)", flush=True)
 
-    shutil.rmtree(BUILD, ignore_errors=True)
-    try:
-        stage()
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 1
+    if not is_served:
+        shutil.rmtree(BUILD, ignore_errors=True)
+    stage()
     write_reference()
+    write_comparisons()
     shutil.copytree(Path(__file__).parent / "assets", PAGES / "assets", dirs_exist_ok=True)
+    said("pages")
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.py")):
-        shutil.copytree(notebook.kept_run(path), PAGES / "notebooks", dirs_exist_ok=True)
-        said(f"notebook {path.stem}")
-    gallery.write_gallery(kept("gallery", gallery.drawn, sources(gallery.RESULTS)))
-    said("gallery")
-    config = configuration()
-    zensical = [str(Path(sys.executable).with_name("zensical"))]
-    if args.serve:
-        return serve([*zensical, "serve", "-f", str(config)])
+        if not (PAGES / "notebooks" / f"{path.stem}.md").exists():
+            write(path, PAGES / "notebooks")
+            said(f"notebook {path.stem}")
+    if not (PAGES / "gallery.md").exists():
+        write_gallery()
+        said("gallery")
+    zensical, config = str(Path(sys.executable).with_name("zensical")), str(configuration())
+    if is_served:
+        return serve([zensical, "serve", "-f", config])
+    subprocess.run([zensical, "build", "--strict", "--clean", "-f", config], check=True)  # noqa: S603
     shutil.rmtree(ROOT / "site", ignore_errors=True)
-    built = subprocess.run([*zensical, "build", "--strict", "--clean", "-f", str(config)], check=False)  # noqa: S603
-    if built.returncode:
-        return built.returncode
     (BUILD / "site").rename(ROOT / "site")
-    said("built")
     found = list(faults(ROOT / "site"))
-    for fault in found:
-        print(fault)
-    number = len(list((ROOT / "site").rglob("*.html")))
-    said(f"{number} pages checked, {len(found)} faults; open site/index.html through make docs-serve")
+    print(*found, sep="\n")
+    said(f"built, {len(found)} faults; open site/index.html through make docs-serve")
     return bool(found)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import griffe
 
-WORDS = ("Raises", "Returns", "Yields")
-"""Beginnings of sentences that are items, too."""
+ENTRY = re.compile(r"(?:^|(?<=[.;)] ))(?:(\w+(?:, \w+)*): (?=\S)|(Raises|Returns|Yields) )")
+"""Names of arguments before a colon, or a word that begins an item, too."""
 
 
 def as_markdown(text: str, names: Collection[str]) -> str:
@@ -23,24 +23,15 @@ def _paragraph(text: str, names: Collection[str]) -> str:
     if text.startswith((" ", "* ", "- ", "```")) or "\n    " in text or "::" in text:
         return text
     line = " ".join(text.split())
-    starts = [0]
-    for found in re.finditer(rf"(?:^|(?<=[.;)] ))(?:(\w+(?:, \w+)*): (?=\S)|(?:{'|'.join(WORDS)}) )", line):
-        if found[1] is None or set(found[1].split(", ")) <= set(names):
-            starts.append(found.start())
-    parts = [line[start:end].strip() for start, end in zip(starts, [*starts[1:], len(line)])]
-    first, *items = parts
-    if not items:
+    found = [entry for entry in ENTRY.finditer(line) if not entry[1] or set(entry[1].split(", ")) <= set(names)]
+    if not found:
         return text
+    items = []
+    for entry, end in zip(found, [*(entry.start() for entry in found[1:]), len(line)]):
+        marked = ", ".join(f"`{name}`" for name in entry[1].split(", ")) + ":" if entry[1] else f"**{entry[2]}**"
+        items.append(f"- {marked} {line[entry.end() : end].strip()}")
     # the text before the first entry is a paragraph of its own; an entry at the very beginning leaves it empty
-    return "\n\n".join(filter(None, (first, "\n".join(f"- {_item(item)}" for item in items))))
-
-
-def _item(text: str) -> str:
-    entry = re.match(r"(\w+(?:, \w+)*): ", text)
-    if entry is None:
-        word, _, rest = text.partition(" ")
-        return f"**{word}** {rest}"
-    return ", ".join(f"`{name}`" for name in entry[1].split(", ")) + f": {text[entry.end() :]}"
+    return "\n\n".join(filter(None, (line[: found[0].start()].strip(), "\n".join(items))))
 
 
 MAX_VALUE = 200

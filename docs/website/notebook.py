@@ -18,12 +18,10 @@ import sys
 import tempfile
 import traceback
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from docs.website.kept import kept, sources
+from unittest.mock import patch
 
 DPI = 110
 
@@ -44,22 +42,11 @@ class Cell:
 
 
 def cells(source: str) -> list[Cell]:
-    """Cells of a notebook. Raises ValueError if text stands before the first, or a text cell has a line of code."""
-    found: list[Cell] = []
-    for number, line in enumerate(source.splitlines(), start=1):
-        if mark := re.fullmatch(r"# %%(?: \[(markdown)\])?\s*", line):
-            found.append(Cell(mark[1] is None, "", number + 1))
-        elif not found:
-            if line.strip():
-                raise ValueError(f"line {number}: {line!r} stands before the first cell; begin it with # %% [markdown]")
-        elif found[-1].is_code:
-            found[-1].text += f"{line}\n"
-        elif line and not line.startswith("#"):
-            raise ValueError(f"line {number}: {line!r} is code in a cell of text; begin it with # %%")
-        else:
-            found[-1].text += f"{line.removeprefix('#').removeprefix(' ')}\n"
-    for cell in found:
-        cell.text = cell.text.strip("\n")
+    """Cells of a notebook, without empty ones."""
+    found = []
+    for cell in re.finditer(r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", source, flags=re.MULTILINE | re.DOTALL):
+        text = re.sub("^# ?", "", cell[2], flags=re.MULTILINE) if cell[1] else cell[2]
+        found.append(Cell(cell[1] is None, text.strip("\n"), source.count("\n", 0, cell.start(2)) + 1))
     return [cell for cell in found if cell.text]
 
 
@@ -73,7 +60,7 @@ def run(path: Path, folder: Path) -> list[Cell]:
     found = cells(path.read_text(encoding="utf-8"))
     # as in Jupyter: classes of the notebook can be pickled, and a process that is started does not read a file again
     main, module = sys.modules["__main__"], types.ModuleType("__main__")
-    with contextlib.chdir(folder), mpl.rc_context({"figure.dpi": DPI}):
+    with contextlib.chdir(folder), mpl.rc_context({"figure.dpi": DPI}), patch.dict(os.environ, COLUMNS="90"):
         mpl.use("agg")
         sys.modules["__main__"] = module
         try:
@@ -92,7 +79,7 @@ def _execute(cell: Cell, module: types.ModuleType, path: Path) -> None:
     ast.increment_lineno(tree, cell.line - 1)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown), _columns(90):
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
         try:
             exec(compile(tree, str(path), "exec"), vars(module))  # noqa: S102 - our own notebooks
             if isinstance(last, ast.Expr):
@@ -110,28 +97,10 @@ def _execute(cell: Cell, module: types.ModuleType, path: Path) -> None:
     plt.close("all")
 
 
-@contextlib.contextmanager
-def _columns(number: int) -> Iterator[None]:
-    """Width of the terminal that tables are written for."""
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = str(number)
-    try:
-        yield
-    finally:
-        del os.environ["COLUMNS"]
-        if before is not None:
-            os.environ["COLUMNS"] = before
-
-
 def plain(text: str) -> str:
     """Printed text without colours, and of a progress bar its last state alone."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     return "\n".join(line.rpartition("\r")[2].rstrip() for line in text.replace("\r\n", "\n").split("\n")).strip("\n")
-
-
-def kept_run(path: Path, *, anew: bool = False) -> Path:
-    """The folder that `write` filled for a notebook; it runs again if it or the package has changed, or `anew`."""
-    return kept(f"notebook-{path.stem}", lambda made: write(path, made), sources(path), anew=anew)
 
 
 def write(path: Path, folder: Path) -> None:
@@ -163,31 +132,16 @@ def write(path: Path, folder: Path) -> None:
             (pictures / f"{figure}.png").write_bytes(picture)
             parts.append(f"![figure {figure}]({name}/{figure}.png)")
     head, *rest = parts
-    file = f"[Download this notebook]({name}.ipynb){{ download }}"
-    download = f"{file} with what it printed, or open `docs/notebooks/{path.name}`."
+    download = f"[Download this notebook]({name}.ipynb){{ download }}, or open `docs/notebooks/{path.name}`."
     (folder / f"{name}.md").write_text("\n\n".join([head, download, *rest]) + "\n", encoding="utf-8")
     (folder / f"{name}.ipynb").write_text(json.dumps(as_ipynb(done), indent=1) + "\n", encoding="utf-8")
 
 
-def as_ipynb(done: list[Cell]) -> dict[str, Any]:
-    """A notebook that was run, in Jupyter's format 4.5."""
-    from base64 import b64encode
-
-    listed: list[dict[str, Any]] = []
-    for number, cell in enumerate(done):
-        common = {"id": f"cell-{number}", "metadata": {}, "source": cell.text}
-        if not cell.is_code:
-            listed.append({"cell_type": "markdown", **common})
-            continue
-        outputs: list[dict[str, Any]] = []
-        if printed := plain(cell.printed):
-            outputs.append({"output_type": "stream", "name": "stdout", "text": f"{printed}\n"})
-        for picture in cell.figures:
-            data = {"image/png": b64encode(picture).decode(), "text/plain": "figure"}
-            outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
-        if cell.value:
-            data = {"text/plain": cell.value}
-            outputs.append({"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": data})
-        listed.append({"cell_type": "code", **common, "execution_count": None, "outputs": outputs})
+def as_ipynb(found: list[Cell]) -> dict[str, Any]:
+    """A notebook in Jupyter's format 4.5, to be run there: without what it showed."""
+    listed = []
+    for number, cell in enumerate(found):
+        own: dict[str, Any] = {"cell_type": "markdown", "id": f"cell-{number}", "metadata": {}, "source": cell.text}
+        listed.append(own | ({"cell_type": "code", "execution_count": None, "outputs": []} if cell.is_code else {}))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": kernel}, "cells": listed}

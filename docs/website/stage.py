@@ -1,7 +1,7 @@
 """Pages of the repository as the site has them: copied into one folder, links between them rewritten.
 
-The pages stay plain Markdown, which a code host renders too. There a link may lead out of docs/, or to a notebook; on
-the site all of them are pages of one folder.
+The pages stay plain Markdown, which a code host renders too. There a link may lead out of docs/, to a notebook, or to
+the folder of a published comparison; on the site all of them are pages of one folder.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[2]
@@ -26,91 +25,82 @@ OUTSIDE = {
 }
 """Files outside docs/ that are pages of the site."""
 
-LINK = re.compile(r"(?<=\]\()(?P<path>[^)#\s]+)|(?<=src=\")(?P<src>[^\"]+)")
-FENCE = re.compile(r"^ *```")
+LINK = re.compile(r"(?<=\]\()[^)#\s]+|(?<=src=\")[^\"]+")
 
 
-def places(root: Path = ROOT) -> dict[PurePosixPath, PurePosixPath]:
-    """Maps each file of the repository that is on the site to its place there; a notebook's is that of its page."""
-    docs = root / "docs"
-    found = {
-        PurePosixPath("docs", (at := path.relative_to(docs).as_posix())): PurePosixPath(_page(at))
-        for path in sorted(docs.rglob("*"))
-        if path.is_file() and not {"__pycache__", "website", "__init__.py"} & set(path.relative_to(docs).parts)
-    }
-    found |= {PurePosixPath(path): PurePosixPath(page) for path, page in OUTSIDE.items()}
-    if twice := [str(page) for page in set(found.values()) if list(found.values()).count(page) > 1]:
-        raise ValueError(f"two files are the page {', '.join(twice)} of the site; rename one, or change OUTSIDE")
+def places() -> dict[PurePosixPath, PurePosixPath]:
+    """Maps each file of the repository that is on the site to its place there.
+
+    That of a notebook, and of the folder of a published comparison, is its page.
+    """
+    found = {PurePosixPath(path): PurePosixPath(page) for path, page in OUTSIDE.items()}
+    for path in sorted((ROOT / "docs").rglob("*")):
+        at = PurePosixPath(path.relative_to(ROOT / "docs"))
+        if path.is_file() and not {"__pycache__", "website", "__init__.py"} & set(at.parts):
+            found["docs" / at] = at.with_suffix(".md") if at.suffix == ".py" else at
+            if at.name == "results.json":
+                found["docs" / at.parent] = at.parent.with_suffix(".md")
     return found
 
 
-def _page(at: str) -> str:
-    return f"{at.removesuffix('.py')}.md" if at.startswith("notebooks/") and at.endswith(".py") else at
-
-
-def stage(to: Path = PAGES, root: Path = ROOT) -> None:
-    """Copy all pages and their pictures to a folder; notebooks are left to `notebook`, which runs them."""
-    where = places(root)
+def stage(to: Path = PAGES) -> None:
+    """Copy all pages and files to a folder, except the pages that are made: of notebooks and of comparisons."""
+    where = places()
     for origin, page in where.items():
-        target = to / page
-        if origin.suffix == ".py":
-            continue
+        source, target = ROOT / origin, to / page
         target.parent.mkdir(parents=True, exist_ok=True)
         if page.suffix != ".md":
-            shutil.copyfile(root / origin, target)
-            continue
-        text = (root / origin).read_text(encoding="utf-8")
-        text = f"# License\n\n```text\n{text}```\n" if origin.suffix != ".md" else relinked(text, origin, where)
-        write_changed(target, text)
+            shutil.copyfile(source, target)
+        elif origin.name == "LICENSE":
+            write_changed(target, f"# License\n\n```text\n{source.read_text(encoding='utf-8')}```\n")
+        elif origin.suffix == ".md":
+            write_changed(target, relinked(source.read_text(encoding="utf-8"), origin, where))
+
+
+def write_comparisons(to: Path = PAGES) -> None:
+    """Write the page of each published comparison, and its HTML report, from the results that `stage` copied."""
+    from seqkit.report.comparison import write_comparison
+
+    for results in (to / "comparisons").glob("*/results.json"):
+        folder = write_comparison(results.parent).parent
+        (folder / "results.md").rename(folder.with_suffix(".md"))
 
 
 def relinked(text: str, origin: PurePosixPath, where: Mapping[PurePosixPath, PurePosixPath]) -> str:
     """Text of a page with its relative links as the site has them. Raises ValueError if one leads to no page."""
-    own = where[origin].parent
+    lines: list[str] = []
+
+    def moved(found: re.Match[str]) -> str:
+        link = found[0]
+        if "://" in link or link.startswith("mailto:"):
+            return link
+        target = PurePosixPath(os.path.normpath(origin.parent / link))
+        if target not in where:
+            missing = f"which is no file of docs/ and none of {', '.join(OUTSIDE)}"
+            raise ValueError(f"{origin}:{len(lines) + 1} links to {link}, {missing}")
+        return os.path.relpath(where[target], where[origin].parent)
+
     fenced = False
-    lines = []
-    for number, line in enumerate(text.splitlines(keepends=True), start=1):
-        if FENCE.match(line):
-            fenced = not fenced
-        lines.append(line if fenced else LINK.sub(partial(_moved, origin, own, where, number), line))
+    for line in text.splitlines(keepends=True):
+        fenced ^= line.lstrip().startswith("```")
+        lines.append(line if fenced else LINK.sub(moved, line))
     return "".join(lines)
 
 
-def _moved(
-    origin: PurePosixPath,
-    own: PurePosixPath,
-    where: Mapping[PurePosixPath, PurePosixPath],
-    line: int,
-    found: re.Match[str],
-) -> str:
-    link = found[0]
-    if "://" in link or link.startswith("mailto:"):
-        return link
-    target = PurePosixPath(os.path.normpath(origin.parent / link))
-    if target not in where:
-        raise ValueError(f"{origin}:{line} links to {link}, which is no file of docs/ and none of {', '.join(OUTSIDE)}")
-    return PurePosixPath(os.path.relpath(where[target], own)).as_posix()
-
-
-def configuration(to: Path = BUILD, root: Path = ROOT) -> Path:
+def configuration(to: Path = BUILD) -> Path:
     """mkdocs.yml for the staged pages: an entry such as `reference/*` of the navigation becomes the pages there.
 
     Zensical writes below the folder of its configuration only, so the site is built here, and moved by its builder.
     """
-    text = (root / "mkdocs.yml").read_text(encoding="utf-8")
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     named = set(re.findall(r"[\w/.-]+\.md", text))
-    lines = []
-    for line in text.splitlines():
-        if entry := re.fullmatch(r"( *- )(\w[\w/]*)/\*", line):
-            lines += [f"{entry[1]}{page}" for page in sorted(set(_below(to / "docs", entry[2])) - named)]
-        else:
-            lines.append(line)
-    write_changed(path := to / "mkdocs.yml", "\n".join(lines) + "\n")
-    return path
 
+    def listed(entry: re.Match[str]) -> str:
+        pages = {path.relative_to(to / "docs").as_posix() for path in (to / "docs" / entry[2]).glob("*.md")}
+        return "\n".join(f"{entry[1]}{page}" for page in sorted(pages - named))
 
-def _below(docs: Path, folder: str) -> Iterable[str]:
-    return (path.relative_to(docs).as_posix() for path in (docs / folder).glob("*.md"))
+    write_changed(to / "mkdocs.yml", re.sub(r"^( *- )(\w[\w/]*)/\*$", listed, text, flags=re.MULTILINE))
+    return to / "mkdocs.yml"
 
 
 def write_changed(path: Path, text: str) -> None:

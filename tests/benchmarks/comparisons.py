@@ -1,10 +1,10 @@
-"""The comparisons of docs/comparisons: run what is missing of each, and write its page and the index.
+"""The comparisons of docs/comparisons: run what is missing of each, and write the index.
 
-    SEQKIT_DATA=FOLDER python tests/benchmarks/comparisons.py --jobs 2 [--only solubility] [--pages] [--runs FOLDER]
+    SEQKIT_DATA=FOLDER python tests/benchmarks/comparisons.py --jobs 2 [--only solubility] [--index] [--runs FOLDER]
 
-SEQKIT_DATA holds tiny-shakespeare. Results are kept in runs/compare, so a repeated command goes on. --pages: run
-nothing, and write the pages again from the published numbers. A page is NAME.md; NAME/ holds results.json, without the
-points of learning curves, and scores.npz. The index says of each whether its recipe is still the same.
+SEQKIT_DATA holds tiny-shakespeare. Results are kept in runs/compare, so a repeated command goes on. --index: run
+nothing, and write the index again from the published numbers. NAME/ holds results.json, without the points of learning
+curves, and scores.npz; the site makes its page. The index says whether its recipe is still the same.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from seqkit.comparison.unmatched import flattened
 from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
-from seqkit.report.comparison import comparison_markdown
+from seqkit.report.sentences import answers
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "docs" / "comparisons"
@@ -57,18 +57,18 @@ ADDED = {
 
 
 def main():
-    """Run, then write pages."""
+    """Run, then write the index."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", choices=COMPARISONS)
     options.add_argument("--jobs", type=int, default=1)
-    options.add_argument("--pages", action="store_true")
+    options.add_argument("--index", action="store_true")
     options.add_argument("--runs", type=Path, default=ROOT / "runs" / "compare")
     args = options.parse_args()
     for name, words in COMPARISONS.items():
         if args.only not in (None, name):
             continue
         folder = args.runs / name
-        if not args.pages:
+        if not args.index:
             command = ["compare", *shlex.split(words), "--threads", "1", "--jobs", str(args.jobs), "--out", str(folder)]
             subprocess.run([sys.executable, "-m", "seqkit", *command], check=True)
             publish(folder, name)
@@ -76,7 +76,6 @@ def main():
             path = PUBLISHED / name / "results.json"
             results = completed(read_results(path), read_scores(PUBLISHED / name / "scores.npz"))
             write_json(path, results.to_json())
-            (PUBLISHED / f"{name}.md").write_text(comparison_markdown(results), encoding="utf-8")
     (PUBLISHED / "index.md").write_text(index(), encoding="utf-8")
     write_table()
 
@@ -106,27 +105,26 @@ def changes(results):
 
 
 def index():
-    """All pages, with what they were made by, and whether their recipe has changed since."""
-    lines = ["| page | metric | seeds | made on | by | state |", "| --- | --- | --- | --- | --- | --- |"]
-    for page in sorted(PUBLISHED.glob("*.md")):
-        path = PUBLISHED / page.stem / "results.json"
-        if page.stem == "index":
-            continue
-        if not path.is_file():
-            lines.append(f"| [{page.stem}]({page.name}) | | | | | **older protocol**, to be made anew |")
-            continue
-        results = read_results(path)
-        keys = changes(results)
-        state = f"**stale**: {', '.join(keys)} changed since" if keys else "current"
+    """All comparisons, with their answer, what they were made by, and whether their recipe has changed since."""
+    lines = [
+        "| comparison | answer | metric | seeds | made on | by | state |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for path in sorted(PUBLISHED.glob("*/results.json")):
+        name, results = path.parent.name, read_results(path)
+        answer, keys = answers(results), changes(results)
+        told = " ".join([f"{answer.text.partition('. ')[0].removesuffix('.')}.", *answer.doubts])
         made = " ".join(f"{key} {results.versions.get(key, '–')}" for key in ("seqkit", "torch"))
-        cells = [f"[{page.stem}]({page.name})", results.metric.title, str(len(results.seeds))]
-        lines.append(f"| {' | '.join([*cells, results.started[:10], made, state])} |")
+        state = f"**stale**: {', '.join(keys)} changed since" if keys else "current"
+        cells = [f"[{name}]({name}/)", told, results.metric.title, str(len(results.seeds)), results.started[:10]]
+        lines.append(f"| {' | '.join([*cells, made, state])} |")
     table = "\n".join(lines)
     return f"""# Published comparisons
 
-Each page has the command that repeats it. Its folder holds `results.json` with every number, and `scores.npz` with the
-score of every test example, from which each interval can be computed again ([how](../compare.md#what-the-numbers-are)).
-A page is stale when its recipe, or a default of it, has changed since.
+Each folder holds `results.json` with every number, and `scores.npz` with the score of every test example, from which
+each interval can be computed again ([how](../compare.md#what-the-numbers-are)). On the site, a link leads to the page
+that seqkit makes of them, with the command that repeats it. A comparison is stale when its recipe, or a default of it,
+has changed since.
 
 {table}
 """
@@ -142,14 +140,13 @@ def write_table():
             metric, shown = results.metric, {}
             for row in results.candidates:
                 shown[row.name] = "failed" if row.mean is None else metric.mean(row.mean, row.std)
-            link = f"[{name}](../docs/comparisons/{name}.md)"
+            link = f"[{name}](../docs/comparisons/{name}/)"
             rows.append([link, metric.title, *(shown.get(column, "–") for column in NAMES)])
-    if rows:
-        head = [["page", "metric", *NAMES], ["---"] * (2 + len(NAMES))]
-        table = "\n".join(f"| {' | '.join(cells)} |" for cells in [*head, *rows])
-        path = ROOT / "recipes" / "README.md"
-        before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-        path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    head = [["comparison", "metric", *NAMES], ["---"] * (2 + len(NAMES))]
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in [*head, *rows])
+    path = ROOT / "recipes" / "README.md"
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from seqkit.registry import KINDS, lookup
 from seqkit.testing import check_tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-tokenizer.md"
-STRANGERS = {"eeg": "EEGWindows", "kmers": "Kmers", "board": "Board"}
+STRANGERS = {"codons": "Codons", "seismograms": "Seismogram", "board": "Board"}
 OBJECTIVES = {"NextToken": NextToken, "Masked": Masked, "Classify": Classify, "Regress": Regress}
 
 

@@ -1,4 +1,4 @@
-"""Our Transformer equals Hugging Face's families with attention and MLP side by side: Phi, GPT-NeoX, GPT-J, Falcon.
+"""Our Transformer equals Hugging Face's families with attention and MLP side by side: Phi, GPT-NeoX, Falcon.
 
 h heads · c channels of one head
 """
@@ -12,8 +12,6 @@ from parity import randomized
 from transformers import (
     FalconConfig,
     FalconForCausalLM,
-    GPTJConfig,
-    GPTJForCausalLM,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
     PhiConfig,
@@ -52,12 +50,6 @@ def phi():
 
 def gpt_neox():
     return GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES, **LLAMAS_NAMES, rotary_pct=0.4))
-
-
-def gptj():
-    return GPTJForCausalLM(
-        GPTJConfig(**SIZES, n_embd=DIM, n_layer=DEPTH, n_head=HEADS, n_inner=INNER, n_positions=64, rotary_dim=6)
-    )
 
 
 def falcon(**changes):
@@ -102,17 +94,6 @@ def gpt_neox_layer(left, i):
     )
 
 
-def gptj_layer(left, i):
-    layer, name = f"transformer.h.{i}", f"backbone.blocks.{i}"
-    return (
-        both_norms(left, f"{layer}.ln_1", name)
-        | take(left, [f"{layer}.attn.{kind}_proj" for kind in "qkv"], f"{name}.attention.qkv_proj")
-        | take(left, [f"{layer}.attn.out_proj"], f"{name}.attention.out_proj")
-        | take(left, [f"{layer}.mlp.fc_in"], f"{name}.mlp.up_proj")
-        | take(left, [f"{layer}.mlp.fc_out"], f"{name}.mlp.down_proj")
-    )
-
-
 def falcon_layer(left, i, *, num_kv_heads=1, rotary=True):
     layer, name = f"transformer.h.{i}", f"backbone.blocks.{i}"
 
@@ -148,11 +129,9 @@ FAMILIES = {
     # theirs, a layer under our names, their table and their last norm
     "Phi": (phi, phi_layer, "model.embed_tokens", "model.final_layernorm"),
     "GPT-NeoX": (gpt_neox, gpt_neox_layer, "gpt_neox.embed_in", "gpt_neox.final_layer_norm"),
-    "GPT-J": (gptj, gptj_layer, "transformer.wte", "transformer.ln_f"),
     "Falcon": (falcon, falcon_layer, "transformer.word_embeddings", "transformer.ln_f"),
 }
 LAST_NORMS = {norm for *_, norm in FAMILIES.values()}
-HEAD_BIAS = {"Phi", "GPT-J"}
 PROMPTS = [7, 2, 11]
 
 
@@ -173,7 +152,7 @@ def weights(name, theirs, **settings):
 
 def ours(name, overrides=None):
     model = decoder(name, VOCAB, tied=name == "Falcon", overrides=overrides)
-    if name in HEAD_BIAS:
+    if name == "Phi":
         model.head = TokenHead(DIM, VOCAB)
     return model.eval()
 
@@ -209,7 +188,6 @@ def test_logits(name, lengths):
         ("Phi", {"position.share": 0.6}),
         ("GPT-NeoX", {"position.share": 0.6}),
         ("GPT-NeoX", {"block.type": "PreNormBlock"}),
-        ("GPT-J", {"position.share": 0.4}),
         ("Falcon", {"position.base": 1000.0}),
     ],
 )

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from docs.website.notebook import cells, kept_run, plain, run, write
+from docs.website.notebook import cells, plain, run, write
 from docs.website.stage import ROOT
 from seqkit.registry import lookup
 
@@ -38,12 +38,6 @@ def test_cells_are_text_and_code_with_their_lines():
     found = cells(SOURCE)
     assert [(cell.is_code, cell.line) for cell in found] == [(False, 2), (True, 7), (True, 14)]
     assert found[0].text == "# Title\n\nProse."
-
-
-@pytest.mark.parametrize("source", ["x = 1\n# %%\n", "# %% [markdown]\n# a\nx = 1\n"])
-def test_code_outside_cells_of_code_is_an_error(source):
-    with pytest.raises(ValueError, match=r"line [13]: 'x = 1'"):
-        cells(source)
 
 
 def test_a_cell_shows_what_it_prints_its_last_value_and_its_figures(tmp_path):
@@ -83,7 +77,6 @@ def test_the_page_and_the_notebook_file_hold_the_outputs(tmp_path):
     assert "```text\n8\n```" in page
     notebook = json.loads((made / "one.ipynb").read_text())
     assert [cell["cell_type"] for cell in notebook["cells"]] == ["markdown", "code"]
-    assert notebook["cells"][1]["outputs"][0]["data"] == {"text/plain": "8"}
 
 
 def test_a_progress_bar_leaves_its_last_state():
@@ -96,9 +89,8 @@ def test_a_progress_bar_leaves_its_last_state():
 @pytest.mark.filterwarnings("ignore:.*smaller than the logging interval")
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "notebooks").glob("*.py")), ids=lambda path: path.stem)
-def test_a_notebook_runs_from_top_to_bottom(path, registry):
-    folder = kept_run(path, anew=True)
-    page = (folder / f"{path.stem}.md").read_text(encoding="utf-8")
+def test_a_notebook_runs_from_top_to_bottom(path, registry, tmp_path):
+    write(path, tmp_path)
+    page = (tmp_path / f"{path.stem}.md").read_text(encoding="utf-8")
     assert page.split("\n\n")[1].startswith("After this notebook you can ")
     assert "Warning" not in page
-    assert json.loads((folder / f"{path.stem}.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4

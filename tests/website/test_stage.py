@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from docs.website.reference import packages, write_reference
-from docs.website.stage import ROOT, configuration, places, relinked, stage
+from docs.website.stage import ROOT, configuration, places, relinked, stage, write_comparisons
 
 WHERE = {
     PurePosixPath(origin): PurePosixPath(page)
@@ -15,6 +15,7 @@ WHERE = {
         "docs/index.md": "index.md",
         "docs/data/text.md": "data/text.md",
         "docs/notebooks/first.py": "notebooks/first.md",
+        "docs/comparisons/digits": "comparisons/digits.md",
         "recipes/README.md": "recipes.md",
     }.items()
 }
@@ -27,6 +28,7 @@ WHERE = {
         ("docs/data/text.md", "../../README.md", "../overview.md"),
         ("docs/data/text.md", "../notebooks/first.py", "../notebooks/first.md"),
         ("recipes/README.md", "../docs/index.md", "index.md"),
+        ("recipes/README.md", "../docs/comparisons/digits/", "comparisons/digits.md"),
         ("docs/index.md", "https://example.org/a.md", "https://example.org/a.md"),
         ("docs/index.md", "#here", "#here"),
     ],
@@ -48,6 +50,7 @@ def test_a_link_to_no_page_is_an_error_with_its_line():
 @pytest.mark.slow
 def test_every_page_is_in_the_navigation_once(tmp_path):
     stage(tmp_path / "docs")
+    write_comparisons(tmp_path / "docs")
     write_reference(tmp_path / "docs" / "reference")
     text = configuration(tmp_path).read_text(encoding="utf-8")
     listed = re.findall(r"^ +- (?:[^:\n]+: |\"[^\"]+\": )?([\w/.-]+\.md)$", text, flags=re.MULTILINE)
