@@ -39,8 +39,9 @@ ORDER = [
     {"runs"},
     {"analysis", "serve"},
     {"doctor"},
+    {"comparison"},
     {"report"},
-    {"comparison", "export"},
+    {"export"},
     {"cli"},
     {"__init__", "__main__"},
 ]

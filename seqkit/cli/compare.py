@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,14 @@ from seqkit.config import complete
 from seqkit.errors import UsageError, one_line
 
 if TYPE_CHECKING:
-    from seqkit.comparison.stages import Plan
+    from seqkit.comparison.settings import Settings
     from seqkit.comparison.types import Results
 
 DEFAULT_BACKBONES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba")
 """Backbones that are compared if neither --backbones nor --vary is given."""
+
+BRIEF = 5
+"""Columns of the ranking in a terminal; the page has all."""
 
 
 def run(args: Namespace) -> int:
@@ -27,36 +30,34 @@ def run(args: Namespace) -> int:
     from seqkit.cli.parser import is_recipe
 
     folders = [Path(word) for word in args.what]
-    if any((folder / "summary.json").is_file() for folder in folders):
+    is_run = [(folder / "summary.json").is_file() for folder in folders]
+    if all(is_run):
         return _runs(args, folders)
-    if len(args.what) > 1:
-        known = next((str(f) for f in folders if not (f / "summary.json").is_file()), args.what[0])
-        raise UsageError(f"{known} is no run folder; give one recipe, or several folders of finished runs")
+    if len(folders) > 1:
+        raise UsageError(f"{folders[is_run.index(False)]} is no run folder; give one recipe, or folders of runs")
     if folders[0].is_file() and not is_recipe(args.what[0]):
-        raise UsageError(
-            f"{args.what[0]} is no recipe and no run folder; compare takes a recipe (your own data: --data "
-            f"{args.what[0]}), or folders of finished runs"
-        )
+        hint = f"compare takes a recipe (your own data: --data {folders[0]}), or folders of finished runs"
+        raise UsageError(f"{folders[0]} is no recipe and no run folder; {hint}")
     complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
     from seqkit.comparison.compare import check_jobs, check_whole, default_folder, make_plan, promise
     from seqkit.comparison.compare import compare as carry_out
-    from seqkit.report.comparison import write_comparison, write_plan
+    from seqkit.report.comparison import plan_table, write_plan
+    from seqkit.report.table import print_table
 
     check_jobs(args.jobs)
     settings = _settings(args)
     folder = args.out or default_folder(settings)
     check_whole(folder)
     plan = make_plan(settings)
-    _print_plan(plan, folder)
-    if args.dry_run:
-        return 0
+    print_table(plan_table(plan))
+    steps = max(one.num_steps for one in plan.candidates)
+    print(f"{plan.num_cells} runs or more, of up to {steps:,} steps\nfolder  {one_line(folder)}")
     if args.plan:
         print(f"plan    {one_line(write_plan(plan, promise(plan, folder), folder))}")
+    if args.dry_run or args.plan:
         return 0
     results = carry_out(plan, folder, jobs=args.jobs)
-    write_comparison(folder, results)
-    _print_results(folder, results)
-    return 0 if any(row.mean is not None for row in results.candidates) else 1
+    return _finish(folder, results)
 
 
 def compare(
@@ -98,12 +99,12 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _settings(args: Namespace) -> Any:
+def _settings(args: Namespace) -> Settings:
     from seqkit.comparison.settings import Settings, read_vary
 
     vary = read_vary(args.vary)
     names = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
-    same = ("preset", "match", "seeds", "lr_trials", "trial_share", "run_shares", "least", "pretrain", "threads")
+    same = ("preset", "match", "seeds", "lr_trials", "trial_share", "pretrain", "threads")
     return Settings(
         recipe=args.what[0],
         overrides=list(args.overrides),
@@ -116,46 +117,33 @@ def _settings(args: Namespace) -> Any:
     )
 
 
-def _print_plan(plan: Plan, folder: Path) -> None:
-    """The candidates, and how many runs of how many steps they take."""
-    from seqkit.report.comparison import plan_table
-    from seqkit.report.table import print_table
-
-    print_table(plan_table(plan))
-    steps = max(one.num_steps for one in plan.candidates)
-    print(f"{plan.num_cells} runs or more, of up to {steps:,} steps\nfolder  {one_line(folder)}")
-
-
-def _print_results(folder: Path, results: Results) -> None:
-    from seqkit.report.comparison import ranking
+def _finish(folder: Path, results: Results) -> int:
+    """Write the page and print its table. 1 where no candidate has a result."""
+    from seqkit.report.comparison import ranking, write_comparison
     from seqkit.report.sentences import answers
     from seqkit.report.table import print_table
 
-    answer = answers(results)
-    print_table(ranking(results))
-    print(one_line(answer.text))
-    for doubt in answer.doubts:
-        print(one_line(doubt))
+    page, answer = write_comparison(folder, results), answers(results)
+    print_table(ranking(results).first(BRIEF))
+    for sentence in (answer.text, *answer.doubts):
+        print(one_line(sentence))
     warnings = sum(finding.kind == "warning" for finding in results.unmatched)
     print(f"{warnings} warnings of what was not matched, {len(results.failures)} failures: see the page")
-    print(f"report  {one_line(folder / 'report.html')}")
+    print(f"report  {one_line(page)}")
     for failure in results.failures:
         print(f"seqkit compare: {one_line(failure.what)} failed: {one_line(failure.error)}", file=sys.stderr)
+    return 0 if any(row.mean is not None for row in results.candidates) else 1
 
 
 def _runs(args: Namespace, folders: Sequence[Path]) -> int:
     """Compare finished runs, which take no settings."""
     from seqkit.comparison.finished_runs import compare_runs
-    from seqkit.report.comparison import write_comparison
 
     if args.overrides or args.backbones or args.vary or args.dry_run or args.plan or args.preset:
         raise UsageError("finished runs are compared as they are; leave settings, --dry-run and --plan out")
     digest = hashlib.sha256("\n".join(str(folder.resolve()) for folder in folders).encode()).hexdigest()[:8]
     out = args.out or Path("runs/compare") / f"runs-{digest}"
-    results = compare_runs(folders, out)
-    write_comparison(out, results)
-    _print_results(out, results)
-    return 0
+    return _finish(out, compare_runs(folders, out))
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -167,20 +155,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--backbones", metavar="A,B,…", help=backbones)
     vary = "compare values of a key of the recipe; may be given more than once"
     add("--vary", action="append", default=[], metavar="KEY=A,B", help=vary)
-    add("--match", default="parameters", help="what is made equal: parameters (default), flops, time or none")
+    add("--match", default="parameters", help="what is made equal: parameters (default), flops or none")
     add_study(parser, "candidate")
-    shares = "also train for these shares of a run's steps, such as 0.25,0.5, and draw curves"
-    add("--run-shares", type=_shares, default=[], metavar="A,B,…", help=shares)
-    add("--least", type=float, help="smallest difference that counts, as the metric is shown (default: its last digit)")
     add("--plan", action="store_true", help="write which runs are planned and how the result is decided, and stop")
     add("--pretrain", help="masked or next: first train without labels, and report both rankings")
     add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
     add("--no-depths", action="store_true", help="do not also try half and double the depth at the same budget")
     add("--threads", type=whole, help="threads of each run (default: OMP_NUM_THREADS, or cores divided by jobs)")
-
-
-def _shares(word: str) -> list[float]:
-    try:
-        return [float(part) for part in word.split(",")]
-    except ValueError:
-        raise ArgumentTypeError(f"{word!r} is no list of numbers, such as 0.25,0.5") from None

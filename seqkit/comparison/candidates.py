@@ -176,7 +176,7 @@ def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, reference:
 
 
 class _Budget(NamedTuple):
-    """What a configuration costs, and what it is to cost."""
+    """A measure of what a configuration costs, and the cost that it is to have."""
 
     measure: Callable[[Mapping[str, Any]], int]
     target: int
@@ -306,7 +306,7 @@ class _Fitted:
 
 
 class _Shared(NamedTuple):
-    """What candidates with the same data share. first, longest: a batch, and the longest example as one."""
+    """Parts that candidates with the same data share. first, longest: a batch, and the longest example as one."""
 
     tokenizer: Tokenizer
     objective: Objective

@@ -1,4 +1,4 @@
-"""What a cell does: a trial, a run with the scores of its test examples, a pretraining, or the measurement of costs."""
+"""Cells, and the work of each: a trial, a run with scores of its test examples, a pretraining, or a measurement."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 import os
 import platform
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from seqkit.comparison.execute import Cell, Ended
-from seqkit.comparison.scores import METRICS, comparable_scores
-from seqkit.comparison.types import Cost, CurvePoint, Run
+from seqkit.comparison.scores import METRICS, ExampleScores, comparable_scores
+from seqkit.comparison.types import Cost, CurvePoint, Run, _Json
 from seqkit.errors import DivergedError
 from seqkit.training import metrics_csv
 
@@ -21,6 +21,42 @@ LENGTHS = (16, 32, 64, 128, 256)
 
 MAX_POINTS = 200
 """Points of a learning curve that are kept, beside those of validation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One training. id: unique, and the path of its result. config: complete; for "measure": one for each candidate.
+
+    candidate: name of the candidate; empty for "measure". initial: folder of the pretraining run whose weights it
+    begins with, relative to the comparison's. metric: name of the metric by which a run is scored. examines: whether
+    what is the same for all seeds is looked at, too. has_baseline: whether a classical method is fit on its data.
+    """
+
+    id: str
+    kind: Literal["trial", "pretrain", "run", "measure"]
+    candidate: str
+    config: dict[str, Any]
+    initial: str | None = None
+    metric: str = "loss"
+    examines: bool = False
+    has_baseline: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended(_Json):
+    """Result of a cell. metrics: of a trial, on validation data. scores: of test examples. error: why it failed.
+
+    strong_baseline: name, metrics and num_train of a classical method. costs: by candidate, of the cell that measures.
+    """
+
+    error: str | None = None
+    seconds: float = 0.0
+    metrics: dict[str, float] = field(default_factory=dict)
+    run: Run | None = None
+    scores: ExampleScores | None = None
+    gradient_flow: list[tuple[float, float]] | None = None
+    strong_baseline: dict[str, Any] | None = None
+    costs: dict[str, Cost] | None = None
 
 
 def run_cell(cell: Cell, root: Path, folder: Path) -> Ended:

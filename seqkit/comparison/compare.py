@@ -14,7 +14,7 @@ from seqkit.comparison.execute import Executor, locked
 from seqkit.comparison.results import summarise, write_results
 from seqkit.comparison.scores import metric_of
 from seqkit.comparison.settings import Settings
-from seqkit.comparison.stages import CHANGEABLE, Plan, slug_of, train
+from seqkit.comparison.stages import Plan, slug_of, train
 from seqkit.comparison.types import Failure, Planned, Results
 from seqkit.config import build
 from seqkit.data.notes import said_once
@@ -32,10 +32,6 @@ def make_plan(settings: Settings) -> Plan:
         found = candidates(settings)
     if len({slug_of(one.name) for one in found}) < len(found):
         raise UsageError(f"two candidates would share a folder: {', '.join(c.name for c in found)}; rename one")
-    for one in found:
-        steps = [max(1, round(one.num_steps * share)) for share in (*settings.run_shares, 1.0)]
-        if len(set(steps)) < len(steps):
-            raise UsageError(f"--run-shares: of {one.num_steps} steps these are {steps}, two alike; train longer")
     objective = build(found[0].config).model["objective"]
     metric = metric_of(objective, len({json.dumps(one.config["tokenizer"], sort_keys=True) for one in found}))
     if metric.name == "bits_per_byte" and any(one.config["data"]["limit"] is not None for one in found):
@@ -66,7 +62,7 @@ def compare(plan: Plan, folder: Path, *, jobs: int = 1) -> Results:
             Failure(candidate=cells[key].candidate, stage=cells[key].kind, what=key, error=one.error or "")
             for key, one in execute.failed.items()
         ],
-        promise=planned(plan, begun),
+        promise=Planned(sha256=plan.sha256, written=begun.get("planned")),
         started=begun["started"],
         run_minutes=round(sum(one.seconds for one in execute.ended.values()) / 60, 1),
     )
@@ -84,15 +80,8 @@ def promise(plan: Plan, folder: Path) -> Planned:
         if any((folder / "cells").glob("**/*.json")):
             raise UsageError(f"the comparison in {folder} has begun, and a plan is written before; give another --out")
         time = datetime.now().isoformat(timespec="seconds")
-        write_json(folder / SETTINGS, begun | {"planned": {"sha256": plan.sha256, "time": time}})
+        write_json(folder / SETTINGS, begun | {"planned": time})
         return Planned(sha256=plan.sha256, written=time)
-
-
-def planned(plan: Plan, begun: dict[str, Any]) -> Planned:
-    """The plan as results tell it: with the time only if it is the one that was promised, to the last digit."""
-    promised = begun.get("planned") or {}
-    is_same = promised.get("sha256") == plan.sha256
-    return Planned(sha256=plan.sha256, written=promised.get("time") if is_same else None)
 
 
 def default_folder(settings: Settings, root: Path = Path("runs/compare")) -> Path:
@@ -128,19 +117,19 @@ def check_folder(folder: Path, plan: Plan) -> dict[str, Any]:
     check_whole(folder)
     if not path.exists():
         started = datetime.now().isoformat(timespec="seconds")
-        value = {"settings": settings, "sha256_of_runs": plan.sha256_of_runs, "started": started}
+        value = {"settings": settings, "sha256": plan.sha256, "started": started}
         write_json(path, value)
         return value
     try:
-        known = read_mapping(path, "settings", "sha256_of_runs", "started")
+        known = read_mapping(path, "settings", "sha256", "started")
         earlier = dict(known["settings"])
     except (DataError, TypeError, ValueError) as error:
         raise UsageError(f"{path} is damaged ({error}); give another --out") from error
     for name, value in settings.items():
-        if earlier.get(name) != value and name not in CHANGEABLE:
+        if earlier.get(name) != value:
             held = f"{folder} holds a comparison with {name} {earlier.get(name)}"
             raise UsageError(f"{held}, not {value}; give another --out")
-    if known["sha256_of_runs"] != plan.sha256_of_runs:
+    if known["sha256"] != plan.sha256:
         raise UsageError(
             f"the recipe, a plug-in or the rules of tuning have changed since the comparison in {folder} began, and "
             "runs of before and after do not go into one table; give another --out"

@@ -17,14 +17,12 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from io import FileIO
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from seqkit.comparison.scores import ExampleScores
-from seqkit.comparison.types import Cost, Run, _Json
+from seqkit.comparison.cells import Cell, Ended, run_cell
 from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError, is_out_of_memory
 from seqkit.files import decoded, load_json, open_to_append, read_regular, write_atomic, write_json
 from seqkit.progress import ProgressBar
@@ -40,42 +38,6 @@ OUR_OWN = (DataError, UsageError, DivergedError, StorageError)
 
 TRACEBACK = "error.txt"
 """Traceback of a failed cell, in its folder below `failed`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One training. id: unique, and the path of its result. config: complete; for "measure": one for each candidate.
-
-    candidate: name of the candidate; empty for "measure". initial: folder of the pretraining run whose weights it
-    begins with, relative to the comparison's. metric: name of the metric by which a run is scored. examines: whether
-    what is the same for all seeds is looked at, too. has_baseline: whether a classical method is fit on its data.
-    """
-
-    id: str
-    kind: Literal["trial", "pretrain", "run", "measure"]
-    candidate: str
-    config: dict[str, Any]
-    initial: str | None = None
-    metric: str = "loss"
-    examines: bool = False
-    has_baseline: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ended(_Json):
-    """Result of a cell. metrics: of a trial, on validation data. scores: of test examples. error: why it failed.
-
-    strong_baseline: name, metrics and num_train of a classical method. costs: by candidate, of the cell that measures.
-    """
-
-    error: str | None = None
-    seconds: float = 0.0
-    metrics: dict[str, float] = field(default_factory=dict)
-    run: Run | None = None
-    scores: ExampleScores | None = None
-    gradient_flow: list[tuple[float, float]] | None = None
-    strong_baseline: dict[str, Any] | None = None
-    costs: dict[str, Cost] | None = None
 
 
 class _Running(NamedTuple):
@@ -225,8 +187,6 @@ def _unfinished(cell_id: str, pid: int | str) -> Path:
 
 def run_attempt(cell: Cell, folder: Path) -> Ended:
     """Run a cell in this process; where it fails, its folder and traceback are kept, and the error names them."""
-    from seqkit.comparison.cells import run_cell
-
     started = time.perf_counter()
     unfinished = folder / "runs" / _unfinished(cell.id, os.getpid())
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
@@ -12,22 +12,15 @@ from typing import Any
 import numpy as np
 
 from seqkit.comparison.candidates import Candidate
-from seqkit.comparison.curves import Curve, crossovers, exchange_rate
 from seqkit.comparison.scores import ExampleScores
 from seqkit.comparison.stages import TUNING_SEEDS, Plan, Trained, slug_of
-from seqkit.comparison.statistics import Scores, differences, holm, spread
-from seqkit.comparison.types import ByLength, BySteps, Difference, Metric, Results, Row, Run, StrongBaseline, Tuning
+from seqkit.comparison.statistics import Scores, differences, spread
+from seqkit.comparison.types import Metric, Results, Row, Run, StrongBaseline, Tuning
 from seqkit.comparison.unmatched import unmatched
 from seqkit.comparison.verdicts import with_verdicts
 from seqkit.config import to_yaml
 from seqkit.errors import DataError
 from seqkit.files import read_mapping, write_atomic, write_json
-
-MAX_LENGTHS = 20
-"""More distinct lengths of test examples make no curve."""
-
-FEWEST_EXAMPLES = 20
-"""Lengths of fewer test examples share a point with the next ones."""
 
 
 def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict[str, Scores]]:
@@ -37,7 +30,7 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
     """
     settings, reference = plan.settings, plan.candidates[0]
     scored = [_row(plan, candidate, trained) for candidate in plan.candidates]
-    first = trained.runs[reference.name, 1.0].get(1)
+    first = trained.runs[reference.name].get(1)
     by = plan.metric.name if any(t.score != t.loss for row, _ in scored for t in row.trials) else "loss"
     results = Results(
         title=f"{settings.recipe}: {', '.join(candidate.name for candidate in plan.candidates)}",
@@ -64,8 +57,6 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
         **known,
     )
     scores = {row.name: own for row, own in scored if own is not None}
-    if settings.run_shares:
-        results, scores = _with_curves(results, scores, trained)
     return completed(results, scores), scores
 
 
@@ -88,8 +79,7 @@ def write_results(folder: Path, results: Results, scores: Mapping[str, Scores]) 
     """results.json, and scores.npz, from which each interval can be computed again.
 
     Arrays of scores.npz, each by CANDIDATE/NAME: seeds [s]; numerator and denominator [s e] of every test example, of
-    which the metric is the ratio of sums, or its root; groups [e], where examples belong together. A candidate after a
-    part of its steps is CANDIDATE after N steps.
+    which the metric is the ratio of sums, or its root; groups [e], where examples belong together.
     """
     write_json(folder / "results.json", results.to_json())
     arrays: dict[str, Any] = {
@@ -131,7 +121,7 @@ def _strong_baseline(found: Mapping[str, Any] | None, metric: Metric) -> StrongB
 
 def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Scores | None]:
     name, tuned, slug = candidate.name, trained.tuned[candidate.name], slug_of(candidate.name)
-    ended = trained.runs[name, 1.0]
+    ended = trained.runs[name]
     runs = [
         one.run or Run(seed=seed, folder=f"runs/{slug}/seed-{seed}", error=one.error) for seed, one in ended.items()
     ]
@@ -173,7 +163,6 @@ def with_statistics(row: Row, scores: Mapping[int, ExampleScores], metric: Metri
         interval=interval,
         longest=max(tokens),
         constant=None if None in constants else fmean(constants),
-        by_length=_by_length(own, tokens, metric),
     ), own
 
 
@@ -181,87 +170,3 @@ def _scores_of(scores: Mapping[int, ExampleScores]) -> Scores:
     """Scores of all seeds as arrays."""
     groups = next(iter(scores.values())).groups
     return Scores.of([(seed, one.numerator, one.denominator) for seed, one in scores.items()], groups)
-
-
-def _by_length(scores: Scores, tokens: Sequence[int], metric: Metric) -> list[ByLength]:
-    """The metric by number of tokens of the test examples, where there are few distinct numbers.
-
-    Each point has `FEWEST_EXAMPLES` or more.
-    """
-    own = np.asarray(tokens, dtype=int)
-    if not 1 < len(np.unique(own)) <= MAX_LENGTHS:
-        return []
-    points: list[np.ndarray] = []
-    for length in np.unique(own):
-        chosen = np.flatnonzero(own == length)
-        if points and len(points[-1]) < FEWEST_EXAMPLES:
-            points[-1] = np.concatenate([points[-1], chosen])
-        else:
-            points.append(chosen)
-    if len(points) > 1 and len(points[-1]) < FEWEST_EXAMPLES:
-        points[-2:] = [np.concatenate(points[-2:])]
-    found = []
-    for chosen in points if len(points) > 1 else ():
-        mean, _, interval = spread(scores.examples(np.sort(chosen)), metric)
-        lengths, number = (int(own[chosen].min()), int(own[chosen].max())), len(chosen)
-        tokens_of = float(own[chosen].mean())
-        found.append(ByLength(tokens=tokens_of, value=mean, interval=interval, lengths=lengths, examples=number))
-    return found
-
-
-# ── trainings of several lengths ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def _with_curves(results: Results, scores: Mapping[str, Scores], trained: Trained) -> tuple[Results, dict[str, Scores]]:
-    """Results with the points of each candidate by steps, and what follows of them; and the scores of all lengths."""
-    found, rows, every = dict[str, dict[int, Scores]](), list[Row](), dict(scores)
-    for row in results.candidates:
-        points: dict[int, Scores] = {}
-        for (name, _), ended in trained.runs.items():
-            sound = {seed: one for seed, one in ended.items() if one.scores and one.run}
-            if name == row.name and sound:
-                steps = next(one.run.steps for one in sound.values() if one.run) or 0
-                points[steps] = _scores_of({seed: one.scores for seed, one in sound.items() if one.scores})
-        points = {steps: points[steps] for steps in sorted(points)} if row.name in scores else {}
-        if len(points) == len(results.settings["run_shares"]) + 1:
-            found[row.name] = points
-        every |= {f"{row.name} after {steps} steps": own for steps, own in list(points.items())[:-1]}
-        rows.append(replace(row, by_steps=[_point(steps, own, results.metric) for steps, own in points.items()]))
-    results = replace(results, candidates=rows)
-    return replace(
-        results, differences_by_steps=differences_by_steps(results, every), **_crossings(results, found)
-    ), every
-
-
-def differences_by_steps(results: Results, scores: Mapping[str, Scores]) -> list[Difference]:
-    """Every pair after each of the shorter trainings, p corrected for all pairs of all these lengths together."""
-    lengths = sorted({point.steps for row in results.candidates for point in row.by_steps[:-1]})
-    found = []
-    for steps in lengths:
-        after = {row.name: scores.get(f"{row.name} after {steps} steps") for row in results.candidates}
-        known = {name: own for name, own in after.items() if own is not None}
-        found += differences(known, results.metric, steps)
-    corrected = holm({i: entry.p for i, entry in enumerate(found) if entry.p is not None})
-    return [replace(entry, p_holm=corrected.get(i)) for i, entry in enumerate(found)]
-
-
-def _crossings(results: Results, points: Mapping[str, Mapping[int, Scores]]) -> dict[str, Any]:
-    """Exchange rates with the reference, and crossovers."""
-    curves: dict[str, Curve] = {}
-    for row in results.candidates:
-        if row.name in points:
-            costs = {"FLOPs": row.training_flops, "time": row.cost.step_seconds if row.cost else None}
-            known = {unit: value for unit, value in costs.items() if value}
-            curves[row.name] = Curve(row.name, points[row.name], results.metric, known)
-    curves = {name: curve for name, curve in curves.items() if curve.seeds}
-    reference = curves.get(results.reference)
-    others = [curve for curve in curves.values() if reference is not None and curve is not reference]
-    rates = [exchange_rate(reference, curve, results.metric) for curve in others if reference is not None]
-    crossed = crossovers(list(curves.values()), results.metric)
-    return {"exchange_rates": [rate for rate in rates if rate is not None], "crossovers": crossed}
-
-
-def _point(steps: int, scores: Scores, metric: Metric) -> BySteps:
-    mean, std, interval = spread(scores, metric)
-    values = scores.values(metric).tolist()
-    return BySteps(steps=steps, seeds=list(scores.seeds), values=values, mean=mean, std=std, interval=interval)

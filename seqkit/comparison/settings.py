@@ -16,7 +16,7 @@ from seqkit.config.recipe import load_yaml
 from seqkit.errors import UsageError
 from seqkit.registry import components
 
-Match = Literal["parameters", "flops", "time", "none"]
+Match = Literal["parameters", "flops", "none"]
 Pretrain = Literal["masked", "next"]
 
 LR_RATIO = 10**0.5
@@ -43,10 +43,8 @@ class Settings:
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
     lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try half and double the depth at an equal
     budget, where backbones are compared at equal parameters or FLOPs and tuned, and nothing is pretrained. trial_share:
-    share of a whole run's steps that a trial takes. run_shares: shares of a whole run's steps, of each of which there
-    are as many runs more, with a schedule of their own. least: smallest difference that counts, in the unit that the
-    metric is shown in; None: more than one in its last digit. pretrain: also train on the same data without labels
-    first. measure: measure speed and memory. threads: torch's threads in each process; None: as OMP_NUM_THREADS says,
+    share of a whole run's steps that a trial takes. pretrain: also train on the same data without labels first.
+    measure: measure speed and memory. threads: torch's threads in each process; None: as OMP_NUM_THREADS says,
     or the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
 
@@ -65,8 +63,6 @@ class Settings:
     lr_trials: int = 3
     depths: bool = True
     trial_share: float = 1.0
-    run_shares: list[float] = field(default_factory=list)
-    least: float | None = None
     pretrain: Pretrain | None = None
     measure: bool = True
     threads: int | None = None
@@ -81,22 +77,8 @@ class Settings:
             number = getattr(self, name)
             if number is not None and number < least:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
-        if self.least is not None and not 0 <= self.least < float("inf"):
-            raise UsageError(f"--least is {self.least}; give the smallest difference that counts, 0 or more")
         if not 0 < self.trial_share <= 1:
             raise UsageError(f"--trial-share is {self.trial_share}; give a share of the steps, above 0 and up to 1")
-        if not all(0 < share < 1 for share in self.run_shares) or len(set(self.run_shares)) < len(self.run_shares):
-            shown = ",".join(f"{share:g}" for share in self.run_shares)
-            raise UsageError(
-                f"--run-shares is {shown}; give different shares of a run's steps, between 0 and 1: 0.25,0.5"
-            )
-        if self.run_shares and self.pretrain is not None:
-            raise UsageError("--run-shares and --pretrain: a shorter run has no shorter pretraining; leave one out")
-        for option, values in (("--backbones", self.backbones), *((f"--vary {k}", v) for k, v in self.vary.items())):
-            lower = [value.lower() for value in values]
-            twice = next((value for value in values if lower.count(value.lower()) > 1), None)
-            if twice is not None:
-                raise UsageError(f"{option} names {twice} twice; a comparison with itself says nothing")
         if "seed" in self.vary:
             raise UsageError("--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more")
         size = next((key for key in self.vary if key.rpartition(".")[2] in ("width", "dim", "depth")), None)
@@ -143,10 +125,9 @@ class Settings:
         for key, values in self.vary.items():
             words += ["--vary", f"{key}={','.join(values)}"]
         defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
-        for name in ("match", "seeds", "lr_trials", "trial_share", "least", "pretrain", "threads"):
+        for name in ("match", "seeds", "lr_trials", "trial_share", "pretrain", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
-        words += ["--run-shares", ",".join(f"{x:g}" for x in self.run_shares)] if self.run_shares else []
         words += [] if self.measure else ["--no-measure"]
         words += [] if self.depths else ["--no-depths"]
         for plugin in self.plugins:

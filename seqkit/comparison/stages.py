@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from seqkit.comparison.candidates import Candidate, Size, pretraining_config, value_at
-from seqkit.comparison.execute import Cell, Ended
+from seqkit.comparison.cells import Cell, Ended
 from seqkit.comparison.settings import LR_RATIO, Settings
 from seqkit.comparison.types import Cost, Metric, Trial
 
@@ -41,13 +41,10 @@ BEYOND = 3
 AGAIN = 2
 """Number of the best rates that are tried with the second seed."""
 
-CHANGEABLE = ("run_shares", "least")
-"""Settings that change no run, so that they may be changed when the runs are there."""
-
 
 @dataclass(frozen=True)
 class Plan:
-    """What is compared and how it is decided; made once, before anything runs. generates: validation generates."""
+    """Candidates and how they are judged; made once, before anything runs. generates: validation generates."""
 
     settings: Settings
     candidates: list[Candidate]
@@ -67,14 +64,7 @@ class Plan:
     @property
     def sha256(self) -> str:
         """SHA-256 of the canonical JSON of the plan."""
-        return _sha256(self.to_json())
-
-    @property
-    def sha256_of_runs(self) -> str:
-        """SHA-256 of the plan without what changes no run."""
-        value = self.to_json()
-        kept = {key: one for key, one in value["settings"].items() if key not in CHANGEABLE}
-        return _sha256(value | {"settings": kept})
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     @property
     def num_cells(self) -> int:
@@ -82,8 +72,8 @@ class Plan:
         settings, number = self.settings, 0
         for one in self.candidates:
             number += len(grid_of(self, one)) + (settings.lr_trials > 1) * (AGAIN + 2 * len(one.depths))
-            number += settings.seeds * (1 + len(settings.run_shares) + (one.of is not None))
-        return number + (settings.measure or settings.match == "time")
+            number += settings.seeds * (1 + (one.of is not None))
+        return number + settings.measure
 
 
 class Rate(NamedTuple):
@@ -104,33 +94,30 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Trained:
-    """All results. runs: by name and share of a whole run's steps (1: whole), by seed. configs: of the whole runs."""
+    """All results. runs: by name and seed. configs: of the runs, by name."""
 
     tuned: dict[str, Tuned]
-    runs: dict[tuple[str, float], dict[int, Ended]]
+    runs: dict[str, dict[int, Ended]]
     costs: dict[str, Cost]
     configs: dict[str, dict[str, Any]]
 
 
 def train(plan: Plan, execute: Execute) -> Trained:
     """Tune, run and measure all candidates."""
-    costs = _measured(plan, {}, execute) if plan.settings.match == "time" else {}
-    num_steps = {candidate.name: _num_steps(plan, candidate, costs) for candidate in plan.candidates}
     plain = [candidate for candidate in plan.candidates if candidate.of is None]
     pretrained = [candidate for candidate in plan.candidates if candidate.of is not None]
-    tuned = _together({c.name: tune(plan, c, num_steps[c.name]) for c in plain}, execute)
+    tuned = _together({c.name: tune(plan, c) for c in plain}, execute)
     if pretrained:
         pairs = product(range(1, plan.settings.seeds + 1), pretrained)
-        execute([_pretraining(plan, c, tuned[c.of or ""], num_steps[c.name], seed) for seed, c in pairs])
-        tuned |= _together({c.name: tune(plan, c, num_steps[c.name]) for c in pretrained}, execute)
-    cells = _reported(plan, tuned, num_steps)
-    ended = execute(list(cells.values()))
-    if plan.settings.measure and not costs:
-        costs = _measured(plan, tuned, execute)
-    runs: dict[tuple[str, float], dict[int, Ended]] = {}
-    for (share, seed, name), cell in cells.items():
-        runs.setdefault((name, share), {})[seed] = ended[cell.id]
-    configs = {name: cell.config for (share, _, name), cell in cells.items() if share == 1}
+        execute([_pretraining(plan, c, tuned[c.of or ""], seed) for seed, c in pairs])
+        tuned |= _together({c.name: tune(plan, c) for c in pretrained}, execute)
+    cells = _reported(plan, tuned)
+    ended = execute(cells)
+    costs = _measured(plan, tuned, execute) if plan.settings.measure else {}
+    runs: dict[str, dict[int, Ended]] = {}
+    for cell in cells:
+        runs.setdefault(cell.candidate, {})[cell.config["seed"]] = ended[cell.id]
+    configs = {cell.candidate: cell.config for cell in cells}
     return Trained(tuned, runs, costs, configs)
 
 
@@ -153,13 +140,13 @@ def _together(asking: Mapping[str, Asking], execute: Execute) -> dict[str, Tuned
 # ── tuning ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def tune(plan: Plan, candidate: Candidate, num_steps: int) -> Asking:
+def tune(plan: Plan, candidate: Candidate) -> Asking:
     """Ask for trials of a candidate, and return the settings that they chose.
 
     First every rate of the grid with one seed, and one more beyond its end while the best lies there. Then the best two
     with a second seed, by whose mean the grid may go on. Last, at the best rate, other depths at the same budget.
     """
-    search = _Search(plan, candidate, max(1, round(num_steps * plan.settings.trial_share)))
+    search = _Search(plan, candidate)
     first, second = TUNING_SEEDS
     grid = grid_of(plan, candidate)
     yield from search.ask([(rate, None, first) for rate in grid])
@@ -192,10 +179,11 @@ Setting = tuple[Rate, int | None]
 
 
 class _Search:
-    """What was tried for a candidate, and how well it did."""
+    """Settings that were tried for a candidate, and how well they did."""
 
-    def __init__(self, plan: Plan, candidate: Candidate, num_steps: int):
-        self.plan, self.candidate, self.num_steps = plan, candidate, num_steps
+    def __init__(self, plan: Plan, candidate: Candidate):
+        self.plan, self.candidate = plan, candidate
+        self.num_steps = max(1, round(candidate.num_steps * plan.settings.trial_share))
         self.trials: dict[tuple[Setting, int], Trial] = {}
         self.higher_is_better = False
 
@@ -300,33 +288,32 @@ def _rate_keys(optimizer: Mapping[str, Any], path: str = "") -> list[str]:
 # ── runs and costs ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _reported(
-    plan: Plan, tuned: Mapping[str, Tuned], num_steps: Mapping[str, int]
-) -> dict[tuple[float, int, str], Cell]:
-    """The runs of the page by share, seed and candidate: all candidates with one seed, then the next.
+def _reported(plan: Plan, tuned: Mapping[str, Tuned]) -> list[Cell]:
+    """The runs of the page: all candidates with one seed, then the next.
 
-    A comparison that is stopped has then run as many seeds of each candidate. Shorter runs are last.
+    A comparison that is stopped has then run as many seeds of each candidate.
     """
-    cells, seeds = {}, range(1, plan.settings.seeds + 1)
-    for share, seed, candidate in product((1.0, *plan.settings.run_shares), seeds, plan.candidates):
+    cells = []
+    for seed, candidate in product(range(1, plan.settings.seeds + 1), plan.candidates):
         slug, own = slug_of(candidate.name), tuned[candidate.name]
-        steps = max(1, round(num_steps[candidate.name] * share))
-        cells[share, seed, candidate.name] = Cell(
-            id=f"{slug}/seed-{seed}" if share == 1 else f"{slug}/share-{share:g}-seed-{seed}",
-            kind="run",
-            candidate=candidate.name,
-            config=config_of(plan, candidate, own.values | own.size.values, steps, seed),
-            initial=f"runs/{slug}/pretrain-{seed}" if candidate.of is not None else None,
-            metric=plan.metric.name,
-            examines=share == 1 and seed == 1,
-            has_baseline=share == 1 and seed == 1 and candidate is plan.candidates[0],
+        cells.append(
+            Cell(
+                id=f"{slug}/seed-{seed}",
+                kind="run",
+                candidate=candidate.name,
+                config=config_of(plan, candidate, own.values | own.size.values, candidate.num_steps, seed),
+                initial=f"runs/{slug}/pretrain-{seed}" if candidate.of is not None else None,
+                metric=plan.metric.name,
+                examines=seed == 1,
+                has_baseline=seed == 1 and candidate is plan.candidates[0],
+            )
         )
     return cells
 
 
-def _pretraining(plan: Plan, candidate: Candidate, own: Tuned, num_steps: int, seed: int) -> Cell:
+def _pretraining(plan: Plan, candidate: Candidate, own: Tuned, seed: int) -> Cell:
     """Pretraining of a candidate with the settings of its original."""
-    config = config_of(plan, candidate, own.values, num_steps, seed)
+    config = config_of(plan, candidate, own.values, candidate.num_steps, seed)
     return Cell(
         id=f"{slug_of(candidate.name)}/pretrain-{seed}",
         kind="pretrain",
@@ -341,19 +328,10 @@ def _measured(plan: Plan, tuned: Mapping[str, Tuned], execute: Execute) -> dict[
     for candidate in plan.candidates:
         if candidate.of is None:
             configs[candidate.name] = copy.deepcopy(candidate.config)
-            for key, value in (tuned[candidate.name].size.values if tuned else {}).items():
+            for key, value in tuned[candidate.name].size.values.items():
                 _set(configs[candidate.name], key, value)
     costs = execute([Cell(id="measure", kind="measure", candidate="", config=configs)])["measure"].costs or {}
     return {one.name: costs[one.of or one.name] for one in plan.candidates if (one.of or one.name) in costs}
-
-
-def _num_steps(plan: Plan, candidate: Candidate, costs: Mapping[str, Cost]) -> int:
-    """Optimizer steps of a whole run: the recipe's or, at matched time, as many as take the reference's time."""
-    reference = plan.candidates[0]
-    if candidate.name not in costs or reference.name not in costs:
-        return candidate.num_steps
-    share = costs[reference.name].step_seconds / costs[candidate.name].step_seconds
-    return max(1, round(reference.num_steps * share))
 
 
 def config_of(plan: Plan, candidate: Candidate, values: Mapping[str, Any], num_steps: int, seed: int) -> dict[str, Any]:
@@ -386,7 +364,3 @@ def _set(config: dict[str, Any], key: str, value: Any) -> None:
 def slug_of(name: str) -> str:
     """The name as a folder: letters, digits, dots and dashes."""
     return re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-.") or "candidate"
-
-
-def _sha256(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -54,16 +54,6 @@ class Scores:
         of_examples = None if groups is None else np.asarray(groups)
         return cls(seeds, np.array(numerators, dtype=float), np.array(denominators, dtype=float), of_examples)
 
-    def only(self, seeds: Sequence[int]) -> Scores:
-        """Keeps the scores of the given seeds."""
-        rows = [self.seeds.index(seed) for seed in seeds]
-        return Scores(tuple(seeds), self.numerator[rows], self.denominator[rows], self.groups)
-
-    def examples(self, chosen: np.ndarray) -> Scores:
-        """Keeps the scores of the given test examples."""
-        groups = None if self.groups is None else self.groups[chosen]
-        return Scores(self.seeds, self.numerator[:, chosen], self.denominator[:, chosen], groups)
-
     def arrays(self) -> dict[str, np.ndarray]:
         """All fields by name, as they are published."""
         found = {"seeds": np.array(self.seeds), "numerator": self.numerator, "denominator": self.denominator}
@@ -111,25 +101,16 @@ def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, Interva
     """
     values, linear = scores.values(metric), scores.linear(metric)
     mean, std = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
-    if not metric.proportion:
-        return mean, std, interval_of(linear)
     if not (parts := _crossed(linear)):
         return mean, std, None
-    return mean, std, _proportion(mean, *_variance(parts), linear.shape[1])
-
-
-def interval_of(linear: np.ndarray) -> Interval | None:
-    """Interval of the mean of scores [s u] of seeds and independent units; None if there is one of each."""
-    parts = _crossed(linear)
-    if not parts:
-        return None
     variance, df = _variance(parts)
+    if metric.proportion:
+        return mean, std, _proportion(mean, variance, df, linear.shape[1])
     half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * variance**0.5
-    mean = float(linear.mean())
-    return mean - half, mean + half
+    return mean, std, (float(linear.mean()) - half, float(linear.mean()) + half)
 
 
-def differences(scores: Mapping[str, Scores], metric: Metric, steps: int | None = None) -> list[Difference]:
+def differences(scores: Mapping[str, Scores], metric: Metric) -> list[Difference]:
     """The difference of every pair of candidates, in the order of the mapping, corrected for all pairs (Holm 1979).
 
     Test examples are paired if both have equally many, so that common effects cancel. Seeds are not paired: two
@@ -137,7 +118,7 @@ def differences(scores: Mapping[str, Scores], metric: Metric, steps: int | None 
     unstable candidate would hide all differences. An interval is corrected as its p-value is, so it contains zero if
     the pair is not told apart. If a proportion differs equally on all units and seeds, the variance is zero. The
     interval then has the width that u units cannot exclude (Clopper and Pearson 1934, for 0 of u), and p is that of a
-    sign test. steps: length of the trainings; None: whole ones.
+    sign test.
     """
     contrasts = {pair: _contrast(scores[pair[0]], scores[pair[1]], metric) for pair in combinations(scores, 2)}
     p = {pair: own for pair, one in contrasts.items() if (own := one.tested(LEVEL)[1]) is not None}
@@ -146,9 +127,7 @@ def differences(scores: Mapping[str, Scores], metric: Metric, steps: int | None 
     for (a, b), one in contrasts.items():
         interval, own = one.tested(1 - (1 - LEVEL) / factors.get((a, b), 1))
         mean, p_holm, pairs = one.difference, corrected.get((a, b)), one.pairs
-        found.append(
-            Difference(a=a, b=b, difference=mean, interval=interval, p=own, p_holm=p_holm, pairs=pairs, steps=steps)
-        )
+        found.append(Difference(a=a, b=b, difference=mean, interval=interval, p=own, p_holm=p_holm, pairs=pairs))
     return found
 
 

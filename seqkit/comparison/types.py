@@ -32,7 +32,7 @@ class _Json:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """What `to_json` wrote. Raises ValueError in one line where a field is missing or of another type."""
+        """The value that `to_json` wrote. Raises ValueError in one line where a field is missing or of another type."""
         try:
             return TypeAdapter(cls).validate_python(value)
         except ValidationError as error:
@@ -164,29 +164,6 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByLength:
-    """The metric of the test examples with `lengths` (least, most) tokens. tokens: their mean number."""
-
-    tokens: float
-    value: float
-    interval: Interval | None
-    lengths: tuple[int, int]
-    examples: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class BySteps:
-    """The metric after trainings of so many steps, each with a schedule of its own."""
-
-    steps: int
-    seeds: list[int]
-    values: list[float]
-    mean: float
-    std: float | None
-    interval: Interval | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Row:
     """A candidate with its results. mean, std, interval: of the metric over its seeds; None: no seed finished.
 
@@ -217,8 +194,6 @@ class Row:
     std: float | None = None
     interval: Interval | None = None
     constant: float | None = None
-    by_length: list[ByLength] = field(default_factory=list)
-    by_steps: list[BySteps] = field(default_factory=list)
 
     @property
     def sound(self) -> list[Run]:
@@ -248,8 +223,7 @@ class Row:
 class Difference:
     """a - b: the difference of the means, its interval and p-value (None: one seed and one unit), and Holm's p-value.
 
-    pairs: what was paired, in words. better: the better of the two; None: they are not told apart. steps: length of
-    the trainings; None: whole ones.
+    pairs: what was paired, in words. better: the better of the two; None: they are not told apart.
     """
 
     a: str
@@ -260,44 +234,11 @@ class Difference:
     p_holm: float | None
     pairs: str
     better: str | None = None
-    steps: int | None = None
 
     def turned(self) -> Difference:
         """b - a."""
         interval = None if self.interval is None else (-self.interval[1], -self.interval[0])
         return replace(self, a=self.b, b=self.a, difference=-self.difference, interval=interval)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExchangeRate:
-    """How many times the steps the worse of two needs, to be as good as the better.
-
-    level: what the worse reaches by all its steps, `after`. is_more: the better is better than the level at its
-    shortest training already, so `steps` is a lower bound. low, high: bounds of the interval; None: they lie beyond the
-    longest, the shortest training. by_unit: cost of a step of the worse, over one of the better.
-    """
-
-    worse: str
-    better: str
-    after: int
-    level: float
-    steps: float
-    is_more: bool
-    low: float | None
-    high: float | None
-    by_unit: dict[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Crossover:
-    """`first` is better after the shortest trainings, `then` after the longest; they cross at `steps`."""
-
-    first: str
-    then: str
-    steps: float
-    interval: Interval
-    shortest: int
-    longest: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,10 +283,7 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """The plan of the comparison. sha256: of its canonical JSON. written: when `--plan` wrote it; None: not before.
-
-    A plan that differs from the one that was written is not the one that was carried out, so it has no time.
-    """
+    """The plan of the comparison. sha256: of its canonical JSON. written: when `--plan` wrote it; None: not before."""
 
     sha256: str
     written: str | None
@@ -376,9 +314,6 @@ class Results(_Json):
     seeds: list[int] = field(default_factory=list)
     num_test: int = 0
     differences: list[Difference] = field(default_factory=list)
-    differences_by_steps: list[Difference] = field(default_factory=list)
-    exchange_rates: list[ExchangeRate] = field(default_factory=list)
-    crossovers: list[Crossover] = field(default_factory=list)
     strong_baseline: StrongBaseline | None = None
     unmatched: list[Finding] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -399,9 +334,8 @@ class Results(_Json):
 
     @property
     def least(self) -> float:
-        """The smallest difference that counts, as the metric is shown."""
-        own = self.settings.get("least")
-        return float(10**-self.metric.digits if own is None else own)
+        """The largest difference that does not count, as the metric is shown: one in its last digit."""
+        return float(10**-self.metric.digits)
 
     def difference(self, a: str, b: str) -> Difference | None:
         """The difference a - b of two candidates; None if they have none."""

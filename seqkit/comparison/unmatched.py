@@ -8,7 +8,7 @@ from typing import Any
 
 from seqkit.comparison.candidates import widths_of
 from seqkit.comparison.types import Finding, Results, Row
-from seqkit.comparison.verdicts import depth_at_edge, rate_at_edge
+from seqkit.comparison.verdicts import rate_at_edge
 from seqkit.config.recipe import load_yaml
 
 HANDLED = ("trainer.max_steps", "trainer.max_epochs", "model.backbone.type")
@@ -19,9 +19,6 @@ EXPECTED = ("trainer.val_check_interval", "trainer.check_val_every_n_epoch", "mo
 
 TOLERANCE = 0.02
 """Two budgets are equal up to this share of the reference's."""
-
-MUCH = 0.1
-"""Relative difference in time above which the page mentions it."""
 
 
 def unmatched(results: Results) -> list[Finding]:
@@ -67,9 +64,6 @@ def _sizes(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
             )
             is_warning = is_asked or (what == "parameters" and results.match == "none")
             yield _warning(what, text) if is_warning else _note(what, text)
-    shapes = {row.name: f"{row.width} × {row.depth or '–'}" for row in rows if row.width}
-    if len(set(shapes.values())) > 1:
-        yield _note("width × depth", f"{_listed(shapes)}.")
 
 
 def _receptive_fields(_results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -83,22 +77,14 @@ def _receptive_fields(_results: Results, rows: Sequence[Row]) -> Iterator[Findin
 
 
 def _lengths(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
-    by_time = results.match == "time"
     counts = {
         "training steps": ({row.name: fmean(run.steps or 0 for run in row.sound) for row in rows}, 0.0),
         "training tokens": ({row.name: fmean(run.tokens or 0 for run in row.sound) for row in rows}, 0.01),
     }
     for what, (values, most) in counts.items():
         if "data.train_share" not in results.varied and _gap(list(values.values())) > most:
-            text = f"Candidates trained for different numbers ({_listed({n: f'{v:,.0f}' for n, v in values.items()})})."
-            yield _note(what, f"{text} Training time was matched instead.") if by_time else _warning(what, text)
-    times = {row.name: fmean(run.seconds or 0 for run in row.sound) for row in rows}
-    if _gap(list(times.values())) > MUCH:
-        text = _listed({name: f"{value:.0f} s" if value >= 10 else f"{value:.2g} s" for name, value in times.items()})
-        yield (_warning if by_time else _note)(
-            "training time",
-            f"Wall-clock time of a run with validation, mean over seeds: {text}. Others may have shared the machine.",
-        )
+            shown = _listed({name: f"{value:,.0f}" for name, value in values.items()})
+            yield _warning(what, f"Candidates trained for different numbers ({shown}).")
 
 
 def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -114,17 +100,12 @@ def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
     if reported := sorted(set(tuning.seeds) & set(results.seeds)):
         text = "Trials and reported runs share a seed, so the results of this seed are too good"
         yield _warning("tuning seeds", f"{text}: {', '.join(map(str, reported))}.")
-    counts = {row.name: sum(trial.error is None for trial in row.trials) for row in rows}
-    if len(set(counts.values())) > 1:
-        failed = any(trial.error for row in rows for trial in row.trials)
-        text = f"Candidates finished different numbers of trials ({_listed(counts)})."
-        why = "" if failed else " If the best rate was at an end of the grid, the grid was extended."
-        yield (_warning if failed else _note)("tuning trials", text + why)
+    if any(trial.error for row in rows for trial in row.trials):
+        counts = {row.name: sum(trial.error is None for trial in row.trials) for row in rows}
+        yield _warning("tuning trials", f"Trials failed; those that finished: {_listed(counts)}.")
     for row in rows:
         if edge := rate_at_edge(row):
             yield _warning("tuning", edge)
-        if edge := depth_at_edge(row):
-            yield _note("depth", edge)
     if tuning.trial_share < 1:
         text = f"Each trial took {100 * tuning.trial_share:.0f} % of the steps."
         yield _warning("length of trials", f"{text} The best learning rate of a longer run may be another.")
@@ -148,7 +129,6 @@ def _seeds(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
 def _splits(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
     """Candidates that did not have the same data."""
     if len({str(load_yaml(row.config)["tokenizer"]) for row in rows}) > 1:
-        yield _note("tokens", "Tokenizers differ, so it was not checked that the splits hold the same text.")
         return
     by_share = "data.train_share" in results.varied
     for split in ("validation", "test") if by_share else ("training", "validation", "test"):
@@ -208,9 +188,6 @@ def _configurations(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
         values = {name: config.get(key) for name, config in flat.items()}
         if len({str(value) for value in values.values()}) > 1:
             yield (_note if key in EXPECTED else _warning)(key, f"{_listed(values)}.")
-    if is_chosen:
-        chosen = {name: config.get("optimizer.type") for name, config in flat.items()}
-        yield _note("optimizer", f"It was chosen in the same trials as the learning rate ({_listed(chosen)}).")
 
 
 def _follows_from_the_type(key: str, flat: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -20,14 +20,13 @@ def with_verdicts(results: Results) -> Results:
     def judged(entry: Difference) -> Difference:
         size = round(results.metric.shown(abs(entry.difference)), results.metric.digits)
         is_large = size > results.least
-        seeds = min(_num_seeds(rows[name], entry.steps) for name in (entry.a, entry.b))
+        seeds = min(len(rows[name].sound) for name in (entry.a, entry.b))
         if entry.p_holm is None or entry.p_holm >= 1 - LEVEL or not is_large or seeds < 2:
             return replace(entry, better=None)
         winner = entry.a if (entry.difference > 0) == results.metric.higher_is_better else entry.b
         return replace(entry, better=None if doubts(replace(entry, better=winner), rows) else winner)
 
-    shorter = [judged(entry) for entry in results.differences_by_steps]
-    return replace(results, differences=[judged(entry) for entry in results.differences], differences_by_steps=shorter)
+    return replace(results, differences=[judged(entry) for entry in results.differences])
 
 
 def doubts(pair: Difference, rows: Mapping[str, Row]) -> list[str]:
@@ -63,19 +62,3 @@ def rate_at_edge(row: Row) -> str | None:
     side = "smallest" if chosen == tried[0] else "largest"
     between = f"{len(tried)} tried ({tried[0]:g} to {tried[-1]:g})"
     return f"{row.name} chose the learning rate {chosen:g}, the {side} of {between}. A better one may lie beyond."
-
-
-def depth_at_edge(row: Row) -> str | None:
-    """A sentence if the chosen depth is the smallest or largest tried; below one layer there is nothing."""
-    depths = sorted({t.depth for t in row.trials if t.depth is not None} | {row.depth or 1})
-    if len(depths) < 2 or row.depth not in (depths[0], depths[-1]) or row.depth == 1:
-        return None
-    side = "smallest" if row.depth == depths[0] else "largest"
-    return f"{row.name} has {row.depth} layers, the {side} number that was tried. A better one may lie beyond."
-
-
-def _num_seeds(row: Row, steps: int | None) -> int:
-    """Number of seeds that finished. steps: steps of a shorter training; None: the whole training."""
-    if steps is None:
-        return len(row.sound)
-    return next((len(point.values) for point in row.by_steps if point.steps == steps), 0)

@@ -108,20 +108,16 @@ def lines(
     ylabel: str,
     log_x: bool | None = None,
     log_y: bool | None = None,
-    bars: bool = False,
     width: float = 3.1,
 ) -> Figure:
-    """Lines with their bands, or with error bars. log_x, log_y: None for logarithmic where the values span enough."""
+    """Lines with their bands. log_x, log_y: None for logarithmic where the values span enough."""
     figure, (axes,) = new_figure(width, 2.35)
     bounds = [value for line in drawn for values in (line.y, line.low or (), line.high or ()) for value in values]
     is_log = scale_axis(axes, "x", [x for line in drawn for x in line.x if x > 0 or log_x is False], log=log_x)
     scale_axis(axes, "y", bounds, log=log_y)
     for i, line in enumerate(drawn):
         if line.low is not None and line.high is not None:
-            if bars:
-                axes.vlines(line.x, line.low, line.high, color=line.mark.color, linewidth=1)
-            else:
-                axes.fill_between(line.x, line.low, line.high, color=line.mark.color, alpha=0.18, linewidth=0)
+            axes.fill_between(line.x, line.low, line.high, color=line.mark.color, alpha=0.18, linewidth=0)
         many = len(line.x) > 12
         every = (0.04 + 0.02 * (i % 6), 0.17) if many else None
         axes.plot(line.x, line.y, **line.mark.style, markevery=every, markersize=4.2, linewidth=1.3)
@@ -134,10 +130,10 @@ def lines(
     return figure
 
 
-def mean_line(mark: Mark, row: Row, key: str, scale: float) -> Line | None:
+def mean_line(mark: Mark, row: Row, key: str) -> Line | None:
     """The mean of a loss over seeds, with a band from the lowest seed to the highest; None where nothing is known.
 
-    key: train_loss or valid_loss. scale: of a step on the x axis. The line goes as far as all seeds do; one that failed
+    key: train_loss or valid_loss. The line goes as far as all seeds do; one that failed
     does not count. Between its points a seed's curve is interpolated.
     """
     curves = []
@@ -151,7 +147,7 @@ def mean_line(mark: Mark, row: Row, key: str, scale: float) -> Line | None:
     grid = grid[(grid >= start) & (grid <= stop)]
     values = np.stack([np.interp(grid, *curve) for curve in curves])
     band = (values.min(axis=0).tolist(), values.max(axis=0).tolist()) if len(curves) > 1 else (None, None)
-    return Line(mark, (scale * grid).tolist(), values.mean(axis=0).tolist(), *band)
+    return Line(mark, grid.tolist(), values.mean(axis=0).tolist(), *band)
 
 
 def rate_lines(rows: Sequence[Row], marks: Mapping[str, Mark]) -> list[Line]:

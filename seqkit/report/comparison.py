@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,21 +12,18 @@ from markupsafe import Markup
 
 from seqkit.comparison.results import read_results
 from seqkit.comparison.stages import Plan, grid_of, rate_values
-from seqkit.comparison.types import Metric, Planned, Results, Row
+from seqkit.comparison.types import Planned, Results, Row, fixed
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
 from seqkit.report import sentences
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, spreads
 from seqkit.report.figures import svg
-from seqkit.report.numbers import DASH, compact, count, percent, plain, plural, times
-from seqkit.report.table import Cell, Table, to_csv, to_latex
+from seqkit.report.numbers import DASH, format_number, plural
+from seqkit.report.table import Cell, Table, to_csv
 from seqkit.report.templates import fill, write_page
 
 FEWEST_DISTANCES = 8
 """Tokens below which it means little how far a gradient reaches."""
-
-BRIEF = 5
-"""Columns of the ranking in a terminal and in LaTeX."""
 
 
 class Figure(NamedTuple):
@@ -49,7 +46,7 @@ class Section(NamedTuple):
 
 
 def write_comparison(folder: Path, results: Results | None = None) -> Path:
-    """Write `report.html`, `results.md`, `results.csv` and `results.tex` beside `results.json`; return the page.
+    """Write `report.html`, `results.md` and `results.csv` beside `results.json`; return the page.
 
     results: None: read from results.json. Raises DataError where it is missing or damaged.
     """
@@ -58,10 +55,6 @@ def write_comparison(folder: Path, results: Results | None = None) -> Path:
     values = _values(results)
     write_atomic(folder / "results.md", comparison_markdown(results, values).encode())
     write_atomic(folder / "results.csv", to_csv(runs_table(results)).encode())
-    caption = f"{results.recipe}: {values_are(results)}, {plural(results.num_test, 'test example')}. "
-    label = re.sub("[^a-z0-9]+", "-", results.recipe.lower()).strip("-")
-    tex = to_latex(ranking(results).first(BRIEF), caption + sentences.inference(results), label)
-    write_atomic(folder / "results.tex", tex.encode())
     return write_page("comparison.html", folder / "report.html", **values)
 
 
@@ -76,7 +69,7 @@ def write_plan(plan: Plan, promised: Planned, folder: Path) -> Path:
     """Write what will be run, and how it will be decided, as plan.md."""
     grids = {}
     for one in plan.candidates:
-        rates = [", ".join(map(plain, rate_values(one, rate).values())) for rate in grid_of(plan, one)]
+        rates = [", ".join(map(_setting, rate_values(one, rate).values())) for rate in grid_of(plan, one)]
         grids[one.name] = [*rates, *(f"{size.depth} layers of width {size.width}" for size in one.depths)]
     command = Markup(plan.settings.command())  # noqa: S704 - in a code block
     table = plan_table(plan)
@@ -167,14 +160,14 @@ def ranking(results: Results) -> Table:
         if row.cost is not None:
             other = reference.cost.tokens_per_second if reference and reference.cost else None
             ratio = row.cost.tokens_per_second / other if other else None
-            speed = Cell(compact(row.cost.tokens_per_second), times(ratio))
+            speed = Cell(format_number(row.cost.tokens_per_second, prefix=True), format_number(ratio, "×", digits=3))
         chosen = ", ".join(
-            plain(value) for key, value in row.chosen.items() if key in ("optimizer.type", "optimizer.lr")
+            _setting(value) for key, value in row.chosen.items() if key in ("optimizer.type", "optimizer.lr")
         )
         rows.append([
             Cell(str(rank) if row.mean is not None else DASH), Cell(row.name, small, marks[row.name].html, style),
-            value, change, speed, Cell(count(row.parameters)), Cell(percent(row.budget_gap)),
-            Cell(compact(row.training_flops)), Cell(chosen or DASH),
+            value, change, speed, Cell(f"{row.parameters:,}"), Cell(_percent(row.budget_gap)),
+            Cell(format_number(row.training_flops, prefix=True)), Cell(chosen or DASH),
         ])  # fmt: skip
     head = ["", "candidate", metric.title, f"difference from {results.reference}{unit}", "tokens/s", "parameters"]
     return Table([*head, "budget gap", "FLOPs per step", "learning rate"], rows, name=1)
@@ -189,7 +182,7 @@ def _is_best(results: Results, row: Row) -> bool:
 
 
 def values_are(results: Results) -> str:
-    """What the values of a table are: a mean over seeds with its spread, or the value of one seed."""
+    """A sentence on the values of a table: a mean over seeds with its spread, or the value of one seed."""
     seeds = max((len(row.sound) for row in results.candidates), default=0)
     weights = {run.weights for row in results.candidates for run in row.sound}
     best = ", each run with its best weights on validation data" if weights == {"best"} else ""
@@ -203,9 +196,9 @@ def plan_table(plan: Plan) -> Table:
     rows = []
     for one in plan.candidates:
         size = one.size
-        gap = DASH if size.budget_gap is None else percent(size.budget_gap)
-        numbers = [count(size.parameters), gap, compact(size.flops), plain(size.width), plain(size.depth)]
-        rows.append([Cell(text) for text in [one.name, *numbers, count(one.num_steps)]])
+        numbers = [f"{size.parameters:,}", _percent(size.budget_gap), format_number(size.flops, prefix=True)]
+        numbers += [format_number(size.width), format_number(size.depth), f"{one.num_steps:,}"]
+        rows.append([Cell(text) for text in [one.name, *numbers]])
     return Table(["candidate", "parameters", "budget gap", "FLOPs per step", "width", "depth", "steps"], rows)
 
 
@@ -229,15 +222,21 @@ def runs_table(results: Results) -> Table:
     for row in results.candidates:
         chosen = "; ".join(f"{key}={value}" for key, value in row.chosen.items())
         own = [row.name, row.parameters, row.training_flops, row.width, row.depth, chosen]
-        runs = [(run.seed, run.value, run.steps, run.seconds, run.error) for run in row.runs]
-        runs += [
-            (seed, value, point.steps, None, None)
-            for point in row.by_steps[:-1]
-            for seed, value in zip(point.seeds, point.values)
-        ]
-        rows += [[Cell("" if value is None else str(value)) for value in (*own, *run)] for run in runs]
+        for run in row.runs:
+            values = (*own, run.seed, run.value, run.steps, run.seconds, run.error)
+            rows.append([Cell("" if value is None else str(value)) for value in values])
     head = ["candidate", "parameters", "training_flops", "width", "depth", "chosen"]
     return Table([*head, "seed", results.metric.name, "steps", "seconds", "error"], rows)
+
+
+def _setting(value: float | str) -> str:
+    """A value that trials chose."""
+    return value if isinstance(value, str) else format_number(value)
+
+
+def _percent(share: float | None) -> str:
+    """A signed share in percent: +0.4 %."""
+    return DASH if share is None else f"{fixed(100 * share, 1, signed=True)} %"
 
 
 def trials_table(results: Results) -> Table:
@@ -246,10 +245,10 @@ def trials_table(results: Results) -> Table:
     for row in ranked(results):
         for one in row.trials:
             is_chosen = one.values == row.chosen and one.depth in (None, row.depth)
-            values = ", ".join(map(plain, one.values.values()))
+            values = ", ".join(map(_setting, one.values.values()))
             result = "failed" if one.score is None else f"{one.score:.4g}"
             style = "best" if is_chosen else ""
-            cells = [row.name, values, plain(one.depth), str(one.seed), result]
+            cells = [row.name, values, format_number(one.depth), str(one.seed), result]
             rows.append([Cell(text, style=style) for text in cells])
     by = results.tuning.by if results.tuning else "loss"
     return Table(["candidate", "setting", "other depth", "seed", by], rows)
@@ -274,14 +273,6 @@ def _sections(results: Results) -> list[Section]:
     ]  # fmt: skip
     if len(results.differences) > 1:
         found.append(Section("differences", "All pairs", table=pairs_table(results)))
-    if any(len(row.by_steps) > 1 for row in rows):
-        text = "Each value is of runs of that length, with their own schedule and the learning rate of the longest."
-        notes = sentences.length_sentences(results)
-        found.append(Section("by-steps", "Results by length of training", [text], _by_steps_table(results, rows),
-                             _by_steps_figures(results, rows), notes))  # fmt: skip
-    if any(row.by_length for row in rows):
-        table = _by_length_table(metric, rows)
-        found.append(Section("lengths", "Results by length of the example", table=table))
     curves = "Lines are means over seeds. A band spans from the lowest seed to the highest."
     found.append(Section("curves", "Learning curves", [curves], figures=_curves(rows, marks)))
     found.append(Section("cost", "Cost by length", figures=_costs(rows, marks)))
@@ -311,48 +302,14 @@ def _pairs(pairs: Sequence[tuple[float, float]], mark: Mark, scale: float = 1.0)
     return Line(mark, [x for x, _ in ordered], [y * scale for _, y in ordered])
 
 
-X_AXES: tuple[tuple[str, Callable[[Row], float | None]], ...] = (
-    ("training steps", lambda _: 1.0),
-    ("training FLOPs", lambda row: row.training_flops),
-    ("seconds of training", lambda row: row.cost.step_seconds if row.cost else None),
-)
-"""What curves are drawn against, and how much of it a step takes."""
-
-
 def _curves(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:
-    """Training and validation loss against steps, FLOPs and time, where they are known."""
+    """Training and validation loss against steps."""
     found = []
     for key, ylabel in (("train_loss", "training loss"), ("valid_loss", "validation loss")):
-        for xlabel, scale in X_AXES:
-            drawn = [mean_line(marks[row.name], row, key, own) for row in rows if (own := scale(row))]
-            is_curve = any(line is not None and len(line.x) > 1 for line in drawn)
-            found += _figure(drawn, xlabel, ylabel) if is_curve else []
+        drawn = [mean_line(marks[row.name], row, key) for row in rows]
+        if any(line is not None and len(line.x) > 1 for line in drawn):
+            found += _figure(drawn, "training steps", ylabel)
     return found
-
-
-def _by_steps_figures(results: Results, rows: Sequence[Row]) -> list[Figure]:
-    """The metric after trainings of several lengths, against their steps, FLOPs and seconds."""
-    found, metric, marks = [], results.metric, _marks(results)
-    for xlabel, scale in X_AXES:
-        drawn = []
-        for row in rows:
-            if (own := scale(row)) and len(row.by_steps) > 1:
-                low, high = _band([point.interval for point in row.by_steps], metric)
-                means = [metric.shown(point.mean) for point in row.by_steps]
-                drawn.append(Line(marks[row.name], [own * point.steps for point in row.by_steps], means, low, high))
-        log_y = False if metric.proportion else None  # the interval of a share may end next to 0
-        found += _figure(drawn, xlabel, metric.title, log_x=True, log_y=log_y, bars=True)
-    return found
-
-
-def _band(
-    intervals: Sequence[tuple[float, float] | None], metric: Metric
-) -> tuple[list[float] | None, list[float] | None]:
-    """Lower and upper bounds as they are shown; None where one is not known."""
-    known = [interval for interval in intervals if interval is not None]
-    if len(known) < len(intervals):
-        return None, None
-    return [metric.shown(low) for low, _ in known], [metric.shown(high) for _, high in known]
 
 
 def _costs(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:
@@ -366,23 +323,3 @@ def _costs(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:
         drawn = [_pairs(getattr(row.cost, key) or (), marks[row.name], scale) for row in rows if row.cost]
         found += _figure(drawn, xlabel, ylabel)
     return found
-
-
-def _by_steps_table(results: Results, rows: Sequence[Row]) -> Table:
-    metric = results.metric
-    lengths = sorted({point.steps for row in rows for point in row.by_steps})
-    table = []
-    for row in rows:
-        own = {p.steps: Cell(metric.mean(p.mean, p.std), metric.interval(p.interval)) for p in row.by_steps}
-        table.append([Cell(row.name), *(own.get(steps, Cell(DASH)) for steps in lengths)])
-    return Table([f"{metric.title} after", *(f"{count(steps)} steps" for steps in lengths)], table)
-
-
-def _by_length_table(metric: Metric, rows: Sequence[Row]) -> Table:
-    known = [row for row in rows if row.by_length]
-    head = []
-    for point in known[0].by_length:
-        low, high = point.lengths
-        head.append(f"{count(low)} to {count(high)} tokens" if low < high else f"{count(low)} tokens")
-    table = [[Cell(row.name), *(Cell(metric.number(point.value)) for point in row.by_length)] for row in known]
-    return Table([f"{metric.title} at", *head], table)

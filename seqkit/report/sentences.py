@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from seqkit.comparison.statistics import LEVEL
-from seqkit.comparison.types import Crossover, Difference, ExchangeRate, Results, Row
+from seqkit.comparison.types import Difference, Results, Row, fixed
 from seqkit.comparison.unmatched import TOLERANCE
 from seqkit.comparison.verdicts import doubts
 from seqkit.config.recipe import load_yaml
 from seqkit.report.headline import is_trial
-from seqkit.report.numbers import count, listed, percent, plural, times
+from seqkit.report.numbers import format_number, listed, plural
 
 BUDGETS = {
     "parameters": " at an equal number of parameters",
     "flops": " at equal FLOPs per training step",
-    "time": " in equal training time",
     "none": " (budgets were not matched)",
 }
 
@@ -86,7 +85,7 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
     remarks = [remark for row in (best, rival) for remark in _remarks(row)]
     if best.cost and rival.cost:
         ratio = best.cost.tokens_per_second / rival.cost.tokens_per_second
-        remarks.append(f"{best.name} trains at {times(ratio)} the speed of {rival.name}")
+        remarks.append(f"{best.name} trains at {format_number(ratio, '×', digits=3)} the speed of {rival.name}")
     return ". ".join([text, *remarks]) + "."
 
 
@@ -100,8 +99,9 @@ def _budget(results: Results, one: Row, other: Row) -> str:
     """The budget that was matched, or both values if they are not equal."""
     if results.match in ("parameters", "flops") and max(abs(row.budget_gap or 0.0) for row in (one, other)) > TOLERANCE:
         if results.match == "parameters":
-            return f", with {count(one.parameters)} and {count(other.parameters)} parameters"
-        return f", with {count(one.training_flops)} and {count(other.training_flops)} FLOPs per training step"
+            return f", with {one.parameters:,} and {other.parameters:,} parameters"
+        numbers = " and ".join(format_number(row.training_flops) for row in (one, other))
+        return f", with {numbers} FLOPs per training step"
     return BUDGETS[results.match]
 
 
@@ -165,15 +165,15 @@ def matched(results: Results) -> str:
     """The budget that is equal between candidates, and how far they are from it."""
     if results.match == "none":
         return "No budget was matched: each candidate has the size that its configuration gives."
-    what = {"parameters": "number of parameters", "flops": "FLOPs per training step", "time": "training time"}
-    number = f" ({count(results.budget)})" if results.budget else ""
+    what = {"parameters": "number of parameters", "flops": "FLOPs per training step"}
+    number = f" ({results.budget:,})" if results.budget else ""
     gaps = [row.budget_gap for row in results.candidates if row.budget_gap]
-    widest = f" The largest deviation is {percent(max(gaps, key=abs))}." if gaps else ""
+    widest = f" The largest deviation is {fixed(100 * max(gaps, key=abs), 1, signed=True)} %." if gaps else ""
     return f"Each candidate was matched to the {what[results.match]} of {results.reference}{number}.{widest}"
 
 
 def inference(results: Results) -> str:
-    """What intervals and p-values cover, and how they are computed."""
+    """Sentences on what intervals and p-values cover, and how they are computed."""
     pairs = [entry for entry in results.differences if entry.p is not None]
     if not pairs:
         return ""
@@ -212,54 +212,6 @@ def tuning_sentence(results: Results) -> str:
     if tuning.depths:
         text += " Other depths were tried with both seeds, at the same budget and at the best rate."
     return text
-
-
-def exchange_sentence(found: ExchangeRate, results: Results) -> str:
-    """How much more training the worse needs, in steps and, by the costs of a step, in every other unit."""
-    more = "more than " if found.is_more else ""
-    ratio = f"{more}{times(found.steps)} the steps of {found.better} to reach {results.metric.value(found.level)}"
-    reached = f"the mean of {found.worse} after {count(found.after)} steps"
-    if found.low is None:
-        high = found.high
-        end = "any ratio is possible" if high is None else f"95 % confidence interval below 1 to {times(high)}"
-        return (
-            f"{found.worse} is not shown to need more training than {found.better}: it took {ratio}, {reached} ({end})."
-        )
-    top = "beyond these lengths" if found.high is None else times(found.high)
-    units = [f"{more}{times(found.steps * factor)} the {unit}" for unit, factor in found.by_unit.items()]
-    also = f" This is {' and '.join(units)}." if units else ""
-    return f"{found.worse} needs {ratio}, {reached} (95 % confidence interval {times(found.low)} to {top}).{also}"
-
-
-def crossover_sentence(found: Crossover) -> str:
-    """Where two candidates change places, between the shortest and the longest training."""
-    low, high = map(count, found.interval)
-    return (
-        f"{found.first} is better after {count(found.shortest)} steps, and {found.then} after {count(found.longest)}. "
-        f"They cross at {count(found.steps)} steps (95 % confidence interval {low} to {high})."
-    )
-
-
-def length_sentences(results: Results) -> list[str]:
-    """What trainings of several lengths show: crossings, exchange rates, and the better of each pair."""
-    found = [crossover_sentence(one) for one in results.crossovers]
-    found += (
-        [] if found else ["No two candidates are shown to change places between the shortest and the longest training."]
-    )
-    found += [exchange_sentence(one, results) for one in results.exchange_rates]
-    for steps in dict.fromkeys(entry.steps for entry in results.differences_by_steps):
-        here = [entry for entry in results.differences_by_steps if entry.steps == steps]
-        told = [
-            f"{entry.better} is better than {entry.b if entry.better == entry.a else entry.a} by "
-            f"{results.metric.number(abs(entry.difference))} {results.metric.difference_unit}".strip()
-            for entry in here
-            if entry.better
-        ]
-        rest = len(here) - len(told)
-        told += [f"no significant difference in {plural(rest, 'pair')}"] if rest else []
-        found.append(f"After {count(steps)} steps: {'; '.join(told)}.")
-    number = len(results.differences_by_steps)
-    return [*found, f"These p-values are corrected for {number} pairs (Holm 1979)."] if number else found
 
 
 def ranking_sentences(results: Results) -> list[str]:

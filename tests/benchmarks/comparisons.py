@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqkit.comparison.candidates import words_of
-from seqkit.comparison.results import completed, differences_by_steps, read_results, read_scores
+from seqkit.comparison.results import completed, read_results, read_scores
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.unmatched import flattened
 from seqkit.config import complete
@@ -30,20 +30,18 @@ BACKBONES = "--backbones Transformer,LSTM,GRU,TCN,S4D,Mamba"
 NAMES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba", "GIN")
 BEGIN, END = "<!-- made by tests/benchmarks/comparisons.py -->", "<!-- until here -->"
 COMPARISONS = {
-    "digits": f"image/digits {BACKBONES} --trainer.max_epochs 8 --seeds 10 --run-shares 0.25,0.5",
-    "solubility": "graph/solubility --backbones Transformer,LSTM,GIN --trainer.max_epochs 20 --seeds 10 "
-    "--run-shares 0.25,0.5",
-    "spoken-digits": f"audio/spoken-digits {BACKBONES} --trainer.max_epochs 8 --seeds 5 --run-shares 0.25,0.5",
-    "char-lm": f"text/char-lm {BACKBONES} --data tinyshakespeare --trainer.max_steps 600 --seeds 5 "
-    "--run-shares 0.25,0.5",
-    "g2p": f"text/g2p {BACKBONES} --data.limit 30000 --trainer.max_epochs 2 --seeds 3 --run-shares 0.25,0.5",
+    "digits": f"image/digits {BACKBONES} --trainer.max_epochs 8 --seeds 10",
+    "solubility": "graph/solubility --backbones Transformer,LSTM,GIN --trainer.max_epochs 20 --seeds 10",
+    "spoken-digits": f"audio/spoken-digits {BACKBONES} --trainer.max_epochs 8 --seeds 5",
+    "char-lm": f"text/char-lm {BACKBONES} --data tinyshakespeare --trainer.max_steps 600 --seeds 5",
+    "g2p": f"text/g2p {BACKBONES} --data.limit 30000 --trainer.max_epochs 2 --seeds 3",
     "parity": "mechanism/parity --backbones Transformer,LSTM,Mamba --seeds 5",
     "associative-recall": "mechanism/associative-recall --backbones Transformer,LSTM,S4D,Mamba --seeds 5",
     "selective-copy": "mechanism/selective-copy --backbones S4D,Mamba --seeds 10",
     "copy": "mechanism/copy --backbones Transformer,LSTM --seeds 5",
     "induction-heads": "mechanism/induction-heads --backbones Transformer,LSTM --seeds 5",
     "adding": "mechanism/adding --backbones Transformer,LSTM --seeds 5",
-    "digits-quick": "image/digits --preset quick --backbones Transformer,LSTM,TCN --seeds 5 --run-shares 0.25,0.5",
+    "digits-quick": "image/digits --preset quick --backbones Transformer,LSTM,TCN --seeds 5",
 }
 """Shorter than the recipes' own training; the pages say so by their command."""
 
@@ -76,7 +74,7 @@ def main():
             publish(folder, name)
         if (PUBLISHED / name / "results.json").is_file():
             path = PUBLISHED / name / "results.json"
-            results = with_differences(read_results(path), read_scores(PUBLISHED / name / "scores.npz"))
+            results = completed(read_results(path), read_scores(PUBLISHED / name / "scores.npz"))
             write_json(path, results.to_json())
     (PUBLISHED / "index.md").write_text(index(), encoding="utf-8")
     write_table()
@@ -89,11 +87,6 @@ def publish(folder, name):
     (PUBLISHED / name).mkdir(exist_ok=True)
     write_json(PUBLISHED / name / "results.json", replace(results, candidates=rows).to_json())
     shutil.copyfile(folder / "scores.npz", PUBLISHED / name / "scores.npz")
-
-
-def with_differences(results, scores):
-    """Results with the differences that seqkit computes today of the same scores, also after shorter trainings."""
-    return completed(replace(results, differences_by_steps=differences_by_steps(results, scores)), scores)
 
 
 def changes(results):

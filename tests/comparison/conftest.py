@@ -36,7 +36,7 @@ def in_this_process():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Executor, "_process", process)
         patch.setattr("seqkit.comparison.execute.wait", lambda sentinels, timeout: sentinels)
-        patch.setattr("seqkit.comparison.cells.SECONDS_EACH", 0.001)
+        patch.setattr("seqkit.analysis.speed.NUM_ROUNDS", 1)
         patch.setattr("seqkit.comparison.cells.LENGTHS", (4, 8))
         patch.setattr(Figure, "savefig", lambda figure, file, *args, **settings: file.write("<svg></svg>"))
         yield

@@ -13,7 +13,7 @@ import pytest
 import seqkit
 from seqkit import compare
 from seqkit.cli.main import main
-from seqkit.comparison.compare import check_folder, default_folder, make_plan, planned, promise
+from seqkit.comparison.compare import check_folder, default_folder, make_plan, promise
 from seqkit.comparison.results import read_results
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.settings import Settings
@@ -86,7 +86,6 @@ def test_a_comparison_is_tuned_run_measured_and_written(kept):
     answer = answers(read_results(kept / "results.json")).text
     assert answer in (kept / "results.md").read_text(encoding="utf-8").replace("\\", "")
     assert answer in (kept / "report.html").read_text(encoding="utf-8")
-    assert "& LSTM" in (kept / "results.tex").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -128,24 +127,6 @@ def test_a_comparison_that_is_killed_goes_on_and_ends_with_the_same_table(kept, 
     for a, b in zip(one["candidates"], two["candidates"]):
         assert (a["chosen"], a["trials"]) == (b["chosen"], b["trials"])
     assert not list(folder.glob("runs/*/.*"))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("here")
-def test_shorter_runs_are_added_to_what_is_there(kept, tmp_path):
-    folder = shutil.copytree(kept, tmp_path / "c")
-    assert main([*WORDS, "--out", str(folder), "--run-shares", "0.5"]) == 0
-    assert written(kept).items() <= {name: written(kept).get(name) for name in written(folder)}.items()
-    assert {Path(name).stem for name in written(folder).keys() - written(kept).keys()} == {
-        "share-0.5-seed-1", "share-0.5-seed-2",
-    }  # fmt: skip
-    curves = read(folder)
-    assert means(curves) == means(read(kept))
-    for row in curves["candidates"]:
-        half, whole = row["by_steps"]
-        assert (2 * half["steps"], whole["mean"]) == (whole["steps"], row["mean"])
-    assert len(curves["exchange_rates"]) == 1
-    assert "Results by length of training" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -263,12 +244,7 @@ def test_a_folder_keeps_to_its_plan_and_a_plan_is_written_before_the_runs(tmp_pa
     write_json(folder / "cells" / "lr-1.json", {"metrics": {"loss": 1.0}})
     with pytest.raises(UsageError, match="begun"):
         promise(plan, folder)
-    begun = check_folder(folder, plan)
-    assert planned(plan, begun).written
-    later = replace(plan, settings=replace(settings, least=0.5))
-    assert planned(later, check_folder(folder, later)).written is None, "another plan than the one that was written"
-    (folder / "plan.md").touch()
-    assert planned(plan, {**begun, "planned": None}).written is None, "a file proves nothing"
+    assert check_folder(folder, plan)["planned"]
 
 
 def test_another_comparison_in_the_folder_is_refused_by_the_setting_that_differs(tmp_path):
@@ -280,7 +256,7 @@ def test_another_comparison_in_the_folder_is_refused_by_the_setting_that_differs
         check_folder(tmp_path, replace(one, settings=replace(settings, seeds=5)))
     with pytest.raises(UsageError, match="changed"):
         check_folder(tmp_path, replace(one, metric=METRICS["rmse"]))
-    for damaged in ({"settings": {}}, {"settings": 3, "sha256_of_runs": "a", "started": ""}):
+    for damaged in ({"settings": {}}, {"settings": 3, "sha256": "a", "started": ""}):
         write_json(tmp_path / "comparison.json", damaged)
         with pytest.raises(UsageError, match="damaged"):
             check_folder(tmp_path, one)
@@ -300,7 +276,7 @@ def test_the_same_settings_of_a_recipe_that_was_edited_are_another_comparison(tm
     for epochs in (1, 1, 2):
         recipe.write_text(f"{data}{model}trainer: {{max_epochs: {epochs}}}\n", encoding="utf-8")
         settings = Settings(recipe=str(recipe), backbones=["LSTM", "GRU"], match="none", lr_trials=0)
-        prints.append(make_plan(settings).sha256_of_runs)
+        prints.append(make_plan(settings).sha256)
     assert prints[0] == prints[1] != prints[2]
 
 

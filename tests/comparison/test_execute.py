@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from seqkit.comparison.cells import read_curve
-from seqkit.comparison.execute import Cell, Ended, Executor, claimed, locked, read_result, result_path, run_attempt
+from seqkit.comparison.cells import Cell, Ended, read_curve
+from seqkit.comparison.execute import Executor, claimed, locked, read_result, result_path, run_attempt
 from seqkit.comparison.types import CurvePoint
 from seqkit.errors import DataError, DivergedError, UsageError
 from seqkit.files import write_json
@@ -84,7 +84,7 @@ def test_whatever_a_run_raises_is_one_line_and_its_folder_log_and_traceback_are_
         (folder / "log.txt").write_text("epoch 1", encoding="utf-8")
         raise error
 
-    monkeypatch.setattr("seqkit.comparison.cells.run_cell", fail)
+    monkeypatch.setattr("seqkit.comparison.execute.run_cell", fail)
     found = run_attempt(cell_of(), tmp_path).error
     kept = tmp_path / "failed" / "LSTM" / "seed-1"
     assert found.startswith(message)
@@ -118,7 +118,7 @@ def execute(monkeypatch, tmp_path):
                 time.sleep(seconds)
         return Ended(metrics={"threads": float(os.environ["OMP_NUM_THREADS"])})
 
-    monkeypatch.setattr("seqkit.comparison.cells.run_cell", work)
+    monkeypatch.setattr("seqkit.comparison.execute.run_cell", work)
     monkeypatch.setattr("seqkit.comparison.execute._fork_server", lambda: multiprocessing.get_context("fork"))
     monkeypatch.setattr("seqkit.comparison.execute._end_with_parent", lambda: None)
     return Executor(tmp_path, jobs=2, threads=3)
@@ -173,7 +173,8 @@ def test_no_process_outlives_the_one_that_started_it(tmp_path):
     script = tmp_path / "start.py"
     script.write_text(
         "import os, pathlib\n"
-        "from seqkit.comparison.execute import Cell, Executor\n"
+        "from seqkit.comparison.cells import Cell\n"
+        "from seqkit.comparison.execute import Executor\n"
         "if __name__ == '__main__':\n"
         "    process = Executor(pathlib.Path('.'), jobs=1, threads=1)._process(\n"
         "        Cell(id='a/b', kind='trial', candidate='a', config={}))\n"

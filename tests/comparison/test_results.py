@@ -7,14 +7,14 @@ import pytest
 from published_scores import differences, interval, units
 
 from seqkit.comparison.candidates import Candidate, Size
-from seqkit.comparison.execute import Ended
-from seqkit.comparison.results import _by_length, completed, read_results, summarise, write_results
+from seqkit.comparison.cells import Ended
+from seqkit.comparison.results import completed, read_results, summarise, write_results
 from seqkit.comparison.scores import METRICS, ExampleScores
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.stages import Plan, Trained, Tuned
 from seqkit.comparison.statistics import Scores
 from seqkit.comparison.types import Results, Row, Run, Trial
-from seqkit.comparison.verdicts import depth_at_edge, with_verdicts
+from seqkit.comparison.verdicts import with_verdicts
 from seqkit.config import complete, to_yaml
 from seqkit.errors import DataError
 from seqkit.files import write_json
@@ -32,21 +32,18 @@ def ended(*numerators, steps=4000, seed=1, strong=None, baseline=None, groups=No
     return Ended(run=run, scores=scores, strong_baseline=strong)
 
 
-def summarised(metric, cells, shares=(1.0,)):
-    """Results and scores of two candidates, of which LSTM is the reference. cells: from name, seed and share."""
-    settings = Settings(
-        recipe="image/digits", backbones=["LSTM", "GRU"], lr_trials=0, seeds=3, run_shares=list(shares[1:])
-    )
+def summarised(metric, cells):
+    """Results and scores of two candidates, of which LSTM is the reference. cells: from name and seed."""
+    settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], lr_trials=0, seeds=3)
     both = [
         Candidate(name=name, config=CONFIG, num_steps=40, size=Size(parameters=10, flops=7)) for name in ("LSTM", "GRU")
     ]
     runs = {}
     for one in both:
-        for share in shares:
-            found = {seed: cells(one.name, seed, share) for seed in (1, 2, 3)}
-            runs[one.name, share] = {
-                seed: replace(cell, run=cell.run and replace(cell.run, seed=seed)) for seed, cell in found.items()
-            }
+        found = {seed: cells(one.name, seed) for seed in (1, 2, 3)}
+        runs[one.name] = {
+            seed: replace(cell, run=cell.run and replace(cell.run, seed=seed)) for seed, cell in found.items()
+        }
     tuned = {one.name: Tuned({}, one.size, []) for one in both}
     trained = Trained(tuned, runs, {}, {one.name: CONFIG for one in both})
     return summarise(Plan(settings, both, METRICS[metric]), trained, started="2026-01-01T00:00:00")
@@ -55,7 +52,7 @@ def summarised(metric, cells, shares=(1.0,)):
 def of(high, low, swapped=False, **changes):
     """Cells of which LSTM has the high scores, or GRU if they are swapped."""
 
-    def cell(name, seed, _share):
+    def cell(name, seed):
         value = high if (name == "LSTM") != swapped else low
         return ended(value, value - 0.1 + seed / 100, **changes)
 
@@ -82,7 +79,7 @@ def test_the_better_one_has_the_higher_accuracy_or_the_lower_loss(metric, best, 
 def test_each_seed_has_its_own_value_and_one_that_failed_has_none(tmp_path):
     """The values stand by seed, not by place: the first seed failed."""
 
-    def cell(name, seed, _share):
+    def cell(name, seed):
         return FAILED if (name, seed) == ("LSTM", 1) else ended(seed / 10, seed / 10)
 
     results, scores = summarised("loss", cell)
@@ -103,8 +100,8 @@ def test_each_seed_has_its_own_value_and_one_that_failed_has_none(tmp_path):
 def test_a_seed_of_the_better_that_failed_is_named_and_settles_nothing():
     better = of(1.9, 0.2)
 
-    def cell(name, seed, share):
-        return FAILED if (name, seed) == ("GRU", 3) else better(name, seed, share)
+    def cell(name, seed):
+        return FAILED if (name, seed) == ("GRU", 3) else better(name, seed)
 
     answer = answers(summarised("loss", cell)[0])
     assert answer.text.startswith("GRU is not shown to be better than LSTM")
@@ -145,7 +142,7 @@ def test_a_reader_with_numpy_and_scipy_gets_every_interval_again(tmp_path):
     groups = np.repeat(range(12), 5).tolist()
     pairs = [(name, seed) for name in ("LSTM", "GRU") for seed in (1, 2, 3)]
     cells = {pair: ended(*rng.gamma(2, size=60), groups=groups) for pair in pairs}
-    results, scores = summarised("loss", lambda name, seed, _: cells[name, seed])
+    results, scores = summarised("loss", lambda name, seed: cells[name, seed])
     write_results(tmp_path, results, scores)
     with np.load(tmp_path / "scores.npz", allow_pickle=False) as published:
         arrays = dict(published)
@@ -202,68 +199,7 @@ def test_a_verdict_that_a_failed_seed_or_an_untried_rate_could_overturn_is_not_g
     assert [changed("A", **edge), changed("C", **edge)] == ["A", None]
 
 
-def test_a_depth_at_the_end_of_what_was_tried_is_a_note_and_overturns_nothing():
-    results = page({"A": 0.0, "C": 5.0}, 5)
-    deep = [Trial(values={}, seed=1001, score=1.0, loss=1.0, depth=4, width=8)]
-    rows = [replace(row, trials=deep) for row in results.candidates]
-    assert verdicts(with_verdicts(replace(results, candidates=rows)))["A", "C"] == "A"
-    assert depth_at_edge(rows[0]).startswith("A has 2 layers, the smallest number that was tried.")
-    assert depth_at_edge(replace(rows[0], depth=1)) is None
-
-
 def test_a_difference_that_does_not_count_makes_nothing_better():
     for gap, expected in ((0.0001, None), (0.0003, "A")):  # shown with four digits
         shifts = {"A": 0.0, "B": gap}
         assert verdicts(page(shifts, 3, noise=0.0))["A", "B"] == expected
-        assert verdicts(page(shifts, 3, noise=0.0, least=0.001))["A", "B"] is None
-
-
-# ── shorter trainings ────────────────────────────────────────────────────────────────────────────────────────────────
-
-SHARES = (1.0, 0.25, 0.5)
-
-
-def test_shorter_runs_are_points_of_a_curve_with_verdicts_of_their_own():
-    rng = np.random.default_rng(0)
-    losses = {("LSTM", 0.25): 3.0, ("GRU", 0.25): 4.0, ("LSTM", 0.5): 2.0, ("GRU", 0.5): 2.0, ("LSTM", 1): 1.0}
-    losses |= {("GRU", 1): 0.5}
-
-    def cell(name, _seed, share):
-        numerator = losses[name, share] + 0.1 * rng.normal(size=50)
-        return ended(*numerator, steps=round(40 * share), denominator=1.0)
-
-    results, scores = summarised("loss", cell, SHARES)
-    for row in results.candidates:
-        assert [(point.steps, point.seeds) for point in row.by_steps] == [(n, [1, 2, 3]) for n in (10, 20, 40)]
-        expected = [losses[row.name, share] for share in (0.25, 0.5, 1)]
-        assert [point.mean for point in row.by_steps] == pytest.approx(expected, abs=0.05)
-        assert row.by_steps[-1].mean == row.mean
-    assert [(one.steps, one.better) for one in results.differences_by_steps] == [(10, "LSTM"), (20, None)]
-    (crossing,) = results.crossovers
-    assert (crossing.first, crossing.then, crossing.shortest, crossing.longest) == ("LSTM", "GRU", 10, 40)
-    assert crossing.steps == pytest.approx(20, rel=0.1)
-    (rate,) = results.exchange_rates
-    assert (rate.worse, rate.better, rate.by_unit) == ("LSTM", "GRU", {"FLOPs": 1.0})
-    assert 1 < rate.low <= rate.steps <= rate.high < 2
-    assert scores["GRU after 10 steps"].numerator.mean() == pytest.approx(results.candidates[1].by_steps[0].mean)
-
-
-def test_a_candidate_whose_whole_runs_failed_has_no_curve_and_lends_no_shorter_run_its_place():
-    def cell(name, _seed, share):
-        return FAILED if (name, share) == ("GRU", 1.0) else ended(1.0, 2.0, steps=round(40 * share))
-
-    results, scores = summarised("loss", cell, SHARES)
-    assert [len(row.by_steps) for row in results.candidates] == [3, 0]
-    assert not any(name.startswith("GRU") for name in scores)
-    assert results.differences_by_steps == results.exchange_rates == results.crossovers == []
-
-
-def test_lengths_of_few_examples_share_a_point():
-    tokens = [3] * 25 + [4] * 5 + [5] * 16 + [9] * 2
-    scores = Scores.of([(1, [float(n == 3) for n in tokens], [1.0] * len(tokens))])
-    points = _by_length(scores, tokens, METRICS["accuracy"])
-    assert [(point.tokens, point.lengths, point.examples, point.value) for point in points] == [
-        (3, (3, 3), 25, 1.0),
-        (pytest.approx((5 * 4 + 16 * 5 + 2 * 9) / 23), (4, 9), 23, 0.0),
-    ]
-    assert _by_length(scores.examples(np.arange(20, 48)), tokens[20:], METRICS["accuracy"]) == []

@@ -7,11 +7,10 @@ from itertools import product
 import pytest
 
 from seqkit.comparison.candidates import Candidate, Size
-from seqkit.comparison.execute import Ended
+from seqkit.comparison.cells import Ended
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.stages import Plan, train
-from seqkit.comparison.types import Cost
 from seqkit.config import complete
 
 
@@ -30,14 +29,14 @@ def rate(cell):
     return cell.config["optimizer"]["lr"]
 
 
-def trained(plan, loss=lambda cell: 1.0, costs=None):
+def trained(plan, loss=lambda cell: 1.0):
     """What a plan trains, and its cells in order. loss: of a trial, or its metrics; None: it fails."""
     cells = []
 
     def result(cell):
         cells.append(cell)
         if cell.kind == "measure":
-            return Ended(costs=costs or {})
+            return Ended(costs={})
         found = loss(cell) if cell.kind == "trial" else 1.0
         if found is None:
             return Ended(error="diverged")
@@ -74,6 +73,11 @@ def test_a_trial_is_short_and_the_best_rate_trains_whole_runs():
     assert found.tuned["GRU"].values["optimizer.lr"] == 0.0316
 
 
+def test_a_trial_has_the_same_share_of_warm_up_as_a_whole_run():
+    _, cells = trained(plan_of([candidate(name, ["--schedule.warmup_steps=8"]) for name in ("LSTM", "GRU")]))
+    assert {cell.kind: cell.config["schedule"]["warmup_steps"] for cell in cells[:-1]} == {"trial": 2, "run": 8}
+
+
 def test_trials_choose_by_the_metric_by_which_the_page_ranks():
     """By accuracy the largest rate is best, by the loss the one in the middle."""
 
@@ -91,11 +95,10 @@ def test_trials_choose_by_the_metric_by_which_the_page_ranks():
 
 
 def test_a_stopped_comparison_has_the_same_seeds_of_each_candidate_and_what_is_measured_is_last():
-    _, cells = trained(plan_of(run_shares=[0.5]))
+    _, cells = trained(plan_of())
     ids = [cell.id for cell in cells if cell.kind != "trial"]
     runs = [f"{name}/seed-{seed}" for seed, name in product((1, 2), ("LSTM", "GRU"))]
-    shorter = [f"{name}/share-0.5-seed-{seed}" for seed, name in product((1, 2), ("LSTM", "GRU"))]
-    assert ids == [*runs, *shorter, "measure"]
+    assert ids == [*runs, "measure"]
 
 
 def test_no_reported_run_has_the_seed_of_a_trial_whatever_the_recipe_says():
@@ -106,19 +109,10 @@ def test_no_reported_run_has_the_seed_of_a_trial_whatever_the_recipe_says():
 
 def test_the_number_of_runs_is_known_beforehand_where_no_grid_goes_on():
     deep = Size(depth=8, values={"model.backbone.depth": 8})
-    for changes in ({}, {"run_shares": [0.5]}, {"lr_trials": 0}, {"lr_trials": 1}, {"measure": False}):
+    for changes in ({}, {"lr_trials": 0}, {"lr_trials": 1}, {"measure": False}):
         depths = [deep] if "lr_trials" not in changes else []
         plan = plan_of([candidate("LSTM"), candidate("GRU", depths=depths)], **changes)
         assert plan.num_cells == len(trained(plan, near(0.01))[1]), changes
-
-
-def test_shorter_runs_have_the_rate_of_the_whole_ones_and_a_schedule_of_their_own():
-    two = [candidate(name, ["--schedule.warmup_steps=8"]) for name in ("LSTM", "GRU")]
-    _, cells = trained(plan_of(two, run_shares=[0.25, 0.5]), near(0.0316))
-    parts = [cell.config for cell in cells if "share" in cell.id and cell.candidate == "GRU"]
-    assert [(c["seed"], c["trainer"]["max_steps"]) for c in parts] == [(1, 10), (2, 10), (1, 20), (2, 20)]
-    assert [c["schedule"]["warmup_steps"] for c in parts] == [2, 2, 4, 4]
-    assert {c["optimizer"]["lr"] for c in parts} == {0.0316}
 
 
 def test_a_grid_goes_on_where_its_best_rate_is_at_an_end_and_not_for_ever():
@@ -185,15 +179,6 @@ def test_each_optimizer_has_a_grid_of_its_own_and_the_best_trial_brings_its_opti
     assert found.tuned["GRU"].values == {"optimizer.type": "AdamW", "optimizer.lr": 0.003}
 
 
-def test_at_matched_time_a_slower_candidate_takes_fewer_steps():
-    costs = {"LSTM": Cost(tokens_per_second=1, step_seconds=0.1), "GRU": Cost(tokens_per_second=1, step_seconds=0.4)}
-    _, cells = trained(plan_of(match="time"), costs=costs)
-    assert [cell.kind for cell in cells].index("measure") == 0
-    steps = {cell.id: cell.config["trainer"]["max_steps"] for cell in cells if cell.candidate == "GRU"}
-    assert steps["GRU/seed-1"] == 10
-    assert {number for key, number in steps.items() if "trial" in key} == {2}
-
-
 def test_pretraining_has_the_settings_of_its_original_and_comes_before_its_own_trials():
     two = [candidate("LSTM"), candidate("LSTM + masked pretraining", of="LSTM", group="masked pretraining")]
     _, cells = trained(plan_of(two, pretrain="masked"), near(0.0316))
@@ -205,8 +190,6 @@ def test_pretraining_has_the_settings_of_its_original_and_comes_before_its_own_t
     assert rate(next(cell for cell in cells if cell.kind == "pretrain")) == 0.0316
 
 
-def test_the_digest_of_a_plan_changes_with_all_that_decides_and_that_of_its_runs_only_with_what_runs():
-    one, least, seeds = plan_of(), plan_of(least=0.5), plan_of(seeds=5)
-    assert len({one.sha256, least.sha256, seeds.sha256}) == 3
-    assert one.sha256 == plan_of().sha256
-    assert one.sha256_of_runs == least.sha256_of_runs != seeds.sha256_of_runs
+def test_the_digest_of_a_plan_changes_with_all_that_decides():
+    assert plan_of().sha256 == plan_of().sha256
+    assert len({one.sha256 for one in (plan_of(), plan_of(metric="accuracy"), plan_of(seeds=5))}) == 3

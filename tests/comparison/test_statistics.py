@@ -35,7 +35,7 @@ def test_a_split_is_the_ratio_of_sums_and_for_rmse_its_root():
     mean, std, _ = spread(two, MEAN)
     assert mean == 5.5
     assert std == pytest.approx(np.std([2.0, 9.0], ddof=1))
-    assert spread(two.only([1]), MEAN)[1] is None
+    assert spread(Scores.of([(1, [1.0], [1.0])]), MEAN)[1] is None
 
 
 def test_of_one_seed_the_interval_is_that_of_students_t_over_examples():
@@ -158,12 +158,6 @@ def test_the_order_of_examples_and_the_numbers_of_groups_do_not_matter():
     assert moved[2] == pytest.approx(spread(scores(x, groups=groups.tolist()), MEAN)[2])
 
 
-def test_groups_follow_the_examples_that_are_chosen():
-    own = scores(normal(2, 6), groups=[0, 0, 1, 1, 2, 2])
-    assert own.examples(np.array([0, 4, 5])).groups.tolist() == [0, 2, 2]
-    assert own.only([2]).groups.tolist() == [0, 0, 1, 1, 2, 2]
-
-
 # ── ratios, roots, proportions ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -178,8 +172,9 @@ def test_the_interval_of_a_ratio_and_of_its_root_agrees_with_the_bootstrap(name)
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 9, size=800).astype(float)
     own = Scores.of([(1, sizes * rng.gamma(2, size=800), sizes)])
+    top, bottom = own.numerator[0], own.denominator[0]
     drawn = rng.integers(0, 800, size=(2000, 800))
-    values = [own.examples(chosen).values(METRICS[name])[0] for chosen in drawn]
+    values = [Scores.of([(1, top[i], bottom[i])]).values(METRICS[name])[0] for i in drawn]
     assert half(spread(own, METRICS[name])[2]) == pytest.approx(1.96 * np.std(values), rel=0.05)
 
 

@@ -11,10 +11,7 @@ import numpy as np
 
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.types import (
-    ByLength,
-    BySteps,
     Cost,
-    Crossover,
     CurvePoint,
     Difference,
     Failure,
@@ -78,7 +75,6 @@ def candidate(index, *, seeds=(1, 2, 3), group=None, failed=False):
     )  # fmt: skip
     if failed:
         return row
-    points = [(steps, mean - 0.01 * float(np.log2(STEPS / steps))) for steps in (63, 126, STEPS)]
     cost = Cost(
         tokens_per_second=81234.0 / slow, step_seconds=0.012 * slow,
         seconds_by_length=[(n, 0.004 * (1 + (n / 256) ** power)) for n in lengths],
@@ -89,14 +85,6 @@ def candidate(index, *, seeds=(1, 2, 3), group=None, failed=False):
         row, mean=mean, std=0.003 if len(seeds) > 1 else None, interval=(mean - 0.006, mean + 0.006), longest=256,
         constant=0.1, chosen={"optimizer.lr": rate}, cost=cost,
         gradient_flow=[(t, float(np.exp(-t * (0.01 + 0.04 * index)))) for t in range(64)],
-        by_length=[
-            ByLength(tokens=n, value=mean - n / 9999, interval=(mean - 0.1, mean), lengths=(n, n), examples=99)
-            for n in (16, 64, 256)
-        ],
-        by_steps=[
-            BySteps(steps=n, seeds=[1, 2], values=[v, v], mean=v, std=0.003, interval=(v - 0.006, v + 0.006))
-            for n, v in points
-        ],
     )  # fmt: skip
 
 
@@ -125,7 +113,6 @@ def comparison(num=4, *, seeds=(1, 2, 3), group=None, failed=()):
         ),
         promise=Planned(sha256="ab12" * 16, written="2026-11-22T00:20:00"), seeds=list(seeds), num_test=1000,
         differences=[difference(a, b) for i, a in enumerate(sound) for b in sound[:i]],
-        crossovers=[Crossover(first="LSTM", then="GRU", steps=130, interval=(90, 180), shortest=63, longest=252)],
         strong_baseline=StrongBaseline(name="an RBF-SVM", value=0.98, num_train=1257),
         unmatched=[Finding(kind="note", what="dropout", text="Each has its own."),
                    Finding(kind="warning", what="trials", text="Transformer had 4 trials, LSTM 3.")],
