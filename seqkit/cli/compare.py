@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 DEFAULT_BACKBONES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba")
 """Backbones that are compared if neither --backbones nor --vary is given."""
 
-BRIEF = 5
-"""Columns of the ranking in a terminal; the page has all."""
-
 
 def run(args: Namespace) -> int:
     """Print the candidates, run them, print the table and where the page is. 1 where no candidate has a result."""
@@ -104,7 +101,7 @@ def _settings(args: Namespace) -> Settings:
 
     vary = read_vary(args.vary)
     names = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
-    same = ("preset", "match", "seeds", "lr_trials", "trial_share", "pretrain", "threads")
+    same = ("preset", "match", "seeds", "lr_trials", "trial_share", "least", "pretrain", "threads")
     return Settings(
         recipe=args.what[0],
         overrides=list(args.overrides),
@@ -119,7 +116,7 @@ def _settings(args: Namespace) -> Settings:
 
 def _finish(folder: Path, results: Results) -> int:
     """Write the page and print its table. 1 where no candidate has a result."""
-    from seqkit.report.comparison import ranking, write_comparison
+    from seqkit.report.comparison import BRIEF, ranking, write_comparison
     from seqkit.report.sentences import answers
     from seqkit.report.table import print_table
 
@@ -155,6 +152,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--backbones", metavar="A,B,…", help=backbones)
     vary = "compare values of a key of the recipe; may be given more than once"
     add("--vary", action="append", default=[], metavar="KEY=A,B", help=vary)
+    add("--least", type=float, help="largest difference that does not count (default: one in the last digit shown)")
     add("--match", default="parameters", help="what is made equal: parameters (default), flops or none")
     add_study(parser, "candidate")
     add("--plan", action="store_true", help="write which runs are planned and how the result is decided, and stop")

@@ -43,9 +43,10 @@ class Settings:
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
     lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try half and double the depth at an equal
     budget, where backbones are compared at equal parameters or FLOPs and tuned, and nothing is pretrained. trial_share:
-    share of a whole run's steps that a trial takes. pretrain: also train on the same data without labels first.
-    measure: measure speed and memory. threads: torch's threads in each process; None: as OMP_NUM_THREADS says,
-    or the cores are shared by the jobs.
+    share of a whole run's steps that a trial takes. least: largest difference that does not count, in the unit that the
+    metric is shown in; None: one in its last digit. pretrain: also train on the same data without labels first.
+    measure: measure speed and memory. threads: torch's threads in each process; None: as OMP_NUM_THREADS says, or the
+    cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
 
     >>> settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], vary={"model.dropout": ["0", "0.1"]})
@@ -63,6 +64,7 @@ class Settings:
     lr_trials: int = 3
     depths: bool = True
     trial_share: float = 1.0
+    least: float | None = None
     pretrain: Pretrain | None = None
     measure: bool = True
     threads: int | None = None
@@ -79,6 +81,8 @@ class Settings:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
         if not 0 < self.trial_share <= 1:
             raise UsageError(f"--trial-share is {self.trial_share}; give a share of the steps, above 0 and up to 1")
+        if self.least is not None and not 0 <= self.least < float("inf"):
+            raise UsageError(f"--least is {self.least}; give the largest difference that does not count, 0 or more")
         if "seed" in self.vary:
             raise UsageError("--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more")
         size = next((key for key in self.vary if key.rpartition(".")[2] in ("width", "dim", "depth")), None)
@@ -125,7 +129,7 @@ class Settings:
         for key, values in self.vary.items():
             words += ["--vary", f"{key}={','.join(values)}"]
         defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
-        for name in ("match", "seeds", "lr_trials", "trial_share", "pretrain", "threads"):
+        for name in ("match", "seeds", "lr_trials", "trial_share", "least", "pretrain", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         words += [] if self.measure else ["--no-measure"]

@@ -334,8 +334,9 @@ class Results(_Json):
 
     @property
     def least(self) -> float:
-        """The largest difference that does not count, as the metric is shown: one in its last digit."""
-        return float(10**-self.metric.digits)
+        """The largest difference that does not count, as the metric is shown."""
+        own = self.settings.get("least")
+        return float(10**-self.metric.digits if own is None else own)
 
     def difference(self, a: str, b: str) -> Difference | None:
         """The difference a - b of two candidates; None if they have none."""

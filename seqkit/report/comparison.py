@@ -19,8 +19,11 @@ from seqkit.report import sentences
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, spreads
 from seqkit.report.figures import svg
 from seqkit.report.numbers import DASH, format_number, plural
-from seqkit.report.table import Cell, Table, to_csv
+from seqkit.report.table import Cell, Table, to_csv, to_latex
 from seqkit.report.templates import fill, write_page
+
+BRIEF = 5
+"""Columns of the ranking in a terminal and in LaTeX; the page has all."""
 
 FEWEST_DISTANCES = 8
 """Tokens below which it means little how far a gradient reaches."""
@@ -46,7 +49,7 @@ class Section(NamedTuple):
 
 
 def write_comparison(folder: Path, results: Results | None = None) -> Path:
-    """Write `report.html`, `results.md` and `results.csv` beside `results.json`; return the page.
+    """Write `report.html`, `results.md`, `results.csv` and `results.tex` beside `results.json`; return the page.
 
     results: None: read from results.json. Raises DataError where it is missing or damaged.
     """
@@ -55,6 +58,10 @@ def write_comparison(folder: Path, results: Results | None = None) -> Path:
     values = _values(results)
     write_atomic(folder / "results.md", comparison_markdown(results, values).encode())
     write_atomic(folder / "results.csv", to_csv(runs_table(results)).encode())
+    caption = f"{results.recipe}: {values_are(results)}, {plural(results.num_test, 'test example')}. "
+    label = re.sub("[^a-z0-9]+", "-", results.recipe.lower()).strip("-")
+    tex = to_latex(ranking(results).first(BRIEF), caption + sentences.inference(results), label)
+    write_atomic(folder / "results.tex", tex.encode())
     return write_page("comparison.html", folder / "report.html", **values)
 
 

@@ -11,9 +11,9 @@ from synthetic_results import HOSTILE, NAMES, RESULTS, comparison, hostile, with
 
 from seqkit.errors import DataError
 from seqkit.files import write_json
-from seqkit.report.comparison import comparison_markdown, ranking, runs_table, write_comparison
+from seqkit.report.comparison import BRIEF, comparison_markdown, ranking, runs_table, write_comparison
 from seqkit.report.sentences import answers, own_length, ranking_sentences
-from seqkit.report.table import Cell, Table, print_table, to_csv
+from seqkit.report.table import Cell, Table, escaped, print_table, to_csv, to_latex
 
 SECTIONS = [
     "Candidates", "Every seed", "All pairs", "What was not matched", "Failures", "Learning curves", "Cost by length",
@@ -94,12 +94,17 @@ def test_the_first_is_bold_only_where_it_is_better_than_every_other():
     assert ranking(replace(results, differences=even)).rows[0][1].style == ""
 
 
-def test_one_table_is_printed_to_the_terminal_and_as_csv(capsys):
+def test_one_table_is_printed_to_the_terminal_and_as_latex_and_csv(capsys):
     results = hostile()
-    print_table(ranking(results).first(5))
+    table = ranking(results).first(BRIEF)
+    print_table(table)
     shown = capsys.readouterr().out
     assert "98.40" in shown
     assert "<script>" in shown
+    text = to_latex(table, "A 95 % caption", "tab")
+    assert r"99.00 $\pm$ 0.30 [98.40, 99.60]" in text
+    assert "\\caption{A 95 \\% caption}" in text
+    assert escaped("a_b & 5 % #1 {x} ~ \\") == r"a\_b \& 5 \% \#1 \{x\} \textasciitilde{} \textbackslash{}"
     rows = list(csv.DictReader(to_csv(runs_table(results)).splitlines()))
     assert [row["seed"] for row in rows if row["candidate"] == "GRU"] == ["1", "2", "3"]
     assert [row["steps"] for row in rows if row["candidate"] == "LSTM"] == ["252"] * 3
