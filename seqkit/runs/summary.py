@@ -1,4 +1,4 @@
-"""The `summary.json` of a run, checked when it is read: the folder may be anybody's. Imports no torch.
+"""The `summary.json` of a run, checked when it is read: the folder may be anybody's. Imports no torch."""
 
 from __future__ import annotations
 
