@@ -1,4 +1,4 @@
-"""What a run answers: predictions and vectors of several inputs at once, and generated texts piece by piece."""
+"""Answers of a run: predictions and vectors of several inputs at once, and generated texts piece by piece."""
 
 from __future__ import annotations
 
