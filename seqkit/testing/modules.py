@@ -92,7 +92,7 @@ def check_module(
 
 
 def saves_all_weights(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
-    """What is saved and loaded gives the same vectors, and no weight is hidden from `state_dict`."""
+    """Weights that are saved and loaded give the same vectors, and no weight is hidden from `state_dict`."""
     for path, module in model.backbone.named_modules():
         for name, value in vars(module).items():
             inside = value if isinstance(value, list | tuple) else [value]
