@@ -62,7 +62,7 @@ def looked_at(kind, num_rows, tmp_path, offset=0):
     return trained, data
 
 
-@pytest.mark.parametrize("kind", ["classes", "numbers"])
+@pytest.mark.parametrize("kind", ["classes", pytest.param("numbers", marks=pytest.mark.slow)])
 def test_the_column_that_tells_is_found_and_no_other(kind, tmp_path):
     trained, data = looked_at(kind, 200, tmp_path)
     found = column_importance(trained, data)

@@ -183,6 +183,6 @@ def test_pictures_go_to_an_empty_folder_or_beside_pictures_of_ours(run, here, ca
 
 def test_a_comparison_refuses_a_folder_of_something_else_before_it_builds_anything(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.txt").write_text("words", encoding="utf-8")
-    monkeypatch.setattr("seqkit.cli.compare._print_plan", None)
+    monkeypatch.setattr("seqkit.comparison.compare.make_plan", None)
     assert main(["compare", "text/char-lm", "--out", str(tmp_path)]) == 2
     assert "comparison" in capsys.readouterr().err

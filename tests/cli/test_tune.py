@@ -22,6 +22,7 @@ def test_the_keys_set_all_rates_of_the_optimizer_and_no_file_is_written(tmp_path
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_number_of_predictions_of_a_batch_does_not_change_the_loss(capsys):
     """By sums, the full batches of an epoch would look worse than its last one, and end the search."""
     keys = tuned(capsys, "image/digits", "--preset", "debug", "--data.limit", "70", "--data.batch_size", "64")

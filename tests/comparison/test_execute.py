@@ -52,6 +52,7 @@ def _hold(folder, claims):
     time.sleep(600)
 
 
+@pytest.mark.slow
 def test_a_cell_is_claimed_by_one_process_and_free_again_when_that_dies(tmp_path):
     claims = CONTEXT.Queue()
     other = CONTEXT.Process(target=_hold, args=(tmp_path, claims))

@@ -67,6 +67,6 @@ def test_merging_lora_changes_nothing(name):
 
 def refusal(backbone):
     """Part of the message by which LoRA refuses a backbone; None: it takes it."""
-    if any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules()):
-        return f"{type(backbone).__name__} is recurrent"
-    return None if any(type(module) is nn.Linear for module in backbone.modules()) else "has no linear map"
+    is_recurrent = any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules())
+    is_taken = not is_recurrent and any(type(module) is nn.Linear for module in backbone.modules())
+    return None if is_taken else f"{type(backbone).__name__} has none or is recurrent"

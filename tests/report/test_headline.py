@@ -91,8 +91,8 @@ def test_a_run_no_better_than_the_constant_prediction_says_so_below_the_table(ob
     assert ("no better than the best constant prediction" in captured.get()) == is_said
 
 
-def test_a_run_of_few_steps_or_few_examples_is_called_a_trial():
-    assert "2 optimizer steps" in cautions(summary(steps=2))[0]
+def test_a_training_of_few_steps_or_few_examples_is_said():
+    assert "2 steps" in cautions(summary(steps=2))[0]
     assert "at most 37 examples" in cautions(summary(steps=5000, limit=37))[0]
     assert cautions(summary(steps=5000, limit=5000)) == []
 
