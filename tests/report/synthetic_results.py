@@ -126,7 +126,7 @@ def without_values():
     """A comparison with nothing wherever the types allow it."""
     bare = Row(name="Bare", parameters=0, config=CONFIG, runs=[Run(seed=1, folder="")])
     half = replace(candidate(1), name="Half", std=None, interval=None, cost=None)
-    return Results(title="", recipe="image/digits", metric=METRICS["accuracy"], candidates=[bare, half])
+    return Results(title="nothing", recipe="image/digits", metric=METRICS["accuracy"], candidates=[bare, half])
 
 
 HOSTILE = "<script>alert('x')</script> $\\frac$ & \"quoted\" [red] a name of sixty"

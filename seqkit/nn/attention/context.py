@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from seqkit.interfaces import Adjacency, Embedded
-from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mask import (
     Mask,
     bias_of_edges,
@@ -94,9 +93,9 @@ def attention_context(
     (b, n), m = embedded.valid.shape, valid.shape[1]
     rotary = bias = None
     if position is not None:
-        if AttentionFeature.ROTARY in position.requires:
+        if position.rotates:
             rotary = position.rotary(embedded.positions, head_dim)
-        if AttentionFeature.BIAS in position.requires:
+        if position.has_bias:
             bias = position.bias(embedded.positions, positions, num_heads)
     masks: list[Mask] = []
     if reach is not None:

@@ -8,7 +8,7 @@ b batch · n queries · m keys · p axes · d width · h heads · c channels of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from einops import rearrange
@@ -61,7 +61,15 @@ class RelativePosition(nn.Module):
     """
 
     requires: ClassVar[AttentionFeature] = AttentionFeature(0)
+    rotates: ClassVar[bool] = False
+    has_bias: ClassVar[bool] = False
     takes_unlike_axes: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Keep what `requires` says as booleans too: torch's compiler (2.11) traces no flags."""
+        super().__init_subclass__(**options)
+        cls.rotates = AttentionFeature.ROTARY in cls.requires
+        cls.has_bias = AttentionFeature.BIAS in cls.requires
 
     def check_complete(self) -> None:
         """Raise ValueError where `requires` and the methods that the class writes contradict each other (called when a
