@@ -49,7 +49,7 @@ def check_folder(out: Path, inputs: Sequence[str | Path] = (), *, force: bool = 
     inputs, force: as in `check_file`.
     """
     if (out.exists() and not out.is_dir()) or out.suffix in (".html", ".png"):
-        raise UsageError(f"--out {out} is a file; give a folder")
+        raise UsageError(f"--out {out} names a file; give a folder")
     for path in sorted([*out.glob("*.png"), *out.glob("*.html")]):
         check_file(path, inputs, force=force)
 

@@ -49,7 +49,7 @@ WRONG = {
     "evaluate nosuch --foo": "--foo",
     "fit text/char-lm --plugin seqkit": "seqkit is a folder",
     "fit recipes": "recipes is a folder",
-    "inspect image/digits --out pyproject.toml": "pyproject.toml is a file",
+    "inspect image/digits --out pyproject.toml": "pyproject.toml names a file",
     "fit image/digits -lr 0.1": "--optimizer.lr 0.1",
     "fit -lr 0.1 image/digits": "--optimizer.lr 0.1",
     "fit image/digits --gpu": "--trainer.accelerator gpu",

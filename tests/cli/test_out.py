@@ -178,7 +178,7 @@ def test_pictures_go_to_an_empty_folder_or_beside_pictures_of_ours(run, here, ca
         assert written in refused(capsys, *words, "--out", name, "--force")
         assert (here / name / written).read_bytes() == mine
         for file in ("notes.txt", "new.html"):
-            assert f"{file} is a file" in refused(capsys, *words, "--out", file, "--force")
+            assert f"{file} names a file" in refused(capsys, *words, "--out", file, "--force")
 
 
 def test_a_comparison_refuses_a_folder_of_something_else_before_it_builds_anything(tmp_path, monkeypatch, capsys):
