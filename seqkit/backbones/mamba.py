@@ -63,8 +63,6 @@ class SelectiveSSM(nn.Module):
         past = self.convolution.kernel_size - 1
         tail, hidden = (x.new_zeros(x.shape[0], past, self.width), None) if state is None else state
         joined = torch.cat([tail, x], dim=1)
-        if hidden is None and torch.is_grad_enabled():  # the published kernel gives its last state no gradient
-            hidden = x.new_zeros(x.shape[0], self.width, self.num_states)
         y, hidden = self._scan(self.convolution(joined)[:, past:], valid, hidden)
         return y, (inputs_before_next(joined, past, valid), hidden)
 
@@ -140,8 +138,7 @@ class Mamba(LayerStack):
     A recurrence whose step, input and output maps depend on the token, so that it can keep or skip what it reads, which
     neither `S4D` nor a fixed convolution can. Training takes O(n) time a layer and generation O(1) for each token, with
     no longest sequence. Use it for long texts and other discrete sequences. Kernels take the place of the scan: on a
-    CPU one that numba compiles (the extra `numba`; training is four times as fast), on CUDA that of the package
-    mamba_ssm (the extra `mamba`; no test here runs it).
+    CPU one that numba compiles (the extra `numba`; training is four times as fast), on CUDA one in Triton.
     depth: number of layers. causal: True: left to right. False: each layer runs over the tokens in both directions,
     with other convolutions and SSMs and shared projections (Zhu et al. 2024, Vision Mamba); the second direction begins
     at the last real token.

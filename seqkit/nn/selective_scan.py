@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,9 +24,9 @@ from seqkit.nn.recurrence import check_not_exporting
 
 BLOCK = 2**20
 """States that one step of `_scan` works on: enough to fill an accelerator, and 4 MiB for each token of a chunk."""
+HAS_TRITON = find_spec("triton") is not None
 
 
-@torch.compiler.disable
 def selective_scan(
     x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -45,9 +44,9 @@ def selective_scan(
     layer the inputs alone are saved.
     On a CPU in float32, `scan_kernel` runs in its place where the package numba is installed (the extra `numba`, which
     `seqkit doctor` shows), ten times as fast in training; results differ by rounding, about 1e-7 of them.
-    On CUDA the published kernel runs where the package mamba_ssm is installed (the extra `mamba`), which has neither
-    float64 nor a state to start from, nor a gradient of the last state. No test here runs that kernel.
-    `torch.compile` leaves the scan as it is, since its loops would be thousands of operations to compile.
+    On CUDA `scan_triton` runs in its place where Triton is, with states in the same precision.
+    `torch.compile` takes that kernel into its graph. It leaves the other scans as they are, since their loops would be
+    thousands of operations to compile.
     Raises ValueError in `torch.export`.
 
     >>> x, dt, A = torch.randn(2, 7, 3), torch.rand(2, 7, 3), -torch.rand(3, 5)
@@ -57,11 +56,21 @@ def selective_scan(
     (torch.Size([2, 7, 3]), torch.Size([2, 3, 5]))
     """
     check_not_exporting("the selective scan of Mamba", "an LSTM or GRU")
-    if state is None and x.dtype != torch.float64 and (kernel := published_kernel(x.device)) is not None:
-        return run_kernel(kernel, x, dt, A, B, C)
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
     if state is None:
         state = x.new_zeros(x.shape[0], *A.shape, dtype=exact)
+    if x.is_cuda and HAS_TRITON:
+        from seqkit.nn.scan_triton import scan
+
+        return scan(x, dt, A, B, C, state)
+    return _without_triton(x, dt, A, B, C, state, exact)
+
+
+@torch.compiler.disable
+def _without_triton(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor, exact: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """`selective_scan`, computed in `exact`, by numba where it is installed and by torch's operations elsewhere."""
     scan = getattr(compiled_scan(x.to(exact)), "scan", _scan)
     with no_autocast(x):
         y, last = scan(*(t.to(exact) for t in (x, dt, A, B, C, state)))
@@ -125,23 +134,6 @@ def _scan_block(exponents: Tensor, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, 
         outputs.append(C_i @ h)
     y = rearrange(torch.stack(outputs), "m (b k) 1 e -> b (k m) e", k=k)[:, :n]
     return y, rearrange(h, "(b k) s e -> b k s e", k=k)[:, -1]
-
-
-def published_kernel(device: torch.device) -> Callable[..., Any] | None:
-    """mamba_ssm's `selective_scan_fn` where it is installed and the device is CUDA, else None."""
-    if device.type != "cuda" or find_spec("mamba_ssm") is None:
-        return None
-    kernel: Callable[..., Any] = import_module("mamba_ssm.ops.selective_scan_interface").selective_scan_fn
-    return kernel
-
-
-def run_kernel(
-    kernel: Callable[..., Any], x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor
-) -> tuple[Tensor, Tensor]:
-    """`selective_scan` from zero by the published kernel, whose sequences run along the last axis."""
-    x_, dt_, B_, C_ = (rearrange(t, "b n e -> b e n").contiguous() for t in (x, dt.to(x.dtype), B, C))
-    y, last = kernel(x_, dt_, A.float(), B_.to(x.dtype), C_.to(x.dtype), return_last_state=True)
-    return rearrange(y, "b e n -> b n e"), last
 
 
 def compiled_scan(x: Tensor) -> Any:

@@ -72,7 +72,7 @@ from seqkit.backbones
   GCN | normalised means over neighbours, in O(edges) | graphs whose neighbours are alike
   APPNP | an MLP, then personalised PageRank, in O(edges) | the same with few labelled nodes
   S4D | diagonal state space layers, convolution by FFT | signals and long sequences; generation at constant cost
-  Mamba | selective state space layers, O(n) | long texts, with numba or (CUDA) mamba_ssm; slower than LSTM on a CPU
+  Mamba | selective state space layers, O(n) | long texts, with numba or on CUDA; slower than LSTM on a CPU
   MeanPool | the mean of all tokens | the baseline that knows no order
   RNNDecoder | GRU or LSTM over an encoder's output | the decoder of an EncoderDecoder
   AttentionDecoder | any causal backbone, attending to an encoder's output | other decoders of an EncoderDecoder

@@ -1,15 +1,12 @@
 """The selective scan is the recurrence, step by step, forward and backward, whatever the length and the step."""
 
-import sys
-import types
-
 import pytest
 import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 import seqkit.nn.selective_scan as module
-from seqkit.nn.selective_scan import published_kernel, run_kernel, scan_flops, selective_scan
+from seqkit.nn.selective_scan import scan_flops, selective_scan
 
 LENGTHS = pytest.mark.parametrize("n", [1, 2, 7, 61, 257])
 
@@ -105,53 +102,3 @@ def test_the_steps_in_a_row_are_about_the_root_of_the_length(n):
     k, length = module.chunks(n)
     assert n <= k * length <= n + length
     assert max(k, length) <= n**0.5 + 1
-
-
-# ── the published kernel ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """A package mamba_ssm whose kernel is the definition; the list of its calls."""
-    calls = []
-
-    def selective_scan_fn(u, delta, A, B, C, D=None, return_last_state=False):
-        calls.append([tuple(t.shape) for t in (u, delta, A, B, C)])
-        assert D is None
-        assert return_last_state
-        tokens_first = [t.mT for t in (u, delta)] + [A] + [t.mT for t in (B, C)]
-        y, last = step_by_step(*tokens_first, u.new_zeros(u.shape[0], *A.shape))
-        return y.mT, last
-
-    package, ops = types.ModuleType("mamba_ssm"), types.ModuleType("mamba_ssm.ops")
-    interface = types.ModuleType("mamba_ssm.ops.selective_scan_interface")
-    interface.selective_scan_fn = selective_scan_fn
-    package.__spec__ = types.SimpleNamespace(name="mamba_ssm")
-    for one in (package, ops, interface):
-        monkeypatch.setitem(sys.modules, one.__name__, one)
-    return calls
-
-
-def test_the_published_kernel_runs_on_cuda_where_it_is_installed(calls):
-    assert published_kernel(torch.device("cpu")) is None
-    assert (
-        published_kernel(torch.device("cuda"))
-        is sys.modules["mamba_ssm.ops.selective_scan_interface"].selective_scan_fn
-    )
-
-
-def test_without_the_package_there_is_no_kernel():
-    assert published_kernel(torch.device("cuda")) is None
-
-
-def test_the_published_kernel_gets_its_own_layout_and_gives_ours(calls, monkeypatch):
-    *inputs, state = (t.detach().float() for t in arguments(7))
-    right = selective_scan(*inputs)
-    assert not calls
-    assert_close(run_kernel(published_kernel(torch.device("cuda")), *inputs), right)
-    assert calls == [[(3, 5, 7), (3, 5, 7), (5, 7), (3, 7, 7), (3, 7, 7)]]
-    monkeypatch.setattr(module, "published_kernel", lambda device: published_kernel(torch.device("cuda")))
-    assert_close(selective_scan(*inputs), right)
-    assert len(calls) == 2
-    selective_scan(*inputs, state)  # the kernel cannot start from a state
-    assert len(calls) == 2
