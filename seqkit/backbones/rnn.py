@@ -58,27 +58,32 @@ class _Recurrent(SequenceBackbone):
         )
 
     def run(self, embedded: Embedded, cache: RNNCache | None) -> Tensor:
-        hidden, state = run_rnn(self.layers, embedded.hidden, embedded, None if cache is None else cache.state)
-        if cache is not None:
-            cache.state = state
+        if cache is None:
+            return run_rnn(self.layers, embedded.hidden, embedded, None, wants_state=False)[0]
+        hidden, cache.state = run_rnn(self.layers, embedded.hidden, embedded, cache.state)
         return hidden
 
     def new_cache(self) -> RNNCache:
         return RNNCache()
 
 
-def run_rnn(layers: nn.RNNBase, x: Tensor, embedded: Embedded, state: Any) -> tuple[Tensor, Any]:
-    """torch's recurrent layers over x [b n d]: outputs, zero where padded, and the state after the last real token.
+def run_rnn(
+    layers: nn.RNNBase, x: Tensor, embedded: Embedded, state: Any, *, wants_state: bool = True
+) -> tuple[Tensor, Any]:
+    """torch's recurrent layers over x [b n d]: outputs, of any value where padded, and the state after the last real
+    token, which may be that after padding where wants_state is False.
 
-    embedded: says which columns of x are real. Sequences are padded on the right, which costs nothing, but lengths are
-    read on the CPU (`pack_padded_sequence`), which an accelerator waits for.
-    Raises ValueError for an example without tokens.
+    embedded: says which columns of x are real. Padding is on the right, so from left to right it changes no output. In
+    two directions, and for the state, sequences are packed: padding costs nothing, but an accelerator waits until
+    their lengths are read on the CPU (`pack_padded_sequence`).
+    Raises ValueError for an example without tokens, where sequences are packed.
     """
     valid = embedded.valid
     if is_exporting():
         return run_masked(layers, x, valid), None
     is_whole = not embedded.is_padded and not _needs_packing(x)
-    if valid.is_meta or is_whole:  # tensors without data are taken to have no padding
+    goes_right = x.is_cuda and not layers.bidirectional and not wants_state
+    if valid.is_meta or is_whole or goes_right:  # tensors without data are taken to have no padding
         outputs: tuple[Tensor, Any] = layers(x, state)
         return outputs
     n, lengths = valid.shape[1], valid.sum(dim=1).cpu()

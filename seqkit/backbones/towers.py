@@ -75,6 +75,7 @@ class Towers(Backbone):
                 positions=batch.positions.masked_fill(padded, 0.0),
                 valid=batch.valid,
                 whole=None if batch.is_padded else batch.valid,
+                counted=(batch.valid, batch.most_real),
                 adjacency=None if embedded.adjacency is None else batch.adjacency,
                 causal=embedded.causal,
             )

@@ -19,8 +19,10 @@ from seqkit.nn.attention.kv_cache import TransformerCache
 from seqkit.nn.block import BaseBlock, PreNormBlock
 from seqkit.nn.dropout import InheritedDropout, check_probability
 from seqkit.nn.initialization import init_weights
+from seqkit.nn.packing import Packing, is_worth_packing, packing_of
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
+from seqkit.nn.tokenwise import is_tokenwise
 
 
 @dataclass(frozen=True)
@@ -166,18 +168,29 @@ class Transformer(Backbone):
         """Hidden states [b n d], zero where padded. Raises ValueError as `contexts`, or for a foreign cache."""
         if cache is not None and not isinstance(cache, TransformerCache):
             raise ValueError(f"a Transformer was given a {type(cache).__name__}; make its cache with init_cache")
-        contexts = self.contexts(embedded, cache)
-        x = embedded.hidden if self.input_norm is None else self.input_norm(embedded.hidden)
+        packing = self._packing(embedded) if cache is None and embedded.is_padded else None
+        contexts = self.contexts(embedded, cache, packing)
+        x = embedded.hidden if packing is None else packing.pack(embedded.hidden)
+        if self.input_norm is not None:
+            x = self.input_norm(x)
         for i, (block, kind) in enumerate(zip(self.blocks, self.kinds)):
             x = block(x, contexts[kind], None if cache is None else cache.layers[i])
         if cache is not None:
             cache.append(embedded)
-        return self.norm(x).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        x = self.norm(x) if packing is None else packing.pad(self.norm(x))
+        return x.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+
+    def _packing(self, embedded: Embedded) -> Packing | None:
+        """The row of real tokens that the layers get, where that is worth it and all of them work on each token."""
+        layers = [*self._blocks, *(norm for norm in (self.norm, self.input_norm) if norm is not None)]
+        if is_worth_packing(embedded) and all(is_tokenwise(layer) for layer in layers):
+            return packing_of(embedded)
+        return None
 
     def contexts(
-        self, embedded: Embedded, cache: TransformerCache | None = None
+        self, embedded: Embedded, cache: TransformerCache | None = None, packing: Packing | None = None
     ) -> dict[ContextKind, AttentionContext]:
-        """The attention context of each kind of layer.
+        """The attention context of each kind of layer. packing: of their inputs; None: they are padded.
 
         Raises ValueError for segments, an adjacency or a memory that attention would ignore, and for a missing memory.
         """
@@ -197,10 +210,11 @@ class Transformer(Backbone):
                 edge_bias=None if embedded.adjacency is None else self._edge_bias(kind),
                 past=None if cache is None else cache.past,
                 needs_mask=kind.needs_mask,
+                packing=packing,
             )
             if memory is not None and kind.has_cross_attention:
                 cross = cross_attention_context(embedded.valid, memory, needs_mask=kind.needs_mask)
-                context = replace(context, cross=cross)
+                context = replace(context, cross=replace(cross, packing=packing))
             found[kind] = context
         return found
 

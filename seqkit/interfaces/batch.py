@@ -38,6 +38,8 @@ class TokenBatch:
     masks pairs of one graph alone; None: each example is one graph, if there is an adjacency.
     is_padded: False: every token is known to be real. On the CPU that is looked up when the batch is made. On an
     accelerator it goes along with `to` and `replace`; anything else is True there, which costs an attention mask.
+    most_real: a bound on the number of real tokens, known like `is_padded`, so that layers may leave out padding
+    without waiting for a device. It is rounded up (`rounded_up`), so that few sizes occur.
     Raises ValueError where sizes differ, or `reach` is not like that.
 
     >>> short, long = (Tokens(torch.arange(n), torch.arange(float(n))[:, None]) for n in (1, 3))
@@ -60,6 +62,7 @@ class TokenBatch:
     parts: Parts | None = None
     graphs: Tensor | None = None
     is_padded: bool = field(init=False, default=True, repr=False, compare=False)
+    most_real: int = field(init=False, default=0, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.valid.ndim != 2 or self.valid.dtype != torch.bool:
@@ -67,8 +70,10 @@ class TokenBatch:
         for name, value in by_token(self).items():
             if value.shape[:2] != self.valid.shape:
                 raise ValueError(f"{name} is {describe_tensor(value)}; let it begin with {list(self.valid.shape)}")
+        self._know(True, self.valid.numel())
         if may_read(self.valid):
-            object.__setattr__(self, "is_padded", not bool(self.valid.all()))
+            num_real = int(self.valid.sum())
+            self._know(num_real < self.valid.numel(), min(rounded_up(num_real), self.valid.numel()))
         if self.reach is not None and may_read(self.reach):
             _check_reach(self.reach, self.valid)
         if self.source is not None and len(self.source) != len(self):
@@ -107,13 +112,19 @@ class TokenBatch:
         """The same on another device or of another dtype (Lightning moves only batches that have `to`)."""
         given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
         moved = replace(self, **{name: x.to(*args, **kwargs) for name, x in given.items() if hasattr(x, "to")})
-        object.__setattr__(moved, "is_padded", self.is_padded)
+        moved._know(self.is_padded, self.most_real)
         return moved
+
+    def _know(self, is_padded: bool, most_real: int) -> None:
+        object.__setattr__(self, "is_padded", is_padded)
+        object.__setattr__(self, "most_real", most_real)
 
     def _with_known_padding(self, other: TokenBatch, *, is_part: bool = False) -> TokenBatch:
         """Takes over what `other` knows about padding. is_part: True: `valid` is a part of the other's."""
-        if self.valid is other.valid or (is_part and not other.is_padded):
-            object.__setattr__(self, "is_padded", other.is_padded)
+        if self.valid is other.valid:
+            self._know(other.is_padded, other.most_real)
+        elif is_part and not other.is_padded:
+            self._know(False, self.valid.numel())
         return self
 
     def select(self, rows: Tensor) -> TokenBatch:
@@ -155,7 +166,9 @@ class TokenBatch:
             kept["reach"] = kept["reach"].clamp(max=end - 1) - start
         if end > n:
             kept = {name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()}
-        return replace(self, adjacency=adjacency, parts=parts, **kept)._with_known_padding(self, is_part=end <= n)
+        found = replace(self, adjacency=adjacency, parts=parts, **kept)._with_known_padding(self, is_part=end <= n)
+        found._know(found.is_padded, min(found.most_real, self.most_real))  # no token becomes real
+        return found
 
     def with_dtype(self, dtype: torch.dtype) -> TokenBatch:
         """The batch with numbers of another dtype; ids stay as they are."""
@@ -237,6 +250,7 @@ class Embedded:
     source: the embedded source sequence, input of an encoder. memory: the encoder's output, to which the decoder
     cross-attends (as in `nn.TransformerDecoder`). whole: `valid` itself where no token is padding, which spares
     an attention mask; None: some are, or it is not known. So a copy with another `valid` is not taken to be whole.
+    counted: `valid` itself, and the batch's `most_real`; None: not known.
     """
 
     hidden: Tensor
@@ -251,15 +265,28 @@ class Embedded:
     graphs: Tensor | None = None
     parts: Parts | None = None
     whole: Tensor | None = None
+    counted: tuple[Tensor, int] | None = None
 
     @property
     def is_padded(self) -> bool:
         """False: every token is known to be real."""
         return self.valid is not self.whole
 
+    @property
+    def most_real(self) -> int:
+        """A bound on the number of real tokens, known without waiting for a device."""
+        valid, most = self.counted or (None, 0)
+        return most if valid is self.valid else self.valid.numel()
+
     def replace(self, **changes: Any) -> Embedded:
         """A copy with other fields."""
         return replace(self, **changes)
+
+
+def rounded_up(count: int) -> int:
+    """At most a 32nd more than the count, or 8 more: 32 sizes from each power of two to the next."""
+    step = 2 ** max(count.bit_length() - 6, 3)
+    return -(-count // step) * step
 
 
 def _kinds(tensors: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -171,7 +171,10 @@ class BaseBlock(nn.Module, ABC):
 
     def feed_forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """The MLP's output [b n d]; a mixture of experts also gets `query_valid`, so that padding is not routed."""
-        return self.mlp(x, context.query_valid) if isinstance(self.mlp, PaddingAwareMLP) else self.mlp(x)
+        if not isinstance(self.mlp, PaddingAwareMLP):
+            return self.mlp(x)
+        valid = context.query_valid
+        return self.mlp(x, valid if context.packing is None or valid is None else context.packing.pack(valid))
 
 
 class PreNormBlock(BaseBlock):

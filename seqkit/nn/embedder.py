@@ -124,6 +124,7 @@ class Embedder(TokenEmbedder):
             positions=positions,
             valid=batch.valid,
             whole=None if batch.is_padded else batch.valid,
+            counted=(batch.valid, batch.most_real),
             adjacency=batch.adjacency,
             segments=batch.segments,
         )

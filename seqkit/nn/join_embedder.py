@@ -72,6 +72,7 @@ class JoinEmbedder(TokenEmbedder):
             positions=batch.positions.masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0.0),
             valid=batch.valid,
             whole=None if batch.is_padded else batch.valid,
+            counted=(batch.valid, batch.most_real),
             adjacency=batch.adjacency,
             segments=batch.segments,
             graphs=batch.graphs,

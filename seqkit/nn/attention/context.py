@@ -24,6 +24,7 @@ from seqkit.nn.attention.mask import (
     reach_mask,
     segment_mask,
 )  # fmt: skip
+from seqkit.nn.packing import Packing
 from seqkit.nn.position.base import RelativePosition
 
 
@@ -43,6 +44,8 @@ class AttentionContext:
     the scores of edges of each type; row 0 is added to the score of a token with itself.
     cross: context of the block's cross-attention, if it has one. memory: in that context, the encoder's output [b m d],
     from which keys and values are computed; None: self-attention.
+    packing: the layer's input is the row [1 t d] of this packing; masks and the other fields are of the padded batch.
+    is_plain: True: padding and causality are all that masks pairs, and no bias is added.
     """
 
     attn_mask: Tensor | None = None
@@ -54,6 +57,8 @@ class AttentionContext:
     edge_bias: Tensor | None = None
     cross: AttentionContext | None = None
     memory: Tensor | None = None
+    packing: Packing | None = None
+    is_plain: bool = False
 
 
 class Past(NamedTuple):
@@ -74,6 +79,7 @@ def attention_context(
     edge_bias: Tensor | None = None,
     past: Past | None = None,
     needs_mask: bool = True,
+    packing: Packing | None = None,
 ) -> AttentionContext:
     """The context of self-attention over `embedded`, with heads of `head_dim` channels.
 
@@ -108,8 +114,9 @@ def attention_context(
         if edge_bias is not None:
             by_type = bias_of_edges(edge_bias, edge_types, embedded.graphs)
             bias = by_type if bias is None else bias + by_type
+    is_plain = n == m and not masks and bias is None and adjacency is None
     # torch's kernels are causal without a mask where queries and keys are the same columns
-    is_plain_causal = causal and n == m and not masks and bias is None
+    is_plain_causal = causal and is_plain
     if causal and n > 1 and not is_plain_causal:
         masks.append(causal_mask)
     if is_padded and not is_plain_causal:
@@ -130,6 +137,8 @@ def attention_context(
         key_valid=valid if is_padded else None,
         adjacency=adjacency,
         edge_bias=edge_bias,
+        packing=packing,
+        is_plain=is_plain,
     )
 
 

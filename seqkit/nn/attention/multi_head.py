@@ -20,6 +20,7 @@ from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.mechanism import AttentionMechanism, as_bias, bounded, check_positive, repeat_kv, softmax
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
+from seqkit.nn.packing import Packing
 
 
 class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
@@ -169,15 +170,49 @@ class MultiHeadAttention(AttentionLayer):
             self.check_supported(AttentionFeature.GROUPED_QUERY)
 
     def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+        if context.packing is not None and self._attends_in_row(x, context):
+            return self._forward_in_row(x, context, context.packing)
         if context.memory is None:
             q, k, v = self._self_qkv(x, context, cache)
         else:
-            q, k, v = self._cross_qkv(x, context.memory, cache)
+            q, k, v = self._cross_qkv(x, context, context.memory, cache)
         if context.rotary is not None:
             q, k = apply_rotary(q, context.rotary), apply_rotary(k, context.rotary)
         continued = None if cache is None or context.memory is not None else cache.self_attention
-        output = self.mechanism(q, k, v, context, continued)
-        return self.out_proj(rearrange(output, "b h n c -> b n (h c)"))
+        output = rearrange(self.mechanism(q, k, v, context, continued), "b h n c -> b n (h c)")
+        return self.out_proj(output if context.packing is None else context.packing.pack(output))
+
+    def _attends_in_row(self, x: Tensor, context: AttentionContext) -> bool:
+        """Whether torch's FlashAttention can take the place of the mechanism, without padding."""
+        own, dtype = self.mechanism, x.dtype
+        if torch.is_autocast_enabled(x.device.type):
+            dtype = torch.get_autocast_dtype(x.device.type)
+        return (
+            context.is_plain
+            and type(own) is ScaledDotProductAttention
+            and own.softcap is None
+            and not own._forward_hooks  # what looks on sees queries and keys of the padded batch
+            and self.convolution is None
+            and x.is_cuda
+            and dtype in (torch.float16, torch.bfloat16)
+            and self.head_dim % 8 == 0
+            and self.head_dim <= 256
+            and torch.backends.cuda.flash_sdp_enabled()
+            and torch.cuda.get_device_capability(x.device)[0] >= 8
+        )
+
+    def _forward_in_row(self, x: Tensor, context: AttentionContext, packing: Packing) -> Tensor:
+        assert isinstance(self.mechanism, ScaledDotProductAttention) and self.qkv_proj is not None
+        q, k, v = self._split(self.qkv_proj(x))
+        if context.rotary is not None:
+            rotary = rearrange(packing.pack(rearrange(context.rotary, "b 1 n r -> b n r")), "1 t r -> 1 1 t r")
+            q, k = apply_rotary(q, rotary), apply_rotary(k, rotary)
+        dropout = self.mechanism.dropout if self.training else 0.0
+        q, k, v = q.to(v.dtype), repeat_kv(k, q).to(v.dtype), repeat_kv(v, q)
+        output = packing.attend(
+            q, k, v, causal=context.is_causal, dropout=dropout, scale=1 / self.mechanism.temperature
+        )
+        return self.out_proj(rearrange(output, "1 h t c -> 1 t (h c)"))
 
     def _self_qkv(
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None
@@ -186,18 +221,27 @@ class MultiHeadAttention(AttentionLayer):
         if self.qkv_proj is None:
             raise ValueError("this attention was built for cross-attention and got no memory")
         qkv = self.qkv_proj(x)
+        if context.packing is not None:
+            qkv = context.packing.pad(qkv)
         if self.convolution is not None:
             qkv = self.convolution(qkv, context.query_valid, cache)
+        return self._split(qkv)
+
+    def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Heads of queries, keys and values."""
         sizes = [heads * self.head_dim for heads in (self.num_heads, self.num_kv_heads, self.num_kv_heads)]
         # split before rearrange: the gradient then is copied once, in the other order twice
         query, key, value = qkv.split(sizes, dim=-1)
         return self._heads(query, self.query_norm), self._heads(key, self.key_norm), self._heads(value)
 
-    def _cross_qkv(self, x: Tensor, memory: Tensor, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _cross_qkv(
+        self, x: Tensor, context: AttentionContext, memory: Tensor, cache: LayerCache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x, and keys and values of the memory; a cache keeps these for all decoding steps."""
         if self.q_proj is None or self.kv_proj is None:
             raise ValueError("this attention was built for one sequence and got a memory; call its for_cross_attention")
-        q = self._heads(self.q_proj(x), self.query_norm)
+        query = self.q_proj(x)
+        q = self._heads(query if context.packing is None else context.packing.pad(query), self.query_norm)
         if cache is not None and cache.cross_attention is not None:
             return q, *cache.cross_attention
         key, value = self.kv_proj(memory).chunk(2, dim=-1)

@@ -1,0 +1,61 @@
+"""The real tokens of a padded batch in one row, so that layers that work on each token spend nothing on padding.
+
+b batch · n tokens · t tokens of the row · d width · h heads · c channels of one head
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from seqkit.interfaces import Embedded
+
+SAVED = 2**22
+"""Numbers of padding, tokens times width, from which on leaving them out is worth the kernels that move the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """order: [t] places in the flattened batch of the tokens in the row: all real ones, then some padding.
+
+    valid: [b n] bool, True = real. Each example is a run of the row, and each example's padding another.
+    """
+
+    order: Tensor
+    valid: Tensor
+
+    def pack(self, x: Tensor) -> Tensor:
+        """[1 t …] from x [b n …]."""
+        return x.flatten(0, 1).index_select(0, self.order)[None]
+
+    def pad(self, x: Tensor) -> Tensor:
+        """[b n …] from x [1 t …], zero where a token is not in the row."""
+        flat = x.new_zeros(self.valid.numel(), *x.shape[2:]).index_copy(0, self.order, x[0])
+        return flat.unflatten(0, self.valid.shape)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *, causal: bool, dropout: float, scale: float) -> Tensor:
+        """Softmax attention within each example, [1 h t c] from q, k, v [1 h t c], by torch's FlashAttention (CUDA)."""
+        t, n = q.shape[2], self.valid.shape[1]
+        lengths = self.valid.sum(dim=1)
+        ends = torch.cat([lengths, n - lengths]).cumsum(0).clamp(max=t)
+        ends = torch.nn.functional.pad(ends, [1, 0]).to(torch.int32)
+        q, k, v = (rearrange(x, "1 h t c -> t h c") for x in (q, k, v))
+        found = torch.ops.aten._flash_attention_forward(
+            q, k, v, ends, ends, n, n, dropout, causal, return_debug_mask=False, scale=scale
+        )
+        return rearrange(found[0], "t h c -> 1 h t c")
+
+
+def is_worth_packing(embedded: Embedded) -> bool:
+    """Whether the batch has enough padding on a device where leaving it out is faster, as far as the host knows."""
+    padding = embedded.valid.numel() - embedded.most_real
+    return embedded.hidden.is_cuda and padding * embedded.hidden.shape[2] >= SAVED
+
+
+def packing_of(embedded: Embedded) -> Packing:
+    """The packing of a batch, made without waiting for its device."""
+    real_first = rearrange(embedded.valid, "b n -> (b n)").byte().argsort(descending=True, stable=True)
+    return Packing(real_first[: embedded.most_real], embedded.valid)

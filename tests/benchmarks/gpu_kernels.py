@@ -1,0 +1,236 @@
+"""Speed on a GPU of padded batches, graphs, LSTM and Mamba, each beside what it is measured by.
+
+    python tests/benchmarks/gpu_kernels.py                       # all
+    python tests/benchmarks/gpu_kernels.py padding --rounds 5    # one section
+
+A step is forward and backward in bfloat16 (autocast). Rounds are interleaved in one process; the median is printed, and
+the median over rounds of each case's time divided by the first one's in the same round.
+
+    padding   12 blocks of width 768; 32 texts of 64 to 1,024 tokens, 53 % real; first: as many real tokens in full rows
+    edges     two layers of width 64 on 100,000 nodes with 1,000,000 edges; first: PyG's TransformerConv and an MLP
+    rnn       LSTM of 10.7 M parameters on 64 x 256 ids, nothing padded, with AdamW; first: torch's own
+    mamba     the same, Mamba of as many parameters; first: LSTM
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from unittest.mock import patch
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqkit.backbones import LSTM, Mamba, Transformer
+from seqkit.interfaces import Adjacency, Embedded, TokenBatch, TokenSpec
+from seqkit.interfaces.batch import rounded_up
+from seqkit.model import Model
+from seqkit.nn.attention.edge import EdgeAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.block import PreNormBlock
+from seqkit.objectives import NextToken
+
+Step = Callable[[], None]
+
+
+def timed(title: str, steps: dict[str, Step], rounds: int, repeats: int = 3) -> None:
+    """Prints milliseconds of a step, ratio to the first, and the most memory of one."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    peaks = dict.fromkeys(steps, 0.0)
+    for name, step in steps.items():
+        step()
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        peaks[name] = (torch.cuda.max_memory_allocated() - before) / 2**30
+    names = list(steps)
+    for i in range(rounds):
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(repeats):
+                steps[name]()
+            torch.cuda.synchronize()
+            times[name].append((time.perf_counter() - start) / repeats * 1e3)
+    print(title)
+    for name, own in times.items():
+        ratio = statistics.median(x / first for x, first in zip(own, times[names[0]]))
+        spread = f"({min(own):.2f}-{max(own):.2f})"
+        print(f"  {name:42} {statistics.median(own):8.2f} ms {spread:18} x{ratio:.3f}  {peaks[name]:.1f} GiB")
+
+
+def forward_and_backward(module: Callable[[], Tensor], parameters: list[nn.Parameter]) -> None:
+    with torch.autocast("cuda", torch.bfloat16):
+        output = module()
+    output.float().square().mean().backward()
+    for p in parameters:
+        p.grad = None
+
+
+def embedded(lengths: list[int], dim: int) -> Embedded:
+    n, b = max(lengths), len(lengths)
+    valid = torch.arange(n) < torch.tensor(lengths)[:, None]
+    whole, most = bool(valid.all()), min(rounded_up(sum(lengths)), b * n)
+    valid = valid.cuda()
+    hidden = torch.randn(b, n, dim, device="cuda") * valid[..., None]
+    positions = torch.arange(float(n), device="cuda").expand(b, n)[..., None]
+    return Embedded(hidden, positions, valid, whole=valid if whole else None, counted=(valid, most))
+
+
+def padding(rounds: int, *, compiled: bool = False) -> None:
+    lengths = torch.linspace(64, 1024, 32).long().tolist()
+    full = [1024] * round(sum(lengths) / 1024)
+    for causal in (True, False):
+        model = Transformer(768, 12, num_heads=12, causal=causal).cuda()
+        run = torch.compile(model, fullgraph=True) if compiled else model
+        ideal, padded = embedded(full, 768), embedded(lengths, 768)
+        parameters = list(model.parameters())
+        step = partial(forward_and_backward, parameters=parameters)
+
+        def unpacked() -> None:
+            step(lambda: run(padded.replace(counted=None)))
+
+        def around_attention() -> None:
+            with patch.object(MultiHeadAttention, "_attends_in_row", lambda *_: False):
+                step(lambda: run(padded))
+
+        steps: dict[str, Step] = {
+            "full rows (ideal)": lambda: step(lambda: run(ideal)),
+            "real tokens in a row": lambda: step(lambda: run(padded)),
+            "padded": unpacked,
+        }
+        if not compiled:
+            steps["the same, padded for attention"] = around_attention
+        real = sum(lengths) / len(lengths) / 1024
+        how = f"{'causal' if causal else 'bidirectional'}{', compiled' if compiled else ''}"
+        timed(f"padding, {how}: {real:.0%} real, {len(full) * 1024} tokens in full rows", steps, rounds)
+
+
+class PyG(nn.Module):
+    """Blocks of `TransformerConv` and an MLP, pre-norm, with edge types as `edge_attr`'s place in our bias left out."""
+
+    def __init__(self, dim: int, depth: int, heads: int):
+        from torch_geometric.nn import TransformerConv
+
+        super().__init__()
+        self.convs = nn.ModuleList(TransformerConv(dim, dim // heads, heads) for _ in range(depth))
+        self.mlps = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+            for _ in range(depth)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(depth))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for conv, mlp, norm in zip(self.convs, self.mlps, self.norms):
+            x = x + conv(norm(x), edge_index)
+            x = x + mlp(x)
+        return x
+
+
+def edges(rounds: int, num_nodes: int = 100_000, num_edges: int = 1_000_000) -> None:
+    dim, depth, heads = 64, 2, 4
+    pairs = torch.randint(num_nodes * num_nodes, (num_edges,)).unique()
+    index = torch.stack([pairs // num_nodes, pairs % num_nodes]).cuda()
+    block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=EdgeAttention))
+    ours = Transformer(dim, depth, num_heads=heads, block=block)
+    ours.add_edge_bias(1)
+    ours.cuda()
+    theirs = PyG(dim, depth, heads).cuda()
+    x = embedded([num_nodes], dim)
+    x = x.replace(adjacency=Adjacency(index, torch.ones(index.shape[1], dtype=torch.int64, device="cuda")))
+    steps: dict[str, Step] = {
+        "PyG TransformerConv and MLP": lambda: forward_and_backward(
+            lambda: theirs(x.hidden[0], index), list(theirs.parameters())
+        ),
+        "EdgeAttention": lambda: forward_and_backward(lambda: ours(x), list(ours.parameters())),
+    }
+    timed(f"edges: {num_nodes} nodes, {index.shape[1]} edges", steps, rounds)
+
+
+class TorchLSTM(nn.Module):
+    def __init__(self, dim: int, depth: int):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(65, dim), nn.Linear(dim, 65)
+        self.layers = nn.LSTM(dim, dim, depth, batch_first=True)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.layers(self.embedding(ids))[0])
+
+
+def language_model(backbone: nn.Module, batch: TokenBatch) -> Step:
+    """A training step of our model."""
+    objective = NextToken()
+    model = Model(TokenSpec(vocab_size=65), backbone, objective).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            output = objective.step(model, (batch, None), training=True)
+        (output.loss / output.count).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    print(f"  {type(backbone).__name__}: {model.num_parameters / 1e6:.1f} M parameters")
+    return step
+
+
+def ids_batch() -> TokenBatch:
+    ids = torch.randint(65, (64, 257))
+    positions = torch.arange(257.0).expand(64, 257)[..., None]
+    return TokenBatch(ids, positions, torch.ones(64, 257, dtype=torch.bool)).to("cuda")
+
+
+def rnn(rounds: int) -> None:
+    batch = ids_batch()
+    theirs = TorchLSTM(472, 6).cuda()
+    optimizer = torch.optim.AdamW(theirs.parameters(), fused=True)
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            logits = theirs(batch.content[:, :-1])
+        F.cross_entropy(logits.flatten(0, 1).float(), batch.content[:, 1:].flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    ours = language_model(LSTM(472, 6, causal=True), batch)
+    timed("rnn: 64 x 256 ids", {"nn.LSTM, embedding and head": step, "LSTM": ours}, rounds)
+
+
+def mamba(rounds: int) -> None:
+    batch = ids_batch()
+    steps = {
+        "LSTM": language_model(LSTM(472, 6, causal=True), batch),
+        "Mamba": language_model(Mamba(384, 11, causal=True), batch),
+    }
+    timed("mamba: 64 x 256 ids", steps, rounds)
+
+
+SECTIONS: dict[str, Callable[[int], None]] = {
+    "padding": padding,
+    "padding-compiled": partial(padding, compiled=True),
+    "edges": edges,
+    "rnn": rnn,
+    "mamba": mamba,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], default=list(SECTIONS))
+    parser.add_argument("--rounds", type=int, default=7)
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    print(torch.cuda.get_device_name(), torch.__version__)
+    for name in args.sections:
+        SECTIONS[name](args.rounds)
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
