@@ -152,6 +152,30 @@ def test_a_packed_row_has_each_token_once():
     assert_close(packing.pad(packing.pack(x.hidden)), x.hidden)
 
 
+def test_it_reads_no_value_of_the_batch(rows):
+    x = embedded()
+    valid = x.valid.to("meta")
+    x = x.replace(hidden=x.hidden.to("meta"), positions=x.positions.to("meta"), valid=valid, counted=(valid, 24))
+    assert Transformer(D, 2, num_heads=4, causal=True).double().to("meta")(x).shape == (3, 11, D)
+    assert rows[0] == (1, 24, D)
+
+
+def test_batches_of_one_bucket_are_one_compiled_graph(monkeypatch):
+    monkeypatch.setattr(module, "is_worth_packing", lambda x: x.most_real < x.valid.numel())
+    model = Transformer(D, 2, num_heads=4).double()
+    calls = []
+
+    def backend(graph, _inputs):
+        calls.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    for lengths in ((5, 11, 2), (11, 3, 6)):
+        x = embedded(lengths=lengths)
+        assert_close(compiled(x), model(x))
+    assert len(calls) == 1
+
+
 # ── on a GPU ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -168,7 +192,8 @@ def test_flash_attention_in_a_row_is_attention_of_the_padded_batch(causal, posit
     monkeypatch.setattr(MultiHeadAttention, "_forward_in_row", _noting(MultiHeadAttention._forward_in_row, attended))
     with torch.autocast("cuda", torch.bfloat16):
         packed = results(model, x)
-    assert len(attended) == 2 and rows[0][0] == 1
+    assert len(attended) == 2
+    assert rows[0][0] == 1
     monkeypatch.setattr(module, "is_worth_packing", lambda x: False)
     with torch.autocast("cuda", torch.bfloat16):
         padded = results(model, x)

@@ -184,25 +184,19 @@ class MultiHeadAttention(AttentionLayer):
 
     def _attends_in_row(self, x: Tensor, context: AttentionContext) -> bool:
         """Whether torch's FlashAttention can take the place of the mechanism, without padding."""
-        own, dtype = self.mechanism, x.dtype
-        if torch.is_autocast_enabled(x.device.type):
-            dtype = torch.get_autocast_dtype(x.device.type)
-        return (
-            context.is_plain
-            and type(own) is ScaledDotProductAttention
-            and own.softcap is None
-            and not own._forward_hooks  # what looks on sees queries and keys of the padded batch
-            and self.convolution is None
-            and x.is_cuda
-            and dtype in (torch.float16, torch.bfloat16)
-            and self.head_dim % 8 == 0
-            and self.head_dim <= 256
-            and torch.backends.cuda.flash_sdp_enabled()
-            and torch.cuda.get_device_capability(x.device)[0] >= 8
-        )
+        own = self.mechanism
+        if not (x.is_cuda and context.is_plain and type(own) is ScaledDotProductAttention and own.softcap is None):
+            return False
+        if self.convolution is not None or own._forward_hooks:  # hooks get queries and keys of the padded batch
+            return False
+        dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+        has_kernel = dtype in (torch.float16, torch.bfloat16) and self.head_dim % 8 == 0 and self.head_dim <= 256
+        is_allowed = torch.backends.cuda.flash_sdp_enabled() and torch.cuda.get_device_capability(x.device)[0] >= 8
+        return has_kernel and is_allowed
 
     def _forward_in_row(self, x: Tensor, context: AttentionContext, packing: Packing) -> Tensor:
-        assert isinstance(self.mechanism, ScaledDotProductAttention) and self.qkv_proj is not None
+        assert isinstance(self.mechanism, ScaledDotProductAttention)
+        assert self.qkv_proj is not None
         q, k, v = self._split(self.qkv_proj(x))
         if context.rotary is not None:
             rotary = rearrange(packing.pack(rearrange(context.rotary, "b 1 n r -> b n r")), "1 t r -> 1 1 t r")
