@@ -118,9 +118,7 @@ def _backward(
         for j in range(end - start):
             t = end - 1 - j
             token = row * n + t
-            x_t, dt_t, B_t, decay, put = _step(
-                x, dt, A_, B, token, channel, state, e, s, is_channel, is_state, g.dtype
-            )
+            x_t, dt_t, B_t, decay, put = _step(x, dt, A_, B, token, channel, state, e, s, is_channel, is_state, g.dtype)
             C_t = tl.load(C + token * s + state, is_state, 0.0).to(g.dtype)
             dy_t = tl.load(dy + token * e + channel, is_channel, 0.0).to(g.dtype)
             carried = decay * tl.load(states + (row * M + t - start) * e * s + place, is_place, 0.0)

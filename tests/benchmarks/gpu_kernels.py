@@ -82,37 +82,34 @@ def embedded(lengths: list[int], dim: int) -> Embedded:
     return Embedded(hidden, positions, valid, whole=valid if whole else None, counted=(valid, most))
 
 
-def padding(rounds: int, *, compiled: bool = False) -> None:
+def padding(rounds: int, causal: bool, *, compiled: bool = False) -> None:
     lengths = torch.linspace(64, 1024, 32).long().tolist()
     full = [1024] * round(sum(lengths) / 1024)
-    for causal in (True, False):
-        model = Transformer(768, 12, num_heads=12, causal=causal).cuda()
-        run = torch.compile(model, fullgraph=True) if compiled else model
-        ideal, padded = embedded(full, 768), embedded(lengths, 768)
-        parameters = list(model.parameters())
-        step = partial(forward_and_backward, parameters=parameters)
+    model = Transformer(768, 12, num_heads=12, causal=causal).cuda()
+    run = torch.compile(model, fullgraph=True) if compiled else model
+    ideal, padded = embedded(full, 768), embedded(lengths, 768)
 
-        def unpacked() -> None:
-            step(lambda: run(padded.replace(counted=None)))
+    def step(x: Embedded) -> Step:
+        return lambda: forward_and_backward(lambda: run(x), list(model.parameters()))
 
-        def around_attention() -> None:
-            with patch.object(MultiHeadAttention, "_attends_in_row", lambda *_: False):
-                step(lambda: run(padded))
+    def around_attention() -> None:
+        with patch.object(MultiHeadAttention, "_attends_in_row", lambda *_: False):
+            step(padded)()
 
-        steps: dict[str, Step] = {
-            "full rows (ideal)": lambda: step(lambda: run(ideal)),
-            "real tokens in a row": lambda: step(lambda: run(padded)),
-            "padded": unpacked,
-        }
-        if not compiled:
-            steps["the same, padded for attention"] = around_attention
-        real = sum(lengths) / len(lengths) / 1024
-        how = f"{'causal' if causal else 'bidirectional'}{', compiled' if compiled else ''}"
-        timed(f"padding, {how}: {real:.0%} real, {len(full) * 1024} tokens in full rows", steps, rounds)
+    steps = {
+        "full rows (ideal)": step(ideal),
+        "real tokens in a row": step(padded),
+        "padded": step(padded.replace(counted=None)),
+    }
+    if not compiled:
+        steps["real tokens, padded for attention"] = around_attention
+    real = sum(lengths) / len(lengths) / 1024
+    how = f"{'causal' if causal else 'bidirectional'}{', compiled' if compiled else ''}"
+    timed(f"padding, {how}: {real:.0%} real, {len(full) * 1024} tokens in full rows", steps, rounds)
 
 
 class PyG(nn.Module):
-    """Blocks of `TransformerConv` and an MLP, pre-norm, with edge types as `edge_attr`'s place in our bias left out."""
+    """Pre-norm blocks of `TransformerConv` and an MLP. It has no bias of edge types."""
 
     def __init__(self, dim: int, depth: int, heads: int):
         from torch_geometric.nn import TransformerConv
@@ -132,24 +129,25 @@ class PyG(nn.Module):
         return x
 
 
-def edges(rounds: int, num_nodes: int = 100_000, num_edges: int = 1_000_000) -> None:
+def edges(rounds: int, *, compiled: bool = False, num_nodes: int = 100_000, num_edges: int = 1_000_000) -> None:
     dim, depth, heads = 64, 2, 4
     pairs = torch.randint(num_nodes * num_nodes, (num_edges,)).unique()
     index = torch.stack([pairs // num_nodes, pairs % num_nodes]).cuda()
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=EdgeAttention))
-    ours = Transformer(dim, depth, num_heads=heads, block=block)
+    ours: nn.Module = Transformer(dim, depth, num_heads=heads, block=block)
     ours.add_edge_bias(1)
-    ours.cuda()
-    theirs = PyG(dim, depth, heads).cuda()
+    ours, theirs = ours.cuda(), PyG(dim, depth, heads).cuda()
     x = embedded([num_nodes], dim)
     x = x.replace(adjacency=Adjacency(index, torch.ones(index.shape[1], dtype=torch.int64, device="cuda")))
+    if compiled:
+        ours, theirs = torch.compile(ours), torch.compile(theirs)
     steps: dict[str, Step] = {
         "PyG TransformerConv and MLP": lambda: forward_and_backward(
             lambda: theirs(x.hidden[0], index), list(theirs.parameters())
         ),
         "EdgeAttention": lambda: forward_and_backward(lambda: ours(x), list(ours.parameters())),
     }
-    timed(f"edges: {num_nodes} nodes, {index.shape[1]} edges", steps, rounds)
+    timed(f"edges{', compiled' if compiled else ''}: {num_nodes} nodes, {index.shape[1]} edges", steps, rounds)
 
 
 class TorchLSTM(nn.Module):
@@ -210,10 +208,16 @@ def mamba(rounds: int) -> None:
     timed("mamba: 64 x 256 ids", steps, rounds)
 
 
+def both_ways(rounds: int, **settings: bool) -> None:
+    for causal in (True, False):
+        padding(rounds, causal, **settings)
+
+
 SECTIONS: dict[str, Callable[[int], None]] = {
-    "padding": padding,
-    "padding-compiled": partial(padding, compiled=True),
+    "padding": both_ways,
+    "padding-compiled": partial(both_ways, compiled=True),
     "edges": edges,
+    "edges-compiled": partial(edges, compiled=True),
     "rnn": rnn,
     "mamba": mamba,
 }
@@ -221,13 +225,13 @@ SECTIONS: dict[str, Callable[[int], None]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], default=list(SECTIONS))
+    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     print(torch.cuda.get_device_name(), torch.__version__)
-    for name in args.sections:
+    for name in args.sections or SECTIONS:
         SECTIONS[name](args.rounds)
         torch.cuda.empty_cache()
 
