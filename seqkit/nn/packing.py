@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
@@ -21,11 +22,13 @@ SAVED = 2**22
 class Packing:
     """order: [t] places in the flattened batch of the tokens in the row: all real ones, then some padding.
 
-    valid: [b n] bool, True = real. Each example is a run of the row, and each example's padding another.
+    valid: [b n] bool, True = real. ends: [1 + 2 b] int32, where runs of the row begin and end: first the examples, then
+    the padding of each example, as far as it is in the row.
     """
 
     order: Tensor
     valid: Tensor
+    ends: Tensor
 
     def pack(self, x: Tensor) -> Tensor:
         """[1 t …] from x [b n …]."""
@@ -38,13 +41,10 @@ class Packing:
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, *, causal: bool, dropout: float, scale: float) -> Tensor:
         """Softmax attention within each example, [1 h t c] from q, k, v [1 h t c], by torch's FlashAttention (CUDA)."""
-        t, n = q.shape[2], self.valid.shape[1]
-        lengths = self.valid.sum(dim=1)
-        ends = torch.cat([lengths, n - lengths]).cumsum(0).clamp(max=t)
-        ends = torch.nn.functional.pad(ends, [1, 0]).to(torch.int32)
         q, k, v = (rearrange(x, "1 h t c -> t h c") for x in (q, k, v))
+        n = self.valid.shape[1]
         found = torch.ops.aten._flash_attention_forward(
-            q, k, v, ends, ends, n, n, dropout, causal, return_debug_mask=False, scale=scale
+            q, k, v, self.ends, self.ends, n, n, dropout, causal, return_debug_mask=False, scale=scale
         )
         return rearrange(found[0], "t h c -> 1 h t c")
 
@@ -58,4 +58,6 @@ def is_worth_packing(embedded: Embedded) -> bool:
 def packing_of(embedded: Embedded) -> Packing:
     """The packing of a batch, made without waiting for its device."""
     real_first = rearrange(embedded.valid, "b n -> (b n)").byte().argsort(descending=True, stable=True)
-    return Packing(real_first[: embedded.most_real], embedded.valid)
+    lengths = embedded.valid.sum(dim=1)
+    ends = torch.cat([lengths, embedded.valid.shape[1] - lengths]).cumsum(0).clamp(max=embedded.most_real)
+    return Packing(real_first[: embedded.most_real], embedded.valid, F.pad(ends, [1, 0]).to(torch.int32))
