@@ -19,12 +19,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from torch.utils.checkpoint import checkpoint
 
+from seqkit.nn.kernels import runs_triton
 from seqkit.nn.precision import no_autocast
 from seqkit.nn.recurrence import check_not_exporting
 
 BLOCK = 2**20
 """States that one step of `_scan` works on: enough to fill an accelerator, and 4 MiB for each token of a chunk."""
-HAS_TRITON = find_spec("triton") is not None
 
 
 def selective_scan(
@@ -59,7 +59,7 @@ def selective_scan(
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
     if state is None:
         state = x.new_zeros(x.shape[0], *A.shape, dtype=exact)
-    if x.is_cuda and HAS_TRITON:
+    if runs_triton(x):
         from seqkit.nn.scan_triton import scan
 
         return scan(x, dt, A, B, C, state)

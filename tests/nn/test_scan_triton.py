@@ -1,17 +1,9 @@
-"""The Triton scan is the scan of torch's operations, forward and backward: on a GPU compiled, elsewhere interpreted.
-
-As a program, this file checks it in Triton's interpreter, which Triton chooses when it is imported.
-"""
-
-import builtins
-import os
-import subprocess
-import sys
-from pathlib import Path
+"""The Triton scan is the scan of torch's operations, forward and backward: on a GPU compiled, elsewhere interpreted."""
 
 import pytest
 import torch
 from nn.test_selective_scan import arguments
+from nn.triton_interpreter import assert_passes, interpret
 from torch.testing import assert_close
 
 from seqkit.nn.selective_scan import _scan
@@ -39,10 +31,7 @@ def test_it_is_the_scan_of_torchs_operations(sizes):
 
 @pytest.mark.slow
 def test_interpreted_it_is_the_scan_of_torchs_operations():
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-    env = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, __file__], env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert_passes(__file__)
 
 
 @on_a_gpu
@@ -62,14 +51,9 @@ def test_numbers_of_half_precision_are_summed_in_float32():
         assert float((one.double() - other).abs().max()) < 0.02 * float(other.abs().max())
 
 
-def _range(*ends):
-    """The built-in of numbers as Triton's interpreter has them, arrays of one."""
-    return builtins.range(*(int(x.handle.data.item()) if hasattr(x, "handle") else x for x in ends))
-
-
 if __name__ == "__main__":
     from seqkit.nn import scan_triton
 
-    scan_triton.range = _range
+    interpret(scan_triton)
     for sizes in SIZES:
         check(*sizes, "cpu")

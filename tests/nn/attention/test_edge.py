@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import torch
+from nn.triton_interpreter import assert_passes, interpret
 from sizes import Sizes
 from torch.testing import assert_close
 
@@ -74,6 +75,20 @@ def difference(mechanism, causal=False, num_kv_heads=4):
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
 def test_output_gradients_and_weights_are_those_of_dense_attention(causal, num_kv_heads):
     assert difference(EdgeAttention(4, 5), causal, num_kv_heads) < 1e-10
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@CAUSAL
+@pytest.mark.parametrize("num_kv_heads", [2, 4])
+def test_so_are_those_of_its_kernel(causal, num_kv_heads):
+    with torch.device("cuda"):
+        assert difference(EdgeAttention(4, 5), causal, num_kv_heads) < 1e-10
+
+
+@pytest.mark.slow
+def test_so_are_those_of_its_kernel_interpreted():
+    pytest.importorskip("triton")
+    assert_passes(__file__)
 
 
 class ConfusesEdgeTypes(EdgeAttention):
@@ -290,3 +305,12 @@ print(next(line.split()[1] for line in Path("/proc/self/status").read_text().spl
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
     assert int(done.stdout) < 2 * 2**20, "kilobytes; not ru_maxrss, which a process takes over from its parent"
+
+
+if __name__ == "__main__":
+    from seqkit.nn.attention import edge, edge_triton
+
+    interpret(edge_triton)
+    edge._has_kernel = lambda x: True
+    for num_kv_heads in (2, 4):
+        assert difference(EdgeAttention(4, 5), num_kv_heads == 2, num_kv_heads) < 1e-10
