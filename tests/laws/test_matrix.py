@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from laws.combinations import BLOCKS, DIM, HEADS, NORMS, POSITIONS, build, required, supports
 from torch import nn
 
-from seqkit.backbones import Transformer
-from seqkit.interfaces import Tokens, TokenSpec
+from seqkit.backbones import Transformer, transformer
+from seqkit.interfaces import Tokens, TokenSpec, batch
 from seqkit.nn.attention.features import ALL_FEATURES, WORDING, AttentionFeature
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
@@ -81,6 +81,18 @@ def test_a_combination_keeps_the_laws_or_is_refused_when_built(cell, index):
     name, position, causal, modality = cell
     block, norm = list(itertools.product(BLOCKS, NORMS))[index % 6]
     keeps_the_laws_or_is_refused(name, position, causal, block, norm, modality)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("modality", sorted(synthetic()))
+def test_laws_hold_of_layers_that_get_the_real_tokens_alone(modality, causal, monkeypatch):
+    rows, pack = [], transformer.packing_of
+    monkeypatch.setattr(transformer, "is_worth_packing", lambda x: x.most_real < x.valid.numel())
+    monkeypatch.setattr(transformer, "packing_of", lambda x: (rows.append(x.valid), pack(x))[1])
+    monkeypatch.setattr(batch, "rounded_up", lambda count: count)
+    name = "EdgeAttention" if modality == "graph" else "ScaledDotProductAttention"
+    assert keeps_the_laws_or_is_refused(name, "none", causal, PreNormBlock, nn.LayerNorm, modality)
+    assert rows
 
 
 @pytest.mark.slow
