@@ -74,3 +74,23 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
         cls(14).init_cache(5)
     with pytest.raises(ValueError, match="TransformerCache"):
         cls(16, causal=True)(embedded([3], 16), Transformer(16, 1, causal=True).init_cache(3))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@ALL
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_padded_batch_on_a_gpu_is_that_on_a_cpu_and_from_left_to_right_nothing_waits(cls, causal):
+    ours, x = cls(14, 2, causal=causal).double(), embedded([5, 2, 3], 14)
+    x = x.replace(hidden=x.hidden.double())
+    right, weight = ours(x), torch.randn(3, 5, 14, dtype=torch.float64)
+    expected = torch.autograd.grad((right * weight).sum(), list(ours.parameters()))
+    ours, x = ours.cuda(), x.replace(hidden=x.hidden.cuda(), valid=x.valid.cuda())
+    weight = weight.cuda()
+    torch.cuda.set_sync_debug_mode("error" if causal else "default")
+    try:
+        got = ours(x)
+        found = torch.autograd.grad((got * weight).sum(), list(ours.parameters()))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert_close(got.cpu(), right)
+    assert_close([g.cpu() for g in found], list(expected))
