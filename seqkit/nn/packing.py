@@ -49,6 +49,12 @@ class Packing:
         return rearrange(found[0], "t h c -> 1 h t c")
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def has_flash_attention() -> bool:
+    """Whether `Packing.attend` can run here (from Ampere on), and is not switched off (`enable_flash_sdp`)."""
+    return torch.backends.cuda.flash_sdp_enabled() and torch.cuda.get_device_capability()[0] >= 8
+
+
 def is_worth_packing(embedded: Embedded) -> bool:
     """Whether the batch has enough padding on a device where leaving it out is faster, as far as the host knows."""
     padding = embedded.valid.numel() - embedded.most_real

@@ -68,7 +68,7 @@ def rows(monkeypatch):
 def results(model, x):
     hidden = model(x)
     inputs = [x.hidden, *(p for p in model.parameters() if p.requires_grad)]
-    chosen = torch.randn(hidden.shape, dtype=hidden.dtype, generator=torch.Generator().manual_seed(1)).to(hidden.device)
+    chosen = torch.randn(hidden.shape, generator=torch.Generator().manual_seed(1)).to(hidden)
     return hidden, torch.autograd.grad((hidden * chosen).sum(), inputs, allow_unused=True)
 
 

@@ -20,7 +20,7 @@ from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.mechanism import AttentionMechanism, as_bias, bounded, check_positive, repeat_kv, softmax
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
-from seqkit.nn.packing import Packing
+from seqkit.nn.packing import Packing, has_flash_attention
 
 
 class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
@@ -190,9 +190,8 @@ class MultiHeadAttention(AttentionLayer):
         if self.convolution is not None or own._forward_hooks:  # hooks get queries and keys of the padded batch
             return False
         dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
-        has_kernel = dtype in (torch.float16, torch.bfloat16) and self.head_dim % 8 == 0 and self.head_dim <= 256
-        is_allowed = torch.backends.cuda.flash_sdp_enabled() and torch.cuda.get_device_capability(x.device)[0] >= 8
-        return has_kernel and is_allowed
+        fits = dtype in (torch.float16, torch.bfloat16) and self.head_dim % 8 == 0 and self.head_dim <= 256
+        return fits and has_flash_attention()
 
     def _forward_in_row(self, x: Tensor, context: AttentionContext, packing: Packing) -> Tensor:
         assert isinstance(self.mechanism, ScaledDotProductAttention)
