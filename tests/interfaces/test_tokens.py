@@ -14,6 +14,7 @@ from torch.testing import assert_close
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces.batch import rounded_up
 
 
 def graph(*triples):
@@ -246,6 +247,34 @@ def test_another_process_knows_of_padding_what_this_one_does():
     for valid in (FULL, RAGGED):
         x = pickle.loads(pickle.dumps(make(valid)))
         assert x.is_padded == make(valid).is_padded
+
+
+COUNTED = torch.arange(40) < torch.tensor([40, 9])[:, None]
+
+
+def test_real_tokens_are_counted_on_the_cpu_and_the_bound_goes_along():
+    batch = TokenBatch(torch.zeros(2, 40, 5), torch.zeros(2, 40, 1), COUNTED)
+    moved = batch.to("meta")
+    assert 49 <= batch.most_real == moved.most_real <= 56
+    assert moved.replace(features=torch.zeros(2, 40, 3, device="meta")).most_real == batch.most_real
+    assert moved.columns(slice(30)).most_real == batch.most_real  # at most 39 are left
+    assert moved.columns(slice(20)).most_real == 40  # and there are no more
+    assert moved.pad(5).most_real == batch.most_real
+    assert moved.replace(valid=moved.valid.clone()).most_real == 80
+    assert batch.replace(valid=~COUNTED).most_real == 32  # 31 are
+    assert pickle.loads(pickle.dumps(batch)).most_real == batch.most_real
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 511, 513, 17_408, 1_000_003])
+def test_a_rounded_count_is_little_more(count):
+    assert count <= rounded_up(count) <= max(count + 7, count * 33 / 32)
+
+
+def test_embeddings_forget_how_many_are_real_when_valid_changes():
+    x = Embedded(torch.zeros(2, 40, 7), torch.zeros(2, 40, 1), COUNTED, counted=(COUNTED, 56))
+    assert x.replace(hidden=torch.ones(2, 40, 7)).most_real == 56
+    assert replace(x, valid=COUNTED.clone()).most_real == 80
+    assert Embedded(x.hidden, x.positions, x.valid).most_real == 80
 
 
 def test_embeddings_know_that_nothing_is_padded_until_valid_changes():
