@@ -46,7 +46,9 @@ class _Scan(torch.autograd.Function):
         y, last = torch.empty_like(x), torch.empty_like(state)
         starts = state.new_empty(b, triton.cdiv(n, CHUNK), e, s)
         grid = (triton.cdiv(e, CHANNELS), b)
-        _forward[grid](x, dt, A, B, C, state, y, last, starts, n, e, s, triton.next_power_of_2(s), CHANNELS, CHUNK, num_warps=WARPS)
+        _forward[grid](
+            x, dt, A, B, C, state, y, last, starts, n, e, s, triton.next_power_of_2(s), CHANNELS, CHUNK, num_warps=WARPS
+        )
         ctx.save_for_backward(x, dt, A, B, C, starts)
         return y, last
 
