@@ -1,12 +1,16 @@
 """The Triton scan is the scan of torch's operations, forward and backward: on a GPU compiled, elsewhere interpreted."""
 
+from functools import partial
+
 import pytest
 import torch
 from nn.test_selective_scan import arguments
 from nn.triton_interpreter import assert_passes, interpret
 from torch.testing import assert_close
 
+from seqkit.backbones import Mamba
 from seqkit.nn.selective_scan import _scan
+from seqkit.testing import check_backbone
 
 pytest.importorskip("triton")
 SIZES = [(1, 1, 1, 1), (3, 19, 5, 3), (2, 33, 17, 2)]
@@ -49,6 +53,11 @@ def test_numbers_of_half_precision_are_summed_in_float32():
     found, expected = (torch.autograd.grad(y.sum() + h.sum(), of) for (y, h), of in ((got, inputs), (right, exact)))
     for one, other in zip(found, expected):
         assert float((one.double() - other).abs().max()) < 0.02 * float(other.abs().max())
+
+
+@on_a_gpu
+def test_mamba_keeps_the_laws_on_a_gpu():
+    check_backbone(partial(Mamba, depth=2), kinds=["text"], device="cuda")
 
 
 if __name__ == "__main__":

@@ -85,6 +85,12 @@ def test_so_are_those_of_its_kernel(causal, num_kv_heads):
         assert difference(EdgeAttention(4, 5), causal, num_kv_heads) < 1e-10
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_it_keeps_the_laws_on_a_gpu():
+    block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=EdgeAttention))
+    check_backbone(partial(Transformer, depth=2, num_heads=3, block=block), kinds=["graph"], device="cuda")
+
+
 @pytest.mark.slow
 def test_so_are_those_of_its_kernel_interpreted():
     pytest.importorskip("triton")
