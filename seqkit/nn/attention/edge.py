@@ -94,7 +94,8 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
         own, edge = (torch.zeros(m, h, dtype=wide, device=q.device) for m in (b * n, edge_index.shape[1]))
         if context.edge_bias is not None:
             own, edge = _biases(context, context.edge_bias.to(wide), b * n)
-        bias = torch.cat([edge.masked_fill(rearrange(_masked(context), "e -> e 1"), -torch.inf), own])
+        edge = edge.masked_fill(rearrange(_masked(context), "e -> e 1"), -torch.inf)
+        bias = torch.cat([edge, own]).to(wide)  # autocast may have made the biases narrower
         keep = F.dropout(torch.ones_like(bias), self.dropout) if self.training and self.dropout else None
         heads = (
             rearrange(x, "b h n c -> (b n) h c") for x in (q.to(wide) * self.scale, repeat_kv(k, q), repeat_kv(v, q))

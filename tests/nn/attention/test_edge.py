@@ -71,6 +71,25 @@ def difference(mechanism, causal=False, num_kv_heads=4):
     return max(float((a - b).detach().abs().max()) for a, b in pairs)
 
 
+def rounding(device):
+    """How far output and gradients in bfloat16, under autocast, are from those in float64, as a share of these."""
+    valid, adjacency = graphs((130, 150), share=0.5)
+    bias = torch.randn(4, 4, requires_grad=True)
+    inputs = [x.detach().bfloat16().requires_grad_() for x in heads(valid)]
+    exact = [x.detach().double().requires_grad_() for x in (*inputs, bias)]
+    dense = ScaledDotProductAttention(4, 5)
+    wanted = dense(*exact[:3], contexts(valid, adjacency, exact[3], False)[1]) * valid[:, None, :, None]
+    with torch.autocast(device, torch.bfloat16):
+        got = EdgeAttention(4, 5)(*inputs, contexts(valid, adjacency, bias, False)[0]) * valid[:, None, :, None]
+    direction = torch.randn_like(got)
+    pairs = [(got, wanted)]
+    pairs += zip(
+        torch.autograd.grad((got * direction).sum(), (*inputs, bias)),
+        torch.autograd.grad((wanted * direction).sum(), exact),
+    )
+    return max(float((a - b).detach().norm() / b.detach().norm()) for a, b in pairs)
+
+
 @CAUSAL
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
 def test_output_gradients_and_weights_are_those_of_dense_attention(causal, num_kv_heads):
@@ -83,6 +102,12 @@ def test_output_gradients_and_weights_are_those_of_dense_attention(causal, num_k
 def test_so_are_those_of_its_kernel(causal, num_kv_heads):
     with torch.device("cuda"):
         assert difference(EdgeAttention(4, 5), causal, num_kv_heads) < 1e-10
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_its_kernel_sums_numbers_of_half_precision_in_float32():
+    with torch.device("cuda"):
+        assert rounding("cuda") < 0.01
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
