@@ -1,12 +1,21 @@
-"""Where the digits of float32 are needed whatever the training's precision."""
+"""Where the digits of float32 are needed whatever the training's precision, and where kernels in Triton run."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
+
+HAS_TRITON = find_spec("triton") is not None
+"""torch brings Triton where it is built for CUDA, but not on every system."""
+
+
+def runs_triton(x: Tensor) -> bool:
+    """Whether a kernel in Triton may work on x."""
+    return x.is_cuda and HAS_TRITON
 
 
 def no_autocast(x: Tensor) -> AbstractContextManager[Any]:

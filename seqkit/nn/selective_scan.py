@@ -19,8 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from torch.utils.checkpoint import checkpoint
 
-from seqkit.nn.kernels import runs_triton
-from seqkit.nn.precision import no_autocast
+from seqkit.nn.precision import no_autocast, runs_triton
 from seqkit.nn.recurrence import check_not_exporting
 
 BLOCK = 2**20

@@ -18,8 +18,8 @@ from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
 from seqkit.nn.dropout import InheritedDropout
-from seqkit.nn.kernels import runs_triton
 from seqkit.nn.position.bias import bias_of_types
+from seqkit.nn.precision import runs_triton
 
 
 class EdgeAttention(AttentionMechanism, InheritedDropout):
@@ -97,10 +97,10 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
         edge = edge.masked_fill(rearrange(_masked(context), "e -> e 1"), -torch.inf)
         bias = torch.cat([edge, own]).to(wide)  # autocast may have made the biases narrower
         keep = F.dropout(torch.ones_like(bias), self.dropout) if self.training and self.dropout else None
-        heads = (
-            rearrange(x, "b h n c -> (b n) h c") for x in (q.to(wide) * self.scale, repeat_kv(k, q), repeat_kv(v, q))
-        )
-        output = attend(*heads, bias, keep, torch.cat([edge_index, torch.stack([token, token])], dim=1))
+        heads = q.to(wide) * self.scale, repeat_kv(k, q), repeat_kv(v, q)
+        queries, keys, values = (rearrange(x, "b h n c -> (b n) h c") for x in heads)
+        edge_index = torch.cat([edge_index, torch.stack([token, token])], dim=1)
+        output = attend(queries, keys, values, bias, keep, edge_index)
         return rearrange(output, "(b n) h c -> b h n c", b=b).to(v.dtype)
 
 
