@@ -16,13 +16,16 @@ from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionContext, attention_context, cross_attention_context
 from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature
 from seqkit.nn.attention.kv_cache import TransformerCache
-from seqkit.nn.block import BaseBlock, PreNormBlock
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.dropout import InheritedDropout, check_probability
 from seqkit.nn.initialization import init_weights
+from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
+from seqkit.nn.moe import MixtureOfExperts
+from seqkit.nn.norm import ZeroCenteredRMSNorm
 from seqkit.nn.packing import Packing, is_worth_packing, packing_of
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
-from seqkit.nn.tokenwise import is_tokenwise
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,13 @@ class ContextKind:
     head_dim: int
     has_cross_attention: bool
 
+
+TOKENWISE = {
+    MLP, GatedMLP, MixtureOfExperts, PreNormBlock, PostNormBlock, ParallelBlock, QuickGELU, ReLUSquared, Residual,
+    ZeroCenteredRMSNorm, nn.Dropout, nn.GELU, nn.Identity, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.RMSNorm, nn.ReLU,
+    nn.SiLU, nn.Sigmoid, nn.Tanh,
+}  # fmt: skip
+"""Types of modules that work on each token by itself. Others, also subclasses of these, are taken to mix tokens."""
 
 BlockFactory = Callable[[int, int], BaseBlock]
 
@@ -183,7 +193,7 @@ class Transformer(Backbone):
     def _packing(self, embedded: Embedded) -> Packing | None:
         """The row of real tokens that the layers get, where that is worth it and all of them work on each token."""
         layers = [*self._blocks, *(norm for norm in (self.norm, self.input_norm) if norm is not None)]
-        if is_worth_packing(embedded) and all(is_tokenwise(layer) for layer in layers):
+        if is_worth_packing(embedded) and all(_is_tokenwise(layer) for layer in layers):
             return packing_of(embedded)
         return None
 
@@ -259,6 +269,13 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
             "or a pattern that can be repeated"
         )
     return list(given) * (depth // len(given))
+
+
+def _is_tokenwise(layer: nn.Module) -> bool:
+    """Whether a layer and all in it work on each token by itself, or are an attention that takes a packed row."""
+    if type(layer) is MultiHeadAttention:
+        return all(type(own) in (nn.Linear, type(None)) for own in (layer.qkv_proj, layer.q_proj, layer.out_proj))
+    return type(layer) in TOKENWISE and all(_is_tokenwise(child) for child in layer.children())
 
 
 def _kind(block: BaseBlock, position: RelativePosition | None, known: Sequence[RelativePosition]) -> ContextKind:
