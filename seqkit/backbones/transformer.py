@@ -192,10 +192,10 @@ class Transformer(Backbone):
 
     def _packing(self, embedded: Embedded) -> Packing | None:
         """The row of real tokens that the layers get, where that is worth it and all of them work on each token."""
+        if not is_worth_packing(embedded):
+            return None
         layers = [*self._blocks, *(norm for norm in (self.norm, self.input_norm) if norm is not None)]
-        if is_worth_packing(embedded) and all(_is_tokenwise(layer) for layer in layers):
-            return packing_of(embedded)
-        return None
+        return packing_of(embedded) if all(_is_tokenwise(layer) for layer in layers) else None
 
     def contexts(
         self, embedded: Embedded, cache: TransformerCache | None = None, packing: Packing | None = None
