@@ -33,10 +33,6 @@ GENERATORS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "the state of torch's global generator": (torch.get_rng_state, torch.set_rng_state),
     "the state of Python's global generator": (random.getstate, random.setstate),
     "the state of NumPy's global generator": (np.random.get_state, np.random.set_state),
-    "the states of CUDA's global generators": (
-        lambda: torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
-        torch.cuda.set_rng_state_all,
-    ),
 }
 STATES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     **GENERATORS,
@@ -94,10 +90,10 @@ def left_alone(what: str, *, imports: bool = False) -> Iterator[None]:
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seeds the global generators of torch, Python and NumPy inside, and restores them afterwards."""
-    before = generators()
-    torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():
+    before, on_cuda = generators(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    if on_cuda:
         torch.cuda.manual_seed_all(seed)
+    torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     try:
@@ -105,6 +101,7 @@ def seeded(seed: int) -> Iterator[None]:
     finally:
         for name, state in before.items():
             GENERATORS[name][1](state)
+        torch.cuda.set_rng_state_all(on_cuda)
 
 
 def generators() -> dict[str, Any]:
