@@ -55,9 +55,6 @@ def root(only: Sequence[str] | None = None) -> dict[str, Field]:
     return {field.name: field for field in fields if only is None or field.name in only}
 
 
-LENGTHS = {"max_epochs", "max_steps", "limit_train_batches"}
-"""Settings of the trainer that say how long training is: given on top of a recipe, they take its `min_steps` away."""
-
 NAMED = {
     "tokenizer": "tokenizer", "model.backbone": "backbone", "model.objective": "objective", "optimizer": "optimizer",
 }  # fmt: skip
@@ -198,7 +195,8 @@ class Node:
 
     def merge(self, base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         """`over` on top of `base`."""
-        base = {**base, "min_steps": None} if self.path == "trainer" and LENGTHS & over.keys() else base
+        if self.path == "trainer" and over.keys() & {"max_epochs", "max_steps", "limit_train_batches"}:
+            base = {**base, "min_steps": None}  # of a recipe, whose length another takes the place of
         merged = {**base, **over}
         for name in [name for name in over if name in base and name in self.fields]:
             field = self.fields[name]
