@@ -39,6 +39,8 @@ class Headline(NamedTuple):
     """The main metric of a run. baseline: its value for the best constant prediction; None: not measured.
 
     strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
+    difference: the run's less the specialist's, and the ends of its 95 % interval; None: not known. setting: words of
+    the command that do better on such data. interval: ends of the value's 95 % interval; None: not known.
     unit: empty for shares, which are shown in percent. is_higher_better: whether more of it is better.
     """
 
@@ -49,6 +51,9 @@ class Headline(NamedTuple):
     strong: float | None = None
     strong_name: str = ""
     is_higher_better: bool = False
+    difference: Sequence[float] | None = None
+    setting: str = ""
+    interval: Sequence[float] | None = None
 
     @property
     def label(self) -> str:
@@ -64,6 +69,24 @@ class Headline(NamedTuple):
     def is_worse_than(self, other: float | None) -> bool:
         """True if the other value is better."""
         return other is not None and (self.value < other if self.is_higher_better else self.value > other)
+
+    @property
+    def interval_in_words(self) -> str:
+        """The 95 % interval in brackets; empty: not known."""
+        ends = (format_metric(self.name, x).removesuffix(" %") for x in self.interval or ())
+        return f"[{', '.join(ends)}]" if self.interval else ""
+
+    @property
+    def verdict(self) -> str:
+        """How the run compares with the specialist: better or worse only where the interval excludes 0."""
+        if self.difference is None:
+            return "with this seed, and no known interval of the difference"
+        _, low, high = self.difference
+        word = "as good, within the interval" if low <= 0 <= high else "worse"
+        word = "better" if word == "worse" and (low > 0) == self.is_higher_better else word
+        signs = ("-" if x < 0 else "+" for x in self.difference)
+        numbers = (format_metric(self.name, abs(x)).removesuffix(" %") for x in self.difference)
+        return "the run is {}: {} [{}, {}]".format(word, *map("".join, zip(signs, numbers)))
 
 
 def headline(summary: dict[str, Any]) -> Headline:
@@ -87,6 +110,9 @@ def headline(summary: dict[str, Any]) -> Headline:
         strong["metrics"].get(name),
         f"{strong['name']} ({strong['num_train']:,} training {unit})",
         name not in LOWER_IS_BETTER if mode is None else mode == "max",
+        strong.get("difference"),
+        strong.get("setting", ""),
+        summary.get("accuracy_interval") if name == "accuracy" else None,
     )
 
 
@@ -111,8 +137,12 @@ def cautions(summary: dict[str, Any]) -> list[str]:
             f"{baseline}); train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for "
             "the cause with seqkit doctor."
         )
-    if metric.is_worse_than(metric.strong):
-        found.append(f"With this seed, {metric.strong_name} is better ({metric.label}: {own} against {strong}).")
+    if metric.is_worse_than(metric.strong) and "as good" not in metric.verdict:
+        known = f"{metric.label}: {own} against {strong}; {metric.verdict}"
+        hint = (
+            f" On such data, {metric.setting}." if metric.setting and summary["backbone"] not in metric.setting else ""
+        )
+        found.append(f"{metric.strong_name} is better ({known}).{hint}")
     return found
 
 
@@ -151,10 +181,12 @@ class ResultTable:
             table.add_column(name, justify="left" if name in COLUMNS[:3] else "right", overflow="fold")
         for summary in self.summaries:
             metric = headline(summary)
-            numbers = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
+            value, baseline = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
             size, seconds = f"{summary['num_parameters']:,}", f"{summary['wall_seconds']:.0f}"
-            cells = (summary["recipe"], summary["backbone"], metric.label, *numbers, size, seconds)
-            table.add_row(*map(Text, map(one_line, cells)))
+            cells = [summary["recipe"], summary["backbone"], metric.label, value, baseline, size, seconds]
+            cells = list(map(one_line, cells))
+            cells[3] = f"{cells[3]}\n{metric.interval_in_words}".rstrip()
+            table.add_row(*map(Text, cells))
         yield table
         yield Text("baseline: the constant that is best in training, on the same test split", style="dim italic")
         for summary in self.summaries:
@@ -166,7 +198,7 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
     """Lines below the table: the specialist, the metrics that were asked for, intervals, cautions."""
     metric, strong = headline(summary), summary.get("strong_baseline")
     if metric.strong is not None:
-        yield f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}"
+        yield f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}; {metric.verdict}"
     for other, value in summary["metrics"].items():
         if other not in USUAL | {metric.name} and "@" not in other:
             known = f"baseline {format_metric(other, summary.get('baseline', {}).get(other))}"
