@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,8 @@ def n_grams(data: DataModule, objective: NextToken) -> dict[str, Any]:
     """
     size = data.tokenizer.spec.vocab_size
     order = min(LONGEST, int(62 / np.log2(max(size, 2))))  # an n-gram is one int64
-    splits = data.splits()
-    train, test = (
-        [data.tokenizer.encode(sample.raw).content.numpy() for sample in split] for split in (splits.train, splits.test)
-    )
+    splits = data.splits().train, data.splits().test
+    train, test = ([data.tokenizer.encode(sample.raw).content.numpy() for sample in split] for split in splits)
     probability = np.full(sum(len(ids) - 1 for ids in test), 1 / size)
     for n in range(1, order + 1):
         grams, counts = np.unique(np.concatenate([_grams(ids, n, size) for ids in train]), return_counts=True)
@@ -38,9 +37,8 @@ def n_grams(data: DataModule, objective: NextToken) -> dict[str, Any]:
         mixed = (of_gram * seen + kind * probability) / np.maximum(total + kind, 1)
         probability = np.where(known & (asked >= 0), mixed, probability)
     loss = float(-np.log(probability).mean())
-    perplexity = {"perplexity": float(np.exp(loss))} if "Perplexity" in objective.chosen_metrics else {}
-    name, num_train = f"{order}-grams (Witten–Bell)", sum(map(len, train))
-    return {"name": name, "metrics": {"loss": loss, **perplexity}, "num_train": num_train}
+    metrics = {"loss": loss} | ({"perplexity": math.exp(loss)} if "Perplexity" in objective.chosen_metrics else {})
+    return {"name": f"{order}-grams (Witten–Bell)", "metrics": metrics, "num_train": sum(map(len, train))}
 
 
 def _grams(ids: np.ndarray, n: int, size: int) -> np.ndarray:

@@ -7,6 +7,7 @@ n tokens, time steps or nodes · m rows: examples or nodes · f features · k cl
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,12 +31,13 @@ from seqkit.objectives.metrics import MeanLoss, needs_probabilities, update
 from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers import Cells, Join, LogMel, Molecule, Series
 
-MOST, FEW, SECONDS = 5_000, 1_000, 30
+MOST, FEW, SECONDS, SIDE, NUM_WORDS = 5_000, 1_000, 30, 32, 300
 """Most rows that are fitted, others being left out at random. Up to `FEW` rows, methods are chosen by five draws of a
-fifth of them, else by one. After `SECONDS` no further method is tried; the best so far is fitted on all rows."""
+fifth of them, else by one. After `SECONDS` no further method is tried; the best so far is fitted on all rows. Frames of
+a recording, and pixels of a side of large images. Words of texts in rows of several parts."""
 
-SIDE, NUM_WORDS = 32, 300
-"""Frames of a recording, and pixels of a side of large images; words of texts in rows of several parts."""
+Method = tuple[str, Any, Any]  # name, features [m f] of all rows, and estimator
+Each = list[tuple[np.ndarray, np.ndarray]]  # of each target the rows of which it is known, and its values there
 
 SETTINGS = {
     "texts": "--tokenizer FrozenEncoder --tokenizer.model minilm did better (TREC questions: 94.0 % against 84.6 %)",
@@ -52,8 +54,7 @@ def strong_baseline(data: DataModule, tested: Sequence[tuple[Tensor, Tensor]] = 
     targets, by batch of the test loader; with them, `paired` has the model's and the method's, and the targets.
     Raises DataError if scikit-learn is missing.
     """
-    started, objective = time.perf_counter(), data.objective
-    found: dict[str, Any] | None = None
+    started, objective, found = time.perf_counter(), data.objective, None
     if type(objective) is NextToken and data.tokenizer.spec.ids and data.window is not None:
         found = n_grams(data, objective)
     elif isinstance(objective, Classify | Regress | MultiLabel):
@@ -83,63 +84,62 @@ def _of_labels(data: DataModule, objective: Any, tested: Sequence[tuple[Tensor, 
         samples, kind = [*samples, *splits.test], _kind(data.tokenizer, rows)
         rows = [sample.raw for sample in samples]
         target = torch.stack([torch.as_tensor(objective.encode_target(sample.label)) for sample in samples])
-    has_probabilities, m = True, len(fitted)
-    mean, std = map(torch.tensor, (objective.centred_mean, objective.std) if is_number else (0.0, 1.0))
+    m, scale = len(fitted), (objective.centred_mean, objective.std) if is_number else (0, 1)
+    mean, std = map(torch.tensor, scale)
     if is_number and kind == "series":
         name, values = forecast(rows[:m], rows[m:], target[:m].double().numpy())
         prediction = (torch.from_numpy(values).float().reshape(target[m:].shape) - mean) / std
     else:
         columns = ((target - mean) / std if is_number else target).reshape(len(target), -1).T.numpy()
-        methods = _methods(kind, rows, fitted, target, data.tokenizer, is_number=is_number)
-        if (best := _best(methods, columns, fitted, of_whom)) is None:
+        unknown = columns == IGNORE if isinstance(objective, Classify) else np.isnan(columns)
+        each = [(known := fitted[~no[fitted]], column[known]) for column, no in zip(columns, unknown)]
+        methods = _methods(kind, rows, fitted, target, data.tokenizer, objective)
+        name, x, estimator = _best(methods, each, of_whom)
+        if not name:
             return None
-        name, x, estimator = best
-        prediction = _predicted(estimator, objective, x, columns, fitted, test)
-        has_probabilities = is_number or hasattr(estimator, "predict_proba")
-    metrics = _metrics(objective, prediction, target[test], has_probabilities=has_probabilities)
-    found = {"name": name, "metrics": metrics, "num_train": m, "setting": SETTINGS.get(kind)}
+        prediction = _predicted(estimator, objective, x, each, test)
+    metrics = _metrics(objective, prediction, target[test])
+    found = {"name": name, "metrics": metrics, "num_train": m, "setting": SETTINGS.get(kind, "")}
     if tested and objective.primary_metric in metrics:
         order = [i for batch in data.test_dataloader().batch_indices() for i in batch]
         of_model = torch.cat([x for x, _ in tested])[test if kind == "nodes" else np.argsort(order)]
         found["paired"] = of_model, prediction, target[test]
-    return {key: value for key, value in found.items() if value is not None}
+    return found
 
 
 def _kind(tokenizer: Tokenizer, raw: Any) -> str:
     """Kind of examples, from one of them."""
-    by_tokenizer = {Join: "parts", Cells: "cells", Molecule: "molecules", Series: "series"}
+    by_tokenizer = {Join: "cells", Cells: "cells", Molecule: "molecules", Series: "series"}
     found = [kind for known, kind in by_tokenizer.items() if isinstance(tokenizer, known)]
     found += [kind for known, kind in {str: "texts", Waveform: "sounds"}.items() if isinstance(raw, known)]
     return [*found, "images" if isinstance(raw, Tensor) and raw.ndim == 3 else "tokens"][0]
 
 
 def _methods(
-    kind: str, rows: Any, fitted: np.ndarray, target: Tensor, tokenizer: Tokenizer, *, is_number: bool
-) -> Iterator[tuple[str, Any, Any]]:
+    kind: str, rows: Any, fitted: Any, target: Tensor, tokenizer: Tokenizer, objective: Any
+) -> Iterator[Method]:
     """Name, features [m f] of all rows and estimator of each method; features are fitted on the given rows alone."""
     from scipy.fft import dct
     from sklearn import ensemble, impute, linear_model, neighbors, pipeline, preprocessing, svm
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
     def linear(c: float) -> tuple[str, Any]:
-        if is_number:
-            return "ridge regression", linear_model.RidgeCV(np.logspace(-2, 4, 7))
-        return f"logistic regression (C {c:g})", linear_model.LogisticRegression(C=c, max_iter=500)
-
-    def machine(c: float) -> tuple[str, Any]:
-        return f"an RBF-SVM (C {c})", svm.SVR(C=c) if is_number else svm.SVC(C=c)
+        name, logistic = f"logistic regression (C {c:g})", linear_model.LogisticRegression(C=c, max_iter=500)
+        return ("ridge regression", linear_model.RidgeCV(np.logspace(-2, 4, 7))) if is_number else (name, logistic)
 
     def scaled(method: tuple[str, Any]) -> tuple[str, Any]:
         return method[0], pipeline.make_pipeline(impute.SimpleImputer(), preprocessing.StandardScaler(), method[1])
 
-    def on(name: str, features: Any, *methods: tuple[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    def on(name: str, features: Any, *methods: tuple[str, Any]) -> Iterator[Method]:
         x = np.stack(list(features)) if isinstance(features, Iterator) else features
         return ((f"{words} on {name}", x, estimator) for words, estimator in methods)
 
-    forest = ensemble.RandomForestRegressor if is_number else ensemble.RandomForestClassifier
+    is_number = isinstance(objective, Regress)
+    suffix, svms = ("Regressor", svm.SVR) if is_number else ("Classifier", svm.SVC)
+    forest, boosted = (getattr(ensemble, f"{name}{suffix}") for name in ("RandomForest", "HistGradientBoosting"))
     trees = "a random forest", forest(100, max_features=0.2 if is_number else "sqrt", random_state=1)
-    boosted = ensemble.HistGradientBoostingRegressor if is_number else ensemble.HistGradientBoostingClassifier
     boosting = "gradient boosting", boosted(min_samples_leaf=5, random_state=1)
+    soft, hard = ((f"an RBF-SVM (C {c})", svms(C=c)) for c in (1, 10))
     if kind == "texts":
         words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2))
         letters = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
@@ -149,34 +149,32 @@ def _methods(
     elif kind == "images":
         images = _same_size(rows)
         pixels = np.stack([x.flatten().numpy() for x in images])
-        yield from on("pixels", pixels, machine(10), machine(1))
+        yield from on("pixels", pixels, hard, soft)
         yield from on("colours", (_statistics(rearrange(x, "c h w -> (h w) c")) for x in images), trees)
         yield from on("pixels", pixels, scaled(linear(0.01)))
     elif kind == "sounds":
         frames = [LogMel(raw.sample_rate, num_mels=40).encode(raw).content for raw in rows]
         cepstra = (_statistics(torch.from_numpy(dct(x.numpy(), norm="ortho")[:, :20])) for x in frames)
-        yield from on("MFCC statistics", cepstra, scaled(machine(10)), scaled(linear(1)), scaled(machine(1)))
+        yield from on("MFCC statistics", cepstra, scaled(hard), scaled(linear(1)), scaled(soft))
         stretched = (F.interpolate(x.T[None], SIDE, mode="linear").flatten().numpy() for x in frames)
-        yield from on("log-mel frames", stretched, scaled(machine(10)))
+        yield from on("log-mel frames", stretched, scaled(hard))
     elif kind == "molecules":
         yield from on("RDKit's descriptors and Morgan counts", map(_molecule, rows), trees, boosting)
     elif kind == "cells":
-        yield from on("numbers and categories", _cells(rows, fitted), scaled(linear(1)), boosting)
-    elif kind == "parts":
-        rows = [row if isinstance(row, Mapping) else {} for row in rows]
-        texts = [" ".join(x for x in row.values() if isinstance(x, str)) for row in rows]
-        x = [_cells([row.get(CELLS) or {} for row in rows], fitted)] if any(row.get(CELLS) for row in rows) else []
-        if any(texts[i] for i in fitted):
+        parts = [row for row in rows if isinstance(tokenizer, Join)]
+        name, x = "numbers and categories", _cells([row.get(CELLS) or {} for row in parts] or rows, fitted)
+        texts = [" ".join(x for x in row.values() if isinstance(x, str)) for row in parts]
+        if parts and any(texts[i] for i in fitted):
             counts = CountVectorizer(binary=True, max_features=NUM_WORDS).fit([texts[i] for i in fitted])
-            x.append(counts.transform(texts).toarray())
-        yield from on("cells and words", np.hstack(x), scaled(linear(1)), boosting) if x else ()
+            name, x = "cells and words", np.hstack([x, counts.transform(texts).toarray()])
+        yield from on(name, x, scaled(linear(1)), boosting) if x.size else ()
     elif kind == "series":
         series = [torch.as_tensor(raw).float().nan_to_num().reshape(len(raw), -1) for raw in rows]
         length = int(np.median([len(x) for x in series]))
         values = (F.interpolate(x.T[None], length, mode="linear").flatten().numpy() for x in series)
         nearest = "1-nearest-neighbour", neighbors.KNeighborsClassifier(1)
         yield from on("values", values, nearest, scaled(linear(1)))
-        yield from on("statistics", map(_statistics, series), scaled(machine(10)))
+        yield from on("statistics", map(_statistics, series), scaled(hard))
     elif kind == "nodes":
         x = _of_nodes(rows, fitted, target)
         yield from on("features and classes of neighbours", x[:, :-8], linear(1), linear(10))
@@ -186,73 +184,56 @@ def _methods(
         yield from on("statistics of the tokens", x, trees, scaled(linear(1)))
 
 
-def _best(
-    methods: Iterator[tuple[str, Any, Any]], columns: np.ndarray, fitted: np.ndarray, groups: np.ndarray | None
-) -> tuple[str, Any, Any] | None:
-    """The method with the best accuracy, or R², on held-out rows, which are of other groups; None: there is none."""
+def _best(methods: Iterator[Method], each: Each, groups: np.ndarray | None) -> Method:
+    """The method with the best accuracy, or R², on held-out rows, which are of other groups; unnamed: none."""
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, cross_val_score
 
-    started, best, highest = time.perf_counter(), None, -np.inf
+    started, best, highest = time.perf_counter(), ("", None, None), -math.inf
     draws = ShuffleSplit if groups is None or len(set(groups)) < 5 else GroupShuffleSplit
-    folds = draws(5 if len(fitted) <= FEW else 1, test_size=0.2, random_state=0)
+    folds = draws(5 if len(each[0][0]) <= FEW else 1, test_size=0.2, random_state=0)
     for method in methods:
-        scores = []
-        for rows, target in _known(columns, fitted):
+        score = 0.0
+        for rows, target in each:
             of_whom = None if groups is None else groups[rows]
             with suppress(ValueError):  # of one class alone, nothing is learned
-                scores.append(cross_val_score(method[2], method[1][rows], target, groups=of_whom, cv=folds).mean())
-        if best is None or sum(scores) > highest:
-            best, highest = method, sum(scores)
+                score += cross_val_score(method[2], method[1][rows], target, groups=of_whom, cv=folds).mean()
+        if not best[0] or score > highest:
+            best, highest = method, score
         if time.perf_counter() - started > SECONDS:
             break
     return best
 
 
-def _known(columns: np.ndarray, fitted: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Of each target (classes, labels or standardised numbers) the rows where it is known, and its values there."""
-    for column in columns:
-        is_known = column[fitted] != IGNORE if column.dtype.kind == "i" else ~np.isnan(column[fitted])
-        yield fitted[is_known], column[fitted[is_known]]
-
-
-def _predicted(
-    estimator: Any, objective: Any, x: Any, columns: np.ndarray, fitted: np.ndarray, test: np.ndarray
-) -> Tensor:
+def _predicted(estimator: Any, objective: Any, x: Any, each: Each, test: np.ndarray) -> Tensor:
     """Predictions of the test rows as a model's head gives them [m k]: log-probabilities, logits or numbers.
 
     Without probabilities, the predicted class has 1. A label that never differs has the logit of its share.
     """
-    found = []
-    for rows, target in _known(columns, fitted):
-        if isinstance(objective, MultiLabel) and len(np.unique(target)) < 2:
-            found.append(torch.full((len(test),), (target.sum() + 0.5) / (len(target) + 1)).logit())
-            continue
-        estimator.fit(x[rows], target)
-        if isinstance(objective, Regress) or not hasattr(estimator, "predict_proba"):
-            answer = estimator.decision_function if isinstance(objective, MultiLabel) else estimator.predict
-            found.append(torch.from_numpy(answer(x[test])))
-        elif isinstance(objective, MultiLabel):
-            found.append(torch.from_numpy(estimator.predict_proba(x[test])[:, 1]).logit())
+    found, is_multiple = [], isinstance(objective, MultiLabel)
+    for rows, target in each:
+        shares = np.zeros((len(test), 2 if is_multiple else objective.num_outputs))
+        if is_multiple and len(np.unique(target)) < 2:
+            shares += [len(target) * (1 - target[0]) + 0.5, len(target) * target[0] + 0.5]
+        elif isinstance(objective, Regress):
+            shares = estimator.fit(x[rows], target).predict(x[test])
+        elif hasattr(estimator.fit(x[rows], target), "predict_proba"):
+            shares[:, estimator.classes_.astype(int)] = estimator.predict_proba(x[test])
         else:
-            shares = np.zeros((len(test), len(objective.names)))
-            shares[:, estimator.classes_] = estimator.predict_proba(x[test])
-            return torch.from_numpy(shares).log().float()
-    if isinstance(objective, Classify):
-        return F.one_hot(found[0].long(), len(objective.names)).float()
-    return torch.stack(found, dim=1).float()
+            shares[np.arange(len(test)), estimator.predict(x[test]).astype(int)] = 1
+        found.append(torch.from_numpy(shares))
+    if is_multiple:
+        return torch.stack([(one[:, 1] / one[:, 0]).log() for one in found], dim=1).float()
+    return (found[0].log() if isinstance(objective, Classify) else torch.stack(found, dim=1)).float()
 
 
-def _metrics(objective: Any, prediction: Tensor, target: Tensor, *, has_probabilities: bool) -> dict[str, float]:
+def _metrics(objective: Any, prediction: Tensor, target: Tensor) -> dict[str, float]:
     """The objective's metrics of these predictions, and the loss, as far as they are defined."""
-    found = {}
+    found, is_sure = {}, isinstance(objective, Classify) and bool((prediction.isfinite().sum(dim=1) == 1).all())
     for name, metric in {"loss": MeanLoss(), **objective.metrics(None)}.items():
-        if has_probabilities or not (isinstance(metric, MeanLoss) or needs_probabilities(metric)):
+        if not (is_sure and (isinstance(metric, MeanLoss) or needs_probabilities(metric))):
             update(metric, objective.loss(prediction, target))
             found[name] = float(metric.compute())
-    return {name: value for name, value in found.items() if np.isfinite(value)}
-
-
-# ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _statistics(x: Tensor) -> np.ndarray:
@@ -265,10 +246,8 @@ def _statistics(x: Tensor) -> np.ndarray:
 def _of_tokens(tokenizer: Tokenizer, raw: Any) -> np.ndarray:
     """How often each id occurs, statistics of numbers and positions, number of tokens and of edges."""
     spec, tokens = tokenizer.spec, tokenizer.encode(raw)
-    counts = [
-        torch.bincount(ids.clamp(max=999), minlength=min(size, 1000)).numpy()
-        for size, ids in zip(spec.id_sizes, spec.ids_of(tokens).T)
-    ]
+    ids = spec.ids_of(tokens).T.clamp(max=999).numpy()
+    counts = [np.bincount(one, minlength=min(size, 1000)) for size, one in zip(spec.id_sizes, ids)]
     edges = 0 if tokens.adjacency is None else len(tokens.adjacency)
     numbers = torch.cat([spec.numbers_of(tokens), tokens.positions], dim=1)
     return np.concatenate([*counts, _statistics(numbers), [len(tokens), edges]])
@@ -299,23 +278,18 @@ def _cells(rows: Sequence[Mapping[str, Any]], fitted: np.ndarray) -> np.ndarray:
     """Numbers, NaN where they are missing, and a column for each word of a category."""
     from sklearn.feature_extraction import DictVectorizer
 
-    rows = [{k: v for k, v in row.items() if v is not None} for row in rows]
-    vectors = DictVectorizer(sparse=False).fit([rows[i] for i in fitted])
-    found = vectors.transform(rows)
-    numbers = {column for row in rows for column, value in row.items() if not isinstance(value, str)}
-    for place, column in enumerate(vectors.feature_names_):
-        if column in numbers:  # words have columns of their own, column=word
-            found[[column not in row for row in rows], place] = np.nan
-    return found
+    numbers = {name: math.nan for row in rows for name, x in row.items() if isinstance(x, int | float)}
+    rows = [numbers | {name: x for name, x in row.items() if isinstance(x, int | float | str)} for row in rows]
+    return DictVectorizer(sparse=False).fit([rows[i] for i in fitted]).transform(rows)
 
 
 def _of_nodes(graph: GraphData, fitted: np.ndarray, target: Tensor) -> Any:
     """Features of nodes, means over neighbours, shares of fitted classes one and two steps away, 8 eigenvectors."""
     from scipy import sparse
 
-    n, (start, end) = len(graph.nodes), graph.edges.numpy()
+    n, (start, end) = len(graph.nodes), graph.edges[:, graph.edges[0] != graph.edges[1]].numpy()
     links = sparse.coo_array((np.ones(2 * len(start)), (np.r_[start, end], np.r_[end, start])), (n, n)).tocsr() > 0
-    own = graph.nodes.numpy() if graph.nodes.ndim == 2 else np.eye(int(graph.nodes.max()) + 1)[graph.nodes]
+    own = graph.nodes.numpy() if graph.nodes.ndim == 2 else sparse.eye_array(graph.nodes.max() + 1).tocsr()[graph.nodes]
     degree, classes = np.maximum(links.sum(axis=1), 1), np.zeros((n, int(target.max()) + 1))
     classes[fitted, target[fitted]] = 1
     mean, scale = sparse.diags_array(1 / degree) @ links, sparse.diags_array(degree**-0.5)
