@@ -41,6 +41,7 @@ Each = list[tuple[np.ndarray, np.ndarray]]  # of each target the rows of which i
 
 SETTINGS = {
     "texts": "--tokenizer FrozenEncoder --tokenizer.model minilm did better (TREC questions: 94.0 % against 84.6 %)",
+    "nodes": "--preset gcn did better (two classes, neighbours unlike: 97.5 % against 95.6 %)",
 }
 """By kind of data, words of the command that do better than the default, with what was measured."""
 
@@ -99,7 +100,9 @@ def _of_labels(data: DataModule, objective: Any, tested: Sequence[tuple[Tensor, 
             return None
         prediction = _predicted(estimator, objective, x, each, test)
     metrics = _metrics(objective, prediction, target[test])
-    found = {"name": name, "metrics": metrics, "num_train": m, "setting": SETTINGS.get(kind, "")}
+    found = {"name": name, "metrics": metrics, "num_train": m}
+    if kind in SETTINGS and type(data.tokenizer).__name__ not in SETTINGS[kind]:
+        found["setting"] = SETTINGS[kind]
     if tested and objective.primary_metric in metrics:
         order = [i for batch in data.test_dataloader().batch_indices() for i in batch]
         of_model = torch.cat([x for x, _ in tested])[test if kind == "nodes" else np.argsort(order)]

@@ -140,7 +140,7 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     if metric.is_worse_than(metric.strong) and "as good" not in metric.verdict:
         known = f"{metric.label}: {own} against {strong}; {metric.verdict}"
         hint = (
-            f" On such data, {metric.setting}." if metric.setting and summary["backbone"] not in metric.setting else ""
+            f" On such data, {metric.setting}." if metric.setting and summary["backbone"].lower() not in metric.setting else ""
         )
         found.append(f"{metric.strong_name} is better ({known}).{hint}")
     return found
