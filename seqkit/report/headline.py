@@ -39,9 +39,8 @@ class Headline(NamedTuple):
     """The main metric of a run. baseline: its value for the best constant prediction; None: not measured.
 
     strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
-    difference: the run's less the specialist's, and the ends of its 95 % interval; None: not known. setting: words of
-    the command that do better on such data. interval: ends of the value's 95 % interval; None: not known.
     unit: empty for shares, which are shown in percent. is_higher_better: whether more of it is better.
+    interval: 95 %, in words; empty: not known. verdict: how the run compares with the specialist, in words.
     """
 
     name: str
@@ -51,9 +50,8 @@ class Headline(NamedTuple):
     strong: float | None = None
     strong_name: str = ""
     is_higher_better: bool = False
-    difference: Sequence[float] | None = None
-    setting: str = ""
-    interval: Sequence[float] | None = None
+    interval: str = ""
+    verdict: str = ""
 
     @property
     def label(self) -> str:
@@ -70,24 +68,6 @@ class Headline(NamedTuple):
         """True if the other value is better."""
         return other is not None and (self.value < other if self.is_higher_better else self.value > other)
 
-    @property
-    def interval_in_words(self) -> str:
-        """The 95 % interval in brackets; empty: not known."""
-        ends = (format_metric(self.name, x).removesuffix(" %") for x in self.interval or ())
-        return f"[{', '.join(ends)}]" if self.interval else ""
-
-    @property
-    def verdict(self) -> str:
-        """How the run compares with the specialist: better or worse only where the interval excludes 0."""
-        if self.difference is None:
-            return "with this seed, and no known interval of the difference"
-        _, low, high = self.difference
-        word = "as good, within the interval" if low <= 0 <= high else "worse"
-        word = "better" if word == "worse" and (low > 0) == self.is_higher_better else word
-        signs = ("-" if x < 0 else "+" for x in self.difference)
-        numbers = (format_metric(self.name, abs(x)).removesuffix(" %") for x in self.difference)
-        return "the run is {}: {} [{}, {}]".format(word, *map("".join, zip(signs, numbers)))
-
 
 def headline(summary: dict[str, Any]) -> Headline:
     """The metric by which runs of the objective are compared; of a loss, what the objective has in its place.
@@ -102,6 +82,8 @@ def headline(summary: dict[str, Any]) -> Headline:
     strong = summary.get("strong_baseline") or {"metrics": {}, "name": "", "num_train": 0}
     unit = "tokens" if objective == "NextToken" else "examples"
     mode = summary.get("main_metric_mode") if name == summary.get("main_metric") else None
+    is_higher_better = name not in LOWER_IS_BETTER if mode is None else mode == "max"
+    interval = summary.get("accuracy_interval") if name == "accuracy" else None
     return Headline(
         name,
         metrics[name],
@@ -109,11 +91,20 @@ def headline(summary: dict[str, Any]) -> Headline:
         "nats" if name == "loss" and objective in ("NextToken", "Masked") else "",
         strong["metrics"].get(name),
         f"{strong['name']} ({strong['num_train']:,} training {unit})",
-        name not in LOWER_IS_BETTER if mode is None else mode == "max",
-        strong.get("difference"),
-        strong.get("setting", ""),
-        summary.get("accuracy_interval") if name == "accuracy" else None,
+        is_higher_better,
+        "" if interval is None else f"[{', '.join(format_metric(name, x).removesuffix(' %') for x in interval)}]",
+        _verdict(name, strong.get("difference"), is_higher_better=is_higher_better),
     )
+
+
+def _verdict(name: str, difference: Sequence[float] | None, *, is_higher_better: bool) -> str:
+    """How a run compares with a specialist: better or worse only where the interval of the difference excludes 0."""
+    if difference is None:
+        return "with this seed, and no known interval of the difference"
+    low, high = difference[1:]
+    word = "as good, within the interval" if low <= 0 <= high else ["worse", "better"][(low > 0) == is_higher_better]
+    middle, *ends = ("+-"[x < 0] + format_metric(name, abs(x)).removesuffix(" %") for x in difference)
+    return f"the run is {word}: {middle} [{', '.join(ends)}]"
 
 
 def is_trial(summary: dict[str, Any]) -> bool:
@@ -138,11 +129,10 @@ def cautions(summary: dict[str, Any]) -> list[str]:
             "the cause with seqkit doctor."
         )
     if metric.is_worse_than(metric.strong) and "as good" not in metric.verdict:
-        known = f"{metric.label}: {own} against {strong}; {metric.verdict}"
-        hint = (
-            f" On such data, {metric.setting}." if metric.setting and summary["backbone"].lower() not in metric.setting else ""
-        )
-        found.append(f"{metric.strong_name} is better ({known}).{hint}")
+        setting = summary["strong_baseline"].get("setting", "")
+        hint = f" On such data, {setting}." if setting and summary["backbone"].lower() not in setting else ""
+        against = f"{metric.label}: {own} against {strong}; {metric.verdict}"
+        found.append(f"{metric.strong_name} is better ({against}).{hint}")
     return found
 
 
@@ -181,11 +171,11 @@ class ResultTable:
             table.add_column(name, justify="left" if name in COLUMNS[:3] else "right", overflow="fold")
         for summary in self.summaries:
             metric = headline(summary)
-            value, baseline = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
+            numbers = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
             size, seconds = f"{summary['num_parameters']:,}", f"{summary['wall_seconds']:.0f}"
-            cells = [summary["recipe"], summary["backbone"], metric.label, value, baseline, size, seconds]
+            cells = [summary["recipe"], summary["backbone"], metric.label, *numbers, size, seconds]
             cells = list(map(one_line, cells))
-            cells[3] = f"{cells[3]}\n{metric.interval_in_words}".rstrip()
+            cells[3] = f"{cells[3]}\n{metric.interval}".rstrip()
             table.add_row(*map(Text, cells))
         yield table
         yield Text("baseline: the constant that is best in training, on the same test split", style="dim italic")

@@ -7,7 +7,6 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,7 @@ def finish(
     metrics, found_intervals, tested = _tested(model, data, config)
     constant, num_predictions = baseline(objective, model.spec, data)
     splits, valid = data.splits(), data.val_dataloader()
-    is_counted = isinstance(objective, Classify) and bool(tested) and data.test_groups() is None
+    is_counted = isinstance(objective, Classify) and tested and num_predictions and data.test_groups() is None
     is_trial = summary["steps"] < FEW_STEPS or data.limit is not None
     beside = None if specialist is None or is_trial else _beside(specialist, data, tested)
     if isinstance(objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
@@ -99,7 +98,7 @@ def finish(
     known = {
         "strong_baseline": beside,
         "intervals": found_intervals or None,
-        "accuracy_interval": None if not is_counted else wilson(metrics["accuracy"], num_predictions),
+        "accuracy_interval": wilson(metrics["accuracy"], num_predictions) if is_counted else None,
         "num_valid": None if isinstance(valid, list) else len(valid.examples),
         "split_rule": splits.rule,
         "positive": objective.positive_name if isinstance(objective, Classify) else None,
@@ -124,25 +123,16 @@ def finish(
     return summary
 
 
-def _tested(
-    model: Model, data: DataModule, config: Mapping[str, Any]
-) -> tuple[dict[str, float], list[dict[str, Any]], Tested]:
+def _tested(model: Model, data: DataModule, config: Mapping[str, Any]) -> tuple[dict[str, float], list[Any], Tested]:
     """Metrics on the test split; prediction intervals of a regression, if it has some; predictions of labels.
 
-    There are none of the tokens of several examples, which are not independent.
+    There are no predictions of the tokens of several examples, which are not independent.
     """
-    objective, valid, test = data.objective, Tested(), Tested()
-
-    def kept(output: LossOutput, rows: Tested) -> None:
-        if output.prediction is not None and output.inputs is not None:
-            rows.append((output.prediction.cpu(), output.inputs.target.cpu()))
-
-    is_alone = len(data.test_dataloader().examples) == 1
-    if not isinstance(objective, LabelObjective) or (objective.level == "token" and not is_alone):
-        return evaluate_model(model, data, config, "test", title=True), [], []
+    objective, is_alone, valid, test = data.objective, len(data.test_dataloader().examples) == 1, Tested(), Tested()
+    is_kept = isinstance(objective, LabelObjective) and (objective.level == "sequence" or is_alone)
     if has_intervals(objective) and data.val_dataloader():
-        evaluate_model(model, data, config, "valid", title=True, seen=partial(kept, rows=valid))
-    metrics = evaluate_model(model, data, config, "test", title=True, seen=partial(kept, rows=test))
+        evaluate_model(model, data, config, "valid", title=True, tested=valid)
+    metrics = evaluate_model(model, data, config, "test", title=True, tested=test if is_kept else None)
     if not (isinstance(objective, Regress) and has_intervals(objective)):
         return metrics, [], test
     each = (errors_by_target(objective, rows) for rows in (valid, test))
@@ -174,14 +164,18 @@ def evaluate_model(
     split: str,
     *,
     title: bool = False,
-    seen: Callable[[LossOutput], None] = lambda _: None,
+    tested: Tested | None = None,
 ) -> dict[str, float]:
     """Metrics of a model on a split, on one device.
 
-    title: whether to show progress, unless the configuration says no. seen: gets each batch's output.
+    title: whether to show progress, unless the configuration says no. tested: gets what each batch adds; None: nothing.
     """
     from seqkit.training.module import TrainingModule
     from seqkit.training.progress import StepProgress
+
+    def seen(output: LossOutput) -> None:
+        if tested is not None and output.prediction is not None and output.inputs is not None:
+            tested.append((output.prediction.cpu(), output.inputs.target.cpu()))
 
     loader = data.test_dataloader() if split == "test" else data.val_dataloader()
     if not loader:
