@@ -46,37 +46,37 @@ SETTINGS = {
 """By kind of data, words of the command that do better than the default, with what was measured."""
 
 
-def strong_baseline(data: DataModule, tested: Sequence[tuple[Tensor, Tensor]] = ()) -> dict[str, Any] | None:
-    """Name, metrics on the test split, number of training rows and seconds of the best method; None: none is known.
+def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | None]:
+    """The best method's name, metrics on the test split, number of training rows and seconds; None: none is known.
 
     Of n-grams, the number is of tokens. The metrics are the objective's own and the loss. Those of probabilities are
     left out if the method has none, and a loss that is not finite: a forest gives some classes the probability 0.
-    `setting`: words of the command that do better on such data, where known. tested: predictions of a model and
-    targets, by batch of the test loader; with them, `paired` has the model's and the method's, and the targets.
+    `setting`: words of the command that do better on such data, where known.
+    Beside it are the predictions of the test split [m k], as of a head; None: of n-grams.
     Raises DataError if scikit-learn is missing.
     """
-    started, objective, found = time.perf_counter(), data.objective, None
+    started, objective, found, prediction = time.perf_counter(), data.objective, None, None
     if type(objective) is NextToken and data.tokenizer.spec.ids and data.window is not None:
         found = n_grams(data, objective)
     elif isinstance(objective, Classify | Regress | MultiLabel):
         import_optional("sklearn", "baselines")
-        found = _of_labels(data, objective, tested)
-    return None if found is None else {**found, "seconds": round(time.perf_counter() - started, 1)}
+        found, prediction = _of_labels(data, objective)
+    return found and {**found, "seconds": round(time.perf_counter() - started, 1)}, prediction
 
 
-def _of_labels(data: DataModule, objective: Any, tested: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Any] | None:
+def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None, Tensor | None]:
     """The best method for examples with a target each, or for nodes of one graph; None: none is known for such."""
     splits, is_number = data.splits(), isinstance(objective, Regress)
     parts = [part for part in (splits.train, splits.valid, splits.test) if part]
     rows: Any = splits.test[0].raw
     if getattr(objective, "level", "sequence") == "token":
         if not (isinstance(rows, GraphData) and max(map(len, parts)) == 1 and isinstance(objective, Classify)):
-            return None
+            return None, None
         *known, asked = (torch.as_tensor(part.labels[0]) for part in parts)
         labelled = torch.stack(known).amax(dim=0)  # IGNORE, of nodes of other splits, is less than any class
         target, kind = torch.maximum(labelled, asked), "nodes"
         fitted, test = ((each != IGNORE).nonzero()[:, 0].numpy() for each in (labelled, asked))
-        tested, of_whom = [(x[0], y[0]) for x, y in tested], None
+        of_whom = None
     else:
         samples = [sample for part in parts[:-1] for sample in part]
         samples = samples if len(samples) <= MOST else [samples[i] for i in shuffled(len(samples), 0)[:MOST]]
@@ -97,17 +97,13 @@ def _of_labels(data: DataModule, objective: Any, tested: Sequence[tuple[Tensor, 
         methods = _methods(kind, rows, fitted, target, data.tokenizer, objective)
         name, x, estimator = _best(methods, each, of_whom)
         if not name:
-            return None
+            return None, None
         prediction = _predicted(estimator, objective, x, each, test)
     metrics = _metrics(objective, prediction, target[test])
     found = {"name": name, "metrics": metrics, "num_train": m}
     if kind in SETTINGS and type(data.tokenizer).__name__ not in SETTINGS[kind]:
         found["setting"] = SETTINGS[kind]
-    if tested and objective.primary_metric in metrics:
-        order = [i for batch in data.test_dataloader().batch_indices() for i in batch]
-        of_model = torch.cat([x for x, _ in tested])[test if kind == "nodes" else np.argsort(order)]
-        found["paired"] = of_model, prediction, target[test]
-    return found
+    return found, prediction
 
 
 def _kind(tokenizer: Tokenizer, raw: Any) -> str:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+import torch
+
 from seqkit.analysis.strong_baseline import strong_baseline
 from seqkit.comparison.scores import metric_of, score_of
 from seqkit.comparison.statistics import Scores, differences
 from seqkit.data.module import DataModule
+from seqkit.interfaces import IGNORE
 from seqkit.runs.evaluate import Tested
 
 
@@ -17,11 +21,15 @@ def beside(data: DataModule, tested: Tested) -> dict[str, Any] | None:
 
     It is paired by test example, or by group of them, as in a comparison; metrics that are no mean have none.
     """
-    found, metric = strong_baseline(data, tested), metric_of(data.objective)
-    *both, target = (found or {}).pop("paired", [()])
-    if found is None or not both or metric.name != data.objective.primary_metric:
+    (found, prediction), metric = strong_baseline(data), metric_of(data.objective)
+    if found is None or prediction is None or not tested or metric.name != data.objective.primary_metric:
         return found
-    outputs = ([data.objective.loss(x[i : i + 1], target[i : i + 1]) for i in range(len(target))] for x in both)
+    order = np.argsort([i for batch in data.test_dataloader().batch_indices() for i in batch])
+    model, target = (torch.cat(column)[order] for column in zip(*tested))
+    if model.ndim == 3:  # nodes of one graph, of which a part is of the test split
+        model, target = (one[0][target[0] != IGNORE] for one in (model, target))
+    rows = [slice(i, i + 1) for i in range(len(target))]
+    outputs = ([data.objective.loss(x[i], target[i]) for i in rows] for x in (model, prediction))
     runs = ((0, *zip(*(score_of(metric, output) for output in each))) for each in outputs)
     (one,) = differences({f"{i}": Scores.of([run], data.test_groups()) for i, run in enumerate(runs)}, metric)
     is_known = one.interval is not None and all(map(math.isfinite, one.interval))

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from seqkit.analysis.strong_baseline import SETTINGS, _of_nodes, strong_baseline
-from seqkit.config import complete, to_yaml
+from seqkit.cli.parser import parser
+from seqkit.config import complete
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.objectives import Classify, Masked, MultiLabel, NextToken, Regress
 from seqkit.raw import GraphData, Waveform
@@ -30,7 +31,7 @@ def found(samples, tokenizer, objective):
     """The baseline of samples, of which every third is test, and a tenth of the others validation."""
     data = DataModule(Given([x for i, x in enumerate(samples) if i % 3], samples[::3]), tokenizer, objective)
     data.setup()
-    return strong_baseline(data)
+    return strong_baseline(data)[0]
 
 
 def witten_bell(train, test, order, size):
@@ -60,7 +61,7 @@ def test_n_grams_are_those_of_witten_and_bell():
     source = Given(*([Sample(text) for text in each] for each in (*texts, texts[1])))
     data = DataModule(source, Characters(), NextToken(), window=4)
     data.setup()
-    result = strong_baseline(data)
+    result, _ = strong_baseline(data)
     train, test = ([data.tokenizer.encode(text).content.tolist() for text in each] for each in texts)
     expected = witten_bell(train, test, 6, data.tokenizer.spec.vocab_size)
     assert result["name"] == "6-grams (Witten–Bell)"
@@ -94,7 +95,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "molecules")) for kind in KINDS]
+)
 def test_each_kind_of_example_has_features_by_which_a_plain_rule_is_learned(kind):
     make, tokenizer, name = KINDS[kind]
     samples = [Sample(make(i), i % 2) for i in range(48)]
@@ -218,7 +221,7 @@ def test_the_method_that_is_best_on_training_rows_is_chosen_whatever_the_test_ro
         test = [Sample(row, float(value > 0) if kind == "line" else value) for row, value in rows[200:]]
         data = DataModule(Given(train, test), Cells(), Regress())
         data.setup()
-        names[kind] = strong_baseline(data)["name"].partition(" on ")[0]
+        names[kind] = strong_baseline(data)[0]["name"].partition(" on ")[0]
     assert names == {"line": "ridge regression", "step": "gradient boosting"}
 
 
@@ -237,14 +240,9 @@ def test_classes_of_nodes_are_learned_from_neighbours_alike_or_not(homophily):
     parts = [[Sample(graph, label.masked_fill(split != i, -100))] for i in range(3)]
     data = DataModule(Given(*parts), Graph(num_features=0), Classify(level="token"))
     data.setup()
-    result = strong_baseline(data)
+    result, _ = strong_baseline(data)
     assert result["num_train"] == 100
     assert result["metrics"]["accuracy"] > 0.9
-    of_model = torch.randn(1, 150, 3)
-    model, method, target = strong_baseline(data, [(of_model, parts[1][0].label[None])])["paired"]
-    torch.testing.assert_close(model, of_model[0, split == 1])
-    assert torch.equal(target, label[split == 1])
-    assert float((method.argmax(1) == target).float().mean()) == pytest.approx(result["metrics"]["accuracy"])
 
 
 def test_a_class_of_its_own_never_reaches_a_node_over_its_neighbours():
@@ -257,21 +255,11 @@ def test_a_class_of_its_own_never_reaches_a_node_over_its_neighbours():
     assert (votes == 0).all()
 
 
-def test_predictions_of_a_model_are_paired_with_the_examples_that_they_are_of():
-    """The test loader has long examples first; the model's prediction is the length of each."""
-    samples = [Sample([1] * (1 + i * 5 % 17), i % 2) for i in range(60)]
-    data = DataModule(Given(samples[:40], samples[40:]), Ids(7), Classify(), batch_size=4)
-    data.setup()
-    tested = [(batch.valid.sum(1)[:, None].float(), label) for batch, label in data.test_dataloader()]
-    model, method, target = strong_baseline(data, tested)["paired"]
-    assert model[:, 0].tolist() == [len(sample.raw) for sample in samples[40:]]
-    assert target.tolist() == [sample.label for sample in samples[40:]]
-    assert method.shape == (20, 2)
-
-
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_each_winning_setting_is_one_of_the_command_and_was_measured(kind):
     words, _, measured = SETTINGS[kind].partition(" did better ")
-    config = complete({"texts": "text/classify", "nodes": "graph/nodes"}[kind], None, words.split())
-    assert all(value in to_yaml(config) for value in words.split()[1::2])
+    recipe = {"texts": "text/classify", "nodes": "graph/nodes"}[kind]
+    args, overrides = parser().parse_known_args(["fit", recipe, *words.split()])
+    chosen, default = complete(recipe, args.preset, overrides), complete(recipe)
+    assert chosen != default
     assert re.search(r"[0-9.]+ % against [0-9.]+ %", measured)
