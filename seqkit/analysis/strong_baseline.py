@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -152,7 +153,7 @@ def _methods(
         yield from on("colours", (_statistics(rearrange(x, "c h w -> (h w) c")) for x in images), trees)
         yield from on("pixels", pixels, scaled(linear(0.01)))
     elif kind == "sounds":
-        frames = [LogMel(raw.sample_rate, num_mels=40).encode(raw).content for raw in rows]
+        frames = [LogMel(raw.sample_rate, num_mels=40, normalize=False).encode(raw).content for raw in rows]
         cepstra = (_statistics(torch.from_numpy(dct(x.numpy(), norm="ortho")[:, :20])) for x in frames)
         yield from on("MFCC statistics", cepstra, scaled(hard), scaled(linear(1)), scaled(soft))
         stretched = (F.interpolate(x.T[None], SIDE, mode="linear").flatten().numpy() for x in frames)
@@ -236,9 +237,11 @@ def _metrics(objective: Any, prediction: Tensor, target: Tensor) -> dict[str, fl
 
 
 def _statistics(x: Tensor) -> np.ndarray:
-    """Mean, deviation, extremes, ends and mean change of each column of numbers [n f]."""
-    change = x.diff(dim=0, prepend=x[:1]).abs().mean(0)
-    found = [x.mean(0), x.std(0, correction=0), x.amin(0), x.amax(0), x[0], x[-1], change]
+    """Mean and deviation of each column of numbers [n f] and of its changes, extremes, and mean absolute change."""
+    step = min(4, len(x) - 1)
+    change = x[step:] - x[: len(x) - step]  # over a few rows, so that noise is less than a slope
+    pairs = [f(one, dim=0) for one in (x, change) for f in (torch.mean, partial(torch.std, correction=0))]
+    found = [*pairs, x.diff(dim=0, prepend=x[:1]).abs().mean(0), x.amin(0), x.amax(0)]
     return torch.cat(found).float().numpy()
 
 
@@ -263,12 +266,12 @@ def _same_size(rows: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _molecule(raw: Any) -> np.ndarray:
-    """RDKit's descriptors, and counts of Morgan fragments (radius 2, 1,024 places)."""
+    """RDKit's descriptors, and counts of Morgan fragments (radius 2, 512 places)."""
     from rdkit import Chem
     from rdkit.Chem import Descriptors, rdFingerprintGenerator
 
     molecule = Chem.MolFromSmiles(raw) if isinstance(raw, str) else raw
-    counts = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=1024).GetCountFingerprintAsNumPy(molecule)
+    counts = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=512).GetCountFingerprintAsNumPy(molecule)
     known = [value for _, function in Descriptors.descList if (value := function(molecule)) is not None]
     return np.nan_to_num(np.concatenate([known, counts]), posinf=0, neginf=0).clip(-1e6, 1e6)
 
