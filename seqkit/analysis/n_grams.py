@@ -10,9 +10,6 @@ import numpy as np
 from seqkit.data.module import DataModule
 from seqkit.objectives import NextToken
 
-LONGEST = 6
-"""Longest n-gram, in ids."""
-
 
 def n_grams(data: DataModule, objective: NextToken) -> dict[str, Any]:
     """Loss of n-grams, smoothed as Witten and Bell (1991), on every token of the test split that a model predicts.
@@ -20,7 +17,7 @@ def n_grams(data: DataModule, objective: NextToken) -> dict[str, Any]:
     A context that is not followed by so many kinds of tokens leaves as much probability to the shorter context.
     """
     size = data.tokenizer.spec.vocab_size
-    order = min(LONGEST, int(62 / np.log2(max(size, 2))))  # an n-gram is one int64
+    order = min(6, int(62 / np.log2(max(size, 2))))  # an n-gram is one int64
     splits = data.splits().train, data.splits().test
     train, test = ([data.tokenizer.encode(sample.raw).content.numpy() for sample in split] for split in splits)
     probability = np.full(sum(len(ids) - 1 for ids in test), 1 / size)

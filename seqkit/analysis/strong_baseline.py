@@ -38,7 +38,6 @@ fifth of them, else by one. After `SECONDS` no further method is tried; the best
 a recording, and pixels of a side of large images. Words of texts in rows of several parts."""
 
 Method = tuple[str, Any, Any]  # name, features [m f] of all rows, and estimator
-Each = list[tuple[np.ndarray, np.ndarray]]  # of each target the rows of which it is known, and its values there
 
 SETTINGS = {
     "texts": "--tokenizer FrozenEncoder --tokenizer.model minilm did better (TREC questions: 94.0 % against 84.6 %)",
@@ -52,9 +51,8 @@ def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | N
 
     Of n-grams, the number is of tokens. The metrics are the objective's own and the loss. Those of probabilities are
     left out if the method has none, and a loss that is not finite: a forest gives some classes the probability 0.
-    `setting`: words of the command that do better on such data, where known.
-    Beside it are the predictions of the test split [m k], as of a head; None: of n-grams.
-    Raises DataError if scikit-learn is missing.
+    `setting`: words of the command that do better on such data, where known. Beside it are the predictions of the test
+    split [m k], as of a head; None: of n-grams. Raises DataError if scikit-learn is missing.
     """
     started, objective, found, prediction = time.perf_counter(), data.objective, None, None
     if type(objective) is NextToken and data.tokenizer.spec.ids and data.window is not None:
@@ -67,8 +65,8 @@ def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | N
 
 def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None, Tensor | None]:
     """The best method for examples with a target each, or for nodes of one graph; None: none is known for such."""
-    splits, is_number = data.splits(), isinstance(objective, Regress)
-    parts = [part for part in (splits.train, splits.valid, splits.test) if part]
+    splits, is_number, of_whom = data.splits(), isinstance(objective, Regress), None
+    parts = [part for part in (splits.valid, splits.train, splits.test) if part]
     rows: Any = splits.test[0].raw
     if getattr(objective, "level", "sequence") == "token":
         if not (isinstance(rows, GraphData) and max(map(len, parts)) == 1 and isinstance(objective, Classify)):
@@ -77,17 +75,16 @@ def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None,
         labelled = torch.stack(known).amax(dim=0)  # IGNORE, of nodes of other splits, is less than any class
         target, kind = torch.maximum(labelled, asked), "nodes"
         fitted, test = ((each != IGNORE).nonzero()[:, 0].numpy() for each in (labelled, asked))
-        of_whom = None
     else:
         samples = [sample for part in parts[:-1] for sample in part]
-        samples = samples if len(samples) <= MOST else [samples[i] for i in shuffled(len(samples), 0)[:MOST]]
+        samples = [samples[i] for i in sorted(shuffled(len(samples), 0)[:MOST])]
         of_whom = None if samples[0].group is None else np.array([sample.group for sample in samples])
         fitted, test = np.split(np.arange(len(samples) + len(splits.test)), [len(samples)])
         samples, kind = [*samples, *splits.test], _kind(data.tokenizer, rows)
         rows = [sample.raw for sample in samples]
         target = torch.stack([torch.as_tensor(objective.encode_target(sample.label)) for sample in samples])
-    m, scale = len(fitted), (objective.centred_mean, objective.std) if is_number else (0, 1)
-    mean, std = map(torch.tensor, scale)
+    m = len(fitted)
+    mean, std = map(torch.tensor, (objective.centred_mean, objective.std) if is_number else (0, 1))
     if is_number and kind == "series":
         name, values = forecast(rows[:m], rows[m:], target[:m].double().numpy())
         prediction = (torch.from_numpy(values).float().reshape(target[m:].shape) - mean) / std
@@ -110,9 +107,9 @@ def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None,
 def _kind(tokenizer: Tokenizer, raw: Any) -> str:
     """Kind of examples, from one of them."""
     by_tokenizer = {Join: "cells", Cells: "cells", Molecule: "molecules", Series: "series"}
-    found = [kind for known, kind in by_tokenizer.items() if isinstance(tokenizer, known)]
-    found += [kind for known, kind in {str: "texts", Waveform: "sounds"}.items() if isinstance(raw, known)]
-    return [*found, "images" if isinstance(raw, Tensor) and raw.ndim == 3 else "tokens"][0]
+    kinds = [kind for known, kind in by_tokenizer.items() if isinstance(tokenizer, known)]
+    kinds += ["texts"] * isinstance(raw, str) + ["sounds"] * isinstance(raw, Waveform)
+    return [*kinds, "images" if isinstance(raw, Tensor) and raw.ndim == 3 else "tokens"][0]
 
 
 def _methods(
@@ -184,7 +181,7 @@ def _methods(
         yield from on("statistics of the tokens", x, trees, scaled(linear(1)))
 
 
-def _best(methods: Iterator[Method], each: Each, groups: np.ndarray | None) -> Method:
+def _best(methods: Iterator[Method], each: list[Any], groups: np.ndarray | None) -> Method:
     """The method with the best accuracy, or R², on held-out rows, which are of other groups; unnamed: none."""
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, cross_val_score
 
@@ -204,7 +201,7 @@ def _best(methods: Iterator[Method], each: Each, groups: np.ndarray | None) -> M
     return best
 
 
-def _predicted(estimator: Any, objective: Any, x: Any, each: Each, test: np.ndarray) -> Tensor:
+def _predicted(estimator: Any, objective: Any, x: Any, each: list[Any], test: np.ndarray) -> Tensor:
     """Predictions of the test rows as a model's head gives them [m k]: log-probabilities, logits or numbers.
 
     Without probabilities, the predicted class has 1. A label that never differs has the logit of its share.

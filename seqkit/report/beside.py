@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,16 +21,18 @@ def beside(data: DataModule, tested: Tested) -> dict[str, Any] | None:
 
     It is paired by test example, or by group of them, as in a comparison; metrics that are no mean have none.
     """
-    (found, prediction), metric = strong_baseline(data), metric_of(data.objective)
-    if found is None or prediction is None or not tested or metric.name != data.objective.primary_metric:
+    (found, prediction), objective, scores = strong_baseline(data), cast(Any, data.objective), {}
+    metric = metric_of(objective)
+    if found is None or prediction is None or not tested or metric.name != objective.primary_metric:
         return found
     order = np.argsort([i for batch in data.test_dataloader().batch_indices() for i in batch])
     model, target = (torch.cat(column)[order] for column in zip(*tested))
     if model.ndim == 3:  # nodes of one graph, of which a part is of the test split
         model, target = (one[0][target[0] != IGNORE] for one in (model, target))
-    rows = [slice(i, i + 1) for i in range(len(target))]
-    outputs = ([data.objective.loss(x[i], target[i]) for i in rows] for x in (model, prediction))
-    runs = ((0, *zip(*(score_of(metric, output) for output in each))) for each in outputs)
-    (one,) = differences({f"{i}": Scores.of([run], data.test_groups()) for i, run in enumerate(runs)}, metric)
-    is_known = one.interval is not None and all(map(math.isfinite, one.interval))
-    return found | ({"difference": [one.difference, *one.interval]} if is_known else {})
+    for name, rows in {"model": model, "method": prediction}.items():
+        outputs = (objective.loss(rows[i : i + 1], target[i : i + 1]) for i in range(len(target)))
+        numerator, denominator = zip(*(score_of(metric, output) for output in outputs))
+        scores[name] = Scores.of([(0, numerator, denominator)], data.test_groups())
+    (one,) = differences(scores, metric)
+    ends = one.interval or (math.nan, math.nan)
+    return found | ({"difference": [one.difference, *ends]} if math.isfinite(sum(ends)) else {})

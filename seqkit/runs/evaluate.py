@@ -135,8 +135,8 @@ def _tested(model: Model, data: DataModule, config: Mapping[str, Any]) -> tuple[
     metrics = evaluate_model(model, data, config, "test", title=True, tested=test if is_kept else None)
     if not (isinstance(objective, Regress) and has_intervals(objective)):
         return metrics, [], test
-    each = (errors_by_target(objective, rows) for rows in (valid, test))
-    return metrics, intervals(*each, target_names(config)), test
+    errors, tested = (errors_by_target(objective, rows) for rows in (valid, test))
+    return metrics, intervals(errors, tested, target_names(config)), test
 
 
 def _beside(specialist: Specialist, data: DataModule, tested: Tested) -> dict[str, Any] | None:
