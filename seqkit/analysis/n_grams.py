@@ -12,16 +12,13 @@ from seqkit.objectives import NextToken
 
 
 def n_grams(data: DataModule, objective: NextToken) -> dict[str, Any]:
-    """Loss of n-grams, smoothed as Witten and Bell (1991), on every token of the test split that a model predicts.
-
-    A context that is not followed by so many kinds of tokens leaves as much probability to the shorter context.
-    """
+    """Loss of n-grams, smoothed as Witten and Bell (1991), on every token of the test split that a model predicts."""
     size = data.tokenizer.spec.vocab_size
     order = min(6, int(62 / np.log2(max(size, 2))))  # an n-gram is one int64
     splits = data.splits().train, data.splits().test
     train, test = ([data.tokenizer.encode(sample.raw).content.numpy() for sample in split] for split in splits)
     probability = np.full(sum(len(ids) - 1 for ids in test), 1 / size)
-    for n in range(1, order + 1):
+    for n in range(1, order + 1):  # a context with few kinds of followers leaves little to the shorter context
         grams, counts = np.unique(np.concatenate([_grams(ids, n, size) for ids in train]), return_counts=True)
         contexts, kinds = np.unique(grams // size, return_counts=True)
         totals = np.bincount(np.searchsorted(contexts, grams // size), weights=counts)

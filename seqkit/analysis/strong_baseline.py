@@ -97,11 +97,9 @@ def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None,
         if not name:
             return None, None
         prediction = _predicted(estimator, objective, x, each, test)
-    metrics = _metrics(objective, prediction, target[test])
-    found = {"name": name, "metrics": metrics, "num_train": m}
-    if kind in SETTINGS and type(data.tokenizer).__name__ not in SETTINGS[kind]:
-        found["setting"] = SETTINGS[kind]
-    return found, prediction
+    metrics, setting = _metrics(objective, prediction, target[test]), SETTINGS.get(kind, "")
+    setting = "" if type(data.tokenizer).__name__ in setting else setting
+    return {"name": name, "metrics": metrics, "num_train": m, "setting": setting}, prediction
 
 
 def _kind(tokenizer: Tokenizer, raw: Any) -> str:
@@ -238,8 +236,7 @@ def _statistics(x: Tensor) -> np.ndarray:
     step = min(4, len(x) - 1)
     change = x[step:] - x[: len(x) - step]  # over a few rows, so that noise is less than a slope
     pairs = [f(one, dim=0) for one in (x, change) for f in (torch.mean, partial(torch.std, correction=0))]
-    found = [*pairs, x.diff(dim=0, prepend=x[:1]).abs().mean(0), x.amin(0), x.amax(0)]
-    return torch.cat(found).float().numpy()
+    return torch.cat([*pairs, x.diff(dim=0, prepend=x[:1]).abs().mean(0), x.amin(0), x.amax(0)]).float().numpy()
 
 
 def _of_tokens(tokenizer: Tokenizer, raw: Any) -> np.ndarray:
@@ -253,11 +250,10 @@ def _of_tokens(tokenizer: Tokenizer, raw: Any) -> np.ndarray:
 
 
 def _same_size(rows: Sequence[Tensor]) -> list[Tensor]:
-    """Images with numbers from 0 to 1, of one size and three channels where they are large or differ."""
+    """Images from 0 to 1; where they are large or differ, of one size and three channels: some are grey or have alpha."""
     found = [raw.float() / (255 if raw.dtype == torch.uint8 else 1) for raw in rows]
     if max(found[0].shape[1:]) <= SIDE and len({x.shape for x in found}) == 1:
         return found
-    # grey pictures, or an alpha channel, may be among the others
     found = [x[:3] if len(x) >= 3 else x[:1].expand(3, -1, -1) for x in found]
     return [F.interpolate(x[None], (SIDE, SIDE), mode="area")[0] for x in found]
 

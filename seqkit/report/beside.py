@@ -17,7 +17,7 @@ from seqkit.runs.evaluate import Tested
 
 
 def beside(data: DataModule, tested: Tested) -> dict[str, Any] | None:
-    """As `strong_baseline`, with `difference`: the model's main metric less the method's, and its 95 % interval.
+    """The strong baseline, with `difference`: the model's main metric less the method's, and its 95 % interval.
 
     It is paired by test example, or by group of them, as in a comparison; metrics that are no mean have none.
     """

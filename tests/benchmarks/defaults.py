@@ -67,19 +67,10 @@ def default_answers(case: Case, seed: int, words: list[str]) -> tuple[np.ndarray
         run, environment = Path(place) / "run", {**os.environ, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "seqkit"]
         start = time.monotonic()
-        subprocess.run(
-            [*command, "fit", *given, "--seed", str(seed), "--out", str(run), *words],
-            check=True,
-            env=environment,
-            capture_output=True,
-        )
+        keys: dict[str, Any] = {"check": True, "env": environment, "capture_output": True}
+        subprocess.run([*command, "fit", *given, "--seed", str(seed), "--out", str(run), *words], **keys)
         seconds = time.monotonic() - start
-        subprocess.run(
-            [*command, "predict", str(run), "--test", "--out", f"{place}/tested.csv"],
-            check=True,
-            env=environment,
-            capture_output=True,
-        )
+        subprocess.run([*command, "predict", str(run), "--test", "--out", f"{place}/tested.csv"], **keys)
         with Path(place, "tested.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         if case.kind in ("image", "audio"):  # in the order of their folders; the name of a file is its number

@@ -80,7 +80,7 @@ def test_the_line_names_each_of_several_targets_and_what_was_measured():
 
 @pytest.mark.parametrize(("held", "is_claimed"), [(36, False), (44, False), (45, True), (55, True)])
 def test_no_share_is_claimed_that_the_test_split_refutes(held, is_claimed):
-    """Of 55 examples 36 were held where 90 % were claimed; 44 or fewer of 55 have a probability of 1.9 % at 90 %, 45 one of 4.4 %."""
+    """At 90 %, 44 or fewer of 55 examples are held with a probability of 1.9 %, 45 or fewer with one of 4.4 %."""
     fits = {"half_width": 1.0, "num_valid": 40, "test_coverage": 0.9, "num_test": 55, "target": "h1"}
     line = told({"intervals": [fits, {**fits, "test_coverage": held / 55, "target": "h5"}]})
     assert line.startswith("90 % of predictions are within") == is_claimed
