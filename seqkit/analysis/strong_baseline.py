@@ -250,7 +250,7 @@ def _of_tokens(tokenizer: Tokenizer, raw: Any) -> np.ndarray:
 
 
 def _same_size(rows: Sequence[Tensor]) -> list[Tensor]:
-    """Images from 0 to 1; where they are large or differ, of one size and three channels: some are grey or have alpha."""
+    """Images from 0 to 1; where they are large or differ, of one size and three channels (grey, alpha)."""
     found = [raw.float() / (255 if raw.dtype == torch.uint8 else 1) for raw in rows]
     if max(found[0].shape[1:]) <= SIDE and len({x.shape for x in found}) == 1:
         return found
