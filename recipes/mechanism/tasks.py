@@ -254,6 +254,30 @@ class Adding(DiagnosticTask):
         return torch.stack([numbers, marks], dim=-1), (numbers * marks).sum(dim=1)
 
 
+class CylinderBellFunnel(DiagnosticTask):
+    """`cylinder-bell-funnel`: series whose class is the form of an event of any place and length (Saito 1994).
+
+    Input: [n 1], noise of standard deviation 1, and from a random step to another a form of height 6, with a standard
+    deviation of 1 over the examples: constant, rising or falling. length: n.
+    """
+
+    names = ["cylinder", "bell", "funnel"]
+
+    @property
+    def smallest(self) -> Mapping[str, int]:
+        return {**super().smallest, "length": 16}
+
+    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+        kind = torch.randint(3, (num, 1), generator=generator)
+        start = length / 8 * (1 + torch.rand(num, 1, generator=generator))
+        end = start + length / 4 * (1 + 2 * torch.rand(num, 1, generator=generator))
+        share = (torch.arange(length) - start) / (end - start)
+        form = torch.where(kind == 0, 1.0, torch.where(kind == 1, share, 1 - share))
+        height = 6 + torch.randn(num, 1, generator=generator)
+        series = torch.where((share >= 0) & (share <= 1), height * form, 0.0)
+        return rearrange(series + torch.randn(num, length, generator=generator), "e n -> e n 1"), kind[:, 0]
+
+
 def _at_end(targets: Tensor, num_before: int) -> Tensor:
     """Targets [e n] of which the last are given, and those of `num_before` tokens before them are IGNORE."""
     return torch.nn.functional.pad(targets, (num_before, 0), value=IGNORE)

@@ -163,9 +163,15 @@ class DataModule(LightningDataModule):
             self._check_labels()
         if hasattr(self.tokenizer, "fit") and not getattr(self.tokenizer, "was_fitted", False):
             self._fit_tokenizer(splits)
-        if not self.objective.state():
+        is_new = not self.objective.state()
+        if is_new:
             self.objective.fit(splits.train.labels, splits.names)
         self.objective.read_from(self.tokenizer)
+        if is_new and self.objective.reads_inputs:
+            known = [split for split in (splits.train, splits.valid) if split]
+            tokens = [self.tokenizer.encode(split.read(i)) for split in known for i in range(len(split))]
+            labels = [label for split in known for label in split.labels]
+            self.objective.fit_inputs(tokens, labels, len(splits.valid or ()))
 
     def train_dataloader(self) -> BatchLoader:
         """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""

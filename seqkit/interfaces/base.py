@@ -278,6 +278,21 @@ class Objective(Stateful, ABC):
     def read_from(self, tokenizer: Tokenizer) -> None:
         """Take from the fitted tokenizer what `decode` needs; called when data or a run is loaded."""
 
+    @property
+    def reads_inputs(self) -> bool:
+        """True: `fit_inputs` is called with training and validation tokens, after `fit` and `read_from`."""
+        return False
+
+    def fit_inputs(self, tokens: Sequence[Tokens], labels: Sequence[Any], num_valid: int) -> None:
+        """Learn from encoded examples and their labels, of which the last `num_valid` are of validation."""
+
+    def shortcut(self) -> nn.Module | None:
+        """What turns the head's outputs and the batch into predictions, and has `differences`, the embedder's input.
+
+        None: the head's outputs are the predictions.
+        """
+        return None
+
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Input of `decode`: the model's prediction, or the ids that it generates where the objective generates."""
         return model(batch)
