@@ -96,6 +96,8 @@ def _recipe_for(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bo
     recipe, words = _of_schema(schema)
     count, targets = len(schema.inputs), ", ".join(column.name for column in schema.targets)
     what = f"a table with {count} input columns" if count > 1 else f"a table with {schema.inputs[0].name} as input"
+    if recipe == OF_ROWS["numbers"] and [column.kind for column in schema.inputs] == ["number"]:
+        targets += " (the next values of a series are docs/data/forecast.md)"
     return recipe, words, what + (f" and {targets} as target" if targets else "")
 
 
