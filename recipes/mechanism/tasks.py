@@ -257,11 +257,13 @@ class Adding(DiagnosticTask):
 class CylinderBellFunnel(DiagnosticTask):
     """`cylinder-bell-funnel`: series whose class is the form of an event of any place and length (Saito 1994).
 
-    Input: [n 1], noise of standard deviation 1, and from a random step to another a form of height 6, with a standard
-    deviation of 1 over the examples: constant, rising or falling. length: n.
+    Input: [n 1], noise of standard deviation 1, and from a random step to another a form of height 6 ± 1: constant,
+    rising or falling. length: n.
     """
 
-    names = ["cylinder", "bell", "funnel"]
+    @property
+    def names(self) -> list[str]:
+        return ["cylinder", "bell", "funnel"]
 
     @property
     def smallest(self) -> Mapping[str, int]:

@@ -68,14 +68,16 @@ class LinearForecast(nn.Module):
     def _patches(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         if batch.is_padded or batch.content.shape[1] != self.num_tokens:
             raise DataError(
-                f"a forecast reads windows of the length that training has ({self.num_tokens} tokens); cut them to it, or "
-                "give model.objective.forecast=false"
+                f"a forecast reads windows as long as those of training ({self.num_tokens} tokens); cut them to it, or "
+                "train with model.objective.forecast=false"
             )
         patches = rearrange(batch.content, "b m (p f) -> b m p f", f=self.windows.width)
         return patches, patches[:, -1, -1]
 
 
-def fitted(windows: Windows, contents: Tensor, targets: Tensor, num_valid: int, mean: Tensor, std: Tensor) -> dict[str, Any]:
+def fitted(
+    windows: Windows, contents: Tensor, targets: Tensor, num_valid: int, mean: Tensor, std: Tensor
+) -> dict[str, Any]:
     """State of a `LinearForecast`.
 
     contents: tokens [w m (p f)] of training and validation windows. targets: [w k] float64; windows with a NaN are left
@@ -105,6 +107,13 @@ def fitted(windows: Windows, contents: Tensor, targets: Tensor, num_valid: int, 
         if error < best:
             best, weight = error, tried
     errors = (centred[held_out] @ weight - wanted[held_out]).square().mean(dim=0).sqrt()
-    found = {"weight": weight, "bias": bias - middle @ weight, "scale": scale, "mean": mean, "std": std, "errors": errors}
+    found = {
+        "weight": weight,
+        "bias": bias - middle @ weight,
+        "scale": scale,
+        "mean": mean,
+        "std": std,
+        "errors": errors,
+    }
     plain = {name: value.float().tolist() for name, value in found.items()}
     return {"num_tokens": contents.shape[1], "column": column.tolist(), **plain}

@@ -114,7 +114,7 @@ class Series(Tokenizer):
         return TokenSpec(num_features=self.width * self.steps[0])
 
     def fit(self, raws: Sequence[Any]) -> None:
-        """Learn width, patch and scale from the training series, where they are not given. Raises DataError as `encode`."""
+        """Learn width, patch and scale, as far as they are not given. Raises DataError as `encode`."""
         first = _as_tensor(raws[0], _SERIES)
         learned: dict[str, Any] = {"num_features": self.num_features or (first.shape[-1] if first.ndim == 2 else 1)}
         learned["patch"] = self.patch or max(4, int(median(map(len, raws))) // 16)

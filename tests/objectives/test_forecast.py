@@ -55,7 +55,7 @@ def forecasts(data, model, raws):
 def test_a_shift_of_a_series_shifts_its_predictions():
     data, model = prepared()
     raws = [data.splits().test[i].raw for i in range(3)]
-    shifted = [(np.array(raw) + [0, 31.0]).tolist() for raw in raws]
+    shifted = [(np.array(raw) + np.array([0, 31.0])).tolist() for raw in raws]
     assert_close(forecasts(data, model, shifted), forecasts(data, model, raws) + 31.0, atol=2e-4, rtol=0)
     elsewhere = [(np.array(raw) + np.linspace(0, 1, N)[:, None]).tolist() for raw in raws]
     assert (forecasts(data, model, elsewhere) - forecasts(data, model, raws)).abs().min() > 0.01
