@@ -34,8 +34,8 @@ class TrainerSettings:
     Defaults that differ: max_epochs None (Lightning: 1000 epochs), so that a recipe says when training ends;
     log_every_n_steps 20. enable_progress_bar: seqkit's bar, in place of Lightning's. logger: loggers beside
     metrics.csv, which is always written. profiler: simple, advanced or pytorch, to a file.
-    Our own: min_steps: optimizer steps that max_epochs is raised to, in whole epochs, where data is small; a recipe's own
-    is left out where a preset or an override says how long training is. checkpoint_every_minutes,
+    Our own: min_steps: optimizer steps that max_epochs is raised to, in whole epochs, where data is small; a recipe's
+    own is left out where a preset or an override says how long training is. checkpoint_every_minutes,
     checkpoint_every_n_steps: intervals between points to resume from; null: none. checkpoint_keep: number of them that
     stay. weights: weights of the run: `last`, or `best` by the objective's metric on the validation split; null: best
     if there is a validation split, last for several tasks. skip_nonfinite: optimizer steps that may be left out because
