@@ -83,7 +83,7 @@ class DiagnosticTask(DataSource):
         for _ in range(MAX_DRAWS):
             for raw, label in zip(*self.draw(num, length, generator, training=split == "training")):
                 if raw.numpy().tobytes() not in taken:
-                    found.append(Sample(raw, label if label.ndim else float(label)))
+                    found.append(Sample(raw, label if label.ndim else label.item()))
             if len(found) >= num:
                 taken.update(sample.raw.numpy().tobytes() for sample in found[:num])
                 return found[:num]

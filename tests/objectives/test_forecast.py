@@ -14,6 +14,7 @@ from torch.testing import assert_close
 from seqkit.backbones import TCN
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.errors import DataError, UsageError
+from seqkit.export.graph import export
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 from seqkit.nn.linear_forecast import fitted
@@ -100,6 +101,11 @@ def test_the_forecast_comes_back_from_its_state():
     raws = [data.splits().test[i].raw for i in range(3)]
     data.tokenizer, data.objective = series, objective
     assert_close(forecasts(data, again, raws), forecasts(*prepared(Series(None, patch=None)), raws))
+
+
+def test_a_forecast_is_not_exported(tmp_path):
+    with pytest.raises(UsageError, match="windows of one length"):
+        export(prepared()[1], tmp_path / "model.pt2", "torch", {})
 
 
 def test_windows_of_another_length_and_other_tokenizers_are_refused():
