@@ -286,11 +286,8 @@ class Objective(Stateful, ABC):
     def fit_inputs(self, tokens: Sequence[Tokens], labels: Sequence[Any], num_valid: int) -> None:
         """Learn from encoded examples and their labels, of which the last `num_valid` are of validation."""
 
-    def shortcut(self) -> nn.Module | None:
-        """What turns the head's outputs and the batch into predictions, and has `differences`, the embedder's input.
-
-        None: the head's outputs are the predictions.
-        """
+    def shortcut(self) -> Shortcut | None:
+        """Path from the batch past the network; None: the head's outputs are the predictions."""
         return None
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
@@ -312,6 +309,14 @@ class Objective(Stateful, ABC):
         Raises ValueError where the objective has none.
         """
         raise ValueError(f"{type(self).__name__} predicts nothing for a raw example: it has no method decode")
+
+
+class Shortcut(nn.Module, ABC):
+    """Path from a batch past the network: `forward(outputs, batch)` makes predictions of the head's outputs."""
+
+    @abstractmethod
+    def differences(self, batch: TokenBatch) -> TokenBatch:
+        """The batch that the network embeds."""
 
 
 class PredictionObjective(Objective):

@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 import torch
 from einops import rearrange
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqkit.errors import DataError
 from seqkit.interfaces import TokenBatch
+from seqkit.interfaces.base import Shortcut
 
 MAX_NUMBERS = 2e7
 """Most numbers of the training windows that the regression takes; of more windows it takes some, evenly spread."""
@@ -28,7 +29,7 @@ class Windows(Protocol):
     def joined(self, content: Tensor, /) -> Tensor: ...
 
 
-class LinearForecast(nn.Module):
+class LinearForecast(Shortcut):
     """y = x_last + W (x - x_last) + c: ridge regression on the differences from a window's last step.
 
     As NLinear (Zeng et al. 2023, "Are Transformers effective for time series forecasting?"), but fitted in closed form.
