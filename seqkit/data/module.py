@@ -167,11 +167,13 @@ class DataModule(LightningDataModule):
         if is_new:
             self.objective.fit(splits.train.labels, splits.names)
         self.objective.read_from(self.tokenizer)
-        if is_new and self.objective.reads_inputs:
+        if is_new:
             known = [split for split in (splits.train, splits.valid) if split]
-            tokens = [self.tokenizer.encode(split.read(i)) for split in known for i in range(len(split))]
-            labels = [label for split in known for label in split.labels]
-            self.objective.fit_inputs(tokens, labels, len(splits.valid or ()))
+            raws = ((split.read(i), split.labels[i]) for split in known for i in range(len(split)))
+            examples = (
+                (self.tokenizer.encode(raw), label) for raw, label in raws
+            )  # encoded if an objective takes them
+            self.objective.fit_inputs(examples, len(splits.valid or ()))
 
     def train_dataloader(self) -> BatchLoader:
         """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""

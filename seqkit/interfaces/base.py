@@ -278,13 +278,8 @@ class Objective(Stateful, ABC):
     def read_from(self, tokenizer: Tokenizer) -> None:
         """Take from the fitted tokenizer what `decode` needs; called when data or a run is loaded."""
 
-    @property
-    def reads_inputs(self) -> bool:
-        """True: `fit_inputs` is called with training and validation tokens, after `fit` and `read_from`."""
-        return False
-
-    def fit_inputs(self, tokens: Sequence[Tokens], labels: Sequence[Any], num_valid: int) -> None:
-        """Learn from encoded examples and their labels, of which the last `num_valid` are of validation."""
+    def fit_inputs(self, examples: Iterable[tuple[Tokens, Any]], num_valid: int) -> None:
+        """Learn from encoded examples with labels, after `fit` and `read_from`; the last ones are of validation."""
 
     def shortcut(self) -> Shortcut | None:
         """Path from the batch past the network; None: the head's outputs are the predictions."""

@@ -5,7 +5,7 @@ b batch · n tokens · k targets
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -104,17 +104,15 @@ class Regress(LabelObjective):
             raise UsageError("model.objective.forecast=true reads windows as --tokenizer Series, with normalize=null")
         self.windows = tokenizer
 
-    @property
-    def reads_inputs(self) -> bool:
-        """True: `fit_inputs` is to be called, after `fit` and `read_from`."""
-        return self.forecast
-
-    def fit_inputs(self, tokens: Sequence[Tokens], labels: Sequence[Any], num_valid: int) -> None:
-        """Fits the linear forecast to training windows; the last `num_valid` ones, of validation, choose its penalty.
+    def fit_inputs(self, examples: Iterable[tuple[Tokens, Any]], num_valid: int) -> None:
+        """Fits the linear forecast to training windows; those of validation choose its penalty.
 
         Raises DataError where windows differ in length.
         """
+        if not self.forecast:
+            return
         assert self.windows is not None
+        tokens, labels = zip(*examples)
         if len({len(one) for one in tokens}) > 1:
             raise DataError("the windows of a forecast differ in length; cut them to one, or give forecast=false")
         mean, std = (torch.tensor(x, dtype=torch.float64) for x in (self.mean, self.std))

@@ -126,7 +126,7 @@ class Series(Tokenizer):
             self._learned |= {"mean": mean.tolist(), "std": std.masked_fill(is_constant, 1.0).tolist()}
 
     def state(self) -> dict[str, Any]:
-        """What `fit` learned; empty where all is given."""
+        """Width, patch and scale that `fit` learned; empty where all are given."""
         given = self.num_features is not None and self.patch is not None and self.normalize != "training"
         return {} if given else dict(self._learned)
 

@@ -114,6 +114,10 @@ def test_windows_of_another_length_and_other_tokenizers_are_refused():
     for raws in ([raw[4:]], [raw, raw[4:]]):
         with pytest.raises(DataError, match="cut them to it"):
             forecasts(data, model, raws)
+    objective, series = Regress(forecast=True), Series()
+    objective.read_from(series)
+    with pytest.raises(DataError, match="windows of a forecast differ in length"):
+        objective.fit_inputs([(series.encode([1.0] * n), 1.0) for n in (3, 4)], 0)
     for tokenizer in (Bytes(), Series(2, normalize="series")):
         with pytest.raises(UsageError, match="tokenizer Series, with normalize=null"):
             Regress(forecast=True).read_from(tokenizer)
