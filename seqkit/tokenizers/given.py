@@ -1,11 +1,12 @@
 """Values that are given, one token each: ids of data that is tokenized already, vectors of a series.
 
-n tokens · f features
+n tokens or time steps · m patches of p steps · f features
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from statistics import median
 from typing import Any, Literal
 
@@ -128,13 +129,14 @@ class Series(Tokenizer):
     def state(self) -> dict[str, Any]:
         """Width, patch and scale that `fit` learned; empty where all are given."""
         given = self.num_features is not None and self.patch is not None and self.normalize != "training"
-        return {} if given else dict(self._learned)
+        return {} if given else deepcopy(self._learned)
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
-        if state and not {"num_features", "patch"} <= set(state):
-            raise ValueError(f"state holds {sorted(state)}; the state of Series has num_features and patch")
-        self._learned = dict(state)
+        wanted = {"num_features", "patch", *(("mean", "std") if self.normalize == "training" else ())}
+        if state and set(state) != wanted:
+            raise ValueError(f"state holds {sorted(state)}; the state of this Series holds {sorted(wanted)}")
+        self._learned = deepcopy(state)
 
     def encode(self, raw: Any, /) -> Tokens:
         """A list, array or tensor of numbers [n f], or [n] where f = 1, as vectors [n f] or patches [m (p f)], float32.
@@ -142,22 +144,25 @@ class Series(Tokenizer):
         Positions [m 1] count tokens from 0. Raises DataError where it is empty, not finite, or of another width.
         """
         values = self._values(raw)
+        patch, stride = self.steps
+        if len(values):
+            missing = max(patch - len(values), -(len(values) - patch) % stride)
+            values = torch.cat([values, values[-1:].expand(missing, -1)])
         if self.normalize == "training":
-            mean, std = (torch.tensor(self._learned[name], dtype=values.dtype) for name in ("mean", "std"))
-            values = (values - mean) / std
+            values = (values - self._learned_of("mean")) / self._learned_of("std")
         elif self.normalize == "series" and len(values):
             mean, std = values.mean(0), values.std(0, correction=0)
             values = (values - mean) / std.masked_fill(std <= 1e-9 * mean.abs(), 1.0)
-        patch, stride = self.steps
         if patch > 1 and len(values):
-            missing = max(patch - len(values), -(len(values) - patch) % stride)
-            values = torch.cat([values, values[-1:].expand(missing, -1)])
             values = rearrange(values.unfold(0, patch, stride), "m f p -> m (p f)")
         return Tokens(values.float(), counted(len(values)))
 
     def decode(self, tokens: Tokens) -> Tensor:
-        """The vectors [n f] of the time steps, normalised ones as they are; repeated last steps stay."""
-        return self.joined(tokens.content)
+        """The vectors [n f] of the time steps, as normalised if that is by series; repeated last steps stay."""
+        steps = self.joined(tokens.content)
+        if self.normalize != "training":
+            return steps
+        return (steps.double() * self._learned_of("std") + self._learned_of("mean")).float()
 
     def joined(self, content: Tensor) -> Tensor:
         """Time steps [... n f] of tokens [... m (p f)]: of each patch after the first, the steps that it adds."""
@@ -165,6 +170,11 @@ class Series(Tokenizer):
         patches = rearrange(content, "... m (p f) -> ... m p f", p=patch)
         later = rearrange(patches[..., 1:, patch - stride :, :], "... m p f -> ... (m p) f")
         return torch.cat([patches[..., 0, :, :], later], dim=-2)
+
+    def _learned_of(self, name: str) -> Tensor:
+        if name not in self._learned:
+            raise ValueError(f"Series has no {name} yet; call fit(series)")
+        return torch.tensor(self._learned[name], dtype=torch.float64)
 
     def _values(self, raw: Any) -> Tensor:
         """The series as float64 [n f]."""

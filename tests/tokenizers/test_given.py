@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from seqkit.errors import DataError
+from seqkit.testing import check_tokenizer
 from seqkit.tokenizers import Ids, Series
 
 
@@ -134,4 +135,14 @@ def test_what_is_not_given_is_learned_and_comes_back():
     with pytest.raises(ValueError, match="leaves out steps"):
         Series(patch=2, stride=3)
     with pytest.raises(ValueError, match="state holds"):
-        again.load_state({"width": 3})
+        again.load_state({"num_features": 3, "patch": 6})
+    with pytest.raises(ValueError, match="has no mean yet"):
+        Series(normalize="training").encode([1.0])
+
+
+@pytest.mark.parametrize("normalize", [None, "training", "series"])
+def test_a_series_of_patches_keeps_every_law(normalize):
+    raws = [np.random.default_rng(i).normal(size=(37 + i, 2)).tolist() for i in range(3)]
+    series = Series(None, normalize=normalize, patch=5, stride=2)
+    series.fit(raws)
+    check_tokenizer(series, raws, quick=True)
