@@ -163,9 +163,17 @@ class DataModule(LightningDataModule):
             self._check_labels()
         if hasattr(self.tokenizer, "fit") and not getattr(self.tokenizer, "was_fitted", False):
             self._fit_tokenizer(splits)
-        if not self.objective.state():
+        is_new = not self.objective.state()
+        if is_new:
             self.objective.fit(splits.train.labels, splits.names)
         self.objective.read_from(self.tokenizer)
+        if is_new:
+            known = [split for split in (splits.train, splits.valid) if split]
+            raws = ((split.read(i), split.labels[i]) for split in known for i in range(len(split)))
+            examples = (
+                (self.tokenizer.encode(raw), label) for raw, label in raws
+            )  # encoded if an objective takes them
+            self.objective.fit_inputs(examples, len(splits.valid or ()))
 
     def train_dataloader(self) -> BatchLoader:
         """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""
