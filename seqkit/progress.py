@@ -75,6 +75,11 @@ class ProgressBar:
             sys.stderr.write(f"{one_line(', '.join(filter(None, parts)))}\n")
             sys.stderr.flush()
 
+    def say(self, line: str) -> None:
+        """Write a line above the bar, if it is shown."""
+        if self._shown is not None:
+            self._shown[0].console.print(line, markup=False, highlight=False)
+
     def stop(self) -> None:
         """Draw the bar for the last time, if it is shown."""
         if self._shown is not None and self._shown[0].live.is_started:

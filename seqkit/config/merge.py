@@ -55,6 +55,9 @@ def root(only: Sequence[str] | None = None) -> dict[str, Field]:
     return {field.name: field for field in fields if only is None or field.name in only}
 
 
+LENGTHS = {"max_epochs", "max_steps", "limit_train_batches"}
+"""Settings of the trainer that say how long training is: given on top of a recipe, they take its `min_steps` away."""
+
 NAMED = {
     "tokenizer": "tokenizer", "model.backbone": "backbone", "model.objective": "objective", "optimizer": "optimizer",
 }  # fmt: skip
@@ -109,7 +112,7 @@ def overridden(top: Node, config: Mapping[str, Any], pairs: Pairs) -> Mapping[st
         for above in (".".join(path[:i]) for i in range(1, len(path))):
             if above in last and last[above] in (None, "null", "~"):
                 raise UsageError(f"{above} is null, so {'.'.join(path)} has no place; leave one of the two out")
-    for path, is_type, value in sorted(paths, key=lambda one: len(one[0])):
+    for path, is_type, value in sorted(paths, key=lambda one: (len(one[0]), one[0] == ["trainer", "min_steps"])):
         over = {"type": value.read() if isinstance(value, Word) else value} if is_type else value
         for name in reversed(path):
             over = {name: over}
@@ -195,6 +198,7 @@ class Node:
 
     def merge(self, base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         """`over` on top of `base`."""
+        base = {**base, "min_steps": None} if self.path == "trainer" and LENGTHS & over.keys() else base
         merged = {**base, **over}
         for name in [name for name in over if name in base and name in self.fields]:
             field = self.fields[name]

@@ -256,6 +256,8 @@ class Attempt:
         trainer = setup.trainer(valid_loader is not None)
         is_first, self.loggers = trainer.is_global_zero, setup.loggers
         num_steps = count_steps(settings, len(train_loader), trainer.world_size)
+        if settings["min_steps"] is not None:  # max_epochs would end the training before them
+            trainer.fit_loop.max_epochs, trainer.fit_loop.epoch_loop.max_steps = -1, num_steps
         for callback in settings["callbacks"] or ():
             if isinstance(callback, EMA):
                 callback.check_steps(num_steps)

@@ -64,6 +64,11 @@ def test_the_last_step_is_validated_also_where_no_validation_is_due(tmp_path):
         assert [int(row["step"]) for row in csv.DictReader(file) if row["valid/loss"]] == [4, 6]  # 5 steps an epoch
 
 
+def test_training_goes_on_to_the_epoch_that_has_the_least_number_of_steps(tmp_path):
+    words = {"trainer__max_epochs": 1, "trainer__min_steps": 6, "trainer__weights": "last"}
+    assert run(config(**words), tmp_path / "run")["steps"] == 10  # 5 steps an epoch
+
+
 def test_where_no_validation_ran_the_last_weights_are_taken_and_it_is_said(tmp_path, caplog):
     words = {"trainer__weights": "best", "trainer__max_epochs": 1, "trainer__check_val_every_n_epoch": 2}
     assert run(config(**words), tmp_path / "run")["weights"] == "last"
