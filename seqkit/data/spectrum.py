@@ -40,7 +40,9 @@ def eigenvectors(adjacency: sparse.csr_matrix, k: int) -> np.ndarray:
     return found
 
 
-def help_to_classify(vectors: np.ndarray, features: np.ndarray, adjacency: sparse.csr_matrix, label: np.ndarray) -> bool:
+def help_to_classify(
+    vectors: np.ndarray, features: np.ndarray, adjacency: sparse.csr_matrix, label: np.ndarray
+) -> bool:
     """Whether eigenvectors [n k] beside features [n f] and their means over neighbours tell more labelled nodes apart.
 
     label: class of each node [n], below 0 where it is not known. Ridge regressions predict each labelled node from all
