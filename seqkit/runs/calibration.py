@@ -34,8 +34,9 @@ def calibrate(prepared: Prepared) -> float | None:
     objective, loader = prepared.data.objective, prepared.data.val_dataloader()
     head = prepared.model.head
     layer = getattr(head, "linear", None)
-    scales = type(layer) is nn.Linear and getattr(head, "softcap", None) is None
-    if not (isinstance(objective, Classify) and objective.calibrate and scales) or isinstance(loader, list):
+    if type(layer) is not nn.Linear or getattr(head, "softcap", None) is not None:  # no subclass: LoRA's has more in it
+        return None
+    if not (isinstance(objective, Classify) and objective.calibrate) or isinstance(loader, list):
         return None
 
     def outputs(batch: TokenBatch, label: Tensor) -> tuple[Tensor, Tensor]:

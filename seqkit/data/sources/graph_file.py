@@ -256,7 +256,12 @@ class GraphFile(DataSource):
             assert known is not None
             num = max(LEAST_EIGENVECTORS, len(np.unique(known[known != IGNORE])))
         vectors = eigenvectors(adjacency, num)
-        if self.eigenvectors is None and not (is_bare or help_to_classify(vectors, wide.numpy(), adjacency, known)):
+        if (
+            self.eigenvectors is None
+            and known is not None
+            and not is_bare
+            and not help_to_classify(vectors, wide.numpy(), adjacency, known)
+        ):
             self.eigenvectors = 0
             return features, f"the graph's eigenvectors do not help a regression; with them: --data.eigenvectors {num}"
         self.eigenvectors = num
