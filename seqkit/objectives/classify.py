@@ -44,8 +44,6 @@ class Classify(LabelObjective):
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
     positive: name of the positive one of two classes, for precision, recall, average precision and calibration error;
     None: the rarer one in training, or the second if both are equally frequent.
-    calibrate: whether logits are divided by a temperature after training, the one of least validation loss
-    (`seqkit.runs.calibration`); answers stay, confidence changes.
     main: the metric that chooses the best weights and compares runs, measured even if `metrics` does not name it;
     None: the accuracy. `seqkit compare` uses the loss in place of any other metric but the accuracy.
 
@@ -65,7 +63,6 @@ class Classify(LabelObjective):
         class_weights: Literal["balanced"] | list[float] | None = None,
         transform: Callable[[int], Transform] | None = None,
         positive: str | int | None = None,
-        calibrate: bool = True,
         main: MainMetric | None = None,
     ):
         super().__init__(level, pool, transform)
@@ -76,7 +73,7 @@ class Classify(LabelObjective):
         if main is not None and main not in ("Loss", *self.chosen_metrics):
             self.chosen_metrics.append(main)
         self.primary_metric = REPORTED[main or "Accuracy"]
-        self.class_weights, self.calibrate = class_weights, calibrate
+        self.class_weights = class_weights
         self.positive = None if positive is None else str(positive)  # 1 is the class "1"
         self.positive_class: int | None = None
         self.names: list[str] = []

@@ -27,7 +27,7 @@ def calibrate(prepared: Prepared) -> float | None:
     """Divide a classifier's logits by the temperature of least validation loss (Guo et al. 2017, section 4.2).
 
     The head's last layer takes it, so all that uses the weights has it; the likeliest classes stay. Returns the
-    temperature; None: there is none, for want of `FEWEST` labels, of a linear last layer, or of the wish for it.
+    temperature; None: there is none, for want of `FEWEST` labels or of a linear last layer.
     """
     if prepared.tasks:
         return None
@@ -36,7 +36,7 @@ def calibrate(prepared: Prepared) -> float | None:
     layer = getattr(head, "linear", None)
     if type(layer) is not nn.Linear or getattr(head, "softcap", None) is not None:  # no subclass: LoRA's has more in it
         return None
-    if not (isinstance(objective, Classify) and objective.calibrate) or isinstance(loader, list):
+    if not isinstance(objective, Classify) or isinstance(loader, list):
         return None
 
     def outputs(batch: TokenBatch, label: Tensor) -> tuple[Tensor, Tensor]:
