@@ -51,7 +51,7 @@ def calibrate(prepared: Prepared) -> float | None:
     temperature = best_temperature(logits, labels)
     with torch.no_grad():
         for weight in layer.parameters(recurse=False):
-            weight /= temperature
+            weight.div_(temperature)
     return temperature
 
 
