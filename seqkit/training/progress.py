@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any
 
 from pytorch_lightning import Callback
 
-from seqkit.progress import ProgressBar, clock
+from seqkit.progress import ProgressBar
 from seqkit.training.module import RELATIVE_LOSS
-
-log = logging.getLogger("seqkit")
 
 EVERY = 10
 """Steps between two updates of the bar."""
 
 SLOW_SECONDS = 2.0
-"""Seconds after which the bar is updated in any case, and the length of the training is said."""
+"""Seconds after which the bar is updated in any case."""
 
 
 class StepProgress(Callback):
-    """Progress bar for the whole training, which says from its first steps how long it takes, and one for the test.
-
-    title: what is being trained.
-    """
+    """Progress bar for the whole training, and one for the test. title: what is being trained."""
 
     def __init__(self, title: str):
         self.title = title
         self._bar: ProgressBar | None = None
         self._updated = 0.0
-        self._began: tuple[int, float] | None = None
-        self._has_told = False
 
     def _start(self, title: str, total: int) -> None:
         self._stop()
@@ -52,24 +44,12 @@ class StepProgress(Callback):
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step, now = trainer.global_step, time.monotonic()
-        self._expect(step, now, pl_module.num_steps)
         # a step that takes seconds is shown by itself: the loss that is read here waits for an accelerator
         if step % EVERY == 0 or step == pl_module.num_steps or now - self._updated >= SLOW_SECONDS:
             self._updated = now
             known = (f"train/{pl_module.task}loss", "valid/loss", RELATIVE_LOSS)
             shown = {k: float(v) for k, v in trainer.callback_metrics.items() if k in known}
             self._update(trainer.global_step, " ".join(f"{k} {v:.3f}" for k, v in shown.items()))
-
-    def _expect(self, step: int, now: float, num_steps: int) -> None:
-        """Say once, after a few steps, how long all take. The first one sets things up, so it is not among them."""
-        self._began = self._began or (step, now)
-        done, seconds = step - self._began[0], now - self._began[1]
-        if done > 0 and not self._has_told and (done >= EVERY or seconds >= SLOW_SECONDS):
-            self._has_told, total = True, num_steps - self._began[0]
-            line = f"training takes about {clock(seconds / done * total)} on this machine: {total + 1:,} steps"
-            log.info("%s", line)
-            if self._bar is not None:
-                self._bar.say(line)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self._stop()
