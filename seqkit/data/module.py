@@ -169,10 +169,8 @@ class DataModule(LightningDataModule):
         self.objective.read_from(self.tokenizer)
         if is_new:
             known = [split for split in (splits.train, splits.valid) if split]
-            raws = ((split.read(i), split.labels[i]) for split in known for i in range(len(split)))
-            examples = (
-                (self.tokenizer.encode(raw), label) for raw, label in raws
-            )  # encoded if an objective takes them
+            # encoded if an objective takes them
+            examples = ((self.tokenizer.encode(one.read(i)), one.labels[i]) for one in known for i in range(len(one)))
             self.objective.fit_inputs(examples, len(splits.valid or ()))
 
     def train_dataloader(self) -> BatchLoader:
@@ -345,6 +343,9 @@ class DataModule(LightningDataModule):
             return self._without_validation_nodes(train[0], train[0].label)
         if train.groups is not None and len(set(train.groups)) > 1:
             rest, valid = by_group(train.groups, self.valid_fraction, seed=1)
+        elif self.objective.follows_time:
+            first = len(train) - round(len(train) * self.valid_fraction)
+            rest, valid = [*range(first)], [*range(first, len(train))]
         else:
             rest, valid = stratified(train.labels, self.valid_fraction, seed=1)
         return (train.at(rest), train.at(valid)) if valid else (train, None)

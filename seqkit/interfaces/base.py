@@ -223,6 +223,11 @@ class Objective(Stateful, ABC):
     def head(self, embedder: nn.Module) -> nn.Module:
         """Module from (hidden [b n d], `Embedded`) to the prediction; sizes come from `embedder.spec` and `.dim`."""
 
+    @property
+    def follows_time(self) -> bool:
+        """True: examples follow each other in time and overlap, so the last are held out for validation."""
+        return False
+
     @abstractmethod
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of a model on a batch: the one place that prepares it and calls the model, once or more often.

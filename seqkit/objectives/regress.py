@@ -96,6 +96,10 @@ class Regress(LabelObjective):
         self.mean = [float(column.mean()) for column in known]
         self.std = [float(column.std(correction=0)) or 1.0 for column in known]
 
+    @property
+    def follows_time(self) -> bool:
+        return self.forecast
+
     def read_from(self, tokenizer: Tokenizer) -> None:
         """For a forecast, the tokenizer of its windows. Raises UsageError for another one, or one that scales them."""
         if not self.forecast:

@@ -123,3 +123,15 @@ def test_windows_of_another_length_and_other_tokenizers_are_refused():
             Regress(forecast=True).read_from(tokenizer)
     with pytest.raises(ValueError, match="leave level=token out"):
         Regress(forecast=True, level="token")
+
+
+def test_the_last_windows_are_held_out_for_validation():
+    class Whole(Windows):
+        def splits(self):
+            given = super().splits()
+            return Splits([*given.train, *given.valid], given.test)
+
+    data = DataModule(Whole(), Series(2, patch=4), Regress(forecast=True), batch_size=7, valid_fraction=0.25)
+    data.setup()
+    whole = Whole().splits().train
+    assert [one.label for one in data.splits().valid] == [one.label for one in whole[165:]]
