@@ -18,9 +18,6 @@ SAVED = 2**22
 """Numbers of padding, tokens times width, from which on leaving them out is worth the kernels that move the others."""
 
 
-USES_CUDNN = False
-
-
 @dataclass(frozen=True, slots=True)
 class Packing:
     """order: [t] places in the flattened batch of the tokens in the row: all real ones, then some padding.
@@ -46,14 +43,9 @@ class Packing:
         """Softmax attention within each example, [1 h t c] from q, k, v [1 h t c], by torch's FlashAttention (CUDA)."""
         q, k, v = (rearrange(x, "1 h t c -> t h c") for x in (q, k, v))
         n = self.valid.shape[1]
-        if USES_CUDNN and not torch.compiler.is_compiling():
-            found = torch.ops.aten._cudnn_attention_forward(
-                q, k, v, None, self.ends, self.ends, n, n, True, dropout, causal, False, scale=scale
-            )
-        else:
-            found = torch.ops.aten._flash_attention_forward(
-                q, k, v, self.ends, self.ends, n, n, dropout, causal, return_debug_mask=False, scale=scale
-            )
+        found = torch.ops.aten._flash_attention_forward(
+            q, k, v, self.ends, self.ends, n, n, dropout, causal, return_debug_mask=False, scale=scale
+        )
         return rearrange(found[0], "t h c -> 1 h t c")
 
 

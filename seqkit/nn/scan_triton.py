@@ -17,8 +17,6 @@ from torch.autograd.function import once_differentiable
 
 CHANNELS = 16
 """Channels of a program."""
-WARPS = 1
-"""With one, sums over states and channels need no shared memory."""
 CHUNK = 16
 """Tokens between two states that the forward pass keeps; the backward pass computes those between them again."""
 
@@ -46,9 +44,7 @@ class _Scan(torch.autograd.Function):
         y, last = torch.empty_like(x), torch.empty_like(state)
         starts = state.new_empty(b, triton.cdiv(n, CHUNK), e, s)
         grid = (triton.cdiv(e, CHANNELS), b)
-        _forward[grid](
-            x, dt, A, B, C, state, y, last, starts, n, e, s, triton.next_power_of_2(s), CHANNELS, CHUNK, num_warps=WARPS
-        )
+        _forward[grid](x, dt, A, B, C, state, y, last, starts, n, e, s, triton.next_power_of_2(s), CHANNELS, CHUNK)
         ctx.save_for_backward(x, dt, A, B, C, starts)
         return y, last
 
@@ -63,7 +59,7 @@ class _Scan(torch.autograd.Function):
         dB, dC = starts.new_empty(2, grid[0], b, n, s)  # each program's own, so that sums are always in one order
         given = x, dt, A, B, C, starts, dy.contiguous(), dlast.contiguous()
         found = dx, ddt, dA, dB, dC, dstate
-        _backward[grid](*given, *found, states, b, n, e, s, triton.next_power_of_2(s), CHANNELS, CHUNK, num_warps=WARPS)
+        _backward[grid](*given, *found, states, b, n, e, s, triton.next_power_of_2(s), CHANNELS, CHUNK)
         return dx, ddt, dA.sum(dim=0), dB.sum(dim=0).to(B.dtype), dC.sum(dim=0).to(C.dtype), dstate
 
 
