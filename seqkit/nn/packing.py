@@ -15,7 +15,9 @@ from torch import Tensor
 from seqkit.interfaces import Embedded
 
 SAVED = 2**22
-"""Numbers of padding, tokens times width, from which on leaving them out is worth the kernels that move the others."""
+"""Numbers of padding, tokens times width, from which on padding is left out. With 12 million, in 12 blocks of width 768, a
+step takes 0.6 to 0.66 of the time on an H200; from which number on it pays is not measured.
+"""
 
 
 @dataclass(frozen=True, slots=True)
