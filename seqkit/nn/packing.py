@@ -15,7 +15,7 @@ from torch import Tensor
 from seqkit.interfaces import Embedded
 
 SAVED = 2**22
-"""Numbers of padding, tokens times width, from which on padding is left out. With 12 million (12 blocks of width 768) a step
+"""Padding, tokens times width, from which on it is left out. With 12 million (12 blocks of width 768) a step
 takes 0.6 to 0.66 of the time on an H200; from which number on it pays is not measured.
 """
 
