@@ -16,10 +16,9 @@ from torch import Tensor
 from seqkit.interfaces import Adjacency
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
+from seqkit.nn.attention.mechanism import AttentionMechanism
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.position.bias import bias_of_types
-from seqkit.nn.precision import runs_triton
 
 
 class EdgeAttention(AttentionMechanism, InheritedDropout):
@@ -50,9 +49,8 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
         """[b h n c]; sums are made in float32 at least."""
-        source, target = _adjacency(context).edge_index
-        if _has_kernel(q):
-            return self._by_kernel(q, k, v, context)
+        adjacency = _adjacency(context)
+        source, target = adjacency.edge_index
         own, edge = self._scores(q, k, context)
         highest = _highest(own.detach(), target, edge.detach())
         own, edge = (own - highest).exp(), (edge - highest[target]).exp()
@@ -74,60 +72,26 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
 
     def _scores(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         """Scores of each token with itself, [N g r], and of each edge, [e g r]; -inf where an edge is masked."""
-        source, target = _adjacency(context).edge_index
+        adjacency = _adjacency(context)
+        source, target = adjacency.edge_index
         wide = torch.promote_types(q.dtype, torch.float32)
         queries, keys = _flat(q.to(wide) * self.scale, k.shape[1]), _flat(k.to(wide), k.shape[1])
         own = reduce(queries * keys, "N g r c -> N g r", "sum")
         edge = reduce(queries.index_select(0, target) * keys.index_select(0, source), "e g r c -> e g r", "sum")
+        itself = source == target
         if context.edge_bias is not None:
-            by_type = _biases(context, context.edge_bias.to(wide), own.shape[0])
+            bias = context.edge_bias.to(wide)
+            # an edge from a token to itself adds no attention, it sets the type of the token's own score
+            own_type = adjacency.edge_type.new_zeros(own.shape[0]).index_add(0, target, adjacency.edge_type * itself)
+            by_type = (bias_of_types(bias, types) for types in (own_type, adjacency.edge_type))
             own_bias, edge_bias = (rearrange(x, "e (g r) -> e g r", g=k.shape[1]) for x in by_type)
             own, edge = own + own_bias, edge + edge_bias
-        return own, edge.masked_fill(rearrange(_masked(context), "e -> e 1 1"), -torch.inf)
-
-    def _by_kernel(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext) -> Tensor:
-        """The same by a kernel, for which a token with itself is one more edge."""
-        from seqkit.nn.attention.edge_triton import attend
-
-        (b, h, n, _), edge_index = q.shape, _adjacency(context).edge_index
-        wide, token = torch.promote_types(q.dtype, torch.float32), torch.arange(b * n, device=q.device)
-        own, edge = (torch.zeros(m, h, dtype=wide, device=q.device) for m in (b * n, edge_index.shape[1]))
-        if context.edge_bias is not None:
-            own, edge = _biases(context, context.edge_bias.to(wide), b * n)
-        edge = edge.masked_fill(rearrange(_masked(context), "e -> e 1"), -torch.inf)
-        bias = torch.cat([edge, own]).to(wide)  # autocast may have made the biases narrower
-        keep = F.dropout(torch.ones_like(bias), self.dropout) if self.training and self.dropout else None
-        heads = q.to(wide) * self.scale, repeat_kv(k, q), repeat_kv(v, q)
-        queries, keys, values = (rearrange(x, "b h n c -> (b n) h c") for x in heads)
-        edge_index = torch.cat([edge_index, torch.stack([token, token])], dim=1)
-        output = attend(queries, keys, values, bias, keep, edge_index)
-        return rearrange(output, "(b n) h c -> b h n c", b=b).to(v.dtype)
-
-
-def _has_kernel(x: Tensor) -> bool:
-    """Whether the kernel may run. Its backward pass adds in any order, which a deterministic run must not."""
-    return runs_triton(x) and not torch.are_deterministic_algorithms_enabled()
-
-
-def _biases(context: AttentionContext, edge_bias: Tensor, num_tokens: int) -> tuple[Tensor, Tensor]:
-    """Biases of each token with itself, [N h], and of each edge, [e h]."""
-    adjacency = _adjacency(context)
-    source, target = adjacency.edge_index
-    # an edge from a token to itself adds no attention, it sets the type of the token's own score
-    own_type = adjacency.edge_type * (source == target)
-    own_type = adjacency.edge_type.new_zeros(num_tokens).index_add(0, target, own_type)
-    return bias_of_types(edge_bias, own_type), bias_of_types(edge_bias, adjacency.edge_type)
-
-
-def _masked(context: AttentionContext) -> Tensor:
-    """Which edges are masked, [e]."""
-    source, target = _adjacency(context).edge_index
-    masked = source == target
-    if context.is_causal:
-        masked = masked | (source > target)
-    if context.key_valid is not None:
-        masked = masked | ~rearrange(context.key_valid, "b n -> (b n)")[source]
-    return masked
+        masked = itself
+        if context.is_causal:
+            masked = masked | (source > target)
+        if context.key_valid is not None:
+            masked = masked | ~rearrange(context.key_valid, "b n -> (b n)")[source]
+        return own, edge.masked_fill(rearrange(masked, "e -> e 1 1"), -torch.inf)
 
 
 def _adjacency(context: AttentionContext) -> Adjacency:

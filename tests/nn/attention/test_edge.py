@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 import torch
-from nn.triton_interpreter import assert_passes, interpret
 from sizes import Sizes
 from torch.testing import assert_close
 
@@ -71,55 +70,10 @@ def difference(mechanism, causal=False, num_kv_heads=4):
     return max(float((a - b).detach().abs().max()) for a, b in pairs)
 
 
-def rounding(device):
-    """How far output and gradients in bfloat16, under autocast, are from those in float64, as a share of these."""
-    valid, adjacency = graphs((130, 150), share=0.5)
-    bias = torch.randn(4, 4, requires_grad=True)
-    inputs = [x.detach().bfloat16().requires_grad_() for x in heads(valid)]
-    exact = [x.detach().double().requires_grad_() for x in (*inputs, bias)]
-    dense = ScaledDotProductAttention(4, 5)
-    wanted = dense(*exact[:3], contexts(valid, adjacency, exact[3], False)[1]) * valid[:, None, :, None]
-    with torch.autocast(device, torch.bfloat16):
-        got = EdgeAttention(4, 5)(*inputs, contexts(valid, adjacency, bias, False)[0]) * valid[:, None, :, None]
-    direction = torch.randn_like(got)
-    pairs = [(got, wanted)]
-    pairs += zip(
-        torch.autograd.grad((got * direction).sum(), (*inputs, bias)),
-        torch.autograd.grad((wanted * direction).sum(), exact),
-    )
-    return max(float((a - b).detach().norm() / b.detach().norm()) for a, b in pairs)
-
-
 @CAUSAL
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
 def test_output_gradients_and_weights_are_those_of_dense_attention(causal, num_kv_heads):
     assert difference(EdgeAttention(4, 5), causal, num_kv_heads) < 1e-10
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@CAUSAL
-@pytest.mark.parametrize("num_kv_heads", [2, 4])
-def test_so_are_those_of_its_kernel(causal, num_kv_heads):
-    with torch.device("cuda"):
-        assert difference(EdgeAttention(4, 5), causal, num_kv_heads) < 1e-10
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_its_kernel_sums_numbers_of_half_precision_in_float32():
-    with torch.device("cuda"):
-        assert rounding("cuda") < 0.01
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_it_keeps_the_laws_on_a_gpu():
-    block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=EdgeAttention))
-    check_backbone(partial(Transformer, depth=2, num_heads=3, block=block), kinds=["graph"], device="cuda")
-
-
-@pytest.mark.slow
-def test_so_are_those_of_its_kernel_interpreted():
-    pytest.importorskip("triton")
-    assert_passes(__file__)
 
 
 class ConfusesEdgeTypes(EdgeAttention):
@@ -336,12 +290,3 @@ print(next(line.split()[1] for line in Path("/proc/self/status").read_text().spl
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
     assert int(done.stdout) < 2 * 2**20, "kilobytes; not ru_maxrss, which a process takes over from its parent"
-
-
-if __name__ == "__main__":
-    from seqkit.nn.attention import edge, edge_triton
-
-    interpret(edge_triton)
-    edge._has_kernel = lambda x: True
-    for num_kv_heads in (2, 4):
-        assert difference(EdgeAttention(4, 5), num_kv_heads == 2, num_kv_heads) < 1e-10
