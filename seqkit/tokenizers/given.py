@@ -116,6 +116,8 @@ class Series(Tokenizer):
 
     def fit(self, raws: Sequence[Any]) -> None:
         """Learn width, patch and scale, as far as they are not given. Raises DataError as `encode`."""
+        if self._is_given:
+            return
         first = _as_tensor(raws[0], _SERIES)
         learned: dict[str, Any] = {"num_features": self.num_features or (first.shape[-1] if first.ndim == 2 else 1)}
         learned["patch"] = self.patch or max(4, int(median(map(len, raws))) // 16)
@@ -128,8 +130,11 @@ class Series(Tokenizer):
 
     def state(self) -> dict[str, Any]:
         """Width, patch and scale that `fit` learned; empty where all are given."""
-        given = self.num_features is not None and self.patch is not None and self.normalize != "training"
-        return {} if given else deepcopy(self._learned)
+        return deepcopy(self._learned)
+
+    @property
+    def _is_given(self) -> bool:
+        return self.num_features is not None and self.patch is not None and self.normalize != "training"
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""

@@ -38,7 +38,8 @@ def column(folder, name):
 @pytest.mark.parametrize(
     "callbacks", [None, pytest.param([{"type": "EMA", "decay": 0.8}], marks=pytest.mark.slow)], ids=["plain", "EMA"]
 )
-def test_the_best_weights_are_those_that_were_validated(tmp_path, callbacks):
+def test_the_best_weights_are_those_that_were_validated(tmp_path, callbacks, monkeypatch):
+    monkeypatch.setattr("seqkit.runs.run.calibrate", lambda _: None)  # it would change the loss
     words = {"trainer__weights": "best", "trainer__callbacks": callbacks, "optimizer__lr": 0.03}
     summary = run(config(**words), tmp_path / "run")
     assert summary["weights"].startswith("best, of step ")
@@ -109,7 +110,8 @@ def test_a_recipe_that_says_nothing_keeps_the_best_weights_if_it_has_a_validatio
     assert summary["weights"].startswith(begins)
 
 
-def test_averaged_weights_become_the_runs(tmp_path):
+def test_averaged_weights_become_the_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("seqkit.runs.run.calibrate", lambda _: None)  # it would change the loss
     words = {"trainer__weights": "last", "trainer__max_epochs": 1}
     run(config(trainer__callbacks=[{"type": "EMA", "decay": 0.8}], **words), tmp_path / "run")
     assert evaluate(tmp_path / "run", "valid")["loss"] == pytest.approx(column(tmp_path / "run", "valid/loss")[-1])
