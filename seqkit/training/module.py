@@ -64,6 +64,18 @@ class MicroBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an optimizer step says on the device, and its micro-batches.
+
+    values: number of losses that are not finite, whether the norm of the gradient is not, number of processes that were
+    asked to stop, mean loss, norm of the gradient.
+    """
+
+    values: Tensor
+    micro_batches: list[MicroBatch]
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """Whether an optimizer step may count, on its way from the device.
 
@@ -133,6 +145,10 @@ class TrainingModule(pl.LightningModule):
         self._num_tokens: dict[str, Tensor | int] = dict.fromkeys(self.tasks, 0)
         self.loss_of: Callable[[Task, LabeledBatch], tuple[Tensor, Tensor, Tensor]] = training_loss
         """`training_loss`, or what computes the same faster."""
+        self.run_step: Callable[[Any, Any], None] = lambda optimizer, closure: optimizer.step(closure=closure)
+        """Runs an optimizer step, whose closure computes loss and gradient."""
+        self.is_captured = False
+        """Whether the device notes the current step, instead of running it."""
         self._step: list[MicroBatch] = []
         self._verdict: Verdict | None = None
         """Of the last optimizer step, if it was not read yet."""
@@ -264,24 +280,41 @@ class TrainingModule(pl.LightningModule):
         torch._foreach_mul_(gradients, scale)
         norm = torch.nn.utils.get_total_norm(gradients)
         self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
-        self.losses[self.task] = self.step_loss = loss / count.clamp(min=1)
+        self.step_loss = loss / count.clamp(min=1)
         is_wrong = ~torch.isfinite(self.gradient_norm)
-        found = torch.stack([num_nonfinite, is_wrong.float(), num_stops])
+        values = [num_nonfinite, is_wrong.float(), num_stops, self.step_loss, self.gradient_norm.float()]
+        self.outcome = Outcome(torch.stack(values), step)
         skips_itself = self._device_skips(optimizer)
         if skips_itself:
             for one in getattr(optimizer, "optimizers", [optimizer]):
                 one.found_inf = (is_wrong | (num_nonfinite > 0)).float()
-        host, arrived = _to_host(found) if skips_itself else (found.cpu(), None)
-        now = trainer.global_step, trainer.current_epoch
-        self._verdict = Verdict(host, arrived, *now, step, self.step_loss, self.gradient_norm)
-        if skips_itself and not self.logs_this_step:
+        if self.is_captured:  # `conclude` follows each replay
             return
-        self.settle()
-        if self._left_out:
+        if self.conclude(self.outcome, skips_itself=skips_itself):
             for parameter in parameters:
                 parameter.grad = None  # then torch's optimizers change neither it nor its state
-        elif self.logs_this_step:
+
+    def conclude(self, outcome: Outcome, *, skips_itself: bool) -> bool:
+        """Note the outcome of a step; gives whether it is known by now that the step is left out.
+
+        skips_itself: whether the device leaves it out by itself: then nothing waits, unless the step is logged.
+        """
+        self.losses[self.task] = self.step_loss
+        found, arrived = _to_host(outcome.values[:3]) if skips_itself else (outcome.values[:3].cpu(), None)
+        now = self.trainer.global_step, self.trainer.current_epoch
+        self._verdict = Verdict(found, arrived, *now, outcome.micro_batches, self.step_loss, self.gradient_norm)
+        if skips_itself and not self.logs_this_step:
+            return False
+        self.settle()
+        if not self._left_out and self.logs_this_step:
             self.log(f"train/{self.task}loss", self.step_loss, logger=False)
+        return self._left_out
+
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Callable[[], Any] | None = None
+    ) -> None:
+        """Run a step as `run_step` says."""
+        self.run_step(optimizer, optimizer_closure)
 
     def _device_skips(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether all optimizers skip a step by themselves where `found_inf` is 1, as torch's fused ones do."""
@@ -300,7 +333,7 @@ class TrainingModule(pl.LightningModule):
         if verdict.arrived is not None:
             verdict.arrived.synchronize()
         num_nonfinite, is_wrong, num_stops = verdict.found.numpy()
-        self.stop_agreed = bool(num_stops)
+        self.stop_agreed = bool(num_stops) or (self.trainer.world_size == 1 and self.stop_requested())
         self._left_out = bool(num_nonfinite or is_wrong)
         due, self._due = self._due, []
         if self._left_out:

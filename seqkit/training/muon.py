@@ -19,6 +19,8 @@ class Muon(torch.optim.Muon):
     The learning rate is scaled as with `adjust_lr_fn="match_rms_adamw"`.
     """
 
+    _step_supports_amp_scaling = True  # torch's name for an optimizer that heeds `found_inf`
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
         """One optimizer step. closure: computes the loss once more; what it returns is returned."""
@@ -61,7 +63,7 @@ def batched_step(
     group: settings, whose `lr` may be a tensor on the device. found_inf: not 0 where nothing shall change. dtype: of
     the Newton-Schulz iteration.
     """
-    taken = 1.0
+    taken: Tensor | float = 1.0
     if found_inf is not None:  # a momentum moves towards itself by nothing, and the rate is 0
         taken = (found_inf == 0).to(parameters[0].dtype)
         gradients = [torch.where(found_inf == 0, g, m) for g, m in zip(gradients, momenta)]

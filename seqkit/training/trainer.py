@@ -39,9 +39,10 @@ class TrainerSettings:
     on the validation split; null: best if there is a validation split, last for several tasks. skip_nonfinite:
     optimizer steps that may be left out because loss or gradient are not finite. precision: `auto` is bf16-mixed on a
     GPU that has bfloat16, else 32-true (`resolved_precision`). compile: torch.compile model and loss as one; `auto`: on
-    a GPU, for a training of `WORTH_COMPILING` steps (`seqkit.training.compiled`). activation_checkpointing: keep only
-    the inputs of each block for the backward pass, and compute the rest again. fine_tuning: which parameters train, in
-    a training that begins with the weights of another model; null: all. strategy: `ddp`, or `fsdp`, which is FSDP2 (not
+    a GPU, for a training of `WORTH_COMPILING` steps (`seqkit.training.compiled`). cuda_graph: replay training steps as
+    CUDA graphs; `auto`: where it pays (`seqkit.training.step_graph`). activation_checkpointing: keep only the inputs of
+    each block for the backward pass, and compute the rest again. fine_tuning: which parameters train, in a training
+    that begins with the weights of another model; null: all. strategy: `ddp`, or `fsdp`, which is FSDP2 (not
     Lightning's class of that name, which is FSDP1): weights, gradients and optimizer state sharded over the devices.
     """
 
@@ -53,6 +54,7 @@ class TrainerSettings:
     num_nodes: int = 1
     precision: Literal["auto", "32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] = "auto"
     compile: Literal["auto"] | bool = "auto"
+    cuda_graph: Literal["auto"] | bool = "auto"
     activation_checkpointing: bool = False
     max_epochs: Steps | Literal[-1] | None = None
     max_steps: Steps | Literal[-1] = -1
@@ -90,7 +92,7 @@ class TrainerSettings:
 
 OWN = (
     "checkpoint_every_minutes", "checkpoint_every_n_steps", "checkpoint_keep", "weights", "skip_nonfinite", "compile",
-    "activation_checkpointing", "callbacks", "fine_tuning", "logger", "profiler",
+    "cuda_graph", "activation_checkpointing", "callbacks", "fine_tuning", "logger", "profiler",
 )  # fmt: skip
 """Settings that are not passed to Lightning's Trainer as they are."""
 

@@ -1,0 +1,296 @@
+"""The training step as CUDA graphs: loss, backward pass, clipping and optimizer in two launches."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pytorch_lightning import Callback
+from pytorch_lightning.loops.optimization.automatic import ClosureResult
+from pytorch_lightning.profilers import PassThroughProfiler
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch import Tensor
+
+from seqkit.errors import UsageError
+from seqkit.training.module import MicroBatch, Outcome
+from seqkit.training.muon import Muon
+from seqkit.training.parallel import is_sharded
+from seqkit.training.step_log import StepLog
+
+log = logging.getLogger("seqkit")
+
+WARM_UP = 3
+"""Steps of a kind of batch before its graph: they compile, and allocate workspaces and optimizer states."""
+
+MOST_KINDS = 16
+"""Kinds of batches with a graph; the others run launch by launch."""
+
+LAUNCH_SHARE = 0.5
+"""Least share of a step's time that its launches take, for a graph to pay."""
+
+MEMORY_SHARE = 0.45
+"""Most of the device's memory that a step may take, since graphs keep their memory beside that of validation."""
+
+IN_A_STEP = ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step")
+"""Hooks of callbacks that a replayed step does not call."""
+
+
+class StepGraph(Callback):
+    """Replays the training step as CUDA graphs, so that the host launches two graphs and not thousands of kernels.
+
+    A kind of batch (its shapes, and the state of model and optimizer that a graph holds as constants) gets its graphs
+    after WARM_UP steps. Replayed steps compute the same bits as the others: learning rates are read from the device in
+    both, and random numbers are those of the device's generator.
+    mode: True: replay, "auto": where it pays, False: never.
+    Raises UsageError for True where a replay cannot be right; with "auto", a line of the log says why there is none.
+    """
+
+    def __init__(self, mode: bool | Literal["auto"] = "auto"):
+        self.mode = mode
+        self.num_replayed = 0
+        self._reason = ""
+        self._kinds: dict[Hashable, Graph | int] = {}
+        self._batch: Any = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Take over the steps, unless a replay cannot be right."""
+        if self.mode is False or (self.mode == "auto" and pl_module.device.type != "cuda"):
+            return
+        reason = obstacle(trainer, pl_module)
+        if reason and self.mode is True:
+            raise UsageError(f"trainer.cuda_graph: {reason}; leave it out")
+        if reason:
+            self._give_up(reason)
+            return
+        self._trainer, self._module = trainer, pl_module
+        self._parameters, self._modules = list(pl_module.model.parameters()), list(pl_module.model.modules())
+        self._rates = torch.zeros(len(trainer.optimizers[0].param_groups), device=pl_module.device).unbind()
+        self._pool = torch.cuda.graph_pool_handle()
+        pl_module.run_step = self._step
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Note the batch."""
+        self._batch, self._index = batch, batch_idx
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Free the graphs and their memory."""
+        self._kinds, self._batch = {}, None
+
+    def _give_up(self, reason: str) -> None:
+        self._reason, self._kinds = reason, {}
+        log.info("trainer.cuda_graph: no step is replayed, since %s", reason)
+
+    def _step(self, optimizer: Any, closure: Any) -> None:
+        """One step: replayed, or launched kernel by kernel."""
+        inputs, kind = ([], None) if self._reason else self._kind(optimizer)
+        found = self._kinds.get(kind, 0)
+        if found == 0 and len(self._kinds) == MOST_KINDS:
+            if not any(isinstance(one, Graph) for one in self._kinds.values()):
+                self._give_up("batches differ in shape")
+        elif found == WARM_UP:
+            found = self._kinds[kind] = self._capture(inputs, optimizer, closure)
+        elif not self._reason and not isinstance(found, Graph):
+            self._kinds[kind] = found + 1
+        if isinstance(found, Graph):
+            self._replay(found, inputs, optimizer, closure)
+        elif found == WARM_UP - 1 and (reason := self._measure(lambda: self._launch(optimizer, closure))):
+            self._give_up(reason)
+        elif found != WARM_UP - 1:
+            self._launch(optimizer, closure)
+
+    def _launch(self, optimizer: Any, closure: Callable[[], Any]) -> None:
+        closure()
+        self._set_rates(optimizer)
+        self._update(optimizer)
+
+    def _set_rates(self, optimizer: Any) -> None:
+        """Let the schedule follow the step before, and write this one's learning rates to the device."""
+        self._module.settle()
+        for callback in self._trainer.callbacks:
+            if isinstance(callback, StepLog):
+                callback.on_before_optimizer_step(self._trainer, self._module, optimizer.optimizer)
+        for rate, group in zip(self._rates, optimizer.param_groups):
+            rate.fill_(group["lr"])
+
+    def _update(self, optimizer: Any) -> None:
+        """From the gradient of the summed loss to the new weights."""
+        module, trainer, own = self._module, self._trainer, optimizer.optimizer
+        module.on_before_optimizer_step(own)
+        module.configure_gradient_clipping(own, trainer.gradient_clip_val, trainer.gradient_clip_algorithm)
+        with _on_device(own.param_groups, self._rates, capturable=module.is_captured):
+            own.step()
+
+    def _kind(self, optimizer: Any) -> tuple[list[Tensor], Hashable]:
+        """Tensors of the batch that a graph takes as input, and all that it holds as constants."""
+        inputs: list[Tensor] = []
+        known: list[tuple[Any, ...]] = []
+        for name, value in _leaves(self._batch):
+            if isinstance(value, Tensor) and value.is_cuda:
+                inputs.append(value)
+                known.append((name, value.shape, value.dtype))
+            else:
+                known.append((name, repr(value.tolist() if isinstance(value, Tensor) else value)))
+        for group in optimizer.param_groups:
+            known += [(name, repr(value)) for name, value in group.items() if name not in ("params", "lr")]
+        weights = tuple((p.data_ptr(), p.requires_grad) for p in self._parameters)
+        return inputs, (tuple(known), weights, tuple(module.training for module in self._modules))
+
+    def _measure(self, step: Callable[[], None]) -> str:
+        """Why this step, which is run, must not be replayed, or does not pay."""
+        model, objective = self._module.model, self._module.objective
+        before, numbers = _attributes(model, objective), _host_rng()
+        torch.cuda.synchronize()
+        mode, started = torch.cuda.get_sync_debug_mode(), time.perf_counter()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                step()
+            finally:
+                torch.cuda.set_sync_debug_mode(mode)
+        launching = time.perf_counter() - started
+        torch.cuda.synchronize()
+        took = time.perf_counter() - started
+        changed = [name for name, value in _attributes(model, objective).items() if not _same(before.get(name), value)]
+        waits = [one for one in said if "synchronizing CUDA operation" in str(one.message)]
+        if changed:
+            return f"{changed[0]} changes in each"
+        if numbers != _host_rng():
+            return "random numbers of the CPU are drawn in each"
+        if waits:
+            return f"each waits for the device ({waits[0].filename}, line {waits[0].lineno})"
+        if self.mode == "auto" and launching < LAUNCH_SHARE * took:
+            return f"launching takes {1000 * launching:.1f} of its {1000 * took:.1f} ms"
+        share = torch.cuda.max_memory_allocated() / torch.cuda.get_device_properties(self._module.device).total_memory
+        if self.mode == "auto" and share > MEMORY_SHARE:
+            return f"each takes {share:.0%} of the device's memory"
+        return ""
+
+    def _capture(self, inputs: list[Tensor], optimizer: Any, closure: Callable[[], Any]) -> Graph | int:
+        """Graphs of this step, which does not run; a number if that fails."""
+        module, started = self._module, time.perf_counter()
+        module.settle()
+        tokens, losses = dict(module._num_tokens), dict(module.losses)
+        module._num_tokens[module.task], module.is_captured = 0, True
+        compute, update = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        try:
+            # other threads, such as the loader's, may use the device meanwhile
+            with torch.cuda.graph(compute, pool=self._pool, capture_error_mode="thread_local"):
+                closure()
+            micro_batch, counted = module._step[0], module._num_tokens[module.task]
+            with torch.cuda.graph(update, pool=self._pool, capture_error_mode="thread_local"):
+                self._update(optimizer)
+        except Exception as error:
+            self._give_up(f"its capture fails: {' '.join(str(error).split())[:200]}")
+            return 0
+        finally:
+            module.is_captured, module._num_tokens, module.losses = False, tokens, losses
+            module._step = []
+        if not self.num_replayed:
+            seconds = time.perf_counter() - started
+            step = self._trainer.global_step
+            log.info("trainer.cuda_graph: steps are replayed from step %d on (captured in %.1f s)", step, seconds)
+        return Graph(compute, update, inputs, micro_batch, counted, module.outcome)
+
+    def _replay(self, graph: Graph, inputs: list[Tensor], optimizer: Any, closure: Any) -> None:
+        module = self._module
+        torch._foreach_copy_(graph.inputs, inputs)
+        graph.compute.replay()
+        self._set_rates(optimizer)  # while the device is busy
+        graph.update.replay()
+        self.num_replayed += 1
+        module._num_tokens[module.task] = module._num_tokens[module.task] + graph.num_tokens
+        values = graph.outcome.values.clone()
+        module.step_loss, module.gradient_norm = values[3:]
+        module.conclude(
+            Outcome(values, [MicroBatch(values[3], graph.micro_batch.count, self._index)]), skips_itself=True
+        )
+        closure._result = ClosureResult(graph.micro_batch.loss)  # else Lightning says that the closure did not run
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Graphs of a step: its loss and gradient, and its update; with the tensors that these read and write."""
+
+    compute: torch.cuda.CUDAGraph
+    update: torch.cuda.CUDAGraph
+    inputs: list[Tensor]
+    micro_batch: MicroBatch
+    num_tokens: Tensor
+    outcome: Outcome
+
+
+def obstacle(trainer: Any, module: Any) -> str:
+    """Why the steps of a training cannot be replayed; empty if nothing is known."""
+    if module.device.type != "cuda":
+        return "there is no CUDA device"
+    if trainer.world_size > 1 or is_sharded(module.model):
+        return "several processes train, or weights are sharded"
+    if trainer.accumulate_grad_batches > 1:
+        return "gradients are accumulated over batches"
+    if getattr(trainer.precision_plugin, "scaler", None) is not None:
+        return "float16 scales its gradients on the host"
+    if len(module.tasks) > 1 or module._auxiliary:
+        return "the model has several tasks, or auxiliary losses"
+    if not isinstance(trainer.profiler, PassThroughProfiler):
+        return "the profiler looks at each of its operations"
+    for callback in trainer.callbacks:
+        if not isinstance(callback, StepLog) and any(is_overridden(hook, callback, Callback) for hook in IN_A_STEP):
+            return f"the callback {type(callback).__name__} looks into it"
+    for one in getattr(trainer.optimizers[0], "optimizers", trainer.optimizers):
+        if not isinstance(one, Muon) and not (isinstance(one, torch.optim.AdamW) and one.defaults.get("fused")):
+            return f"{type(one).__name__} takes its learning rate from the host"
+    return ""
+
+
+@contextmanager
+def _on_device(groups: list[dict[str, Any]], rates: tuple[Tensor, ...], *, capturable: bool) -> Iterator[None]:
+    """Context in which optimizers read their learning rates from the device, and may be captured."""
+    kept = [dict(group) for group in groups]
+    for group, rate in zip(groups, rates):
+        group |= {"lr": rate} | ({"capturable": capturable} if "capturable" in group else {})
+    try:
+        yield
+    finally:
+        for group, before in zip(groups, kept):
+            group |= before
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Tensors and plain values of nested dataclasses, mappings and sequences, by name."""
+    inner: list[tuple[Any, Any]]
+    if is_dataclass(value):
+        inner = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    elif isinstance(value, Mapping):
+        inner = list(value.items())
+    elif isinstance(value, (tuple, list)):
+        inner = list(enumerate(value))
+    else:
+        yield name, value
+        return
+    for key, one in inner:
+        yield from _leaves(one, f"{name}.{key}")
+
+
+def _attributes(model: torch.nn.Module, objective: Any) -> dict[str, Any]:
+    """What modules and objective hold, which a graph would not change if a step does."""
+    found = {f"objective.{name}": value for name, value in vars(objective).items()}
+    for path, module in model.named_modules():
+        found |= {f"{path}.{name}": value for name, value in {**vars(module), **module._buffers}.items()}
+    return found
+
+
+def _same(before: Any, after: Any) -> bool:
+    return before is after or (isinstance(after, (bool, int, float, str)) and before == after)
+
+
+def _host_rng() -> tuple[Any, ...]:
+    return random.getstate(), torch.get_rng_state().tolist(), repr(np.random.get_state())  # noqa: NPY002

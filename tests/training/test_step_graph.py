@@ -1,0 +1,258 @@
+"""Replayed steps compute what launched ones do; what a graph would get wrong is never replayed."""
+
+import logging
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.profilers import PassThroughProfiler, SimpleProfiler
+from torch import nn
+from torch.utils.data import DataLoader
+
+from seqkit.backbones import Transformer
+from seqkit.errors import DivergedError, UsageError
+from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
+from seqkit.model import Model
+from seqkit.objectives import NextToken
+from seqkit.training import step_graph
+from seqkit.training.health import GradientNorms
+from seqkit.training.module import TrainingModule
+from seqkit.training.optim import AdamW, Cosine, Muon, TorchOptimizer
+from seqkit.training.resume import RandomState
+from seqkit.training.step_graph import StepGraph
+from seqkit.training.step_log import StepLog
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+def batches(count, *, n=11):
+    g = torch.Generator().manual_seed(0)
+    made = [Tokens(torch.randint(7, (n,), generator=g), torch.arange(float(n))[:, None]) for _ in range(3 * count)]
+    return [(TokenBatch.collate(made[i : i + 3]), None) for i in range(0, len(made), 3)]
+
+
+def module(optimizer=None, *, num_steps=24, backbone=None, **settings):
+    torch.manual_seed(0)
+    backbone = backbone or Transformer(16, 1, num_heads=2, causal=True, dropout=0.1)
+    model = Model(TokenSpec(vocab_size=7), backbone, NextToken())
+    given = {"optimizer": optimizer or Muon(2**-6), "schedule": Cosine(warmup_steps=5), **settings}
+    return TrainingModule(model, NextToken(), num_steps=num_steps, **given)
+
+
+def fit(ours, data, graph=None, *, device="cuda", checkpoint=None, epochs=1, **settings):
+    """Losses of all steps."""
+    losses = []
+
+    class Losses(pl.Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            losses.append(pl_module.step_loss)
+
+    callbacks = [StepLog(), Losses(), RandomState(), *([graph] if graph else [])]
+    trainer = pl.Trainer(
+        accelerator="gpu" if device == "cuda" else device, devices=1, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, callbacks=callbacks, max_epochs=epochs,
+        gradient_clip_val=0.5, **{"log_every_n_steps": 4, **settings},
+    )  # fmt: skip
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer.fit(ours, DataLoader(data, batch_size=None), ckpt_path=checkpoint, weights_only=True)
+    return trainer, [float(loss) for loss in losses]
+
+
+def same_weights(one, other):
+    return all(torch.equal(x, y) for x, y in zip(one.model.state_dict().values(), other.model.state_dict().values()))
+
+
+class Launched(StepGraph):
+    """Goes the way of a replayed step on any device, but launches every one."""
+
+    def on_train_start(self, trainer, pl_module):
+        self._trainer, self._module = trainer, pl_module
+        self._rates = torch.zeros(len(trainer.optimizers[0].param_groups), device=pl_module.device).unbind()
+        pl_module.run_step = self._launch
+
+
+@pytest.mark.parametrize("optimizer", [AdamW(2**-6), Muon(2**-6)])
+def test_a_launched_step_is_lightnings(optimizer):
+    constant = {"optimizer": optimizer, "schedule": None}  # a rate that float32 holds exactly
+    ours, theirs = module(**constant), module(**constant)
+    got, right = (fit(one, batches(6), graph, device="cpu")[1] for one, graph in ((ours, Launched()), (theirs, None)))
+    assert got == right
+    assert same_weights(ours, theirs)
+
+
+def training(**changes):
+    """Trainer and module without an obstacle, as far as `obstacle` looks."""
+    model = nn.Linear(2, 3)
+    optimizer = changes.pop("optimizer", AdamW()).build(model)
+    trainer = SimpleNamespace(
+        world_size=1, accumulate_grad_batches=1, precision_plugin=None, profiler=PassThroughProfiler(),
+        callbacks=[StepLog(), RandomState()], optimizers=[optimizer],
+    )  # fmt: skip
+    ours = SimpleNamespace(device=torch.device("cuda"), model=model, tasks={"": None}, _auxiliary=[])
+    for name, value in changes.items():
+        setattr(trainer if hasattr(trainer, name) else ours, name, value)
+    return trainer, ours
+
+
+def test_nothing_stands_against_a_plain_training():
+    assert step_graph.obstacle(*training()) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"device": torch.device("cpu")}, "no CUDA device"),
+        ({"world_size": 2}, "several processes"),
+        ({"accumulate_grad_batches": 2}, "accumulated"),
+        ({"precision_plugin": SimpleNamespace(scaler=object())}, "float16"),
+        ({"tasks": {"a/": None, "b/": None}}, "several tasks"),
+        ({"_auxiliary": [nn.Identity()]}, "auxiliary"),
+        ({"profiler": SimpleProfiler()}, "profiler"),
+        ({"callbacks": [GradientNorms()]}, "GradientNorms looks into it"),
+        ({"optimizer": TorchOptimizer(torch.optim.SGD, lr=0.1)}, "SGD takes its learning rate from the host"),
+    ],
+)
+def test_each_obstacle_is_named(changes, said):
+    assert said in step_graph.obstacle(*training(**changes))
+
+
+def test_a_graph_that_is_asked_for_and_cannot_be_is_refused():
+    with pytest.raises(UsageError, match="cuda_graph: there is no CUDA device"):
+        fit(module(), batches(2), StepGraph(True), device="cpu")
+
+
+def kind_of(batch, ours, optimizer):
+    graph = StepGraph()
+    graph._batch = batch
+    graph._parameters, graph._modules = list(ours.model.parameters()), list(ours.model.modules())
+    return graph._kind(optimizer)[1]
+
+
+def test_a_graph_is_for_all_that_it_holds_as_constants():
+    ours, (batch,) = module(), batches(1)
+    optimizer = AdamW().build(ours.model)
+    known = kind_of(batch, ours, optimizer)
+    assert kind_of(batch, ours, optimizer) == known
+    optimizer.param_groups[0]["lr"] = 0.5  # read from the device
+    assert kind_of(batch, ours, optimizer) == known
+    assert kind_of(batches(1, n=5)[0], ours, optimizer) != known
+    optimizer.param_groups[0]["betas"] = (0.5, 0.9)
+    assert kind_of(batch, ours, optimizer) != known
+    optimizer = AdamW().build(ours.model)
+    ours.model.head.linear.weight.requires_grad_(False)
+    assert kind_of(batch, ours, optimizer) != known
+    ours.model.head.linear.weight.requires_grad_(True)
+    ours.model.head.eval()
+    assert kind_of(batch, ours, optimizer) != known
+
+
+def test_what_a_step_changes_on_the_host_is_found():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+            self.calls = 0
+
+    counts = Counts()
+    before = step_graph._attributes(counts, object.__new__(NextToken))
+    counts.mean.add_(1)  # in place, as on the device
+    after = step_graph._attributes(counts, object.__new__(NextToken))
+    assert all(step_graph._same(before[name], value) for name, value in after.items())
+    counts.calls += 1
+    counts.mean = counts.mean + 1
+    after = step_graph._attributes(counts, object.__new__(NextToken))
+    assert [name for name, value in after.items() if not step_graph._same(before[name], value)] == [".calls", ".mean"]
+
+
+# ── on a GPU ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@needs_cuda
+@pytest.mark.parametrize("optimizer", [AdamW(0.01), Muon(0.01)])
+def test_replayed_steps_are_launched_ones_bit_for_bit(optimizer):
+    ours, theirs, graph = module(optimizer), module(optimizer), StepGraph(True)
+    data = batches(24)
+    got, right = (fit(one, data, how, deterministic=True)[1] for one, how in ((ours, graph), (theirs, Launched())))
+    assert graph.num_replayed == 24 - step_graph.WARM_UP
+    assert got == right
+    assert same_weights(ours, theirs)
+    assert ours.tokens_by_task() == theirs.tokens_by_task()
+
+
+@needs_cuda
+def test_batches_of_other_shapes_are_launched_between_replays():
+    data = [*batches(8), *batches(1, n=5), *batches(8), *batches(1, n=7)]
+    ours, theirs, graph = module(), module(), StepGraph(True)
+    got, right = (fit(one, data, how, deterministic=True)[1] for one, how in ((ours, graph), (theirs, Launched())))
+    assert graph.num_replayed == 16 - step_graph.WARM_UP
+    assert got == right
+
+
+@needs_cuda
+def test_a_resumed_training_replays_to_the_same_bits(tmp_path):
+    data, whole = batches(12), module()
+    fit(whole, data, StepGraph(True), epochs=2, deterministic=True)
+    trainer, _ = fit(module(), data, StepGraph(True), epochs=1, deterministic=True)
+    trainer.save_checkpoint(tmp_path / "half.ckpt")
+    resumed, graph = module(), StepGraph(True)
+    fit(resumed, data, graph, epochs=2, checkpoint=tmp_path / "half.ckpt", deterministic=True)
+    assert graph.num_replayed == 12 - step_graph.WARM_UP
+    assert same_weights(resumed, whole)
+
+
+@needs_cuda
+def test_a_replayed_step_that_is_not_finite_is_skipped_and_named():
+    data = batches(20)
+
+    def poison(step):
+        def hook(model, args, output):
+            return output + torch.where(args[0].content[0, 0] == 6, float("nan"), 0.0)
+
+        one = module(skip_nonfinite=step)
+        one.model.register_forward_hook(hook)
+        return one
+
+    for batch, _ in data:
+        batch.content[0, 0] = 3
+    data[15][0].content[0, 0] = 6
+    allowed = poison(1)
+    fit(allowed, data, StepGraph(True))
+    assert allowed.num_skipped == 1
+    assert all(bool(x.isfinite().all()) for x in allowed.model.state_dict().values())
+    with pytest.raises(DivergedError, match="in step 15"):
+        fit(poison(0), data, StepGraph(True))
+
+
+@needs_cuda
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (lambda model: float(next(model.parameters()).sum()), "each waits for the device"),
+        (lambda model: torch.rand(1), "random numbers of the CPU"),
+        (lambda model: setattr(model, "calls", getattr(model, "calls", 0) + 1), "calls changes in each"),
+    ],
+)
+def test_what_cannot_be_replayed_is_launched_and_said(caplog, work, said):
+    one, graph = module(), StepGraph(True)
+    one.model.register_forward_pre_hook(lambda model, _: work(model) and None)
+    with caplog.at_level(logging.INFO, logger="seqkit"):
+        fit(one, batches(8), graph)
+    assert said in caplog.text
+    assert graph.num_replayed == 0
+
+
+@needs_cuda
+def test_after_a_capture_that_fails_the_training_goes_on(monkeypatch):
+    monkeypatch.setattr(StepGraph, "_measure", lambda self, step: step() or "")
+    ours, theirs, graph = module(), module(), StepGraph(True)
+    for one in (ours, theirs):
+        one.model.register_forward_pre_hook(lambda model, _: float(next(model.parameters()).sum()) and None)
+    got, right = (
+        fit(one, batches(9), how, deterministic=True)[1] for one, how in ((ours, graph), (theirs, Launched()))
+    )
+    assert graph.num_replayed == 0
+    assert got == right
