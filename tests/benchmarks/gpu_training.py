@@ -94,32 +94,34 @@ class RandomImages(DataSource):
 class Block(nn.Module):
     """nanoGPT's."""
 
-    def __init__(self, dim: int, heads: int):
+    def __init__(self, dim: int, heads: int, dropout: float):
         super().__init__()
-        self.heads = heads
+        self.heads, self.dropout = heads, nn.Dropout(dropout)
         self.norm1, self.norm2 = nn.LayerNorm(dim, bias=False), nn.LayerNorm(dim, bias=False)
         self.qkv, self.out = nn.Linear(dim, 3 * dim, bias=False), nn.Linear(dim, dim, bias=False)
         self.up, self.down = nn.Linear(dim, 4 * dim, bias=False), nn.Linear(4 * dim, dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = rearrange(self.qkv(self.norm1(x)), "b n (three h d) -> three b h n d", three=3, h=self.heads)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(rearrange(attended, "b h n d -> b n (h d)"))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        dropped = self.dropout.p if self.training else 0.0
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropped)
+        x = x + self.dropout(self.out(rearrange(attended, "b h n d -> b n (h d)")))
+        return x + self.dropout(self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh")))
 
 
 class Plain(nn.Module):
     """nanoGPT: learned positions, pre-norm, tied head, no biases; the loss of ids [b n + 1]."""
 
-    def __init__(self, depth: int, heads: int, dim: int, vocab_size: int, _: int, n: int):
+    def __init__(self, depth: int, heads: int, dim: int, vocab_size: int, _: int, n: int, dropout: float = 0.0):
         super().__init__()
         self.content, self.position = nn.Embedding(vocab_size, dim), nn.Embedding(n, dim)
-        self.blocks = nn.Sequential(*(Block(dim, heads) for _ in range(depth)))
+        self.blocks = nn.Sequential(*(Block(dim, heads, dropout) for _ in range(depth)))
+        self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(dim, bias=False)
         nn.init.normal_(self.content.weight, std=0.02)
 
     def forward(self, ids: Tensor) -> Tensor:
-        x = self.content(ids[:, :-1]) + self.position.weight
+        x = self.dropout(self.content(ids[:, :-1]) + self.position.weight)
         logits = self.norm(self.blocks(x)) @ self.content.weight.T
         return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
