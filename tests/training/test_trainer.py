@@ -16,7 +16,7 @@ QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
 
 
 DIFFERENT = {"max_epochs": None, "log_every_n_steps": 20, "precision": "auto"}
-OURS = {"activation_checkpointing", "compile", "fine_tuning", "skip_nonfinite", "weights"} | {
+OURS = {"activation_checkpointing", "compile", "cuda_graph", "fine_tuning", "skip_nonfinite", "weights"} | {
     f"checkpoint_{name}" for name in ("every_minutes", "every_n_steps", "keep")
 }
 
