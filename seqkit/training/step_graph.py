@@ -181,6 +181,8 @@ class StepGraph(Callback):
         tokens, losses = dict(module._num_tokens), dict(module.losses)
         module._num_tokens[module.task], module.is_captured = 0, True
         compute, update = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        generator = torch.cuda.default_generators[module.device.index]
+        numbers = generator.clone_state()
         try:
             # other threads, such as the loader's, may use the device meanwhile
             with torch.cuda.graph(compute, pool=self._pool, capture_error_mode="thread_local"):
@@ -189,6 +191,7 @@ class StepGraph(Callback):
             with torch.cuda.graph(update, pool=self._pool, capture_error_mode="thread_local"):
                 self._update(optimizer)
         except Exception as error:
+            generator.graphsafe_set_state(numbers)  # a capture that fails leaves its own in use
             self._give_up(f"its capture fails: {' '.join(str(error).split())[:200]}")
             return 0
         finally:

@@ -50,14 +50,15 @@ def fit(ours, data, graph=None, *, device="cuda", checkpoint=None, epochs=1, **s
             losses.append(pl_module.step_loss)
 
     callbacks = [StepLog(), Losses(), RandomState(), *([graph] if graph else [])]
-    trainer = pl.Trainer(
-        accelerator="gpu" if device == "cuda" else device, devices=1, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, callbacks=callbacks, max_epochs=epochs,
-        gradient_clip_val=0.5, **{"log_every_n_steps": 4, **settings},
-    )  # fmt: skip
+    settings = {
+        "accelerator": "gpu" if device == "cuda" else device, "devices": 1, "logger": False,
+        "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
+        "callbacks": callbacks, "max_epochs": epochs, "gradient_clip_val": 0.5, "log_every_n_steps": 4, **settings,
+    }  # fmt: skip
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        trainer = pl.Trainer(**settings)
         trainer.fit(ours, DataLoader(data, batch_size=None), ckpt_path=checkpoint, weights_only=True)
     return trainer, [float(loss) for loss in losses]
 
