@@ -161,11 +161,14 @@ def peer(steps: int) -> str:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--steps", type=int, default=1000, help="of our training; the peer's schedule is of 5,000")
+    options.add_argument("--only", choices=["ours", "peer"])
     options.add_argument("--words", default="", help="more settings of `seqkit fit`, in one string")
     args = options.parse_args()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    print("ours:", ours(args.steps, args.words.split()), flush=True)
-    print("peer:", peer(3000), flush=True)
+    if args.only != "peer":
+        print("ours:", ours(args.steps, args.words.split()), flush=True)
+    if args.only != "ours":
+        print("peer:", peer(3000), flush=True)
 
 
 if __name__ == "__main__":
