@@ -6,6 +6,7 @@ import logging
 import random
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
@@ -19,7 +20,7 @@ from pytorch_lightning.profilers import PassThroughProfiler
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor
 
-from seqkit.errors import UsageError
+from seqkit.errors import UsageError, one_line
 from seqkit.training.module import MicroBatch, Outcome
 from seqkit.training.muon import Muon
 from seqkit.training.parallel import is_sharded
@@ -57,7 +58,9 @@ class StepGraph(Callback):
         self.mode = mode
         self.num_replayed = 0
         self._reason = ""
-        self._kinds: dict[Hashable, Graph | int] = {}
+        self._times: Counter[Hashable] = Counter()
+        """How often each kind of batch came, up to WARM_UP."""
+        self._graphs: dict[Hashable, Graph] = {}
         self._batch: Any = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -82,29 +85,32 @@ class StepGraph(Callback):
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Free the graphs and their memory."""
-        self._kinds, self._batch = {}, None
+        self._graphs, self._batch = {}, None
 
     def _give_up(self, reason: str) -> None:
-        self._reason, self._kinds = reason, {}
+        self._reason, self._graphs = reason, {}
         log.info("trainer.cuda_graph: no step is replayed, since %s", reason)
 
     def _step(self, optimizer: Any, closure: Any) -> None:
         """One step: replayed, or launched kernel by kernel."""
-        inputs, kind = ([], None) if self._reason else self._kind(optimizer)
-        found = self._kinds.get(kind, 0)
-        if found == 0 and len(self._kinds) == MOST_KINDS:
-            if not any(isinstance(one, Graph) for one in self._kinds.values()):
-                self._give_up("batches differ in shape")
-        elif found == WARM_UP:
-            found = self._kinds[kind] = self._capture(inputs, optimizer, closure)
-        elif not self._reason and not isinstance(found, Graph):
-            self._kinds[kind] = found + 1
-        if isinstance(found, Graph):
-            self._replay(found, inputs, optimizer, closure)
-        elif found == WARM_UP - 1 and (reason := self._measure(lambda: self._launch(optimizer, closure))):
-            self._give_up(reason)
-        elif found != WARM_UP - 1:
+        if self._reason:
             self._launch(optimizer, closure)
+            return
+        inputs, kind = self._kind(optimizer)
+        if self._times[kind] == WARM_UP and kind not in self._graphs:
+            self._capture(inputs, kind, optimizer, closure)
+        if kind in self._graphs:
+            self._replay(self._graphs[kind], inputs, optimizer, closure)
+        elif kind not in self._times and len(self._times) == MOST_KINDS:
+            self._launch(optimizer, closure)
+            if not self._graphs:
+                self._give_up("batches differ in shape")
+        else:
+            self._times[kind] += 1
+            if self._times[kind] < WARM_UP:
+                self._launch(optimizer, closure)
+            elif reason := self._measure(lambda: self._launch(optimizer, closure)):
+                self._give_up(reason)
 
     def _launch(self, optimizer: Any, closure: Callable[[], Any]) -> None:
         closure()
@@ -133,7 +139,7 @@ class StepGraph(Callback):
         inputs: list[Tensor] = []
         known: list[tuple[Any, ...]] = []
         for name, value in _leaves(self._batch):
-            if isinstance(value, Tensor) and value.is_cuda:
+            if isinstance(value, Tensor) and value.device == self._module.device:
                 inputs.append(value)
                 known.append((name, value.shape, value.dtype))
             else:
@@ -174,8 +180,8 @@ class StepGraph(Callback):
             return f"each takes {share:.0%} of the device's memory"
         return ""
 
-    def _capture(self, inputs: list[Tensor], optimizer: Any, closure: Callable[[], Any]) -> Graph | int:
-        """Graphs of this step, which does not run; a number if that fails."""
+    def _capture(self, inputs: list[Tensor], kind: Hashable, optimizer: Any, closure: Callable[[], Any]) -> None:
+        """Make the graphs of a kind from its step, which does not run. If that fails, give up; the step may run."""
         module, started = self._module, time.perf_counter()
         module.settle()
         tokens, losses = dict(module._num_tokens), dict(module.losses)
@@ -192,8 +198,8 @@ class StepGraph(Callback):
                 self._update(optimizer)
         except Exception as error:
             generator.graphsafe_set_state(numbers)  # a capture that fails leaves its own in use
-            self._give_up(f"its capture fails: {' '.join(str(error).split())[:200]}")
-            return 0
+            self._give_up(f"its capture fails: {one_line(str(error))[:200]}")
+            return
         finally:
             module.is_captured, module._num_tokens, module.losses = False, tokens, losses
             module._step = []
@@ -201,7 +207,7 @@ class StepGraph(Callback):
             seconds = time.perf_counter() - started
             step = self._trainer.global_step
             log.info("trainer.cuda_graph: steps are replayed from step %d on (captured in %.1f s)", step, seconds)
-        return Graph(compute, update, inputs, micro_batch, counted, module.outcome)
+        self._graphs[kind] = Graph(compute, update, inputs, micro_batch, counted, module.outcome)
 
     def _replay(self, graph: Graph, inputs: list[Tensor], optimizer: Any, closure: Any) -> None:
         module = self._module

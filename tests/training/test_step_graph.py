@@ -16,6 +16,7 @@ from seqkit.errors import DivergedError, UsageError
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import NextToken
+from seqkit.training import module as training_module
 from seqkit.training import step_graph
 from seqkit.training.health import GradientNorms
 from seqkit.training.module import TrainingModule
@@ -41,7 +42,7 @@ def module(optimizer=None, *, num_steps=24, backbone=None, **settings):
     return TrainingModule(model, NextToken(), num_steps=num_steps, **given)
 
 
-def fit(ours, data, graph=None, *, device="cuda", checkpoint=None, epochs=1, **settings):
+def fit(ours, data, graph=None, *, device="cuda", checkpoint=None, epochs=1, valid=None, **settings):
     """Losses of all steps."""
     losses = []
 
@@ -59,7 +60,8 @@ def fit(ours, data, graph=None, *, device="cuda", checkpoint=None, epochs=1, **s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = pl.Trainer(**settings)
-        trainer.fit(ours, DataLoader(data, batch_size=None), ckpt_path=checkpoint, weights_only=True)
+        loaders = [None if one is None else DataLoader(one, batch_size=None) for one in (data, valid)]
+        trainer.fit(ours, *loaders, ckpt_path=checkpoint, weights_only=True)
     return trainer, [float(loss) for loss in losses]
 
 
@@ -72,8 +74,58 @@ class Launched(StepGraph):
 
     def on_train_start(self, trainer, pl_module):
         self._trainer, self._module = trainer, pl_module
+        self._parameters, self._modules = list(pl_module.model.parameters()), list(pl_module.model.modules())
         self._rates = torch.zeros(len(trainer.optimizers[0].param_groups), device=pl_module.device).unbind()
-        pl_module.run_step = self._launch
+        pl_module.run_step = self._run
+
+    def _run(self, optimizer, closure):
+        self._launch(optimizer, closure)
+
+
+class Emulated(Launched):
+    """Replays on any device: a graph is its step, which runs again on the tensors of its input."""
+
+    def _run(self, optimizer, closure):
+        self._step(optimizer, closure)
+
+    def _measure(self, step):
+        step()
+        return ""
+
+    def _capture(self, inputs, kind, optimizer, closure):
+        ours, values, loss, counted = self._module, torch.zeros(5), torch.zeros(()), torch.zeros((), dtype=torch.int64)
+        ours.settle()
+
+        def compute():
+            before, ours._num_tokens, ours.is_captured = ours._num_tokens, {"": 0}, True
+            closure()
+            loss.copy_(ours._step[0].loss)
+            counted.copy_(ours._num_tokens[""])
+            ours._num_tokens = before
+
+        def update():
+            self._update(optimizer)
+            values.copy_(ours.outcome.values)
+            ours.is_captured = False
+
+        replay = [SimpleNamespace(replay=one) for one in (compute, update)]
+        step = step_graph.MicroBatch(loss, torch.tensor(1), 0)
+        self._graphs[kind] = step_graph.Graph(*replay, inputs, step, counted, step_graph.Outcome(values, []))
+
+
+def test_replays_leave_what_launched_steps_leave(monkeypatch):
+    monkeypatch.setattr(training_module, "_to_host", lambda x: (x.clone(), None))
+    ours, theirs, graph = module(), module(), Emulated()
+    got, right = (
+        fit(one, [*batches(9), *batches(2, n=5), *batches(3)], how, device="cpu")
+        for one, how in ((ours, graph), (theirs, Launched()))
+    )
+    assert graph.num_replayed == 12 - step_graph.WARM_UP
+    assert got[1] == right[1]
+    assert same_weights(ours, theirs)
+    assert ours.tokens_by_task() == theirs.tokens_by_task()
+    assert float(ours.gradient_norm) == float(theirs.gradient_norm)
+    assert got[0].callback_metrics == right[0].callback_metrics
 
 
 @pytest.mark.parametrize("optimizer", [AdamW(2**-6), Muon(2**-6)])
@@ -128,7 +180,7 @@ def test_a_graph_that_is_asked_for_and_cannot_be_is_refused():
 
 def kind_of(batch, ours, optimizer):
     graph = StepGraph()
-    graph._batch = batch
+    graph._batch, graph._module = batch, ours
     graph._parameters, graph._modules = list(ours.model.parameters()), list(ours.model.modules())
     return graph._kind(optimizer)[1]
 
@@ -176,8 +228,8 @@ def test_what_a_step_changes_on_the_host_is_found():
 @pytest.mark.parametrize("optimizer", [AdamW(0.01), Muon(0.01)])
 def test_replayed_steps_are_launched_ones_bit_for_bit(optimizer):
     ours, theirs, graph = module(optimizer), module(optimizer), StepGraph(True)
-    data = batches(24)
-    got, right = (fit(one, data, how, deterministic=True)[1] for one, how in ((ours, graph), (theirs, Launched())))
+    data, given = batches(24), {"valid": batches(2), "val_check_interval": 10, "deterministic": True}
+    got, right = (fit(one, data, how, **given)[1] for one, how in ((ours, graph), (theirs, Launched())))
     assert graph.num_replayed == 24 - step_graph.WARM_UP
     assert got == right
     assert same_weights(ours, theirs)
