@@ -5,7 +5,7 @@ import math
 import pytest
 import pytorch_lightning as pl
 import torch
-from runs.stopping import with_callback
+from runs.stopping import TEXT, with_callback
 from torch.testing import assert_close
 
 from seqkit.config import complete
@@ -19,16 +19,33 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
 ]
 WORDS = {
-    "data.limit": 64, "data.batch_size": 4, "trainer.max_steps": 12, "trainer.log_every_n_steps": 100,
-    "trainer.enable_progress_bar": True, "trainer.val_check_interval": None, "optimizer": {"type": "AdamW", "lr": 0.01},
+    "data.batch_size": 4, "trainer.max_steps": 9, "trainer.max_epochs": -1, "trainer.log_every_n_steps": 100,
+    "trainer.val_check_interval": None, "optimizer": {"type": "AdamW", "lr": 0.01}, "trainer.gradient_clip_val": 1.0,
 }  # fmt: skip
-RECIPES = ["text/char-lm", "image/digits", "text/tag", "graph/molecules"]
+DATA = {
+    "text/char-lm": {"data.source": "text.txt", "data.window": 16},
+    "text/classify": {"data.source": "texts.csv"},
+    "image/digits": {"data.source": "digits", "data.augment": None},
+    "graph/karate": {"data.batch_size": 1},
+    "mechanism/induction-heads": {},
+}
+"""Recipes of tokens in windows, of different lengths, of numbers and with edges; their data is at hand everywhere."""
 
 
 def trained(folder, callback, recipe="text/char-lm", **words):
+    """Weights after a short training, by name."""
+    given = WORDS | DATA[recipe] | words
+    if source := {"text.txt": TEXT, "texts.csv": TEXTS}.get(given.get("data.source")):
+        folder.parent.mkdir(exist_ok=True)
+        path = folder.parent / given.pop("data.source")
+        path.write_text(source, encoding="utf-8")
+        given["data"] = str(path)
     with with_callback(callback):
-        run(complete(recipe, "debug", WORDS | words), folder)
+        run(complete(recipe, "debug", given), folder)
     return load(folder).model.state_dict()
+
+
+TEXTS = "text,label\n" + "".join(f"{'ab cd ' * (i % 11 + 1)},{'xyz'[i % 3]}\n" for i in range(80))
 
 
 class NoWaiting(pl.Callback):
@@ -42,14 +59,14 @@ class NoWaiting(pl.Callback):
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", DATA)
 def test_no_step_waits_for_the_device(recipe, tmp_path):
-    trained(tmp_path / "run", NoWaiting(), recipe, **{"trainer.max_epochs": -1, "trainer.max_steps": 9})
+    trained(tmp_path / "run", NoWaiting(), recipe)
     assert read_mapping(tmp_path / "run" / "config.yaml")["trainer"]["precision"] == "bf16-mixed"
 
 
 class Poison(pl.Callback):
-    """Makes the gradient of some steps nan, and counts the batches that train."""
+    """Makes the gradient of some steps nan, and notes the learning rates."""
 
     def __init__(self, *steps):
         self.steps, self.rates = steps, []
@@ -72,17 +89,16 @@ def test_a_step_that_is_not_finite_changes_nothing_and_is_named_a_step_later(opt
         assert_close(got[name], weight, rtol=0, atol=1e-6, msg=name)
     assert poison.rates[1] == poison.rates[2] != poison.rates[0]
     assert read_mapping(tmp_path / "got" / "summary.json")["skipped_steps"] == 2
-    with pytest.raises(DivergedError, match=r"nan in step 5 \(epoch 0, batch 5: "):
-        trained(tmp_path / "diverged", Poison(5), **words | {"trainer.max_steps": 12})
+    with pytest.raises(DivergedError, match=r"nan in step 5 \(epoch \d, batch \d: "):
+        trained(tmp_path / "diverged", Poison(5), **words | {"trainer.max_steps": 9})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", DATA)
 def test_a_compiled_training_ends_near_a_plain_one(recipe, tmp_path):
-    words = {"trainer.precision": "32-true", "data.augment": None} if recipe == "image/digits" else {}
-    words |= {"trainer.precision": "32-true", "trainer.max_steps": 12, "trainer.max_epochs": -1}
+    words = {"trainer.precision": "32-true", "optimizer": {"type": "torch.optim.SGD", "lr": 0.05}}
     one, other = (
         trained(tmp_path / str(on), pl.Callback(), recipe, **words | {"trainer.compile": on}) for on in (True, False)
     )
     for name, weight in one.items():
-        assert_close(weight, other[name], rtol=1e-2, atol=2e-3, msg=name)
+        assert_close(weight, other[name], rtol=1e-3, atol=1e-4, msg=name)
