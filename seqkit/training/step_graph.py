@@ -152,7 +152,7 @@ class StepGraph(Callback):
     def _measure(self, step: Callable[[], None]) -> str:
         """Why this step, which is run, must not be replayed, or does not pay."""
         model, objective = self._module.model, self._module.objective
-        before, numbers = _attributes(model, objective), _host_rng()
+        before = _host_state(model, objective)
         torch.cuda.synchronize()
         mode, started = torch.cuda.get_sync_debug_mode(), time.perf_counter()
         with warnings.catch_warnings(record=True) as said:
@@ -165,12 +165,11 @@ class StepGraph(Callback):
         launching = time.perf_counter() - started
         torch.cuda.synchronize()
         took = time.perf_counter() - started
-        changed = [name for name, value in _attributes(model, objective).items() if not _same(before.get(name), value)]
+        after = _host_state(model, objective)
+        changed = [name for name, value in after.items() if not _same(before.get(name), value)]
         waits = [one for one in said if "synchronizing CUDA operation" in str(one.message)]
         if changed:
             return f"{changed[0]} changes in each"
-        if numbers != _host_rng():
-            return "random numbers of the CPU are drawn in each"
         if waits:
             return f"each waits for the device ({waits[0].filename}, line {waits[0].lineno})"
         if self.mode == "auto" and launching < LAUNCH_SHARE * took:
@@ -182,7 +181,7 @@ class StepGraph(Callback):
 
     def _capture(self, inputs: list[Tensor], kind: Hashable, optimizer: Any, closure: Callable[[], Any]) -> None:
         """Make the graphs of a kind from its step, which does not run. If that fails, give up; the step may run."""
-        module, started = self._module, time.perf_counter()
+        module = self._module
         module.settle()
         tokens, losses = dict(module._num_tokens), dict(module.losses)
         module._num_tokens[module.task], module.is_captured = 0, True
@@ -204,9 +203,7 @@ class StepGraph(Callback):
             module.is_captured, module._num_tokens, module.losses = False, tokens, losses
             module._step = []
         if not self.num_replayed:
-            seconds = time.perf_counter() - started
-            step = self._trainer.global_step
-            log.info("trainer.cuda_graph: steps are replayed from step %d on (captured in %.1f s)", step, seconds)
+            log.info("trainer.cuda_graph: steps are replayed, from step %d on", self._trainer.global_step)
         self._graphs[kind] = Graph(compute, update, inputs, micro_batch, counted, module.outcome)
 
     def _replay(self, graph: Graph, inputs: list[Tensor], optimizer: Any, closure: Any) -> None:
@@ -289,9 +286,10 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from _leaves(one, f"{name}.{key}")
 
 
-def _attributes(model: torch.nn.Module, objective: Any) -> dict[str, Any]:
-    """What modules and objective hold, which a graph would not change if a step does."""
-    found = {f"objective.{name}": value for name, value in vars(objective).items()}
+def _host_state(model: torch.nn.Module, objective: Any) -> dict[str, Any]:
+    """What modules and objective hold, and the CPU's random states: no graph changes them as a step does."""
+    states = [random.getstate(), torch.get_rng_state().tolist(), np.random.get_state()]  # noqa: NPY002
+    found = {"the CPU's random state": repr(states), **{f"objective.{k}": x for k, x in vars(objective).items()}}
     for path, module in model.named_modules():
         found |= {f"{path}.{name}": value for name, value in {**vars(module), **module._buffers}.items()}
     return found
@@ -299,7 +297,3 @@ def _attributes(model: torch.nn.Module, objective: Any) -> dict[str, Any]:
 
 def _same(before: Any, after: Any) -> bool:
     return before is after or (isinstance(after, (bool, int, float, str)) and before == after)
-
-
-def _host_rng() -> tuple[Any, ...]:
-    return random.getstate(), torch.get_rng_state().tolist(), repr(np.random.get_state())  # noqa: NPY002

@@ -211,13 +211,13 @@ def test_what_a_step_changes_on_the_host_is_found():
             self.calls = 0
 
     counts = Counts()
-    before = step_graph._attributes(counts, object.__new__(NextToken))
+    before = step_graph._host_state(counts, object.__new__(NextToken))
     counts.mean.add_(1)  # in place, as on the device
-    after = step_graph._attributes(counts, object.__new__(NextToken))
+    after = step_graph._host_state(counts, object.__new__(NextToken))
     assert all(step_graph._same(before[name], value) for name, value in after.items())
     counts.calls += 1
     counts.mean = counts.mean + 1
-    after = step_graph._attributes(counts, object.__new__(NextToken))
+    after = step_graph._host_state(counts, object.__new__(NextToken))
     assert [name for name, value in after.items() if not step_graph._same(before[name], value)] == [".calls", ".mean"]
 
 
@@ -285,7 +285,7 @@ def test_a_replayed_step_that_is_not_finite_is_skipped_and_named():
     ("work", "said"),
     [
         (lambda model: float(next(model.parameters()).sum()), "each waits for the device"),
-        (lambda model: torch.rand(1), "random numbers of the CPU"),
+        (lambda model: torch.rand(1), "the CPU's random state changes in each"),
         (lambda model: setattr(model, "calls", getattr(model, "calls", 0) + 1), "calls changes in each"),
     ],
 )
