@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -24,38 +24,40 @@ log = logging.getLogger("seqkit")
 WORTH_COMPILING = 1000
 """Optimizer steps from which on `trainer.compile: auto` compiles on a GPU."""
 
+FEW = 0.1
+"""Largest share of examples shorter than the longest with which batches count as of one shape."""
+
 
 class CompiledLoss:
     """`training_loss` of one task, compiled at the first batch.
 
-    rows: examples of a full batch. One with fewer, the last of an epoch, is not compiled: its shape is not worth it.
-    is_ragged: True: sizes are symbols in the graph, since batches differ in them, and all batches count as padded.
+    shape: (b, n) of a full batch without padding. The few others, such as the last of an epoch, are not compiled, as
+    each would be another graph. None: batches differ; sizes are symbols in one graph, and all batches count as padded.
     is_asked: False: if the compiler fails, the loss is computed without it, and one line says why.
     """
 
-    def __init__(self, rows: int, *, is_ragged: bool, is_asked: bool):
-        self.rows, self.is_ragged, self.is_asked = rows, is_ragged, is_asked
-        self._compiled: Any = torch.compile(training_loss, dynamic=True if is_ragged else None)
+    def __init__(self, shape: tuple[int, int] | None, *, is_asked: bool):
+        self.shape, self.is_asked = shape, is_asked
+        self._compiled: Any = torch.compile(training_loss, dynamic=True if shape is None else None)
         self._started: float | None = None
         self._has_told = False
 
     def __call__(self, task: Task, batch: LabeledBatch) -> tuple[Tensor, Tensor, Tensor]:
         tokens, labels = batch
-        num_rows, num_columns = tokens.valid.shape
-        is_odd = min(num_rows, num_columns) < 2 if self.is_ragged else num_rows != self.rows
-        if self._compiled is None or (is_odd and self.rows > 1):
+        found = tokens.valid.shape
+        is_usual = min(found) > 1 if self.shape is None else found == self.shape and not tokens.is_padded
+        if self._compiled is None or not is_usual:
             return training_loss(task, batch)
         if self._started is None:
             self._started = time.perf_counter()
         elif not self._has_told:
             self._has_told = True
             log.info("compiled model and loss in %.0f s", time.perf_counter() - self._started)
-        if self.is_ragged:
+        if self.shape is None:
             tokens = replace(tokens)
             object.__setattr__(tokens, "is_padded", True)  # one that is not would be another graph
         try:
-            found: tuple[Tensor, Tensor, Tensor] = self._compiled(task, (tokens, labels))
-            return found
+            return cast("tuple[Tensor, Tensor, Tensor]", self._compiled(task, (tokens, labels)))
         except torch._dynamo.exc.TorchDynamoException as error:
             why = one_line(str(error).strip().partition("\n")[0])
             if self.is_asked:
@@ -78,6 +80,7 @@ def compile_loss(module: TrainingModule, loader: BatchLoader, settings: Mapping[
             raise UsageError("trainer.compile: a mixture of tasks is not known to compile; leave it out")
         return
     sampler = loader.epoch_batches.batch_sampler
-    lengths = sampler.lengths
-    is_ragged = bool((lengths != lengths[:1]).any()) or sampler.sort_keys is not None
-    module.loss_of = CompiledLoss(min(sampler.batch_size, len(lengths)), is_ragged=is_ragged, is_asked=asked is True)
+    lengths, longest = sampler.lengths, int(sampler.lengths.max())
+    is_ragged = sampler.sort_keys is not None or float((lengths < longest).float().mean()) > FEW
+    shape = None if is_ragged else (min(sampler.batch_size, len(lengths)), longest)
+    module.loss_of = CompiledLoss(shape, is_asked=asked is True)

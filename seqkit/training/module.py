@@ -152,6 +152,7 @@ class TrainingModule(pl.LightningModule):
         self._step: list[MicroBatch] = []
         self._verdict: Verdict | None = None
         """Of the last optimizer step, if it was not read yet."""
+        self._copies: torch.cuda.Stream | None = None
         self._due: list[Any] = []
         """Schedulers that step if the verdict is good."""
         self._unit: Tensor | float = 1.0
@@ -386,11 +387,18 @@ class TrainingModule(pl.LightningModule):
             scheduler.step()
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Copy a batch from pinned memory without waiting; Lightning waits for what is no tensor."""
+        """Copy a batch from pinned memory while the device computes; Lightning would wait for what is no tensor."""
         if device.type != "cuda":
             return super().transfer_batch_to_device(batch, device, dataloader_idx)
-        moved = [x.to(device, non_blocking=True) if hasattr(x, "to") else x for x in batch]
-        return type(batch)(*moved) if isinstance(batch, TaskBatch) else tuple(moved)
+        if self._copies is None:
+            self._copies = torch.cuda.Stream(device)
+        with torch.cuda.stream(self._copies):
+            tokens, targets, *task = (x.to(device, non_blocking=True) if hasattr(x, "to") else x for x in batch)
+        computes = torch.cuda.current_stream(device)
+        computes.wait_stream(self._copies)
+        for tensor in (*tokens.tensors().values(), *([] if targets is None else [targets])):
+            tensor.record_stream(computes)
+        return TaskBatch(tokens, targets, *task) if task else (tokens, targets)
 
     def configure_gradient_clipping(
         self,
