@@ -12,6 +12,7 @@ WARM_UP steps, which compile and capture. One seed each.
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import os
 import tempfile
@@ -164,6 +165,7 @@ def main() -> None:
     options.add_argument("--only", choices=["ours", "peer"])
     options.add_argument("--words", default="", help="more settings of `seqkit fit`, in one string")
     args = options.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")  # what `fit` chose
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     if args.only != "peer":
         print("ours:", ours(args.steps, args.words.split()), flush=True)
