@@ -167,6 +167,16 @@ def test_a_step_of_stacked_muon_is_skipped_on_the_device():
     assert_close(*momenta, rtol=1e-6, atol=1e-6)
 
 
+def test_muon_on_an_accelerator_reads_no_number():
+    """Device meta stands for it: it has none, so that reading one raises."""
+    matrices = [nn.Parameter(torch.empty(shape, device="meta")) for shape in SHAPES]
+    for parameter in matrices:
+        parameter.grad = torch.empty_like(parameter)
+    optimizer = muon.Muon(matrices)
+    optimizer.found_inf = optimizer.param_groups[0]["lr"] = torch.empty((), device="meta")
+    optimizer.step()
+
+
 def test_muon_makes_singular_values_alike_in_float32():
     from seqkit.training.muon import orthogonalized
 
