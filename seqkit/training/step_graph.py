@@ -40,6 +40,9 @@ LAUNCH_SHARE = 0.5
 MEMORY_SHARE = 0.45
 """Most of the device's memory that a step may take, since graphs keep their memory beside that of validation."""
 
+OWN, PLAIN = ("seqkit.", "pytorch_lightning."), (bool, int, float, str, Tensor)
+"""Packages whose callbacks leave a model's settings alone, and the types of settings."""
+
 IN_A_STEP = ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step")
 """Hooks of callbacks that a replayed step does not call."""
 
@@ -146,6 +149,11 @@ class StepGraph(Callback):
                 known.append((name, repr(value.tolist() if isinstance(value, Tensor) else value)))
         for group in optimizer.param_groups:
             known += [(name, repr(value)) for name, value in group.items() if name not in ("params", "lr")]
+        if any(not type(one).__module__.startswith(OWN) for one in self._trainer.callbacks):
+            # they may change between two steps what a step itself does not change (`_measure`)
+            for one in (*self._modules, self._module.objective):
+                held = {**vars(one), **getattr(one, "_buffers", {})}.values()
+                known.append(tuple(id(x) if isinstance(x, Tensor) else x for x in held if isinstance(x, PLAIN)))
         weights = tuple((p.data_ptr(), p.requires_grad) for p in self._parameters)
         return inputs, (tuple(known), weights, tuple(module.training for module in self._modules))
 
@@ -296,4 +304,4 @@ def _host_state(model: torch.nn.Module, objective: Any) -> dict[str, Any]:
 
 
 def _same(before: Any, after: Any) -> bool:
-    return before is after or (isinstance(after, (bool, int, float, str)) and before == after)
+    return before is after or (isinstance(after, PLAIN[:-1]) and before == after)

@@ -178,9 +178,9 @@ def test_a_graph_that_is_asked_for_and_cannot_be_is_refused():
         fit(module(), batches(2), StepGraph(True), device="cpu")
 
 
-def kind_of(batch, ours, optimizer):
+def kind_of(batch, ours, optimizer, *callbacks):
     graph = StepGraph()
-    graph._batch, graph._module = batch, ours
+    graph._batch, graph._module, graph._trainer = batch, ours, SimpleNamespace(callbacks=callbacks)
     graph._parameters, graph._modules = list(ours.model.parameters()), list(ours.model.modules())
     return graph._kind(optimizer)[1]
 
@@ -201,6 +201,24 @@ def test_a_graph_is_for_all_that_it_holds_as_constants():
     ours.model.head.linear.weight.requires_grad_(True)
     ours.model.head.eval()
     assert kind_of(batch, ours, optimizer) != known
+
+
+class Foreign(pl.Callback):
+    """May change anything between two steps."""
+
+
+def test_with_a_foreign_callback_settings_and_buffers_of_modules_are_among_the_constants():
+    ours, (batch,) = module(), batches(1)
+    ours.model.register_buffer("scale", torch.ones(3))
+    optimizer = AdamW().build(ours.model)
+    known, blind = (kind_of(batch, ours, optimizer, *one) for one in ([Foreign()], [StepLog()]))
+    assert kind_of(batch, ours, optimizer, Foreign()) == known
+    dropout = next(one for one in ours.model.modules() if isinstance(one, nn.Dropout))
+    before, dropout.p = dropout.p, 0.5
+    assert kind_of(batch, ours, optimizer, Foreign()) != known
+    assert kind_of(batch, ours, optimizer, StepLog()) == blind
+    dropout.p, ours.model.scale = before, torch.ones(3)
+    assert kind_of(batch, ours, optimizer, Foreign()) != known
 
 
 def test_what_a_step_changes_on_the_host_is_found():
