@@ -39,7 +39,7 @@ class TrainerSettings:
     on the validation split; null: best if there is a validation split, last for several tasks. skip_nonfinite:
     optimizer steps that may be left out because loss or gradient are not finite. precision: `auto` is bf16-mixed on a
     GPU that has bfloat16, else 32-true (`resolved_precision`). compile: torch.compile model and loss as one; `auto`: on
-    a GPU, for a training of `WORTH_COMPILING` steps (`seqkit.training.compiled`). activation_checkpointing: keep only
+    a GPU, for a training that repays it (`seqkit.training.compiled`). activation_checkpointing: keep only
     the inputs of each block for the backward pass, and compute the rest again. fine_tuning: which parameters train, in
     a training that begins with the weights of another model; null: all. strategy: `ddp`, or `fsdp`, which is FSDP2 (not
     Lightning's class of that name, which is FSDP1): weights, gradients and optimizer state sharded over the devices.
