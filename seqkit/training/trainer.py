@@ -39,10 +39,10 @@ class TrainerSettings:
     on the validation split; null: best if there is a validation split, last for several tasks. skip_nonfinite:
     optimizer steps that may be left out because loss or gradient are not finite. precision: `auto` is bf16-mixed on a
     GPU that has bfloat16, else 32-true (`resolved_precision`). compile: torch.compile model and loss as one; `auto`: on
-    a GPU, for a training of `WORTH_COMPILING` steps (`seqkit.training.compiled`). cuda_graph: replay training steps as
-    CUDA graphs; `auto`: where it pays (`seqkit.training.step_graph`). activation_checkpointing: keep only the inputs of
-    each block for the backward pass, and compute the rest again. fine_tuning: which parameters train, in a training
-    that begins with the weights of another model; null: all. strategy: `ddp`, or `fsdp`, which is FSDP2 (not
+    a GPU, for a training that repays it (`seqkit.training.compiled`). cuda_graph: replay training steps as CUDA graphs;
+    `auto`: where it pays (`seqkit.training.step_graph`). activation_checkpointing: keep only the inputs of each block
+    for the backward pass, and compute the rest again. fine_tuning: which parameters train, in a training that begins
+    with the weights of another model; null: all. strategy: `ddp`, or `fsdp`, which is FSDP2 (not
     Lightning's class of that name, which is FSDP1): weights, gradients and optimizer state sharded over the devices.
     """
 
