@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,11 @@ from seqkit.backbones import Transformer
 from seqkit.errors import DivergedError, UsageError
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.block import MLP, PreNormBlock
+from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.mlp import ReLUSquared
+from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import NextToken
 from seqkit.training import module as training_module
 from seqkit.training import step_graph
@@ -239,6 +245,43 @@ def test_what_a_step_changes_on_the_host_is_found():
     assert [name for name, value in after.items() if not step_graph._same(before[name], value)] == [".calls", ".mean"]
 
 
+def recipe_block(**settings):
+    """A backbone with the block of text/char-lm: rotary positions, normed queries and keys, convolutions."""
+    attention = partial(
+        MultiHeadAttention, bias=False, qk_norm=partial(nn.LayerNorm, bias=False), convolution=CausalConvolution
+    )
+    block = partial(PreNormBlock, attention=attention, mlp=partial(MLP, activation=ReLUSquared))
+    return Transformer(32, 2, num_heads=2, causal=True, position=Rotary(), block=block, **settings)
+
+
+def losses_of(*, compiled, graph, device, backend):
+    torch.manual_seed(0)
+    one = module(Muon(0.005), backbone=recipe_block(), num_steps=20)
+    if compiled:
+        torch._dynamo.reset()
+        one.loss_of = torch.compile(training_module.training_loss, backend=backend)
+    data = batches(20)
+    for batch, _ in data:  # each token is that three before it, so attention has something to learn
+        batch.content.copy_(batch.content[:, :3].repeat(1, 4)[:, :11])
+    return fit(one, data, graph, device=device)[1]
+
+
+def check_losses(graph, *, device, backend, rel):
+    """20 steps without dropout, plain; compiled, replayed, and both: the same losses."""
+    given = {"device": device, "backend": backend}
+    plain = losses_of(compiled=False, graph=None, **given)
+    for compiled, replayed in ((True, None), (False, graph()), (True, graph())):
+        losses = losses_of(compiled=compiled, graph=replayed, **given)
+        assert losses == pytest.approx(plain, rel=rel), (compiled, replayed)
+        assert replayed is None or replayed.num_replayed == 20 - step_graph.WARM_UP
+
+
+@pytest.mark.slow
+def test_compiled_and_replayed_trainings_have_the_losses_of_a_plain_one(monkeypatch):
+    monkeypatch.setattr(training_module, "_to_host", lambda x: (x.clone(), None))
+    check_losses(Emulated, device="cpu", backend="aot_eager", rel=1e-5)
+
+
 # ── on a GPU ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -252,6 +295,11 @@ def test_replayed_steps_are_launched_ones_bit_for_bit(optimizer):
     assert got == right
     assert same_weights(ours, theirs)
     assert ours.tokens_by_task() == theirs.tokens_by_task()
+
+
+@needs_cuda
+def test_compiled_and_replayed_trainings_on_a_gpu_have_the_losses_of_a_plain_one():
+    check_losses(lambda: StepGraph(True), device="cuda", backend="inductor", rel=5e-3)
 
 
 @needs_cuda
