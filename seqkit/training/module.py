@@ -135,7 +135,7 @@ class TrainingModule(pl.LightningModule):
         """`training_loss`, or what computes the same faster."""
         self._step: list[MicroBatch] = []
         self._verdict: Verdict | None = None
-        """Of the last optimizer step, if it was not read yet."""
+        """Verdict on the last optimizer step, if it was not read yet."""
         self._copies: torch.cuda.Stream | None = None
         self._due: list[Any] = []
         """Schedulers that step if the verdict is good."""
