@@ -151,7 +151,7 @@ class TrainingModule(pl.LightningModule):
         """Whether the device notes the current step, instead of running it."""
         self._step: list[MicroBatch] = []
         self._verdict: Verdict | None = None
-        """Of the last optimizer step, if it was not read yet."""
+        """Verdict on the last optimizer step, if it was not read yet."""
         self._copies: torch.cuda.Stream | None = None
         self._due: list[Any] = []
         """Schedulers that step if the verdict is good."""
