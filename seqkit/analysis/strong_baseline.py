@@ -34,8 +34,8 @@ from seqkit.tokenizers import Cells, Join, LogMel, Molecule, Series
 
 MOST, FEW, SECONDS, SIDE, NUM_WORDS = 5_000, 1_000, 30, 32, 300
 """Most rows that are fitted, others being left out at random. Up to `FEW` rows, methods are chosen by five draws of a
-fifth of them, else by one. After `SECONDS` no further method is tried; the best so far is fitted on all rows. Frames of
-a recording, and pixels of a side of large images. Words of texts in rows of several parts."""
+fifth of them, else by one. After `SECONDS` of processor time no further method is tried; the best so far is fitted on
+all rows. Frames of a recording, and pixels of a side of large images. Words of texts in rows of several parts."""
 
 Method = tuple[str, Any, Any]  # name, features [m f] of all rows, and estimator
 
@@ -183,7 +183,7 @@ def _best(methods: Iterator[Method], each: list[Any], groups: np.ndarray | None)
     """The method with the best accuracy, or R², on held-out rows, which are of other groups; unnamed: none."""
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, cross_val_score
 
-    started, best, highest = time.perf_counter(), ("", None, None), -math.inf
+    started, best, highest = time.process_time(), ("", None, None), -math.inf
     draws = ShuffleSplit if groups is None or len(set(groups)) < 5 else GroupShuffleSplit
     folds = draws(5 if len(each[0][0]) <= FEW else 1, test_size=0.2, random_state=0)
     for method in methods:
@@ -194,7 +194,7 @@ def _best(methods: Iterator[Method], each: list[Any], groups: np.ndarray | None)
                 score += cross_val_score(method[2], method[1][rows], target, groups=of_whom, cv=folds).mean()
         if not best[0] or score > highest:
             best, highest = method, score
-        if time.perf_counter() - started > SECONDS:
+        if time.process_time() - started > SECONDS:
             break
     return best
 
