@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from seqkit.data.workers import loader_options
 from seqkit.interfaces import TokenBatch
@@ -182,7 +185,8 @@ class BatchLoader(DataLoader[Batch]):
     Lightning calls `set_epoch` of its sampler before every epoch and saves `state_dict` in checkpoints, so a run that
     was stopped resumes with the next batch. In a plain loop, each pass is the next epoch. The data set makes whole
     batches, so torch's own batching is off (`batch_size=None`).
-    examples: the data set: its epoch and indices to the batch that is yielded.
+    examples: the data set: its epoch and indices to the batch that is yielded. threads: number of threads that make
+    batches ahead in pinned memory, so that a GPU does not wait for them; 0 if the data set draws random numbers.
     """
 
     def __init__(
@@ -190,7 +194,9 @@ class BatchLoader(DataLoader[Batch]):
         examples: BatchDataset,
         batch_sampler: LengthGroupedBatchSampler,
         num_workers: int = 0,
+        threads: int = 0,
     ):
+        self.threads = threads
         self.examples: Any = examples
         self.epoch_batches, self.yielded = EpochBatches(batch_sampler), 0
         # torch's types know no keys but int
@@ -208,10 +214,20 @@ class BatchLoader(DataLoader[Batch]):
             batches.epoch, batches.start = batches.epoch + 1, 0
         batches.is_next = False
         self.yielded = batches.start
-        for batch in super().__iter__():
+        for batch in self._made_ahead() if self.threads else super().__iter__():
             self.yielded += 1
             yield batch
         batches.start = 0
+
+    def _made_ahead(self) -> Iterator[Batch]:
+        with ThreadPoolExecutor(self.threads) as pool:
+            made = deque[Future[Any]]()
+            for key in self.epoch_batches:
+                made.append(pool.submit(lambda key: pin_memory(self.examples[key]), key))
+                if len(made) > self.threads:
+                    yield made.popleft().result()
+            while made:
+                yield made.popleft().result()
 
     def batch_indices(self) -> Sequence[list[int]]:
         """Indices of the examples of every batch of this epoch, on all devices."""

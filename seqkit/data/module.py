@@ -35,6 +35,9 @@ log = logging.getLogger("seqkit")
 MIN_TEXT = 2**23
 """Characters from which on texts are kept on disk however fast they are encoded: it saves memory."""
 
+NUM_THREADS = 4
+"""Threads that make batches ahead for a GPU."""
+
 DIGEST_VERSION = 2
 """Version of the digest of a split. 1 had no prefix, and left positions, features and edges out."""
 
@@ -300,7 +303,9 @@ class DataModule(LightningDataModule):
             tokens_per_batch=self.tokens_per_batch,
             sort_keys=getattr(examples, "sort_keys", None) if shuffle and self.augment else None,
         )
-        return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers)
+        draws = bool(shuffle and (self.augment or self.drop))
+        threads = NUM_THREADS if torch.cuda.is_available() and not (draws or self.num_workers) else 0
+        return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers, threads)
 
     def _dataset(
         self, split: str, samples: Samples, *, training: bool

@@ -44,6 +44,7 @@ def loader_options(number: int) -> dict[str, Any]:
         "batch_size": None,
         "num_workers": number,
         "collate_fn": _unchanged,
+        "pin_memory": torch.cuda.is_available(),
         "worker_init_fn": heed_parent_alone if number else None,
         "generator": torch.Generator(),  # torch draws a seed for workers in each pass: not from dropout's numbers
     }

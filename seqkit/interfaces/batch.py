@@ -6,8 +6,8 @@ b batch · n tokens · k fields · f features · p position axes · d width
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -118,6 +118,10 @@ class TokenBatch:
     def _know(self, is_padded: bool, most_real: int) -> None:
         object.__setattr__(self, "is_padded", is_padded)
         object.__setattr__(self, "most_real", most_real)
+
+    def pin_memory(self) -> TokenBatch:
+        """The batch in pinned memory, from which a GPU copies while it computes; torch's DataLoader calls this."""
+        return cast(TokenBatch, _pinned(self))
 
     def _with_known_padding(self, other: TokenBatch, *, is_part: bool = False) -> TokenBatch:
         """Takes over what `other` knows about padding. is_part: True: `valid` is a part of the other's."""
@@ -292,6 +296,18 @@ def rounded_up(count: int) -> int:
 def _kinds(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Names, dtypes and widths of tensors, which all examples of a tokenizer share."""
     return {name: (x.dtype, x.shape[1:] if name != "edge_index" else ()) for name, x in tensors.items()}
+
+
+def _pinned(value: Any) -> Any:
+    """A copy of nested dataclasses and dicts whose tensors are in pinned memory."""
+    if isinstance(value, Tensor):
+        return value.pin_memory()
+    if isinstance(value, dict):
+        return type(value)({name: _pinned(x) for name, x in value.items()})
+    if not is_dataclass(value):
+        return value
+    own = {x.name: _pinned(getattr(value, x.name)) for x in fields(value) if x.init}
+    return replace(value, **own)  # type: ignore[type-var]
 
 
 def _described(tensors: Mapping[str, Tensor]) -> str:

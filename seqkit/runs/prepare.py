@@ -23,7 +23,7 @@ from seqkit.mixture import Mixture
 from seqkit.model import Model
 from seqkit.runs.initial_weights import InitialWeights
 from seqkit.runs.trained_model import load_state
-from seqkit.training.trainer import SHARDED, TrainerSettings
+from seqkit.training.trainer import SHARDED, TrainerSettings, resolved_precision
 
 if TYPE_CHECKING:
     from seqkit.training.module import Task
@@ -124,10 +124,14 @@ def _begun(
 
 
 def _with_decided(config: Mapping[str, Any], built: Built) -> Mapping[str, Any]:
-    """The configuration with what its data source decided, which config.yaml repeats, so it is not decided again."""
+    """The configuration with what its data source and `auto` decided, which config.yaml repeats."""
     decided, section = built.data["source"].decided(), config["data"]
-    config = {**config, "tokenizer": built.tokenizer_section}
+    config = {**config, "tokenizer": built.tokenizer_section, "trainer": _with_precision(config["trainer"])}
     return {**config, "data": {**section, "source": {**section["source"], **decided}}} if decided else config
+
+
+def _with_precision(trainer: Mapping[str, Any]) -> dict[str, Any]:
+    return {**trainer, "precision": resolved_precision(trainer["precision"], trainer["accelerator"])}
 
 
 def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str, Any] | None) -> Prepared:
@@ -164,6 +168,7 @@ def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str
         accumulate=built.trainer["accumulate_grad_batches"],
     )
     mixture = Mixture(built.model["backbone"], models)
+    config = {**config, "trainer": _with_precision(config["trainer"])}
     return Prepared({**config, "tasks": sections}, shared, mixture, together, tasks)
 
 

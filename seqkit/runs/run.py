@@ -182,12 +182,12 @@ def train_or_resume(
 
 
 def _is_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
-    """Whether a run has this configuration. What its data source decided stands in the run's alone."""
+    """Whether a run has this configuration. What its data source and `auto` decided stands in the run's alone."""
     if isinstance(given, Mapping) and isinstance(written, Mapping):
         return given.keys() == written.keys() and all(
             _is_same(given[key], written[key], of_source=of_source or key == "source") for key in given
         )
-    return bool(given == written) or (of_source and given is None)
+    return bool(given == written) or (of_source and given is None) or given == "auto"
 
 
 def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str, Any]:
@@ -214,18 +214,6 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
     return {"metrics": metrics, **{key: summary[key] for key in ("steps", "wall_seconds", "data_sha256")}}
 
 
-def compile_blocks(prepared: Prepared) -> None:
-    """Compile each block of the backbone by itself if `trainer.compile` asks for it.
-
-    Blocks are alike, so one compilation serves all; their weights keep their names.
-    """
-    if not prepared.built.trainer["compile"]:
-        return
-    blocks = list(getattr(prepared.model.backbone, "blocks", ())) or [prepared.model.backbone]
-    for block in blocks:
-        block.compile(dynamic=True)
-
-
 class Attempt:
     """One training of a run, from its beginning or a checkpoint: loaders, trainer, weights and summary."""
 
@@ -246,6 +234,7 @@ class Attempt:
         point: checkpoint to go on from, and its facts.
         """
         from seqkit.training.callbacks import EMA
+        from seqkit.training.compiled import compile_loss
         from seqkit.training.parallel import check_sharding
 
         prepared, folder, signals = self.prepared, self.folder, self.signals
@@ -264,6 +253,10 @@ class Attempt:
         _check_batches(valid_loader, trainer.world_size)
         recipe, parameters = prepared.config["recipe"], f"{prepared.model.num_parameters:,}"
         log.info("recipe %s, %s parameters, seed %d", recipe, parameters, prepared.seed)
+        if settings["precision"] == "auto" and trainer.strategy.root_device.type == "cuda":
+            log.info(
+                "precision %s, as this GPU computes it fastest; --trainer.precision says otherwise", trainer.precision
+            )
         begin_fine_tuning(settings, prepared.model, prepared.initial)
         compares = setup.best is not None and len(prepared.tasks) > 1
         module = prepared.training_module(num_steps, constants(prepared) if compares else None)
@@ -277,7 +270,7 @@ class Attempt:
             validates = valid_loader is not None and settings["limit_val_batches"] != 0
             generates = validates and bool(prepared.data.objective.generation_metrics())
             check_sharding(prepared.model, prepared.built.optimizer, settings, generates=generates)
-        compile_blocks(prepared)
+        compile_loss(module, train_loader, settings, uses_cuda=trainer.strategy.root_device.type == "cuda")
         if is_first:
             (folder / FOLDER).mkdir(parents=True, exist_ok=True)
             if point is None:

@@ -46,6 +46,7 @@ class RunSetup:
         from seqkit.training.health import LossSpikes
         from seqkit.training.progress import StepProgress
         from seqkit.training.resume import RandomState, ResumePoints
+        from seqkit.training.step_graph import StepGraph
         from seqkit.training.step_log import StepLog
 
         settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
@@ -53,6 +54,7 @@ class RunSetup:
         check_monitors(users, list(_columns(prepared.objectives(), validates=validates)))
         # losses of tasks in turn jump in every step
         callbacks = [*users, *([] if prepared.tasks else [LossSpikes()]), StepLog(), self.facts, RandomState()]
+        callbacks.append(StepGraph(settings["cuda_graph"]))
         if settings["enable_progress_bar"] is not False and rank() == 0:
             callbacks.append(StepProgress(prepared.config["recipe"]))
         asked, loaders = settings["weights"], [task.data.val_dataloader() for task in prepared.tasks.values()]

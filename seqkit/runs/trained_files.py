@@ -6,7 +6,7 @@ import hashlib
 import platform
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -96,5 +96,12 @@ def write_tasks(
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a result may depend on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    """Versions of Python and of the packages that a result may depend on; "unknown": run from a source tree."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"

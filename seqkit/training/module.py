@@ -47,6 +47,13 @@ class Task:
     objective: Objective
 
 
+def training_loss(task: Task, batch: LabeledBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """Sum of the losses of a training batch, its number of predictions, and its number of real tokens."""
+    output = task.objective.step(task.model, batch, training=True)
+    valid = (batch[0] if output.inputs is None else output.inputs.batch).valid
+    return output.loss, output.count, valid.sum()
+
+
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
     """Sum of the losses of one micro-batch, its number of predictions, and its number in the epoch."""
@@ -54,6 +61,35 @@ class MicroBatch:
     loss: Tensor
     count: Tensor
     index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an optimizer step says on the device, and its micro-batches.
+
+    values: number of losses that are not finite, whether the norm of the gradient is not, number of processes that were
+    asked to stop, mean loss, norm of the gradient.
+    """
+
+    values: Tensor
+    micro_batches: list[MicroBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an optimizer step may count, on its way from the device.
+
+    found: [3] on the CPU: number of losses that are not finite, whether the norm of the gradient is not, number of
+    processes that were asked to stop. arrived: event after which `found` may be read; None: it may.
+    """
+
+    found: Tensor
+    arrived: torch.cuda.Event | None
+    step: int
+    epoch: int
+    micro_batches: list[MicroBatch]
+    loss: Tensor
+    gradient_norm: Tensor
 
 
 class TrainingModule(pl.LightningModule):
@@ -68,6 +104,8 @@ class TrainingModule(pl.LightningModule):
     predictions. So micro-batches with unequal numbers of tokens weigh as they would in one big batch.
     In float16 the backward pass gets about the mean, since a sum would overflow at the scale of the first steps.
     A skipped step does not advance the schedule.
+    On CUDA, where the optimizers are fused, the device itself skips the step, and `settle` reads a step later whether
+    it did: no step waits for the device, but for those that are logged.
     """
 
     def __init__(
@@ -105,7 +143,18 @@ class TrainingModule(pl.LightningModule):
         """Mean statistics of the modules with an auxiliary loss in the last logged step, by column."""
         self._batches_to_evaluate = 0
         self._num_tokens: dict[str, Tensor | int] = dict.fromkeys(self.tasks, 0)
+        self.loss_of: Callable[[Task, LabeledBatch], tuple[Tensor, Tensor, Tensor]] = training_loss
+        """`training_loss`, or what computes the same faster."""
+        self.run_step: Callable[[Any, Any], None] = lambda optimizer, closure: optimizer.step(closure=closure)
+        """Runs an optimizer step, whose closure computes loss and gradient."""
+        self.is_captured = False
+        """Whether the device notes the current step, instead of running it."""
         self._step: list[MicroBatch] = []
+        self._verdict: Verdict | None = None
+        """Verdict on the last optimizer step, if it was not read yet."""
+        self._copies: torch.cuda.Stream | None = None
+        self._due: list[Any] = []
+        """Schedulers that step if the verdict is good."""
         self._unit: Tensor | float = 1.0
         """Divisor of the loss in float16: a power of two near the number of predictions of the first micro-batch."""
         self._left_out = False
@@ -136,18 +185,18 @@ class TrainingModule(pl.LightningModule):
     def training_step(self, batch: LabeledBatch, index: int) -> Tensor:
         """Sum of the losses of a micro-batch."""
         self.task, task = self._task(batch)
-        output = task.objective.step(task.model, batch[:2], training=True)
-        self._step.append(MicroBatch(output.loss.detach(), output.count, index))
-        valid = (batch[0] if output.inputs is None else output.inputs.batch).valid
-        self._num_tokens[self.task] = self._num_tokens[self.task] + valid.sum()
-        loss = output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
+        loss, count, num_tokens = self.loss_of(task, batch[:2])
+        self._step.append(MicroBatch(loss.detach(), count, index))
+        self._num_tokens[self.task] = self._num_tokens[self.task] + num_tokens
+        if self._auxiliary:
+            loss = loss + count * self._aux_loss()
         if len(self.tasks) > 1 and self.trainer.world_size > 1:  # DDP waits for a gradient of every parameter
             for parameter in self._of_other_tasks():
                 loss = loss + 0 * parameter.sum()
         if self._scaler is None:
             return loss
         if len(self._step) == 1:
-            count = torch.as_tensor(output.count, device=self.device, dtype=torch.float32)
+            count = torch.as_tensor(count, device=self.device, dtype=torch.float32)
             if self.trainer.world_size > 1:  # gradients of all devices are added
                 count = self.trainer.strategy.reduce(count, reduce_op="sum")
             self._unit = count.clamp(min=1).log2().floor().exp2()
@@ -205,11 +254,15 @@ class TrainingModule(pl.LightningModule):
         step = self.trainer.global_step + 1
         return bool(every > 0 and (step % every == 0 or step == self.num_steps))
 
+    def on_after_backward(self) -> None:
+        """Settle the step before: the device has this one's work, so it stays busy meanwhile."""
+        self.settle()
+
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Turn the gradient of the summed loss into that of the mean, before clipping, and check that it is finite.
 
         If loss or gradient is not finite, neither weights nor the optimizer's state change in this step.
-        Raises DivergedError, on all devices alike, if that happens more than `skip_nonfinite` times.
+        Raises DivergedError as `settle`.
         """
         trainer, step, self._step = self.trainer, self._step, []
         for parameter in self._of_other_tasks():  # zeros, made for DDP only; the optimizer skips None
@@ -221,7 +274,6 @@ class TrainingModule(pl.LightningModule):
         if trainer.world_size > 1:  # one collective for all that ranks must agree on
             sums = trainer.strategy.reduce(sums, reduce_op="sum")
         loss, count, num_nonfinite, num_stops = sums.unbind()
-        self.stop_agreed = bool(num_stops)
         parameters = [p for p in self.parameters() if p.grad is not None]
         gradients = [p.grad for p in parameters if p.grad is not None]
         # Lightning divides the loss by the number of micro-batches, and DDP averages gradients over devices: undo both
@@ -229,34 +281,94 @@ class TrainingModule(pl.LightningModule):
         torch._foreach_mul_(gradients, scale)
         norm = torch.nn.utils.get_total_norm(gradients)
         self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
-        self.losses[self.task] = self.step_loss = loss / count.clamp(min=1)
-        self._left_out = not bool(torch.isfinite(self.gradient_norm) & (num_nonfinite == 0))
-        if self._left_out:
-            self._leave_out(parameters, step, loss_is_finite=not bool(num_nonfinite))
-        elif self.logs_this_step:
-            self.log(f"train/{self.task}loss", self.step_loss, logger=False)
+        self.step_loss = loss / count.clamp(min=1)
+        is_wrong = ~torch.isfinite(self.gradient_norm)
+        values = [num_nonfinite, is_wrong.float(), num_stops, self.step_loss, self.gradient_norm.float()]
+        self.outcome = Outcome(torch.stack(values), step)
+        skips_itself = self._device_skips(optimizer)
+        if skips_itself:
+            for one in getattr(optimizer, "optimizers", [optimizer]):
+                one.found_inf = (is_wrong | (num_nonfinite > 0)).float()
+        if self.is_captured:  # `conclude` follows each replay
+            return
+        if self.conclude(self.outcome, skips_itself=skips_itself):
+            for parameter in parameters:
+                parameter.grad = None  # then torch's optimizers change neither it nor its state
 
-    def _leave_out(self, parameters: list[torch.nn.Parameter], step: list[MicroBatch], *, loss_is_finite: bool) -> None:
-        """Skip the optimizer step, or raise DivergedError if `skip_nonfinite` steps were skipped before."""
+    def conclude(self, outcome: Outcome, *, skips_itself: bool) -> bool:
+        """Note the outcome of a step; gives whether it is known by now that the step is left out.
+
+        skips_itself: whether the device leaves it out by itself: then nothing waits, unless the step is logged.
+        """
+        self.losses[self.task] = self.step_loss
+        found, arrived = _to_host(outcome.values[:3]) if skips_itself else (outcome.values[:3].cpu(), None)
+        now = self.trainer.global_step, self.trainer.current_epoch
+        self._verdict = Verdict(found, arrived, *now, outcome.micro_batches, self.step_loss, self.gradient_norm)
+        if skips_itself and not self.logs_this_step:
+            return False
+        self.settle()
+        if not self._left_out and self.logs_this_step:
+            self.log(f"train/{self.task}loss", self.step_loss, logger=False)
+        return self._left_out
+
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Callable[[], Any] | None = None
+    ) -> None:
+        """Run a step as `run_step` says."""
+        self.run_step(optimizer, optimizer_closure)
+
+    def _device_skips(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether all optimizers skip a step by themselves where `found_inf` is 1, as torch's fused ones do."""
+        parts = getattr(optimizer, "optimizers", [optimizer])
+        can = all(getattr(one, "_step_supports_amp_scaling", False) for one in parts)
+        return can and self.device.type == "cuda" and self._scaler is None and not is_sharded(self.model)
+
+    def settle(self) -> None:
+        """Read the verdict on the last optimizer step, if it was not read yet, and let the schedule follow.
+
+        Raises DivergedError, on all devices alike, if more than `skip_nonfinite` steps were not finite.
+        """
+        verdict, self._verdict = self._verdict, None
+        if verdict is None:
+            return
+        if verdict.arrived is not None:
+            verdict.arrived.synchronize()
+        num_nonfinite, is_wrong, num_stops = verdict.found.numpy()
+        self.stop_agreed = bool(num_stops) or (self.trainer.world_size == 1 and self.stop_requested())
+        self._left_out = bool(num_nonfinite or is_wrong)
+        due, self._due = self._due, []
+        if self._left_out:
+            self._leave_out(verdict, loss_is_finite=not num_nonfinite)
+        else:
+            for scheduler in due:
+                scheduler.step()
+
+    def on_validation_start(self) -> None:
+        self.settle()
+
+    def on_train_epoch_end(self) -> None:
+        self.settle()
+
+    def _leave_out(self, verdict: Verdict, *, loss_is_finite: bool) -> None:
+        """Count a skipped step, or raise DivergedError if `skip_nonfinite` steps were skipped before."""
         if self._scaler is not None and loss_is_finite:  # the scale was too large, and the scaler skips the step
-            log.info("step %d: the gradient overflows float16; the step was left out", self.trainer.global_step)
+            log.info("step %d: the gradient overflows float16; the step was left out", verdict.step)
             return
         self.num_skipped += 1
-        what = f"the norm of the gradient is {float(self.gradient_norm)}"
+        what = f"the norm of the gradient is {float(verdict.gradient_norm)}"
         if not loss_is_finite:
-            what = f"the loss is {float(self.step_loss)}"
-        where = f"in step {self.trainer.global_step} (epoch {self.trainer.current_epoch}, {self._batches(step)})"
+            what = f"the loss is {float(verdict.loss)}"
+        where = f"in step {verdict.step} (epoch {verdict.epoch}, {self._batches(verdict)})"
         if self.num_skipped > self.skip_nonfinite:
             budget = f", after {self.skip_nonfinite} steps that were left out" if self.skip_nonfinite else ""
             raise DivergedError(
                 f"{what} {where}{budget}; {STABILIZERS}, look for extreme inputs, or allow trainer.skip_nonfinite steps"
             )
         log.warning("%s %s: the step was left out, %d of %d", what, where, self.num_skipped, self.skip_nonfinite)
-        for parameter in parameters:
-            parameter.grad = None  # then torch's optimizers change neither it nor its state
 
-    def _batches(self, step: list[MicroBatch]) -> str:
+    def _batches(self, verdict: Verdict) -> str:
         """Number and examples of a step's first batch with a loss that is not finite, or of its first batch."""
+        step = verdict.micro_batches
         index = next((one.index for one in step if not bool(torch.isfinite(one.loss))), step[0].index)
         loader = self.trainer.train_dataloader
         if not isinstance(loader, BatchLoader):
@@ -268,9 +380,25 @@ class TrainingModule(pl.LightningModule):
         return f"batch {index}: {', '.join(names)}{' …' if len(key) > NAMED else ''}"
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
-        """Step the schedule, unless the optimizer's step was skipped."""
-        if not self._left_out:
+        """Step the schedule, unless the optimizer's step was skipped; if that is not known yet, `settle` does."""
+        if self._verdict is not None:
+            self._due.append(scheduler)
+        elif not self._left_out:
             scheduler.step()
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Copy a batch from pinned memory while the device computes; Lightning would wait for what is no tensor."""
+        if device.type != "cuda":
+            return super().transfer_batch_to_device(batch, device, dataloader_idx)
+        if self._copies is None:
+            self._copies = torch.cuda.Stream(device)
+        with torch.cuda.stream(self._copies):
+            tokens, targets, *task = (x.to(device, non_blocking=True) if hasattr(x, "to") else x for x in batch)
+        computes = torch.cuda.current_stream(device)
+        computes.wait_stream(self._copies)
+        for tensor in (*tokens.tensors().values(), *([] if targets is None else [targets])):
+            tensor.record_stream(computes)
+        return TaskBatch(tokens, targets, *task) if task else (tokens, targets)
 
     def configure_gradient_clipping(
         self,
@@ -413,6 +541,13 @@ def _unfuse(optimizer: torch.optim.Optimizer) -> None:
         for group in one.param_groups:
             if group.get("fused"):
                 group["fused"] = False
+
+
+def _to_host(x: Tensor) -> tuple[Tensor, torch.cuda.Event]:
+    """Copy of a CUDA tensor in pinned memory, and the event after which it may be read."""
+    copied, arrived = x.to("cpu", non_blocking=True), torch.cuda.Event()
+    arrived.record()
+    return copied, arrived
 
 
 def _named(metrics: torch.nn.ModuleDict, split: str, prefix: str = "") -> dict[str, Any]:

@@ -180,7 +180,7 @@ def check_sharding(
     refused = {
         f"the optimizer {name} is not known to work on parts of weights; "
         f"use AdamW, Muon, or of torch.optim one of {', '.join(ELEMENTWISE)}": not is_known,
-        "trainer.compile is not known to be right with sharded weights; leave it out": bool(settings["compile"]),
+        "trainer.compile is not known to be right with sharded weights; leave it out": settings["compile"] is True,
         "EMA copies whole weights; leave it out, or give --trainer.strategy ddp": any(
             isinstance(one, WeightAveraging) for one in settings["callbacks"] or ()
         ),

@@ -11,7 +11,7 @@ from seqkit.progress import ProgressBar
 from seqkit.training.module import RELATIVE_LOSS
 
 EVERY = 10
-"""Steps between two updates of the bar."""
+"""Steps between two updates of the bar. The loss beside it is read where it is logged: a reading waits for a GPU."""
 
 SLOW_SECONDS = 2.0
 """Seconds after which the bar is updated in any case."""
@@ -24,6 +24,7 @@ class StepProgress(Callback):
         self.title = title
         self._bar: ProgressBar | None = None
         self._updated = 0.0
+        self._note = ""
 
     def _start(self, title: str, total: int) -> None:
         self._stop()
@@ -44,12 +45,15 @@ class StepProgress(Callback):
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step, now = trainer.global_step, time.monotonic()
-        # a step that takes seconds is shown by itself: the loss that is read here waits for an accelerator
-        if step % EVERY == 0 or step == pl_module.num_steps or now - self._updated >= SLOW_SECONDS:
-            self._updated = now
+        is_logged = step % (trainer.log_every_n_steps or EVERY) == 0 or step == pl_module.num_steps
+        if is_logged:
             known = (f"train/{pl_module.task}loss", "valid/loss", RELATIVE_LOSS)
             shown = {k: float(v) for k, v in trainer.callback_metrics.items() if k in known}
-            self._update(trainer.global_step, " ".join(f"{k} {v:.3f}" for k, v in shown.items()))
+            self._note = " ".join(f"{k} {v:.3f}" for k, v in shown.items())
+        # a step that takes seconds is shown by itself
+        if is_logged or step % EVERY == 0 or now - self._updated >= SLOW_SECONDS:
+            self._updated = now
+            self._update(step, self._note)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self._stop()

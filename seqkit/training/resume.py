@@ -29,6 +29,7 @@ from seqkit.training.checkpoint_files import RESUME, Checkpoint, newest_good
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.metrics_csv import MetricsCSV
+from seqkit.training.module import TrainingModule
 from seqkit.training.parallel import ShardedStrategy, local_part
 
 KEY = "resume"
@@ -182,6 +183,8 @@ class ResumePoints(ModelCheckpoint):
         raise signals.interrupted(f"{where}; {f'no checkpoint could be written: {failure}' if failure else then}")
 
     def _save_checkpoint(self, trainer: Any, filepath: str) -> None:
+        if isinstance(trainer.lightning_module, TrainingModule):
+            trainer.lightning_module.settle()  # the schedule waits for it, and is saved
         check_finite_weights(trainer)
         super()._save_checkpoint(trainer, filepath)
 

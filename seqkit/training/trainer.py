@@ -39,11 +39,13 @@ class TrainerSettings:
     checkpoint_every_n_steps: intervals between points to resume from; null: none. checkpoint_keep: number of them that
     stay. weights: weights of the run: `last`, or `best` by the objective's metric on the validation split; null: best
     if there is a validation split, last for several tasks. skip_nonfinite: optimizer steps that may be left out because
-    loss or gradient are not finite. compile: torch.compile each block of the backbone. activation_checkpointing: keep
-    only the inputs of each block for the backward pass, and compute the rest again. fine_tuning: which parameters
-    train, in a training that begins with the weights of another model; null: all. strategy: `ddp`, or `fsdp`, which is
-    FSDP2 (not Lightning's class of that name, which is FSDP1): weights, gradients and optimizer state sharded over the
-    devices.
+    loss or gradient are not finite. precision: `auto` is bf16-mixed on a GPU that has bfloat16, else 32-true. compile:
+    torch.compile model and loss as one; `auto`: on a GPU, for a training that repays it (`seqkit.training.compiled`).
+    cuda_graph: replay steps as CUDA graphs; `auto`: where it pays (`seqkit.training.step_graph`).
+    activation_checkpointing: keep only the inputs of each block for the backward pass, and compute the rest again.
+    fine_tuning: which parameters train, in a training that begins with the weights of another model; null: all.
+    strategy: `ddp`, or `fsdp`, which is FSDP2 (not Lightning's class of that name, which is FSDP1): weights, gradients
+    and optimizer state sharded over the devices.
     """
 
     __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -52,8 +54,9 @@ class TrainerSettings:
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     devices: list[int] | str | int = "auto"
     num_nodes: int = 1
-    precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] | None = None
-    compile: bool = False
+    precision: Literal["auto", "32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] = "auto"
+    compile: Literal["auto"] | bool = "auto"
+    cuda_graph: Literal["auto"] | bool = "auto"
     activation_checkpointing: bool = False
     max_epochs: Steps | Literal[-1] | None = None
     max_steps: Steps | Literal[-1] = -1
@@ -92,7 +95,7 @@ class TrainerSettings:
 
 OWN = (
     "checkpoint_every_minutes", "checkpoint_every_n_steps", "checkpoint_keep", "weights", "skip_nonfinite", "compile",
-    "activation_checkpointing", "callbacks", "fine_tuning", "logger", "min_steps", "profiler",
+    "cuda_graph", "activation_checkpointing", "callbacks", "fine_tuning", "logger", "min_steps", "profiler",
 )  # fmt: skip
 """Settings that are not passed to Lightning's Trainer as they are."""
 
@@ -116,6 +119,7 @@ def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> 
 
         arguments["strategy"] = ShardedStrategy()
         arguments["inference_mode"] = False  # weights that are gathered in inference mode could not be trained after it
+    arguments["precision"] = resolved_precision(given.precision, given.accelerator)
     if given.precision == "bf16-true":
         from seqkit.training.precision import BFloat16
 
@@ -126,6 +130,32 @@ def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> 
             return pl.Trainer(**arguments)
     except Exception as error:  # a package that is missing for a precision or an accelerator among others
         raise _refused(error) from error
+
+
+def resolved_precision(precision: Any, accelerator: str) -> Any:
+    """The precision that `auto` stands for on this machine; any other stays."""
+    import torch
+
+    if precision != "auto":
+        return precision
+    uses_cuda = accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+    return "bf16-mixed" if uses_cuda and torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
+
+
+@contextmanager
+def _tf32(trainer: Any) -> Iterator[None]:
+    """Inside, matrix products that a lower precision leaves in float32 may round to TF32 on CUDA, as torch's "high"."""
+    import torch
+
+    if trainer.strategy.root_device.type != "cuda" or trainer.precision == "32-true":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _check_devices(devices: Any) -> None:
@@ -176,13 +206,14 @@ def train(trainer: Any, module: Any, train_loader: Any, val_loader: Any, *, chec
     Raises UsageError where Lightning refuses a setting before the first optimizer step.
     """
     try:
-        trainer.fit(
-            module,
-            train_dataloaders=train_loader,
-            val_dataloaders=val_loader,
-            ckpt_path=checkpoint,
-            weights_only=True,
-        )
+        with _tf32(trainer):
+            trainer.fit(
+                module,
+                train_dataloaders=train_loader,
+                val_dataloaders=val_loader,
+                ckpt_path=checkpoint,
+                weights_only=True,
+            )
     except Exception as error:
         if trainer.global_step == 0 and _is_lightnings(error):
             raise _refused(error) from error

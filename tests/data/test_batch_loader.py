@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from seqkit.data import batching
 from seqkit.data.batching import BatchLoader, LengthGroupedBatchSampler
 
 LENGTHS = torch.randint(2, 97, (1009,), generator=torch.Generator().manual_seed(0)).tolist()
@@ -116,3 +117,19 @@ def test_every_pass_is_the_next_epoch_in_its_own_order():
         assert [indices for _, indices in passed] == list(sampler.batches(epoch)) == list(batches.batch_indices())
         orders.append(passed[0][1])
     assert orders[0] != orders[1] != orders[2] != orders[0]
+
+
+def test_batches_made_ahead_in_threads_are_those_of_one_thread_also_after_a_resume(monkeypatch):
+    monkeypatch.setattr(batching, "pin_memory", lambda batch: batch)  # which needs an accelerator
+    ahead, plain = loader(), loader()
+    ahead.threads = 3
+    assert list(ahead) == list(plain)
+    for _, _ in zip(range(2), ahead):  # left in the middle, with more batches on their way
+        pass
+    resumed = loader()
+    resumed.threads = 3
+    resumed.load_state_dict(ahead.state_dict())
+    assert list(resumed) == list(plain)[2:]
+    monkeypatch.setattr(Numbers, "__getitem__", lambda self, key: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        list(ahead)

@@ -4,6 +4,7 @@ Device meta stands for an accelerator: it has no data, so that whatever looks at
 """
 
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from seqkit.objectives import Classify, Contrastive, Masked, MultiLabel, NextTok
 from seqkit.registry import components
 from seqkit.testing import synthetic
 from seqkit.tokenizers import Characters, Ids, Join, Patches
+from seqkit.training import module as training_module
 from seqkit.training.module import TrainingModule
 from seqkit.training.optim import AdamW
 
@@ -106,14 +108,32 @@ class Looks(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.fixture(autouse=True)
+def _device_that_skips_steps(monkeypatch):
+    """As with CUDA and fused optimizers, which `AdamW` of meta tensors is not."""
+    monkeypatch.setattr(TrainingModule, "_device_skips", lambda self, optimizer: True)
+    monkeypatch.setattr(training_module, "_to_host", lambda x: (x, None))
+
+
 def looks_of_a_step(model, objective, batch, label):
     """What a training step with an optimizer step asks of the device."""
     module = TrainingModule(model, objective, optimizer=AdamW(1e-3)).to("meta")
-    module.log = lambda *args, **kwargs: None
+    module._trainer = SimpleNamespace(
+        accumulate_grad_batches=1,
+        current_epoch=0,
+        global_step=0,
+        log_every_n_steps=0,
+        precision_plugin=None,
+        world_size=1,
+    )
     batch, label = batch.to("meta"), None if label is None else label.to("meta")
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, foreach=True)
     with Looks() as looks:
         module.training_step((batch, label), 0).backward()
+        module.on_after_backward()
+        module.on_before_optimizer_step(optimizer)
+        module.configure_gradient_clipping(optimizer, 1.0)
+        optimizer.found_inf = None  # which a fused optimizer alone takes
         optimizer.step()
     return looks.found
 

@@ -57,6 +57,19 @@ def test_two_processes_take_the_steps_of_as_many_micro_batches(runs):
 
 @needs_forks
 @pytest.mark.slow
+def test_two_processes_that_compile_end_as_two_that_do_not(text_file, tmp_path, monkeypatch):
+    compile_function = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **more: compile_function(function, backend="eager", **more))
+    words = [*WORDS, "--data", text_file, *DDP, "--trainer.max_steps", "6"]
+    words += ["--optimizer", "torch.optim.SGD", "--optimizer.lr", "0.1"]
+    fitted([*words, "--trainer.compile", "true", "--out", str(tmp_path / "compiled")])
+    fitted([*words, "--out", str(tmp_path / "plain")])
+    assert "compiled model and loss" in (tmp_path / "compiled" / "log.txt").read_text(encoding="utf-8")
+    check_alike(weights(tmp_path / "compiled"), weights(tmp_path / "plain"))
+
+
+@needs_forks
+@pytest.mark.slow
 def test_a_signal_to_one_stops_both_processes_and_the_resumed_run_ends_as_the_whole_one(text_file, tmp_path):
     """It is the second process; in test_sharded.py it is the first one."""
     words = [*WORDS, "--data", text_file, "--trainer.max_steps", "12", "--trainer.checkpoint_every_n_steps", "3", *DDP]

@@ -14,10 +14,12 @@ from seqkit.errors import DivergedError, UsageError
 from seqkit.runs.evaluate import evaluate
 from seqkit.runs.mixture import load
 from seqkit.runs.prepare import prepare
-from seqkit.runs.run import compile_blocks, resume_run, run
+from seqkit.runs.run import resume_run, run
 from seqkit.runs.summary import state
 from seqkit.training.checkpoint_files import checkpoints, newest_good
 from seqkit.training.checkpoint_io import read_checkpoint
+from seqkit.training.compiled import compile_loss
+from seqkit.training.module import training_loss
 
 WORDS = {
     "data.augment": None, "data.limit": 40, "data.batch_size": 8, "data.valid_fraction": 0.2,
@@ -189,25 +191,58 @@ def test_each_step_has_a_gradient_norm(tmp_path):
     assert min(column(tmp_path / "run", "train/grad_norm")) > 0
 
 
-def test_each_block_is_compiled_where_it_is_asked_for(monkeypatch):
-    compiled = []
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **_: compiled.append(type(module).__name__))
-    for asked, right in ((True, ["PreNormBlock", "PreNormBlock"]), (False, [])):
-        compiled.clear()
-        compile_blocks(prepare(config(model__backbone__depth=2, trainer__compile=asked)))
-        assert compiled == right
+@pytest.fixture
+def graphs(monkeypatch):
+    """Graphs that `torch.compile` made, which run without a compiler."""
+    found, compile_function = [], torch.compile
+
+    def backend(graph, inputs):
+        found.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", lambda function, **more: compile_function(function, backend=backend, **more))
+    torch._dynamo.reset()
+    yield found
+    torch._dynamo.reset()
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # of torch's own tracing
-def test_compiled_blocks_give_the_weights_of_plain_ones(tmp_path, monkeypatch):
-    call = torch.nn.Module.compile
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **more: call(module, backend="eager", **more))
-    words = {"model__backbone__depth": 2, "trainer__max_epochs": 1}
+def test_model_and_loss_are_one_graph_and_the_short_batch_of_an_epoch_is_none(tmp_path, graphs):
+    words = {"trainer__max_epochs": 2, "data__batch_size": 7}  # 32 examples
     run(config(**words, trainer__compile=True), tmp_path / "compiled")
+    assert len(graphs) == 1
     run(config(**words), tmp_path / "plain")
+    assert len(graphs) == 1  # `auto` compiles on a GPU alone
     one, other = (load(tmp_path / name).model.state_dict() for name in ("compiled", "plain"))
     check_alike(one, other)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+def test_texts_of_different_lengths_are_one_graph(tmp_path, graphs):
+    words = WORDS | {"data.augment": None, "trainer.max_epochs": 1, "trainer.compile": True}
+    run(complete("text/tag", "debug", words), tmp_path / "run")
+    assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("asked", ["auto", True])
+def test_a_compiler_that_fails_is_an_error_only_where_it_was_asked_for(asked, monkeypatch, caplog):
+    monkeypatch.setattr("seqkit.training.compiled.WORTH_COMPILING", 0)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: failing)
+    prepared = prepare(config())
+    module, loader = prepared.training_module(4), prepared.data.train_dataloader()
+    settings = {"compile": asked, "strategy": "auto", "accumulate_grad_batches": 1}
+    compile_loss(module, loader, settings, uses_cuda=True)
+    task, batch = module.tasks[""], next(iter(loader))
+    if asked is True:
+        with pytest.raises(UsageError, match=r"trainer\.compile: .*no compiler"):
+            module.loss_of(task, batch)
+        return
+    assert module.loss_of(task, batch)[0].equal(training_loss(task, batch)[0])
+    assert "no compiler" in caplog.text
+
+
+def failing(*_):
+    raise torch._dynamo.exc.InternalTorchDynamoError("no compiler")
 
 
 def test_a_diverged_run_holds_the_last_good_weights_and_can_be_resumed(tmp_path):

@@ -22,6 +22,7 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.objectives import Classify, Masked, NextToken, Regress, Seq2Seq
 from seqkit.tokenizers import Characters
+from seqkit.training import module as training_module_file
 from seqkit.training.module import TrainingModule, evaluation_rng
 from seqkit.training.optim import AdamW, Constant, Cosine, Muon, OptimizerFactory
 
@@ -336,6 +337,51 @@ def test_steps_that_are_not_finite_are_left_out_within_the_budget_and_change_not
         assert_close(got.model.state_dict()[name], value, rtol=0, atol=0, msg=name)
     with pytest.raises(DivergedError, match=rf"{where} is nan in step 2 \(epoch 0, batch 2\), after 1 steps"):
         trained([good, bad, bad], 1)
+
+
+@pytest.fixture
+def deferred(monkeypatch):
+    """The CPU as a device that skips steps by itself: torch's fused AdamW knows `found_inf` there, too."""
+    monkeypatch.setattr(TrainingModule, "_device_skips", lambda self, optimizer: True)
+    monkeypatch.setattr(training_module_file, "_to_host", lambda x: (x.clone(), None))
+
+
+@pytest.mark.usefixtures("deferred")
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_device_leaves_a_step_out_by_itself_and_the_verdict_comes_a_step_later(accumulate):
+    good, bad, other = ragged(7, 3, seed=1), ragged(6, seed=3), ragged(5, seed=2)
+
+    def trained(batches, budget=0):
+        batches = [batch for batch in batches for _ in range(accumulate)]
+        ours = training_module(optimizer=AdamW(0.1), schedule=Cosine(), num_steps=4, skip_nonfinite=budget)
+        now, rates = [], []
+
+        class Watch(pl.Callback):
+            def on_train_batch_start(self, trainer, module, batch, index):
+                now[:] = [batches[index]]
+
+            def on_before_optimizer_step(self, trainer, module, optimizer):
+                rates.append(optimizer.param_groups[0]["lr"])
+
+        next(ours.model.backbone.parameters()).register_hook(lambda g: g * math.nan if now[0] is bad else g)
+        settings = {"accumulate_grad_batches": accumulate, "gradient_clip_val": 0.5, "log_every_n_steps": 100}
+        runner = trainer(callbacks=[Watch()], **settings)
+        try:
+            runner.fit(ours, BatchLoader(*batches))
+        except DivergedError as error:
+            return ours, rates, str(error)
+        return ours, rates, ""
+
+    right, _, _ = trained([good, other])
+    got, rates, _ = trained([good, bad, other], 1)
+    assert (got.num_skipped, right.num_skipped) == (1, 0)
+    for name, value in right.model.state_dict().items():
+        assert_close(got.model.state_dict()[name], value, rtol=0, atol=0, msg=name)
+    assert rates == pytest.approx([0.1 * Cosine().factor(step, 4) for step in (0, 1, 1)])
+    for after in ([], [other]):  # the step is named though the next one is on its way, or the epoch ends
+        stopped, _, message = trained([good, bad, *after])
+        assert f"nan in step 1 (epoch 0, batch {accumulate}" in message
+        assert all(bool(p.isfinite().all()) for p in stopped.model.parameters())
 
 
 def test_float16_overflows_in_no_step_though_the_loss_is_a_sum(monkeypatch):

@@ -14,6 +14,7 @@ from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.position.bias import T5Bias
 from seqkit.objectives import Masked
+from seqkit.training import muon
 from seqkit.training.optim import (
     AdamW,
     CombinedOptimizer,
@@ -60,14 +61,14 @@ def test_frozen_parameters_are_left_out(factory):
 def test_muon_takes_the_backbones_matrices_and_adamw_the_rest(backbone):
     m = model(backbone())
     both = Muon(1e-2, adamw=AdamW(1e-3)).build(m)
-    muon, *rest = both.param_groups
+    of_muon, *rest = both.param_groups
     right = {name for name, p in m.named_parameters() if name.startswith("backbone.") and p.ndim == 2}
-    assert names(muon, m) == right
+    assert names(of_muon, m) == right
     others = set().union(*(names(group, m) for group in rest))
     assert others == {name for name, _ in m.named_parameters()} - right
     assert isinstance(both.optimizers[0], torch.optim.Muon)
     assert type(both.optimizers[1]) is torch.optim.AdamW
-    assert (muon["lr"], rest[0]["lr"]) == (1e-2, 1e-3)
+    assert (of_muon["lr"], rest[0]["lr"]) == (1e-2, 1e-3)
 
 
 def test_muon_leaves_tables_of_edge_types_and_distances_to_adamw():
@@ -75,13 +76,13 @@ def test_muon_leaves_tables_of_edge_types_and_distances_to_adamw():
     spec = TokenSpec(num_features=3, num_edge_types=2)
     backbone = Transformer(24, 2, num_heads=3, position=[T5Bias(3), T5Bias(3)])
     m = Model(spec, backbone, Masked())
-    muon, *rest = Muon(adamw=AdamW(1e-3)).build(m).param_groups
+    of_muon, *rest = Muon(adamw=AdamW(1e-3)).build(m).param_groups
     tables = {name for name, _ in m.named_parameters() if "positions." in name or "edge_biases." in name}
     assert {m.get_parameter(name).ndim for name in tables} == {2}
     assert len(tables) == 3
-    assert not tables & names(muon, m)
+    assert not tables & names(of_muon, m)
     assert tables <= set().union(*(names(group, m) for group in rest))
-    assert "backbone.blocks.1.attention.qkv_proj.weight" in names(muon, m)
+    assert "backbone.blocks.1.attention.qkv_proj.weight" in names(of_muon, m)
 
 
 def test_muon_without_a_matrix_is_refused():
@@ -127,6 +128,53 @@ def test_muons_steps_are_those_of_torch_to_the_precision_of_its_bfloat16(shape):
             layer.weight.grad = gradient.clone()
             optimizer.step()
     assert (ours.weight - theirs.weight).norm() < 0.02 * (theirs.weight - before).norm()
+
+
+SHAPES = [(7, 31), (31, 7), (23, 23), (7, 31), (23, 23), (5, 11)]
+
+
+def muons(steps, *, skipped=None, **settings):
+    """Matrices and momenta after steps of the loop and of the stacks, both in float32."""
+    group = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.3, "nesterov": True, "eps": 1e-7, "ns_steps": 4, **settings}
+    group["ns_coefficients"] = (3.4445, -4.775, 2.0315)
+    torch.manual_seed(0)
+    matrices = [nn.Parameter(torch.randn(shape)) for shape in SHAPES]
+    stacked, momenta = [p.detach().clone() for p in matrices], [torch.zeros(shape) for shape in SHAPES]
+    loop = muon.Muon(matrices, **group)
+    for step in range(steps):
+        gradients = [torch.randn(shape) for shape in SHAPES]
+        for parameter, gradient in zip(matrices, gradients):
+            parameter.grad = gradient.clone()
+        found = None if skipped is None else torch.tensor(float(step == skipped))
+        if step != skipped:
+            loop.step()
+        else:
+            gradients[2][3, 5] = float("nan")
+        muon.batched_step({**group, "lr": torch.tensor(0.02)}, stacked, gradients, momenta, found, torch.float32)
+    return matrices, stacked, [loop.state[p]["momentum_buffer"] for p in matrices], momenta
+
+
+@pytest.mark.parametrize("settings", [{}, {"nesterov": False}, {"weight_decay": 0.0, "ns_steps": 5}])
+def test_muon_over_stacks_of_matrices_makes_the_steps_of_the_loop(settings):
+    loop, stacked, *momenta = muons(4, **settings)
+    assert_close(list(map(torch.Tensor.detach, loop)), stacked, rtol=1e-6, atol=1e-6)
+    assert_close(*momenta, rtol=1e-6, atol=1e-6)
+
+
+def test_a_step_of_stacked_muon_is_skipped_on_the_device():
+    loop, stacked, *momenta = muons(4, skipped=2)
+    assert_close(list(map(torch.Tensor.detach, loop)), stacked, rtol=1e-6, atol=1e-6)
+    assert_close(*momenta, rtol=1e-6, atol=1e-6)
+
+
+def test_muon_on_an_accelerator_reads_no_number():
+    """Device meta stands for it: it has none, so that reading one raises."""
+    matrices = [nn.Parameter(torch.empty(shape, device="meta")) for shape in SHAPES]
+    for parameter in matrices:
+        parameter.grad = torch.empty_like(parameter)
+    optimizer = muon.Muon(matrices)
+    optimizer.found_inf = optimizer.param_groups[0]["lr"] = torch.empty((), device="meta")
+    optimizer.step()
 
 
 def test_muon_makes_singular_values_alike_in_float32():

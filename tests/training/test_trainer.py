@@ -4,17 +4,19 @@ import inspect
 import subprocess
 import sys
 from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from seqkit.errors import UsageError
-from seqkit.training.trainer import TrainerSettings, count_steps, make_trainer, train
+from seqkit.training.trainer import TrainerSettings, count_steps, make_trainer, resolved_precision, train
 
 QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
 
 
-DIFFERENT = {"max_epochs": None, "log_every_n_steps": 20}
-OURS = {"activation_checkpointing", "compile", "fine_tuning", "skip_nonfinite", "weights"} | {
+DIFFERENT = {"max_epochs": None, "log_every_n_steps": 20, "precision": "auto"}
+OURS = {"activation_checkpointing", "compile", "cuda_graph", "fine_tuning", "skip_nonfinite", "weights"} | {
     f"checkpoint_{name}" for name in ("every_minutes", "every_n_steps", "keep")
 }
 
@@ -138,6 +140,7 @@ def test_impossible_settings_are_refused_in_one_line(settings, message):
         {"max_time": "00:00:05:00"},
         {"precision": "bf16-mixed"},
         {"precision": 32},
+        {"precision": "auto"},
     ],
     ids=str,
 )
@@ -154,6 +157,8 @@ def test_there_may_be_a_device_for_each_core_and_no_more(monkeypatch):
 
 class Failing:
     """Raises from a module of that name, as if that module's code were at fault."""
+
+    strategy = SimpleNamespace(root_device=torch.device("cpu"))
 
     def __init__(self, error, module, global_step):
         self.global_step = global_step
@@ -187,3 +192,21 @@ def test_what_lightning_refuses_before_the_first_step_is_a_usage_error(error, mo
         assert str(caught.value) == "trainer: two lines"
     else:
         assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("precision", "accelerator", "has_cuda", "has_bfloat16", "right"),
+    [
+        ("auto", "auto", True, True, "bf16-mixed"),
+        ("auto", "cuda", True, False, "32-true"),
+        ("auto", "cpu", True, True, "32-true"),
+        ("auto", "auto", False, False, "32-true"),
+        ("32-true", "auto", True, True, "32-true"),
+    ],
+)
+def test_a_precision_is_chosen_by_the_device_unless_it_is_given(
+    precision, accelerator, has_cuda, has_bfloat16, right, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_cuda)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bfloat16)
+    assert resolved_precision(precision, accelerator) == right

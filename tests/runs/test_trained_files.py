@@ -1,0 +1,18 @@
+"""What a trained run's files say of where it was trained."""
+
+from importlib.metadata import PackageNotFoundError
+
+from seqkit.runs import trained_files
+
+
+def test_a_package_without_metadata_has_an_unknown_version(monkeypatch):
+    """As seqkit itself in a source tree: a training must not fail after its last step."""
+
+    def version(name):
+        if name == "seqkit":
+            raise PackageNotFoundError(name)
+        return "1.2"
+
+    monkeypatch.setattr(trained_files, "version", version)
+    found = trained_files.versions()
+    assert (found["seqkit"], found["torch"]) == ("unknown", "1.2")
