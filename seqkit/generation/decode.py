@@ -186,9 +186,9 @@ class DecodingState(Decoding):
                 self._packed = packed_decoder(self._model, len(self._new_ids), self._max_columns)
         if self._packed is None:
             return super()._cached_step(cache)
-        if not isinstance(cache, PackedCache):
-            self._cache = cache = self._packed.take_over(cache)
         newest, positions = self._new_ids[:, self.num_new_tokens - 1], self._lengths - self._starts - 1
+        if not isinstance(cache, PackedCache):
+            self._cache = cache = self._packed.take_over(cache, positions)
         return self._packed.step(newest, positions, cache)
 
 

@@ -14,6 +14,7 @@ cache · k kernel size · v vocabulary
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,11 +25,12 @@ from einops import rearrange, repeat
 from torch import Tensor, nn
 
 from seqkit.backbones.transformer import Transformer
+from seqkit.generation.step_graph import StepGraph, leaves, triton_kernels
 from seqkit.interfaces import Cache
 from seqkit.model import Model
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.kv_cache import LayerCache, TransformerCache
+from seqkit.nn.attention.kv_cache import KVCache, LayerCache, TransformerCache
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.convolution import CausalConvolution
@@ -46,12 +48,15 @@ COMPOSED = (*BLOCKS, MLP, GatedMLP, Residual)
 
 Function = Callable[..., Tensor]
 Slot = int | Tensor
-"""Column of the new token; if static, a tensor [1]."""
+"""Slot of the new tokens; [b]: each sequence has its own."""
+
+MAX_KEPT, MAX_KEPT_BYTES = 4, 2**30
+"""Decoders that a model keeps on CUDA at most, and the size of the keys and values of one."""
 
 
-@dataclass(slots=True)
+@dataclass
 class _Layer:
-    """Keys and values [b g m c] of a layer; inputs: the last k [b k d] of its convolution, token i in row i % k."""
+    """Keys and values [b g m c] of a layer; inputs: the last k [b k d] of its convolution, the newest first."""
 
     keys: Tensor
     values: Tensor
@@ -59,123 +64,185 @@ class _Layer:
 
 
 class PackedCache(Cache):
-    """Keys, values and padding of all columns so far, in buffers of the final length.
+    """Keys and values of all tokens so far, in buffers of the final length: those of position p in slot p.
 
-    static: True: each step has the same shapes and addresses, as a CUDA graph needs; empty slots are masked.
+    is_ragged: False: all sequences are equally long. graph: runs steps of constant shapes; None: they grow.
     """
 
-    def __init__(self, cache: TransformerCache, max_tokens: int, dtype: torch.dtype, *, static: bool):
-        past = cache.past
-        assert past is not None
-        self.num_tokens, self.max_tokens, self.is_static = cache.num_tokens, max_tokens, static
-        self.graph: _Graph | None = None
-        self.layers = [self._buffers(layer, dtype) for layer in cache.layers]
-        self.attn_mask: Tensor | None = None
-        if past.is_padded or static:
-            may_attend = F.pad(past.valid, [0, max_tokens - self.num_tokens], value=not static)
-            mask = torch.zeros(may_attend.shape, dtype=dtype, device=may_attend.device)
-            self.attn_mask = rearrange(mask.masked_fill_(~may_attend, -torch.inf), "b m -> b 1 1 m")
-
-    def _buffers(self, filled: LayerCache, dtype: torch.dtype) -> _Layer:
-        """A copy of the cache that a full forward pass filled."""
-        past, convolved, n = cast(Any, filled.self_attention), filled.convolution, self.num_tokens
-        keys, values = (F.pad(x[:, :, :n].to(dtype), [0, 0, 0, self.max_tokens - n]) for x in (past.keys, past.values))
-        if convolved is None:
-            return _Layer(keys, values, None)
-        k = convolved.shape[1] + 1
-        inputs = convolved.new_zeros(len(convolved), k, convolved.shape[2])
-        inputs[:, torch.arange(n - k + 1, n, device=inputs.device) % k] = convolved
-        return _Layer(keys, values, inputs)
+    def __init__(self, layers: list[_Layer], num_tokens: int, is_ragged: bool, graph: StepGraph | None):
+        self.layers, self.num_tokens, self.is_ragged, self.graph = layers, num_tokens, is_ragged, graph
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
-        in_place = self.is_static and len(rows) == len(self.layers[0].keys)  # a graph needs the same addresses
+        """Keep these examples, [b'] indices, in this order. A graph keeps its buffers, for fewer sequences too."""
+        num, in_place = len(rows), self.graph is not None and len(rows) <= len(self.layers[0].keys)
+        for layer in self.layers:
+            for name, buffer in vars(layer).items():
+                if buffer is not None and in_place:
+                    filled = buffer[:, :, : self.num_tokens] if buffer.ndim == 4 else buffer
+                    filled[:num].copy_(filled.index_select(0, rows))
+                elif buffer is not None:
+                    setattr(layer, name, buffer.index_select(0, rows))
         self.graph = self.graph if in_place else None
 
-        def chosen(buffer: Tensor | None) -> Any:
-            new = None if buffer is None else buffer.index_select(0, rows)
-            return buffer.copy_(new) if in_place and buffer is not None and new is not None else new
 
-        self.layers = [_Layer(*map(chosen, (x.keys, x.values, x.inputs))) for x in self.layers]
-        self.attn_mask = chosen(self.attn_mask)
+class Kept(dict[Any, "PackedDecoder"]):
+    """Decoders with their graphs, on the model that they belong to; a copy of the model has none."""
+
+    def __deepcopy__(self, memo: Any) -> Kept:
+        return Kept()
+
+    def __reduce__(self) -> Any:
+        return Kept, ()
 
 
 def packed_decoder(model: Model, num_sequences: int, max_tokens: int) -> PackedDecoder | None:
     """The model's step with packed weights; None if a part of it is unknown, or if gradients or autocast are on.
 
     num_sequences: number of sequences that weights are packed for; steps may have any number. max_tokens: columns of
-    the cache.
+    the cache. On CUDA the model keeps up to `MAX_KEPT` decoders. Their graphs read weights where they are, so weights
+    may change in place; where a module, a setting or an address has changed, a new decoder is made.
     """
     device = next(model.parameters()).device
-    if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not _is_plain(model):
+    if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not (_is_plain(model) and _is_known(model)):
         return None
-    return PackedDecoder(model, num_sequences, max_tokens) if _is_known(model) else None
+    if device.type != "cuda":
+        return PackedDecoder(model, num_sequences, max_tokens)
+    kept, signature = vars(model).setdefault("_kept_decoders", Kept()), _signature(model)
+    limit = cast(Embedder, model.embedder).position.num_positions
+    rounded = max(128, 1 << (max_tokens - 1).bit_length())  # calls of like lengths share a graph
+    max_tokens = rounded if limit is None else max(max_tokens, min(rounded, limit))
+    found = kept.get((num_sequences, max_tokens))
+    if found is not None and found.signature == signature and found.is_free:
+        return found
+    made = PackedDecoder(model, num_sequences, max_tokens)
+    made.signature = signature
+    if made.num_bytes <= MAX_KEPT_BYTES:
+        kept.pop((num_sequences, max_tokens), None)
+        while len(kept) >= MAX_KEPT:
+            del kept[next(iter(kept))]
+        kept[num_sequences, max_tokens] = made
+    return made
+
+
+def _signature(model: Model) -> list[Any]:
+    """What a graph has read once: modules, their settings, and addresses of weights."""
+    found: list[Any] = [(x.data_ptr(), x.dtype, x.shape) for x in (*model.parameters(), *model.buffers())]
+    for module in model.modules():
+        found += [id(module), *(value for value in vars(module).values() if isinstance(value, int | float | str))]
+    return found
 
 
 class PackedDecoder:
     """Computes the logits of a model for one new token of each sequence, from functions of tensors.
 
-    static: as in `PackedCache`; None: True on CUDA, where the step is captured and replayed as a CUDA graph.
+    static: True: each step has the same shapes and addresses, as a CUDA graph needs; None: on CUDA.
     """
+
+    signature: list[Any]
 
     def __init__(self, model: Model, num_sequences: int, max_tokens: int, *, static: bool | None = None):
         parameter, embedder = next(model.parameters()), cast(Embedder, model.embedder)
         backbone, head = cast(Transformer, model.backbone), cast("TokenHead | TiedHead", model.head)
         device, dtype = parameter.device, parameter.dtype
         self.is_static = device.type == "cuda" if static is None else static
-        self._max_tokens = max_tokens
+        self._kernels = None if dtype == torch.float64 else triton_kernels(device)
+        self._num_sequences, self._max_tokens = num_sequences, max_tokens
         # with one query, torch's CPU kernel is seven times slower in bfloat16 than in float32 (torch 2.11)
-        self._cache_dtype = torch.promote_types(dtype, torch.float32) if device.type == "cpu" else dtype
-        columns = repeat(torch.arange(float(max_tokens), device=device), "m -> 1 m p", p=model.spec.num_axes)
+        self._dtype = torch.promote_types(dtype, torch.float32) if device.type == "cpu" else dtype
         self._table, self._scale = cast(nn.Embedding, embedder.content).weight, embedder.scale
-        vectors = embedder.position(columns)[0]
-        self._vectors = vectors if len(vectors) == max_tokens else None  # else there are no positions to add
+        self._backbone, self._position = backbone, embedder.position
+        self._columns = repeat(torch.arange(float(max_tokens), device=device), "m -> 1 m p", p=model.spec.num_axes)
+        self._tables = self._position_tables()
         between = (embedder.norm, embedder.projection, backbone.input_norm)
         self._after_embedding = [_function(module, num_sequences) for module in between if module is not None]
-        self._rotary: dict[Any, Tensor | None] = {}  # complex [m 1 r] of each kind of layer
-        for kind in dict.fromkeys(backbone.kinds):
-            position = backbone.position_of(kind)
-            rotary = None if position is None else position.rotary(columns, kind.head_dim)
-            self._rotary[kind] = None if rotary is None else rearrange(rotary, "1 1 m r -> m 1 r")
         self._norm = _function(backbone.norm, num_sequences)
-        self._blocks = [_function(block, num_sequences) for block in backbone.blocks]
-        self._kinds = backbone.kinds
+        self._blocks = [_function(block, num_sequences, self._kernels) for block in backbone.blocks]
         output = head.linear if isinstance(head, TokenHead) else head.table
         bias = head.linear.bias if isinstance(head, TokenHead) else head.bias
         product = _product(cast(Tensor, output.weight), bias, num_sequences)
         self._head = lambda x: head._outputs(x, product)
+        self._graph: StepGraph | None = None
+        self._user: Callable[[], PackedCache | None] = lambda: None
 
-    def take_over(self, cache: Cache) -> PackedCache:
-        """Copy the cache that a full forward pass filled, for the steps that follow."""
+    @property
+    def is_free(self) -> bool:
+        """Whether no generation uses its buffers."""
+        return self._user() is None
+
+    def _position_tables(self) -> list[Tensor | None]:
+        """Vectors [m d] to add, then the complex rotations [m 1 r] of each kind of layer; None: there are none."""
+        vectors: Tensor = self._position(self._columns)[0]
+        tables = [vectors if len(vectors) == self._max_tokens else None]
+        for kind in dict.fromkeys(self._backbone.kinds):
+            position = self._backbone.position_of(kind)
+            rotary = None if position is None else position.rotary(self._columns, kind.head_dim)
+            tables.append(None if rotary is None else rearrange(rotary, "1 1 m r -> m 1 r"))
+        return tables
+
+    def take_over(self, cache: Cache, positions: Tensor) -> PackedCache:
+        """Copy the cache that a full forward pass filled, for the steps that follow, the first at positions [b]."""
         assert isinstance(cache, TransformerCache)
-        return PackedCache(cache, self._max_tokens, self._cache_dtype, static=self.is_static)
+        num_tokens, b, graph = cache.num_tokens, len(positions), self._graph
+        if graph is not None and graph.num_sequences >= b:
+            layers = graph.state
+            for table, new in zip(self._tables, self._position_tables()):  # weights of positions may have changed
+                _ = table if table is None or new is None else table.copy_(new)
+        else:
+            layers = [self._empty(layer) for layer in cache.layers]
+            graph = self._graph = StepGraph(self.static_step, layers, positions) if self.is_static else None
+        for layer, filled in zip(layers, cache.layers):
+            past = cast(KVCache, filled.self_attention)
+            for buffer, new in ((layer.keys, past.keys), (layer.values, past.values)):
+                buffer[:b, :, :num_tokens] = cast(Tensor, new)[:, :, :num_tokens]
+            if layer.inputs is not None and filled.convolution is not None:
+                layer.inputs[:b, :-1] = filled.convolution.flip(1)
+        taken = PackedCache(layers, num_tokens, cache.is_padded, graph)
+        self._user = weakref.ref(taken)
+        return taken
+
+    def _empty(self, filled: LayerCache) -> _Layer:
+        """Buffers of the final length for a layer."""
+        past, convolved = cast(KVCache, filled.self_attention), filled.convolution
+        keys, values = (x.new_zeros(*x.shape[:2], self._max_tokens, x.shape[3], dtype=self._dtype)
+                        for x in (cast(Tensor, past.keys), cast(Tensor, past.values)))  # fmt: skip
+        return _Layer(keys, values, None if convolved is None else F.pad(convolved, [0, 0, 0, 1]))
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the keys and values."""
+        attentions = [cast(MultiHeadAttention, block.attention) for block in self._backbone._blocks]
+        channels = sum(2 * x.num_kv_heads * x.head_dim for x in attentions)
+        return self._num_sequences * self._max_tokens * channels * self._dtype.itemsize
 
     def step(self, ids: Tensor, positions: Tensor, cache: PackedCache) -> Tensor:
-        """Logits [b v] after one more token: ids [b] int64 at positions [b] int64, which grow with the columns."""
+        """Logits [b v] after one more token: ids [b] int64 at positions [b] int64; valid until the next step."""
         slot = cache.num_tokens
         cache.num_tokens += 1
-        if not cache.is_static:
-            return self._compute(ids, positions, slot, slot + 1, cache)
-        index = torch.full((1,), slot, device=ids.device)
-        if ids.device.type != "cuda":
-            return self.static_step(ids, positions, index, cache)
-        if cache.graph is None:
-            cache.graph = _Graph(self, ids, positions, index, cache)
-        return cache.graph.replay(ids, positions, index)
+        if not self.is_static:
+            return self._compute(ids, positions, positions if cache.is_ragged else slot, slot + 1, cache.layers)
+        if cache.graph is None:  # there are more sequences than before
+            layers, cache.layers = cache.layers, copy.deepcopy(cache.layers)
+            cache.graph = StepGraph(self.static_step, cache.layers, positions)
+            for new, old in zip(leaves(cache.layers), leaves(layers)):
+                _ = old if old is None else new.copy_(old)
+        return cache.graph(ids, positions)
 
-    def static_step(self, ids: Tensor, positions: Tensor, slot: Tensor, cache: PackedCache) -> Tensor:
-        """A step whose shapes do not depend on the slot [1]; repeating it gives the same logits."""
-        assert cache.attn_mask is not None
-        cache.attn_mask.index_fill_(3, slot, 0.0)
-        return self._compute(ids, positions, slot, cache.max_tokens, cache)
+    def static_step(self, ids: Tensor, positions: Tensor, layers: list[_Layer]) -> Tensor:
+        """A step whose shapes depend on no value."""
+        return self._compute(ids, positions, positions, self._max_tokens, layers)
 
-    def _compute(self, ids: Tensor, positions: Tensor, slot: Slot, num_slots: int, cache: PackedCache) -> Tensor:
-        """Logits [b v]. num_slots: columns that are read."""
-        mask = None if cache.attn_mask is None else cache.attn_mask[..., :num_slots]
-        contexts = {kind: AttentionContext(mask, rotary=None if table is None else table.index_select(0, positions))
-                    for kind, table in self._rotary.items()}  # fmt: skip
+    def _compute(self, ids: Tensor, positions: Tensor, slot: Slot, num_slots: int, layers: list[_Layer]) -> Tensor:
+        """Logits [b v]. num_slots: slots that are read, or masked."""
+        mask = None
+        if isinstance(slot, Tensor) and self._kernels is None:
+            later = torch.arange(num_slots, device=slot.device) > rearrange(slot, "b -> b 1 1 1")
+            mask = torch.zeros(later.shape, dtype=self._dtype, device=slot.device).masked_fill_(later, -torch.inf)
+        contexts = {
+            kind: AttentionContext(mask, rotary=None if table is None else table.index_select(0, positions))
+            for kind, table in zip(dict.fromkeys(self._backbone.kinds), self._tables[1:])
+        }
         x = self._embed(ids, positions)
-        for block, kind, layer in zip(self._blocks, self._kinds, cache.layers):
+        for block, kind, layer in zip(self._blocks, self._backbone.kinds, layers):
             x = block(x, contexts[kind], (layer, slot, num_slots))
         return self._head(self._norm(x))
 
@@ -183,41 +250,18 @@ class PackedDecoder:
         """Embeddings [b d] of ids [b] at positions [b], as `Embedder`; vectors of positions come from a table."""
         x = F.embedding(ids, self._table)
         x = x if self._scale == 1 else x * self._scale
-        x = x if self._vectors is None else x + self._vectors.index_select(0, positions)
+        x = x if self._tables[0] is None else x + self._tables[0].index_select(0, positions)
         for function in self._after_embedding:
             x = function(x)
         return x
 
 
-class _Graph:
-    """A step captured as a CUDA graph: replaying it launches all kernels at once."""
-
-    def __init__(self, decoder: PackedDecoder, ids: Tensor, positions: Tensor, slot: Tensor, cache: PackedCache):
-        self._inputs = (ids.clone(), positions.clone(), slot.clone())
-        side = torch.cuda.Stream(ids.device)
-        side.wait_stream(torch.cuda.current_stream(ids.device))
-        with torch.cuda.stream(side):  # the first calls allocate workspaces, which a graph must not
-            for _ in range(3):
-                decoder.static_step(*self._inputs, cache)
-        torch.cuda.current_stream(ids.device).wait_stream(side)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._logits = decoder.static_step(*self._inputs, cache)
-
-    def replay(self, *inputs: Tensor) -> Tensor:
-        """Logits [b v] for ids [b], positions [b], slot [1]."""
-        for buffer, new in zip(self._inputs, inputs):
-            buffer.copy_(new)
-        self._graph.replay()
-        return self._logits.clone()
-
-
-def _function(module: nn.Module, num_sequences: int) -> Function:
+def _function(module: nn.Module, num_sequences: int, kernels: Any = None) -> Function:
     """The module's `forward` on [b d]; in composed modules, functions replace the children."""
     if type(module) is nn.Linear:
         return _product(module.weight, module.bias, num_sequences)
     if type(module) is MultiHeadAttention:
-        return _attention(module, num_sequences)
+        return _attention(module, num_sequences, kernels)
     if type(module) is nn.LayerNorm:  # its `forward` takes 4 µs longer
         shape, weight, bias, eps = list(module.normalized_shape), module.weight, module.bias, module.eps
         return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
@@ -227,7 +271,7 @@ def _function(module: nn.Module, num_sequences: int) -> Function:
         return torch.add
     if type(module) in COMPOSED:
         module = copy.copy(module)
-        children = {name: child and _function(child, num_sequences) for name, child in module._modules.items()}
+        children = {name: child and _function(child, num_sequences, kernels) for name, child in module._modules.items()}
         if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:  # it may need the token axis
             mlp = module.mlp
             children["mlp"] = lambda x: mlp(x[:, None])[:, 0]
@@ -247,20 +291,22 @@ def _product(weight: Tensor, bias: Tensor | None, num_sequences: int) -> Functio
     return (lambda x: torch.mm(x, columns)) if bias is None else (lambda x: torch.addmm(bias, x, columns))
 
 
-def _write(buffer: Tensor, axis: int, slot: Slot, new: Tensor) -> None:
-    """Write a row of a buffer: new has its shape without the axis."""
+def _write(buffer: Tensor, slot: Slot, new: Tensor) -> None:
+    """Write new [b g c] in a slot of a buffer [b g m c]."""
     if isinstance(slot, int):
-        buffer.select(axis, slot).copy_(new)
+        buffer.select(2, slot).copy_(new)
     else:
-        buffer.index_copy_(axis, slot, new.unsqueeze(axis))
+        new = new.unsqueeze(2)
+        buffer.scatter_(2, rearrange(slot, "b -> b 1 1 1").expand_as(new), new)
 
 
-def _attention(layer: MultiHeadAttention, num_sequences: int) -> Function:
+def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> Function:
     """Self-attention of one new token per sequence; query heads that share a key head are queries of that head."""
     assert layer.qkv_proj is not None
     h, g, c = layer.num_heads, layer.num_kv_heads, layer.head_dim
     qkv_proj, out_proj = _function(layer.qkv_proj, num_sequences), _function(layer.out_proj, num_sequences)
-    convolve = None if layer.convolution is None else _convolution(layer.convolution)
+    # [k d], the weight of the newest input first
+    kernel = None if layer.convolution is None else rearrange(layer.convolution.weight, "k 1 d -> k d")
     ranges = ((layer.query_norm, 0, h), (layer.key_norm, h, g))
     norms = [(_function(norm, num_sequences), first, num) for norm, first, num in ranges if norm is not None]
     norms_heads = layer.norms_heads
@@ -269,8 +315,9 @@ def _attention(layer: MultiHeadAttention, num_sequences: int) -> Function:
     def attend(x: Tensor, context: AttentionContext, cache: tuple[_Layer, Slot, int]) -> Tensor:
         buffers, slot, num_slots = cache
         qkv = qkv_proj(x)
-        if convolve is not None:
-            qkv = convolve(qkv, slot, buffers.inputs)
+        if kernel is not None and buffers.inputs is not None:
+            buffers.inputs = torch.cat([qkv.unsqueeze(1), buffers.inputs[:, :-1]], dim=1)
+            qkv = (buffers.inputs * kernel).sum(dim=1)
         heads = qkv.unflatten(-1, (h + 2 * g, c))
         for norm, first, num in norms:
             part = heads.narrow(1, first, num)
@@ -278,8 +325,10 @@ def _attention(layer: MultiHeadAttention, num_sequences: int) -> Function:
         if context.rotary is not None:
             heads = _rotated(heads, h + g, context.rotary)
         heads = heads.to(buffers.keys.dtype)
-        _write(buffers.keys, 2, slot, heads.narrow(1, h, g))
-        _write(buffers.values, 2, slot, heads.narrow(1, h + g, g))
+        if kernels is not None:
+            return out_proj(kernels.attend(heads, buffers.keys, buffers.values, slot, scale).flatten(1))
+        _write(buffers.keys, slot, heads.narrow(1, h, g))
+        _write(buffers.values, slot, heads.narrow(1, h + g, g))
         attended = F.scaled_dot_product_attention(
             heads.narrow(1, 0, h).unflatten(1, (g, h // g)),
             buffers.keys.narrow(2, 0, num_slots),
@@ -299,22 +348,6 @@ def _rotated(heads: Tensor, num: int, rotary: Tensor) -> Tensor:
     pairs = wide.narrow(1, 0, num).narrow(2, 0, 2 * r).unflatten(-1, (r, 2))
     torch.view_as_complex(pairs).mul_(rotary)
     return wide.to(heads.dtype)
-
-
-def _convolution(module: CausalConvolution) -> Function:
-    """y_t = sum over i < k of w_i * x_(t - i), from the last k inputs in a ring buffer."""
-    weight = rearrange(module.weight, "k 1 d -> k d")
-    k = len(weight)
-    lags = torch.arange(k, device=weight.device)
-    # row j of the ring holds token j, then j + k, …; at token t, its lag is (t - j) % k
-    by_slot = weight[(rearrange(lags, "t -> t 1") - lags) % k]  # [t j d]
-
-    def convolve(x: Tensor, slot: Slot, ring: Tensor) -> Tensor:
-        row = slot % k
-        _write(ring, 1, row, x)
-        return (ring * by_slot[row]).sum(dim=1)
-
-    return convolve
 
 
 def _is_known(model: Model) -> bool:

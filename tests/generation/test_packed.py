@@ -237,21 +237,12 @@ def test_the_packed_step_changes_no_id(name, strategy, num_packed):
         assert ids.equal(right)
 
 
-@pytest.mark.parametrize("name", slow_in(SUPPORTED, *{*SUPPORTED} - {"gpt_nano"}))
-def test_the_step_of_a_graph_gives_the_same_logits_and_may_be_repeated(name, monkeypatch, num_packed):
-    """A CUDA graph replays a step of constant shapes; it is warmed up by repetitions. Here it runs on the CPU."""
-    static_step = PackedDecoder.static_step
-
-    def repeated(self, *args):
-        first = static_step(self, *args)
-        again = static_step(self, *args)
-        assert_close(again, first, rtol=0, atol=0)
-        return again
-
-    monkeypatch.setattr(PackedDecoder, "static_step", repeated)
+@pytest.mark.parametrize("name", slow_in(SUPPORTED, *{*SUPPORTED} - {"gpt_nano", "recipe text/char-lm"}))
+def test_the_step_of_a_graph_gives_the_same_logits(name, monkeypatch, num_packed):
+    """A CUDA graph replays a step of constant shapes, on buffers that stay where they are. Here it runs on the CPU."""
     monkeypatch.setattr(packed, "PackedDecoder", partial(PackedDecoder, static=True))
     model = model_of(name)
-    reordered = {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2]}
+    reordered = {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2], 12: [1, 0, 1]}
     for context_length in (None, 7):
         settings = {"reordered": reordered, "context_length": context_length}
         for got, right in logits_side_by_side(model, without_packing(model), RAGGED, **settings):
@@ -260,20 +251,21 @@ def test_the_step_of_a_graph_gives_the_same_logits_and_may_be_repeated(name, mon
     assert all(decoder.is_static for decoder in num_packed)
 
 
-def test_buffers_of_a_graph_stay_where_they_are_while_the_batch_keeps_its_size():
+def test_buffers_of_a_graph_stay_where_they_are_while_the_batch_does_not_grow():
     model = model_of("recipe text/char-lm")
     with torch.inference_mode():
         decoder = PackedDecoder(model, 3, 29, static=True)
         state = DecodingState(model, RAGGED, 19)
         state.append(state.next_logits().argmax(dim=-1))
-        cache = decoder.take_over(state._cache)
+        cache = decoder.take_over(state._cache, state._lengths - 1)
         layer = cache.layers[0]
-        addresses = [b.data_ptr() for b in (layer.keys, layer.values, layer.inputs, cache.attn_mask)]
-        cache.graph = graph = object()
-        cache.reorder(torch.tensor([2, 0, 0]))
-        assert addresses == [b.data_ptr() for b in (layer.keys, layer.values, layer.inputs, cache.attn_mask)]
-        assert cache.graph is graph
-        cache.reorder(torch.tensor([2, 0]))
+        addresses = [b.data_ptr() for b in (layer.keys, layer.values, layer.inputs)]
+        graph = cache.graph
+        for rows in ([2, 0, 0], [1, 0], [0, 1, 1]):
+            cache.reorder(torch.tensor(rows))
+            assert addresses == [b.data_ptr() for b in (layer.keys, layer.values, layer.inputs)]
+            assert cache.graph is graph
+        cache.reorder(torch.tensor([2, 0, 1, 1]))
         assert cache.graph is None  # it would read and write three sequences
 
 

@@ -1,0 +1,115 @@
+"""Triton kernels of a decoding step: attention of one new token over the filled slots, and a draw from logits.
+
+b sequences · h heads · g key/value heads · c channels of one head · m slots · v vocabulary · j blocks of the vocabulary
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+SLOTS = 128
+"""Keys that a program reads at a time."""
+IDS = 1024
+"""Logits that a program reads at a time."""
+
+
+@triton.jit
+def _attend(heads, keys, values, positions, out, scale, m, h, g, C: tl.constexpr, WIDE: tl.constexpr, M: tl.constexpr):
+    """One program for each sequence and query head; the first one of a key head writes its new key and value."""
+    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    shared = head // (h // g)
+    c = tl.arange(0, WIDE)
+    real = c < C
+    position = tl.load(positions + row)
+    new = heads + row * (h + 2 * g) * C + c
+    q = tl.load(new + head * C, mask=real, other=0.0).to(tl.float32) * scale
+    key = tl.load(new + (h + shared) * C, mask=real, other=0.0)
+    value = tl.load(new + (h + g + shared) * C, mask=real, other=0.0)
+    past = (row * g + shared) * m * C
+    if head % (h // g) == 0:
+        tl.store(keys + past + position * C + c, key, mask=real)
+        tl.store(values + past + position * C + c, value, mask=real)
+    top, total = tl.sum(q * key.to(tl.float32)), 1.0
+    mixed = value.to(tl.float32)
+    for first in range(0, position, M):
+        slots = first + tl.arange(0, M)
+        filled = slots < position
+        at = past + slots[:, None] * C + c[None, :]
+        both = filled[:, None] & real[None, :]
+        k = tl.load(keys + at, mask=both, other=0.0).to(tl.float32)
+        v = tl.load(values + at, mask=both, other=0.0).to(tl.float32)
+        scores = tl.where(filled, tl.sum(q[None, :] * k, 1), float("-inf"))
+        higher = tl.maximum(top, tl.max(scores, 0))
+        weights, kept = tl.exp(scores - higher), tl.exp(top - higher)
+        mixed = mixed * kept + tl.sum(weights[:, None] * v, 0)
+        total = total * kept + tl.sum(weights, 0)
+        top = higher
+    tl.store(out + (row * h + head) * C + c, (mixed / total).to(out.dtype.element_ty), mask=real)
+
+
+def attend(heads: Tensor, keys: Tensor, values: Tensor, positions: Tensor, scale: float) -> Tensor:
+    """Attention of a new token of each sequence over slots 0 to its position; writes its key and value there.
+
+    heads: [b h+2g c], queries, keys and values of the new tokens. keys, values: [b g m c]. positions: [b] int64, < m.
+    Returns [b h c]. Sums are in float32.
+    """
+    b, g, m, c = keys.shape
+    h = heads.shape[1] - 2 * g
+    out, heads, wide = heads.new_empty(b, h, c), heads.contiguous(), triton.next_power_of_2(c)
+    _attend[b, h](heads, keys, values, positions, out, scale, m, h, g, C=c, WIDE=wide, M=SLOTS, num_warps=4)
+    return out
+
+
+@triton.jit
+def _sums(logits, tops, sums, temperature, v, j, V: tl.constexpr):
+    """Largest logit of each block, and the sum of exp((logit - largest) / temperature)."""
+    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    i = block * V + tl.arange(0, V)
+    x = tl.load(logits + row * v + i, mask=i < v, other=float("-inf")).to(tl.float32)
+    top = tl.max(x, 0)
+    weights = tl.where(x > float("-inf"), tl.exp((x - top) / temperature), 0.0)
+    tl.store(tops + row * j + block, top)
+    tl.store(sums + row * j + block, tl.sum(weights, 0))
+
+
+@triton.jit
+def _pick(logits, tops, sums, uniform, out, temperature, v, j, V: tl.constexpr, J: tl.constexpr):
+    """The block in which the cumulative sum passes the level, then the id in it."""
+    row = tl.program_id(0).to(tl.int64)
+    blocks = tl.arange(0, J)
+    known = blocks < j
+    block_tops = tl.load(tops + row * j + blocks, mask=known, other=float("-inf"))
+    top = tl.max(block_tops, 0)
+    weights = tl.load(sums + row * j + blocks, mask=known, other=0.0)
+    weights = tl.where(weights > 0, weights * tl.exp((block_tops - top) / temperature), 0.0)
+    cumulative = tl.where(weights > 0, tl.cumsum(weights, 0), 0.0)
+    level = tl.load(uniform + row).to(tl.float32) * tl.max(cumulative, 0)
+    block = tl.min(tl.where(cumulative > level, blocks, J - 1), 0)
+    before = tl.sum(tl.where(blocks == block, cumulative - weights, 0.0), 0)
+    i = block * V + tl.arange(0, V)
+    x = tl.load(logits + row * v + i, mask=i < v, other=float("-inf")).to(tl.float32)
+    weights = tl.where(x > float("-inf"), tl.exp((x - top) / temperature), 0.0)
+    above = (before + tl.cumsum(weights, 0) > level) & (weights > 0)
+    # rounding may leave the sum of a block just below its level: then its last id with a weight
+    last = tl.max(tl.where(weights > 0, i, 0), 0)
+    tl.store(out + row, tl.minimum(tl.min(tl.where(above, i, v), 0), last).to(tl.int64))
+
+
+def draw(logits: Tensor, uniform: Tensor, temperature: float) -> Tensor:
+    """Ids [b] by inverse transform sampling from softmax(logits / temperature), logits [b v], uniform [b] in [0, 1).
+
+    The first id whose cumulative probability is above the draw, as on a CPU, with sums in float32: first of blocks of
+    ids, then of the ids in one block. An id of probability 0 is never drawn.
+    """
+    b, v = logits.shape
+    j = triton.cdiv(v, IDS)
+    tops, sums = (torch.empty(b, j, device=logits.device) for _ in range(2))
+    out = torch.empty(b, dtype=torch.int64, device=logits.device)
+    logits, temperature = logits.contiguous(), max(temperature, 1e-30)  # the smallest quotient stays finite in float32
+    _sums[b, j](logits, tops, sums, temperature, v, j, V=IDS)
+    _pick[b,](logits, tops, sums, uniform, out, temperature, v, j, V=IDS, J=triton.next_power_of_2(j))
+    return out

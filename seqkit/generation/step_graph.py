@@ -1,0 +1,113 @@
+"""A decoding step whose state has constant shapes, captured as a CUDA graph: one launch in place of hundreds.
+
+b sequences · v vocabulary
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqkit.errors import one_line
+
+log = logging.getLogger("seqkit")
+
+Step = Callable[[Tensor, Tensor, Any], Tensor]
+"""Logits [b v] of ids [b] at positions [b] and a state, whose tensors it writes, or replaces by others of their shape.
+It reads no value on the CPU."""
+
+
+class StepGraph:
+    """Runs a step on a state that stays where it is; on CUDA as a graph, if it can be captured.
+
+    state: any nest of lists, tuples and objects with tensors. Capturing runs the step, so the state is filled after it.
+    positions: [b], of which the shape is read.
+    Raises ValueError for a state that a step changes otherwise than in the values of its tensors.
+    """
+
+    def __init__(self, step: Step, state: Any, positions: Tensor):
+        self.state, self._step, self.num_sequences = state, step, len(positions)
+        self._ids, self._positions = torch.zeros_like(positions), torch.zeros_like(positions)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._logits: Tensor | None = None
+        if positions.device.type == "cuda":
+            self._capture()
+
+    def __call__(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Logits [b' v] for ids [b'] at positions [b'] of the first b' sequences, valid until the next step."""
+        num = len(ids)
+        self._ids[:num].copy_(ids)
+        self._positions[:num].copy_(positions)
+        if self._graph is None:
+            return self._run()[:num]
+        self._graph.replay()
+        assert self._logits is not None
+        return self._logits[:num]
+
+    def _run(self) -> Tensor:
+        moved = structure(self.state)
+        logits = self._step(self._ids, self._positions, moved)
+        old, new = leaves(self.state), leaves(moved)
+        if len(old) != len(new) or any(map(_differ, old, new)):
+            raise ValueError("the state of a step grows")
+        for buffer, value in zip(old, new):
+            if isinstance(buffer, Tensor) and buffer is not value:
+                buffer.copy_(value)
+        return logits
+
+    def _capture(self) -> None:
+        side = torch.cuda.Stream(self._ids.device)
+        side.wait_stream(torch.cuda.current_stream(self._ids.device))
+        with torch.cuda.stream(side):  # the first calls allocate workspaces and compile kernels, which a graph must not
+            for _ in range(3):
+                self._run()
+        torch.cuda.current_stream(self._ids.device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self._logits = self._run()
+            self._graph = graph
+        except RuntimeError as error:  # a part reads values on the CPU
+            log.info("decoding runs without a CUDA graph: %s", one_line(error)[:200])
+
+
+@cache
+def _load_kernels() -> Any:
+    try:
+        kernels = import_module("seqkit.generation.kernels")
+        kernels.draw(torch.zeros(1, 2, device="cuda"), torch.zeros(1, device="cuda"), 1.0)
+        return kernels
+    except Exception as error:  # there is no Triton, or it finds no compiler
+        log.info("decoding runs without Triton's kernels: %s", one_line(error)[:200])
+        return None
+
+
+def triton_kernels(device: torch.device) -> Any:
+    """The module `kernels` on CUDA, if its kernels compile; else None."""
+    return _load_kernels() if device.type == "cuda" else None
+
+
+def leaves(state: Any) -> list[Any]:
+    """Tensors and plain values of a nest of lists, tuples and objects, in order."""
+    if isinstance(state, Tensor):
+        return [state]
+    parts = state if isinstance(state, list | tuple) else list(getattr(state, "__dict__", {}).values())
+    return [leaf for part in parts for leaf in leaves(part)] if parts else [state]
+
+
+def structure(state: Any) -> Any:
+    """A copy of a nest that has the same tensors."""
+    return copy.deepcopy(state, {id(leaf): leaf for leaf in leaves(state) if isinstance(leaf, Tensor)})
+
+
+def _differ(old: Any, new: Any) -> bool:
+    if isinstance(old, Tensor) and isinstance(new, Tensor):
+        return (old.shape, old.dtype) != (new.shape, new.dtype)
+    return type(old) is not type(new) or (isinstance(old, int | float | str) and old != new)
