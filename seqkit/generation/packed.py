@@ -39,9 +39,6 @@ from seqkit.nn.heads import TiedHead, TokenHead
 from seqkit.nn.mlp import GatedMLP
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 
-MIN_STEPS = 8
-"""Fewest remaining steps for which packing is tried; packing takes the time that about ten steps save."""
-
 BLOCKS = (PreNormBlock, PostNormBlock, ParallelBlock)
 COMPOSED = (*BLOCKS, MLP, GatedMLP, Residual)
 """Modules that only call their children, so that functions can replace these."""
@@ -49,9 +46,6 @@ COMPOSED = (*BLOCKS, MLP, GatedMLP, Residual)
 Function = Callable[..., Tensor]
 Slot = int | Tensor
 """Slot of the new tokens; [b]: each sequence has its own."""
-
-MAX_KEPT, MAX_KEPT_BYTES = 4, 2**30
-"""Decoders that a model keeps on CUDA at most, and the size of the keys and values of one."""
 
 
 @dataclass
@@ -85,53 +79,6 @@ class PackedCache(Cache):
         self.graph = self.graph if in_place else None
 
 
-class Kept(dict[Any, "PackedDecoder"]):
-    """Decoders with their graphs, on the model that they belong to; a copy of the model has none."""
-
-    def __deepcopy__(self, memo: Any) -> Kept:
-        return Kept()
-
-    def __reduce__(self) -> Any:
-        return Kept, ()
-
-
-def packed_decoder(model: Model, num_sequences: int, max_tokens: int) -> PackedDecoder | None:
-    """The model's step with packed weights; None if a part of it is unknown, or if gradients or autocast are on.
-
-    num_sequences: number of sequences that weights are packed for; steps may have any number. max_tokens: columns of
-    the cache. On CUDA the model keeps up to `MAX_KEPT` decoders. Their graphs read weights where they are, so weights
-    may change in place; where a module, a setting or an address has changed, a new decoder is made.
-    """
-    device = next(model.parameters()).device
-    if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not (_is_plain(model) and _is_known(model)):
-        return None
-    if device.type != "cuda":
-        return PackedDecoder(model, num_sequences, max_tokens)
-    kept, signature = vars(model).setdefault("_kept_decoders", Kept()), _signature(model)
-    limit = cast(Embedder, model.embedder).position.num_positions
-    rounded = max(128, 1 << (max_tokens - 1).bit_length())  # calls of like lengths share a graph
-    max_tokens = rounded if limit is None else max(max_tokens, min(rounded, limit))
-    found = kept.get((num_sequences, max_tokens))
-    if found is not None and found.signature == signature and found.is_free:
-        return found
-    made = PackedDecoder(model, num_sequences, max_tokens)
-    made.signature = signature
-    if made.num_bytes <= MAX_KEPT_BYTES:
-        kept.pop((num_sequences, max_tokens), None)
-        while len(kept) >= MAX_KEPT:
-            del kept[next(iter(kept))]
-        kept[num_sequences, max_tokens] = made
-    return made
-
-
-def _signature(model: Model) -> list[Any]:
-    """What a graph has read once: modules, their settings, and addresses of weights."""
-    found: list[Any] = [(x.data_ptr(), x.dtype, x.shape) for x in (*model.parameters(), *model.buffers())]
-    for module in model.modules():
-        found += [id(module), *(value for value in vars(module).values() if isinstance(value, int | float | str))]
-    return found
-
-
 class PackedDecoder:
     """Computes the logits of a model for one new token of each sequence, from functions of tensors.
 
@@ -162,12 +109,7 @@ class PackedDecoder:
         product = _product(cast(Tensor, output.weight), bias, num_sequences)
         self._head = lambda x: head._outputs(x, product)
         self._graph: StepGraph | None = None
-        self._user: Callable[[], PackedCache | None] = lambda: None
-
-    @property
-    def is_free(self) -> bool:
-        """Whether no generation uses its buffers."""
-        return self._user() is None
+        self.user: Callable[[], PackedCache | None] = lambda: None  # the cache of the generation that uses its buffers
 
     def _position_tables(self) -> list[Tensor | None]:
         """Vectors [m d] to add, then the complex rotations [m 1 r] of each kind of layer; None: there are none."""
@@ -197,7 +139,7 @@ class PackedDecoder:
             if layer.inputs is not None and filled.convolution is not None:
                 layer.inputs[:b, :-1] = filled.convolution.flip(1)
         taken = PackedCache(layers, num_tokens, cache.is_padded, graph)
-        self._user = weakref.ref(taken)
+        self.user = weakref.ref(taken)
         return taken
 
     def _empty(self, filled: LayerCache) -> _Layer:
@@ -350,7 +292,7 @@ def _rotated(heads: Tensor, num: int, rotary: Tensor) -> Tensor:
     return wide.to(heads.dtype)
 
 
-def _is_known(model: Model) -> bool:
+def is_known(model: Model) -> bool:
     """Whether embedder, attention and head are exactly of the classes that a step writes out, since a subclass may
     compute something else, and whether the blocks only call their parts."""
     embedder, backbone = model.embedder, model.backbone
@@ -375,15 +317,3 @@ def _is_known_block(block: BaseBlock) -> bool:
     is_dot_product = type(layer.mechanism) is ScaledDotProductAttention and layer.mechanism.softcap is None
     # complex pairs need even strides
     return is_dot_product and type(layer.convolution) in (type(None), CausalConvolution) and layer.head_dim % 2 == 0
-
-
-def _is_plain(model: nn.Module) -> bool:
-    """Whether modules compute what their classes define: no hooks, no own `forward`, no dropout, plain parameters."""
-    first = next(model.parameters())
-    usual = all(type(p) is nn.Parameter and p.dtype == first.dtype and p.device == first.device
-                for p in model.parameters())  # fmt: skip
-    on_all = nn.modules.module
-    return usual and not (on_all._global_forward_hooks or on_all._global_forward_pre_hooks) and not any(
-        module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
-        or module._compiled_call_impl is not None or module.training for module in model.modules()
-    )  # fmt: skip

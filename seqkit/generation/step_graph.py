@@ -39,6 +39,8 @@ class StepGraph:
         self._logits: Tensor | None = None
         if positions.device.type == "cuda":
             self._capture()
+        else:
+            self._run()
 
     def __call__(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Logits [b' v] for ids [b'] at positions [b'] of the first b' sequences, valid until the next step."""
@@ -50,6 +52,12 @@ class StepGraph:
         self._graph.replay()
         assert self._logits is not None
         return self._logits[:num]
+
+    def load(self, state: Any) -> None:
+        """Copy the values of another state of these shapes."""
+        for buffer, value in zip(leaves(self.state), leaves(state), strict=True):
+            if isinstance(buffer, Tensor):
+                buffer.copy_(value)
 
     def _run(self) -> Tensor:
         moved = structure(self.state)

@@ -5,7 +5,9 @@ import pickle
 
 import pytest
 import torch
-from generating import RAGGED, VOCAB, columns
+from generating import RAGGED, VOCAB, columns, sources
+from test_decoders import FIXED
+from test_decoders import model_of as recurrent_model
 from test_packed import SUPPORTED, logits_side_by_side, model_of, without_packing
 from torch import nn
 from torch.testing import assert_close
@@ -56,6 +58,14 @@ def test_a_gpu_gives_the_ids_of_the_cpu(strategy):
     on_cpu = generate(model, RAGGED, 40, strategy=strategy, stop=[1])
     on_gpu = generate(copy.deepcopy(model).cuda(), RAGGED, 40, strategy=strategy, stop=[1])
     assert all(a.equal(b.cpu()) for a, b in zip(on_cpu, on_gpu))
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_states_of_constant_shape_are_graphed(name, num_captured):
+    model, settings = recurrent_model(name), {"sampling": Sampling(seed=3)}
+    right = columns(model, RAGGED, 40, source=sources(name), use_cache=False, **settings)
+    assert columns(model.cuda(), RAGGED, 40, source=sources(name), **settings).cpu().equal(right)
+    assert [graph._graph is not None for graph in num_captured] == [True]
 
 
 def test_a_graph_is_kept_and_reads_changed_weights(num_captured):

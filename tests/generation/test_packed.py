@@ -11,9 +11,10 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.backbones.presets import PUBLISHED
-from seqkit.generation import BeamSearch, Sampling, generate, packed
+from seqkit.generation import BeamSearch, Sampling, decoders, generate
 from seqkit.generation.decode import DecodingState
-from seqkit.generation.packed import MIN_STEPS, PackedDecoder, packed_decoder
+from seqkit.generation.decoders import MIN_STEPS, find_decoder
+from seqkit.generation.packed import PackedDecoder
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
@@ -240,7 +241,7 @@ def test_the_packed_step_changes_no_id(name, strategy, num_packed):
 @pytest.mark.parametrize("name", slow_in(SUPPORTED, *{*SUPPORTED} - {"gpt_nano", "recipe text/char-lm"}))
 def test_the_step_of_a_graph_gives_the_same_logits(name, monkeypatch, num_packed):
     """A CUDA graph replays a step of constant shapes, on buffers that stay where they are. Here it runs on the CPU."""
-    monkeypatch.setattr(packed, "PackedDecoder", partial(PackedDecoder, static=True))
+    monkeypatch.setattr(decoders, "PackedDecoder", partial(PackedDecoder, static=True))
     model = model_of(name)
     reordered = {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2], 12: [1, 0, 1]}
     for context_length in (None, 7):
@@ -347,7 +348,7 @@ def test_a_part_that_is_not_known_runs_as_modules(name, num_packed):
     if name in ALTERED:
         ALTERED[name](model)
     with torch.inference_mode():
-        assert packed_decoder(model, 3, 29) is None
+        assert find_decoder(model, 3, 29) is None
     if name == "two dtypes":  # which no product takes
         return
     got = columns(model, RAGGED, 11, sampling=GREEDY)
@@ -370,18 +371,18 @@ def test_a_hook_on_all_modules_sees_every_step(num_packed):
 @pytest.mark.parametrize("name", ["LSTM", "Transformer, Transformer"])
 def test_other_backbones_run_as_modules(name):
     with torch.inference_mode():
-        assert packed_decoder(generating_model(name), 3, 29) is None
+        assert find_decoder(generating_model(name), 3, 29) is None
 
 
 def test_gradients_dropout_and_autocast_are_left_to_the_modules():
     model = model_of("gpt_nano")
-    assert packed_decoder(model, 3, 29) is None  # gradients are on
+    assert find_decoder(model, 3, 29) is None  # gradients are on
     with torch.no_grad():
-        assert packed_decoder(model, 3, 29) is not None
+        assert find_decoder(model, 3, 29) is not None
         with torch.autocast("cpu", torch.bfloat16):
-            assert packed_decoder(model, 3, 29) is None
+            assert find_decoder(model, 3, 29) is None
         model.train()
-        assert packed_decoder(model, 3, 29) is None
+        assert find_decoder(model, 3, 29) is None
 
 
 def test_few_steps_are_not_worth_packing(num_packed):
