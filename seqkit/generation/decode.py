@@ -16,7 +16,7 @@ from einops import rearrange, repeat
 from torch import Tensor
 
 from seqkit.generation.decoders import MIN_STEPS, Decoder, GraphedCache, find_decoder
-from seqkit.generation.packed import PackedCache
+from seqkit.generation.packed import PackedState
 from seqkit.interfaces import Cache, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
@@ -186,7 +186,7 @@ class DecodingState(Decoding):
             if self._max_new_tokens - self.num_new_tokens >= MIN_STEPS:
                 self._decoder = find_decoder(self._model, len(self._new_ids), self._max_columns)
         newest, positions = self._new_ids[:, self.num_new_tokens - 1], self._lengths - self._starts - 1
-        if self._decoder is not None and not isinstance(cache, PackedCache | GraphedCache):
+        if self._decoder is not None and not isinstance(cache, PackedState | GraphedCache):
             try:
                 self._cache = cache = self._decoder.take_over(cache, positions)
             except ValueError:  # this cache grows with the tokens

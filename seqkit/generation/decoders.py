@@ -5,17 +5,17 @@ b sequences · v vocabulary
 
 from __future__ import annotations
 
-import copy
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
-from seqkit.generation.packed import PackedDecoder, is_known
-from seqkit.generation.step_graph import StepGraph
+from seqkit.generation.packed import PackedState, PackedStep, is_known
+from seqkit.generation.step_graph import StepGraph, leaves, structure
 from seqkit.interfaces import Cache, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
@@ -27,65 +27,107 @@ MAX_KEPT, MAX_KEPT_BYTES = 4, 2**30
 """Decoders that a model keeps on CUDA at most, and the size of the keys and values of one."""
 
 
-class GraphedCache(Cache):
-    """A cache of constant shapes, such as the state of an RNN, in buffers that a CUDA graph reads and writes."""
+class ModuleStep:
+    """The modules' own step, for a CUDA graph; its state is their cache, whose shapes must be constant."""
 
-    def __init__(self, cache: Cache, graph: StepGraph | None):
-        self.num_tokens, self.cache, self.graph = cache.num_tokens, cache, graph
-
-    def reorder(self, rows: Tensor) -> None:
-        moved = copy.deepcopy(self.cache)
-        moved.reorder(rows)
-        if self.graph is not None and len(rows) == self.graph.num_sequences:
-            self.graph.load(moved)
-        else:
-            self.cache, self.graph = moved, None
-
-
-class GraphedDecoder:
-    """The modules' own step as a CUDA graph, for caches whose shapes are constant."""
+    is_static = True
 
     def __init__(self, model: Model):
-        self._model, self._graph = model, cast("StepGraph | None", None)
-        self.user: Callable[[], Cache | None] = lambda: None
+        self._model, self._batch = model, cast("TokenBatch | None", None)
 
-    def take_over(self, cache: Cache, positions: Tensor) -> GraphedCache:
-        """Copy the cache that a full forward pass filled. Raises ValueError for one that grows with the tokens."""
-        if self._graph is None or self._graph.num_sequences != len(positions):
-            self._graph = self._captured(cache, positions)
-        self._graph.load(cache)
-        taken = GraphedCache(self._graph.state, self._graph)
-        taken.num_tokens, self.user = cache.num_tokens, weakref.ref(taken)
+    def state(self, cache: Cache) -> Cache:
+        """The cache that a full forward pass filled."""
+        return cache
+
+    def __call__(self, ids: Tensor, positions: Tensor, cache: Cache) -> Tensor:
+        """Logits [b v] after one more token: ids [b] at positions [b]."""
+        content, places = (
+            rearrange(ids, "b -> b 1"),
+            repeat(positions.float(), "b -> b 1 p", p=self._model.spec.num_axes),
+        )
+        if self._batch is None or len(self._batch) != len(ids):
+            # made on the CPU, a batch knows that none of its tokens is padding
+            valid = torch.ones(content.shape, dtype=torch.bool)
+            self._batch = TokenBatch(content.cpu(), places.cpu(), valid).to(ids.device)
+        logits: Tensor = self._model(self._batch.replace(content=content, positions=places), cache=cache)
+        cache.num_tokens -= 1  # a graph does not count, so its user does
+        return logits[:, -1]
+
+
+class GraphedCache(Cache):
+    """State of steps that run as a CUDA graph. graph: None: there are more sequences than in the last one."""
+
+    def __init__(self, graph: StepGraph, num_tokens: int):
+        self.state, self.graph, self.num_tokens = graph.state, cast("StepGraph | None", graph), num_tokens
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order; rows of a graph that are left over are computed, too."""
+        self.state = structure(self.state)
+        if self.graph is not None and len(rows) <= self.graph.num_sequences:
+            self.state.reorder(_filled(rows, self.graph.num_sequences))
+            self.graph.load(self.state)
+            self.state = self.graph.state
+        else:
+            self.state.reorder(rows)
+            self.graph = None
+
+
+def _filled(rows: Tensor, num: int) -> Tensor:
+    return torch.cat([rows, rows[:1].expand(num - len(rows))])
+
+
+class Decoder:
+    """Computes the steps that follow a full forward pass; on CUDA as a graph, which it keeps.
+
+    keep: called with the decoder once its buffers are there.
+    """
+
+    signature: list[Any]
+
+    def __init__(self, step: PackedStep | ModuleStep, keep: Callable[[Decoder], None] = lambda _: None):
+        self._step, self._keep, self._graph = step, keep, cast("StepGraph | None", None)
+        self.user: Callable[[], Cache | None] = lambda: None  # cache of the generation that uses the buffers
+
+    def take_over(self, cache: Cache, positions: Tensor) -> PackedState | GraphedCache:
+        """Copy the cache of a full forward pass; the next tokens are at positions [b].
+
+        Raises ValueError for modules whose cache grows with the tokens.
+        """
+        b, graph = len(positions), self._graph
+        if graph is not None and graph.num_sequences > b:
+            cache.reorder(_filled(torch.arange(b, device=positions.device), graph.num_sequences))
+        state: Any = self._step.state(cache)
+        if not self._step.is_static:
+            return cast(PackedState, state)
+        if graph is None or graph.num_sequences < b:
+            self._graph = graph = StepGraph(self._step, state, positions)
+            if sum(x.nbytes for x in leaves(state) if isinstance(x, Tensor)) <= MAX_KEPT_BYTES:
+                self._keep(self)
+        else:
+            graph.load(state)
+        taken = GraphedCache(graph, cache.num_tokens)
+        self.user = weakref.ref(taken)
         return taken
 
-    def step(self, ids: Tensor, positions: Tensor, cache: GraphedCache) -> Tensor:
+    def step(self, ids: Tensor, positions: Tensor, cache: PackedState | GraphedCache) -> Tensor:
         """Logits [b v] after one more token: ids [b] at positions [b]; valid until the next step."""
-        cache.num_tokens += 1
+        if isinstance(cache, PackedState):
+            return self._step(ids, positions, cast(Any, cache))
         if cache.graph is None:
-            cache.graph = self._captured(cache.cache, positions)
-            cache.graph.load(cache.cache)
-            cache.cache = cache.graph.state
+            cache.graph = StepGraph(self._step, cache.state, positions)
+        cache.num_tokens += 1
         return cache.graph(ids, positions)
-
-    def _captured(self, cache: Cache, positions: Tensor) -> StepGraph:
-        b, p = len(positions), self._model.spec.num_axes
-        # made on the CPU, a batch knows that none of its tokens is padding
-        one = TokenBatch(torch.zeros(b, 1).long(), torch.zeros(b, 1, p), torch.ones(b, 1).bool()).to(positions.device)
-
-        def step(ids: Tensor, positions: Tensor, state: Any) -> Tensor:
-            content, places = rearrange(ids, "b -> b 1"), repeat(positions.float(), "b -> b 1 p", p=p)
-            logits: Tensor = self._model(one.replace(content=content, positions=places), cache=state)
-            state.num_tokens -= 1  # which nothing reads in a step
-            return logits[:, -1]
-
-        return StepGraph(step, copy.deepcopy(cache), positions)
-
-
-Decoder = PackedDecoder | GraphedDecoder
 
 
 class Kept(dict[Any, Decoder]):
     """Decoders with their graphs, on the model that they belong to; a copy of the model has none."""
+
+    def keep(self, key: Any, decoder: Decoder) -> None:
+        """Keep it in the place of one with this key, or of the oldest."""
+        self.pop(key, None)
+        while len(self) >= MAX_KEPT:
+            del self[next(iter(self))]
+        self[key] = decoder
 
     def __deepcopy__(self, memo: Any) -> Kept:
         return Kept()
@@ -95,34 +137,29 @@ class Kept(dict[Any, Decoder]):
 
 
 def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder | None:
-    """A faster step than the modules'; None: on a CPU, if a part of the model is unknown to `PackedDecoder`.
+    """A faster step than the modules'; None: on a CPU, if a part of the model is unknown to `PackedStep`.
 
-    num_sequences: number of sequences that weights are packed for; steps may have any number. max_tokens: columns of
-    the cache. None, too, with gradients, autocast, hooks, or weights of several types or devices.
+    num_sequences, max_tokens: sequences and columns of the generation. None, too, with gradients, autocast, hooks, or
+    weights of several types or devices.
     On CUDA the model keeps up to `MAX_KEPT` decoders. Their graphs read weights where they are, so weights may change
     in place; where a module, a setting or an address has changed, a new decoder is made.
     """
-    device = next(model.parameters()).device
-    is_cuda, is_packed = device.type == "cuda", is_known(model)
+    device, is_packed = next(model.parameters()).device, is_known(model)
     if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not _is_plain(model):
         return None
-    if not is_cuda:
-        return PackedDecoder(model, num_sequences, max_tokens) if is_packed else None
+    if device.type != "cuda":
+        return Decoder(PackedStep(model, num_sequences, max_tokens)) if is_packed else None
     limit = cast(Embedder, model.embedder).position.num_positions
     rounded = max(128, 1 << (max_tokens - 1).bit_length())  # calls of like lengths share a graph
     max_tokens = rounded if limit is None else max(max_tokens, min(rounded, limit))
-    kept, signature = vars(model).setdefault("_kept_decoders", Kept()), _signature(model)
-    key = (num_sequences, max_tokens if is_packed else 0)
-    if key in kept and kept[key].user() is None and kept[key].signature == signature:
-        return kept[key]
-    made = PackedDecoder(model, num_sequences, max_tokens) if is_packed else GraphedDecoder(model)
-    made.signature = signature
-    if not isinstance(made, PackedDecoder) or made.num_bytes <= MAX_KEPT_BYTES:
-        kept.pop(key, None)
-        while len(kept) >= MAX_KEPT:
-            del kept[next(iter(kept))]
-        kept[key] = made
-    return made
+    kept: Kept = vars(model).setdefault("_kept_decoders", Kept())
+    key, signature = (num_sequences, max_tokens if is_packed else 0), _signature(model)
+    found = kept.get(key)
+    if found is None or found.user() is not None or found.signature != signature:
+        step = PackedStep(model, num_sequences, max_tokens) if is_packed else ModuleStep(model)
+        found = Decoder(step, partial(kept.keep, key))
+        found.signature = signature
+    return found
 
 
 def _signature(model: Model) -> list[Any]:

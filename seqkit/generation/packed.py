@@ -4,8 +4,8 @@
 weights in an unfavourable order, on masks, and in Python. Here the `forward` of blocks, norms, MLPs and heads is called
 directly, without `nn.Module.__call__`. Attention is written out for one query, over keys and values in buffers of the
 final length. Weights of linear layers are copied once into the order that is read fastest in a product with few rows.
-The logits equal those of the modules up to rounding. If a part of the model is unknown here, `packed_decoder` returns
-None, and the modules run.
+The logits equal those of the modules up to rounding. Models with a part that
+is unknown here (`is_known`) run as modules.
 
 b sequences · d width · h heads · g key/value heads · c channels of one head · r rotated channel pairs · m slots of the
 cache · k kernel size · v vocabulary
@@ -14,7 +14,6 @@ cache · k kernel size · v vocabulary
 from __future__ import annotations
 
 import copy
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -25,12 +24,12 @@ from einops import rearrange, repeat
 from torch import Tensor, nn
 
 from seqkit.backbones.transformer import Transformer
-from seqkit.generation.step_graph import StepGraph, leaves, triton_kernels
+from seqkit.generation.step_graph import triton_kernels
 from seqkit.interfaces import Cache
 from seqkit.model import Model
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.kv_cache import KVCache, LayerCache, TransformerCache
+from seqkit.nn.attention.kv_cache import LayerCache, TransformerCache
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.convolution import CausalConvolution
@@ -57,35 +56,29 @@ class _Layer:
     inputs: Tensor | None
 
 
-class PackedCache(Cache):
+class PackedState(Cache):
     """Keys and values of all tokens so far, in buffers of the final length: those of position p in slot p.
 
-    is_ragged: False: all sequences are equally long. graph: runs steps of constant shapes; None: they grow.
+    tables: vectors [m d] of positions to add, then complex rotations [m 1 r] of each kind of layer; None: there are
+    none. is_ragged: False: all sequences are equally long.
     """
 
-    def __init__(self, layers: list[_Layer], num_tokens: int, is_ragged: bool, graph: StepGraph | None):
-        self.layers, self.num_tokens, self.is_ragged, self.graph = layers, num_tokens, is_ragged, graph
+    def __init__(self, layers: list[_Layer], tables: list[Tensor | None], num_tokens: int, is_ragged: bool):
+        self.layers, self.tables, self.num_tokens, self.is_ragged = layers, tables, num_tokens, is_ragged
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order. A graph keeps its buffers, for fewer sequences too."""
-        num, in_place = len(rows), self.graph is not None and len(rows) <= len(self.layers[0].keys)
+        """Keep these examples, [b'] indices, in this order."""
         for layer in self.layers:
             for name, buffer in vars(layer).items():
-                if buffer is not None and in_place:
-                    filled = buffer[:, :, : self.num_tokens] if buffer.ndim == 4 else buffer
-                    filled[:num].copy_(filled.index_select(0, rows))
-                elif buffer is not None:
-                    setattr(layer, name, buffer.index_select(0, rows))
-        self.graph = self.graph if in_place else None
+                setattr(layer, name, None if buffer is None else buffer.index_select(0, rows))
 
 
-class PackedDecoder:
+class PackedStep:
     """Computes the logits of a model for one new token of each sequence, from functions of tensors.
 
-    static: True: each step has the same shapes and addresses, as a CUDA graph needs; None: on CUDA.
+    num_sequences: number of sequences that weights are packed for; steps may have any number. max_tokens: slots.
+    static: True: shapes and addresses depend on no value, as a CUDA graph needs; None: on CUDA.
     """
-
-    signature: list[Any]
 
     def __init__(self, model: Model, num_sequences: int, max_tokens: int, *, static: bool | None = None):
         parameter, embedder = next(model.parameters()), cast(Embedder, model.embedder)
@@ -93,13 +86,11 @@ class PackedDecoder:
         device, dtype = parameter.device, parameter.dtype
         self.is_static = device.type == "cuda" if static is None else static
         self._kernels = None if dtype == torch.float64 else triton_kernels(device)
-        self._num_sequences, self._max_tokens = num_sequences, max_tokens
         # with one query, torch's CPU kernel is seven times slower in bfloat16 than in float32 (torch 2.11)
         self._dtype = torch.promote_types(dtype, torch.float32) if device.type == "cpu" else dtype
         self._table, self._scale = cast(nn.Embedding, embedder.content).weight, embedder.scale
-        self._backbone, self._position = backbone, embedder.position
+        self._backbone, self._position, self._max_tokens = backbone, embedder.position, max_tokens
         self._columns = repeat(torch.arange(float(max_tokens), device=device), "m -> 1 m p", p=model.spec.num_axes)
-        self._tables = self._position_tables()
         between = (embedder.norm, embedder.projection, backbone.input_norm)
         self._after_embedding = [_function(module, num_sequences) for module in between if module is not None]
         self._norm = _function(backbone.norm, num_sequences)
@@ -108,91 +99,50 @@ class PackedDecoder:
         bias = head.linear.bias if isinstance(head, TokenHead) else head.bias
         product = _product(cast(Tensor, output.weight), bias, num_sequences)
         self._head = lambda x: head._outputs(x, product)
-        self._graph: StepGraph | None = None
-        self.user: Callable[[], PackedCache | None] = lambda: None  # the cache of the generation that uses its buffers
 
-    def _position_tables(self) -> list[Tensor | None]:
-        """Vectors [m d] to add, then the complex rotations [m 1 r] of each kind of layer; None: there are none."""
+    def state(self, cache: Cache) -> PackedState:
+        """A copy of the cache that a full forward pass filled, for the steps that follow."""
+        assert isinstance(cache, TransformerCache)
         vectors: Tensor = self._position(self._columns)[0]
         tables = [vectors if len(vectors) == self._max_tokens else None]
         for kind in dict.fromkeys(self._backbone.kinds):
             position = self._backbone.position_of(kind)
             rotary = None if position is None else position.rotary(self._columns, kind.head_dim)
             tables.append(None if rotary is None else rearrange(rotary, "1 1 m r -> m 1 r"))
-        return tables
+        layers = [self._layer(layer, cache.num_tokens) for layer in cache.layers]
+        return PackedState(layers, tables, cache.num_tokens, cache.is_padded)
 
-    def take_over(self, cache: Cache, positions: Tensor) -> PackedCache:
-        """Copy the cache that a full forward pass filled, for the steps that follow, the first at positions [b]."""
-        assert isinstance(cache, TransformerCache)
-        num_tokens, b, graph = cache.num_tokens, len(positions), self._graph
-        if graph is not None and graph.num_sequences >= b:
-            layers = graph.state
-            for table, new in zip(self._tables, self._position_tables()):  # weights of positions may have changed
-                _ = table if table is None or new is None else table.copy_(new)
-        else:
-            layers = [self._empty(layer) for layer in cache.layers]
-            graph = self._graph = StepGraph(self.static_step, layers, positions) if self.is_static else None
-        for layer, filled in zip(layers, cache.layers):
-            past = cast(KVCache, filled.self_attention)
-            for buffer, new in ((layer.keys, past.keys), (layer.values, past.values)):
-                buffer[:b, :, :num_tokens] = cast(Tensor, new)[:, :, :num_tokens]
-            if layer.inputs is not None and filled.convolution is not None:
-                layer.inputs[:b, :-1] = filled.convolution.flip(1)
-        taken = PackedCache(layers, num_tokens, cache.is_padded, graph)
-        self.user = weakref.ref(taken)
-        return taken
+    def _layer(self, filled: LayerCache, n: int) -> _Layer:
+        past, inputs = cast(Any, filled.self_attention), filled.convolution
+        keys, values = (
+            F.pad(x[:, :, :n].to(self._dtype), [0, 0, 0, self._max_tokens - n]) for x in (past.keys, past.values)
+        )
+        return _Layer(keys, values, None if inputs is None else F.pad(inputs.flip(1), [0, 0, 0, 1]))
 
-    def _empty(self, filled: LayerCache) -> _Layer:
-        """Buffers of the final length for a layer."""
-        past, convolved = cast(KVCache, filled.self_attention), filled.convolution
-        keys, values = (x.new_zeros(*x.shape[:2], self._max_tokens, x.shape[3], dtype=self._dtype)
-                        for x in (cast(Tensor, past.keys), cast(Tensor, past.values)))  # fmt: skip
-        return _Layer(keys, values, None if convolved is None else F.pad(convolved, [0, 0, 0, 1]))
-
-    @property
-    def num_bytes(self) -> int:
-        """Size of the keys and values."""
-        attentions = [cast(MultiHeadAttention, block.attention) for block in self._backbone._blocks]
-        channels = sum(2 * x.num_kv_heads * x.head_dim for x in attentions)
-        return self._num_sequences * self._max_tokens * channels * self._dtype.itemsize
-
-    def step(self, ids: Tensor, positions: Tensor, cache: PackedCache) -> Tensor:
-        """Logits [b v] after one more token: ids [b] int64 at positions [b] int64; valid until the next step."""
-        slot = cache.num_tokens
-        cache.num_tokens += 1
-        if not self.is_static:
-            return self._compute(ids, positions, positions if cache.is_ragged else slot, slot + 1, cache.layers)
-        if cache.graph is None:  # there are more sequences than before
-            layers, cache.layers = cache.layers, copy.deepcopy(cache.layers)
-            cache.graph = StepGraph(self.static_step, cache.layers, positions)
-            for new, old in zip(leaves(cache.layers), leaves(layers)):
-                _ = old if old is None else new.copy_(old)
-        return cache.graph(ids, positions)
-
-    def static_step(self, ids: Tensor, positions: Tensor, layers: list[_Layer]) -> Tensor:
-        """A step whose shapes depend on no value."""
-        return self._compute(ids, positions, positions, self._max_tokens, layers)
-
-    def _compute(self, ids: Tensor, positions: Tensor, slot: Slot, num_slots: int, layers: list[_Layer]) -> Tensor:
-        """Logits [b v]. num_slots: slots that are read, or masked."""
+    def __call__(self, ids: Tensor, positions: Tensor, state: PackedState) -> Tensor:
+        """Logits [b v] after one more token: ids [b] int64 at positions [b] int64."""
+        slot: Slot = positions if self.is_static or state.is_ragged else state.num_tokens
+        num_slots = self._max_tokens if self.is_static else state.num_tokens + 1
         mask = None
         if isinstance(slot, Tensor) and self._kernels is None:
-            later = torch.arange(num_slots, device=slot.device) > rearrange(slot, "b -> b 1 1 1")
-            mask = torch.zeros(later.shape, dtype=self._dtype, device=slot.device).masked_fill_(later, -torch.inf)
+            later = torch.arange(num_slots, device=ids.device) > rearrange(slot, "b -> b 1 1 1")
+            mask = torch.zeros(later.shape, dtype=self._dtype, device=ids.device).masked_fill_(later, -torch.inf)
+        vectors, *rotations = state.tables
         contexts = {
             kind: AttentionContext(mask, rotary=None if table is None else table.index_select(0, positions))
-            for kind, table in zip(dict.fromkeys(self._backbone.kinds), self._tables[1:])
+            for kind, table in zip(dict.fromkeys(self._backbone.kinds), rotations)
         }
-        x = self._embed(ids, positions)
-        for block, kind, layer in zip(self._blocks, self._backbone.kinds, layers):
+        x = self._embed(ids, None if vectors is None else vectors.index_select(0, positions))
+        for block, kind, layer in zip(self._blocks, self._backbone.kinds, state.layers):
             x = block(x, contexts[kind], (layer, slot, num_slots))
+        state.num_tokens += not self.is_static  # a graph does not count, so its user does
         return self._head(self._norm(x))
 
-    def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Embeddings [b d] of ids [b] at positions [b], as `Embedder`; vectors of positions come from a table."""
+    def _embed(self, ids: Tensor, vectors: Tensor | None) -> Tensor:
+        """Embeddings [b d] of ids [b] as `Embedder`; vectors: of positions."""
         x = F.embedding(ids, self._table)
         x = x if self._scale == 1 else x * self._scale
-        x = x if self._tables[0] is None else x + self._tables[0].index_select(0, positions)
+        x = x if vectors is None else x + vectors
         for function in self._after_embedding:
             x = function(x)
         return x

@@ -27,20 +27,20 @@ It reads no value on the CPU."""
 class StepGraph:
     """Runs a step on a state that stays where it is; on CUDA as a graph, if it can be captured.
 
-    state: any nest of lists, tuples and objects with tensors. Capturing runs the step, so the state is filled after it.
-    positions: [b], of which the shape is read.
+    state: any nest of lists, tuples and objects with tensors. positions: [b], where the next step writes: capturing
+    writes there, too.
     Raises ValueError for a state that a step changes otherwise than in the values of its tensors.
     """
 
     def __init__(self, step: Step, state: Any, positions: Tensor):
         self.state, self._step, self.num_sequences = state, step, len(positions)
-        self._ids, self._positions = torch.zeros_like(positions), torch.zeros_like(positions)
+        self._ids, self._positions = torch.zeros_like(positions), positions.clone()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._logits: Tensor | None = None
         if positions.device.type == "cuda":
             self._capture()
         else:
-            self._run()
+            self._computed()
 
     def __call__(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Logits [b' v] for ids [b'] at positions [b'] of the first b' sequences, valid until the next step."""
@@ -60,22 +60,27 @@ class StepGraph:
                 buffer.copy_(value)
 
     def _run(self) -> Tensor:
+        logits, values = self._computed()
+        for buffer, value in zip(leaves(self.state), values):
+            if isinstance(buffer, Tensor) and buffer is not value:
+                buffer.copy_(value)
+        return logits
+
+    def _computed(self) -> tuple[Tensor, list[Any]]:
+        """Logits, and the leaves of the next state."""
         moved = structure(self.state)
         logits = self._step(self._ids, self._positions, moved)
         old, new = leaves(self.state), leaves(moved)
         if len(old) != len(new) or any(map(_differ, old, new)):
             raise ValueError("the state of a step grows")
-        for buffer, value in zip(old, new):
-            if isinstance(buffer, Tensor) and buffer is not value:
-                buffer.copy_(value)
-        return logits
+        return logits, new
 
     def _capture(self) -> None:
         side = torch.cuda.Stream(self._ids.device)
         side.wait_stream(torch.cuda.current_stream(self._ids.device))
         with torch.cuda.stream(side):  # the first calls allocate workspaces and compile kernels, which a graph must not
             for _ in range(3):
-                self._run()
+                self._computed()
         torch.cuda.current_stream(self._ids.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         try:

@@ -8,7 +8,7 @@ from generating import RAGGED, TWO, VOCAB, columns, generating_model, sharpened,
 
 from seqkit.backbones import S4D, TCN, Mamba, MeanPool
 from seqkit.generation import BeamSearch, Sampling, decode, generate
-from seqkit.generation.decoders import GraphedDecoder
+from seqkit.generation.decoders import Decoder, ModuleStep
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import NextToken
@@ -32,10 +32,10 @@ def model_of(name):
 
 @pytest.fixture
 def num_steps(monkeypatch):
-    """Steps of `GraphedDecoder`, which all models get."""
-    steps, step = [], GraphedDecoder.step
-    monkeypatch.setattr(decode, "find_decoder", lambda model, b, n: GraphedDecoder(model))
-    monkeypatch.setattr(GraphedDecoder, "step", lambda self, *args: steps.append(self) or step(self, *args))
+    """Steps in buffers, which all models get."""
+    steps, step = [], Decoder.step
+    monkeypatch.setattr(decode, "find_decoder", lambda model, b, n: Decoder(ModuleStep(model)))
+    monkeypatch.setattr(Decoder, "step", lambda self, *args: steps.append(self) or step(self, *args))
     return steps
 
 

@@ -13,8 +13,9 @@ from seqkit.backbones import Transformer
 from seqkit.backbones.presets import PUBLISHED
 from seqkit.generation import BeamSearch, Sampling, decoders, generate
 from seqkit.generation.decode import DecodingState
-from seqkit.generation.decoders import MIN_STEPS, find_decoder
-from seqkit.generation.packed import PackedDecoder
+from seqkit.generation.decoders import MIN_STEPS, Decoder, find_decoder
+from seqkit.generation.packed import PackedStep
+from seqkit.generation.step_graph import leaves
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
@@ -165,13 +166,13 @@ def model_of(name: str, **settings) -> Model:
 @pytest.fixture
 def num_packed(monkeypatch):
     """Calls of the packed step."""
-    calls, step = [], PackedDecoder.step
+    calls, step = [], PackedStep.__call__
 
     def counted(self, *args):
         calls.append(self)
         return step(self, *args)
 
-    monkeypatch.setattr(PackedDecoder, "step", counted)
+    monkeypatch.setattr(PackedStep, "__call__", counted)
     return calls
 
 
@@ -241,7 +242,7 @@ def test_the_packed_step_changes_no_id(name, strategy, num_packed):
 @pytest.mark.parametrize("name", slow_in(SUPPORTED, *{*SUPPORTED} - {"gpt_nano", "recipe text/char-lm"}))
 def test_the_step_of_a_graph_gives_the_same_logits(name, monkeypatch, num_packed):
     """A CUDA graph replays a step of constant shapes, on buffers that stay where they are. Here it runs on the CPU."""
-    monkeypatch.setattr(decoders, "PackedDecoder", partial(PackedDecoder, static=True))
+    monkeypatch.setattr(decoders, "PackedStep", partial(PackedStep, static=True))
     model = model_of(name)
     reordered = {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2], 12: [1, 0, 1]}
     for context_length in (None, 7):
@@ -249,23 +250,20 @@ def test_the_step_of_a_graph_gives_the_same_logits(name, monkeypatch, num_packed
         for got, right in logits_side_by_side(model, without_packing(model), RAGGED, **settings):
             assert_close(got, right, rtol=1e-4, atol=1e-4)
     assert num_packed
-    assert all(decoder.is_static for decoder in num_packed)
+    assert all(step.is_static for step in num_packed)
 
 
 def test_buffers_of_a_graph_stay_where_they_are_while_the_batch_does_not_grow():
     model = model_of("recipe text/char-lm")
     with torch.inference_mode():
-        decoder = PackedDecoder(model, 3, 29, static=True)
-        state = DecodingState(model, RAGGED, 19)
+        decoder, state = Decoder(PackedStep(model, 3, 29, static=True)), DecodingState(model, RAGGED, 19)
         state.append(state.next_logits().argmax(dim=-1))
         cache = decoder.take_over(state._cache, state._lengths - 1)
-        layer = cache.layers[0]
-        addresses = [b.data_ptr() for b in (layer.keys, layer.values, layer.inputs)]
-        graph = cache.graph
+        graph, addresses = cache.graph, [x.data_ptr() for x in leaves(cache.state.layers)]
         for rows in ([2, 0, 0], [1, 0], [0, 1, 1]):
             cache.reorder(torch.tensor(rows))
-            assert addresses == [b.data_ptr() for b in (layer.keys, layer.values, layer.inputs)]
             assert cache.graph is graph
+            assert addresses == [x.data_ptr() for x in leaves(cache.state.layers)]
         cache.reorder(torch.tensor([2, 0, 1, 1]))
         assert cache.graph is None  # it would read and write three sequences
 
