@@ -185,15 +185,14 @@ class DecodingState(Decoding):
             self._tries_decoder = False
             if self._max_new_tokens - self.num_new_tokens >= MIN_STEPS:
                 self._decoder = find_decoder(self._model, len(self._new_ids), self._max_columns)
-        newest, positions = self._new_ids[:, self.num_new_tokens - 1], self._lengths - self._starts - 1
         if self._decoder is not None and not isinstance(cache, PackedState | GraphedCache):
             try:
-                self._cache = cache = self._decoder.take_over(cache, positions)
+                self._cache = cache = self._decoder.take_over(cache, self._lengths - self._starts - 1)
             except ValueError:  # this cache grows with the tokens
                 self._decoder = None
         if self._decoder is None:
             return super()._cached_step(cache)
-        return self._decoder.step(newest, positions, cast(Any, cache))
+        return self._decoder.step(self._new_ids[:, self.num_new_tokens - 1], cast(Any, cache))
 
 
 @contextmanager

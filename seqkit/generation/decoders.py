@@ -27,30 +27,41 @@ MAX_KEPT, MAX_KEPT_BYTES = 4, 2**30
 """Decoders that a model keeps on CUDA at most, and the size of the keys and values of one."""
 
 
+class ModuleState(Cache):
+    """The modules' cache, whose shapes must be constant, and the positions [b] of the next tokens."""
+
+    def __init__(self, cache: Cache, positions: Tensor):
+        self.cache, self.positions, self.num_tokens = cache, positions, cache.num_tokens
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order."""
+        self.cache.reorder(rows)
+        self.positions = self.positions.index_select(0, rows)
+
+
 class ModuleStep:
-    """The modules' own step, for a CUDA graph; its state is their cache, whose shapes must be constant."""
+    """The modules' own step, for a CUDA graph."""
 
     is_static = True
 
     def __init__(self, model: Model):
         self._model, self._batch = model, cast("TokenBatch | None", None)
 
-    def state(self, cache: Cache) -> Cache:
-        """The cache that a full forward pass filled."""
-        return cache
+    def state(self, cache: Cache, positions: Tensor) -> ModuleState:
+        """The cache that a full forward pass filled; the next tokens are at positions [b]."""
+        return ModuleState(cache, positions)
 
-    def __call__(self, ids: Tensor, positions: Tensor, cache: Cache) -> Tensor:
-        """Logits [b v] after one more token: ids [b] at positions [b]."""
-        content, places = (
-            rearrange(ids, "b -> b 1"),
-            repeat(positions.float(), "b -> b 1 p", p=self._model.spec.num_axes),
-        )
+    def __call__(self, ids: Tensor, state: ModuleState) -> Tensor:
+        """Logits [b v] after one more token: ids [b]."""
+        content = rearrange(ids, "b -> b 1")
+        positions = repeat(state.positions.float(), "b -> b 1 p", p=self._model.spec.num_axes)
         if self._batch is None or len(self._batch) != len(ids):
             # made on the CPU, a batch knows that none of its tokens is padding
             valid = torch.ones(content.shape, dtype=torch.bool)
-            self._batch = TokenBatch(content.cpu(), places.cpu(), valid).to(ids.device)
-        logits: Tensor = self._model(self._batch.replace(content=content, positions=places), cache=cache)
-        cache.num_tokens -= 1  # a graph does not count, so its user does
+            self._batch = TokenBatch(content.cpu(), positions.cpu(), valid).to(ids.device)
+        logits: Tensor = self._model(self._batch.replace(content=content, positions=positions), cache=state.cache)
+        state.cache.num_tokens -= 1  # a graph does not count, so its user does
+        state.positions = state.positions + 1
         return logits[:, -1]
 
 
@@ -95,12 +106,14 @@ class Decoder:
         """
         b, graph = len(positions), self._graph
         if graph is not None and graph.num_sequences > b:
-            cache.reorder(_filled(torch.arange(b, device=positions.device), graph.num_sequences))
-        state: Any = self._step.state(cache)
+            rows = _filled(torch.arange(b, device=positions.device), graph.num_sequences)
+            cache.reorder(rows)
+            positions = positions[rows]
+        state: Any = self._step.state(cache, positions)
         if not self._step.is_static:
             return cast(PackedState, state)
         if graph is None or graph.num_sequences < b:
-            self._graph = graph = StepGraph(self._step, state, positions)
+            self._graph = graph = StepGraph(self._step, state, len(positions))
             if sum(x.nbytes for x in leaves(state) if isinstance(x, Tensor)) <= MAX_KEPT_BYTES:
                 self._keep(self)
         else:
@@ -109,14 +122,14 @@ class Decoder:
         self.user = weakref.ref(taken)
         return taken
 
-    def step(self, ids: Tensor, positions: Tensor, cache: PackedState | GraphedCache) -> Tensor:
-        """Logits [b v] after one more token: ids [b] at positions [b]; valid until the next step."""
+    def step(self, ids: Tensor, cache: PackedState | GraphedCache) -> Tensor:
+        """Logits [b v] after one more token: ids [b]; valid until the next step."""
         if isinstance(cache, PackedState):
-            return self._step(ids, positions, cast(Any, cache))
+            return self._step(ids, cast(Any, cache))
         if cache.graph is None:
-            cache.graph = StepGraph(self._step, cache.state, positions)
+            cache.graph = StepGraph(self._step, cache.state, len(ids))
         cache.num_tokens += 1
-        return cache.graph(ids, positions)
+        return cache.graph(ids)
 
 
 class Kept(dict[Any, Decoder]):

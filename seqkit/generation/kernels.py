@@ -9,12 +9,12 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, nn
 
-SLOTS = 128
-"""Keys that a program reads at a time."""
 IDS = 1024
 """Logits that a program reads at a time."""
+TILE = 8192
+"""Weights that a program reads at once."""
 
 
 @triton.jit
@@ -60,7 +60,8 @@ def attend(heads: Tensor, keys: Tensor, values: Tensor, positions: Tensor, scale
     b, g, m, c = keys.shape
     h = heads.shape[1] - 2 * g
     out, heads, wide = heads.new_empty(b, h, c), heads.contiguous(), triton.next_power_of_2(c)
-    _attend[b, h](heads, keys, values, positions, out, scale, m, h, g, C=c, WIDE=wide, M=SLOTS, num_warps=4)
+    slots, warps = (256, 8) if b * h < 512 else (64, 4)  # few programs read more at a time (H200)
+    _attend[b, h](heads, keys, values, positions, out, scale, m, h, g, C=c, WIDE=wide, M=slots, num_warps=warps)
     return out
 
 
@@ -112,4 +113,62 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float) -> Tensor:
     logits, temperature = logits.contiguous(), max(temperature, 1e-30)  # the smallest quotient stays finite in float32
     _sums[b, j](logits, tops, sums, temperature, v, j, V=IDS)
     _pick[b,](logits, tops, sums, uniform, out, temperature, v, j, V=IDS, J=triton.next_power_of_2(j))
+    return out
+
+
+@triton.jit
+def _add_norm(x, branch, weight, bias, total, out, d, eps, ADDS: tl.constexpr, CENTRES: tl.constexpr,
+              HAS_BIAS: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
+    row, c = tl.program_id(0).to(tl.int64), tl.arange(0, WIDE)
+    real, at = c < d, row * d + c
+    value = tl.load(x + at, mask=real, other=0.0).to(tl.float32)
+    if ADDS:
+        value += tl.load(branch + at, mask=real, other=0.0).to(tl.float32)
+        value = value.to(total.dtype.element_ty)
+        tl.store(total + at, value, mask=real)
+        value = value.to(tl.float32)
+    if CENTRES:
+        value = tl.where(real, value - tl.sum(value, 0) / d, 0.0)
+    value = (
+        value * tl.rsqrt(tl.sum(value * value, 0) / d + eps) * tl.load(weight + c, mask=real, other=0.0).to(tl.float32)
+    )
+    if HAS_BIAS:
+        value += tl.load(bias + c, mask=real, other=0.0).to(tl.float32)
+    tl.store(out + at, value.to(out.dtype.element_ty), mask=real)
+
+
+def add_norm(x: Tensor, branch: Tensor | None, norm: nn.LayerNorm | nn.RMSNorm) -> tuple[Tensor, Tensor]:
+    """x + branch, and its norm, for x and branch [b d]; branch: None: zero."""
+    b, d = x.shape
+    bias, eps = getattr(norm, "bias", None), torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
+    out, total = torch.empty_like(x), x if branch is None else torch.empty_like(x)
+    _add_norm[b,](x, x if branch is None else branch, norm.weight, norm.weight if bias is None else bias, total, out, d,
+                  eps, ADDS=branch is not None, CENTRES=isinstance(norm, nn.LayerNorm), HAS_BIAS=bias is not None,
+                  WIDE=triton.next_power_of_2(d))  # fmt: skip
+    return total, out
+
+
+@triton.jit
+def _linear(
+    x, weight, bias, out, i, o, HAS_BIAS: tl.constexpr, B: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr
+):
+    rows, k = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
+    real = rows < o
+    at = rows.to(tl.int64)[:, None] * i + k[None, :]
+    tile = tl.load(weight + at, mask=real[:, None] & (k < i)[None, :], other=0.0).to(tl.float32)
+    shift = tl.load(bias + rows, mask=real, other=0.0).to(tl.float32) if HAS_BIAS else tl.zeros([ROWS], tl.float32)
+    for b in tl.static_range(B):
+        vector = tl.load(x + b * i + k, mask=k < i, other=0.0).to(tl.float32)
+        y = tl.sum(tile * vector[None, :], 1) + shift
+        tl.store(out + b * o + rows, y.to(out.dtype.element_ty), mask=real)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x @ weight.T + bias for few x [b i], whose weight [o i] is read once, by many programs."""
+    (b, i), o = x.shape, len(weight)
+    width = triton.next_power_of_2(i)
+    rows = max(1, TILE // width)
+    out = x.new_empty(b, o)
+    _linear[triton.cdiv(o, rows),](x.contiguous(), weight, weight if bias is None else bias, out, i, o,
+                                  HAS_BIAS=bias is not None, B=b, WIDE=width, ROWS=rows)  # fmt: skip
     return out

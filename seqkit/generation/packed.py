@@ -43,6 +43,9 @@ COMPOSED = (*BLOCKS, MLP, GatedMLP, Residual)
 """Modules that only call their children, so that functions can replace these."""
 
 Function = Callable[..., Tensor]
+FEW = 4
+"""Sequences up to which a product on CUDA has a kernel of its own."""
+
 Slot = int | Tensor
 """Slot of the new tokens; [b]: each sequence has its own."""
 
@@ -59,15 +62,20 @@ class _Layer:
 class PackedState(Cache):
     """Keys and values of all tokens so far, in buffers of the final length: those of position p in slot p.
 
+    positions: [b] int64, of the next tokens.
     tables: vectors [m d] of positions to add, then complex rotations [m 1 r] of each kind of layer; None: there are
     none. is_ragged: False: all sequences are equally long.
     """
 
-    def __init__(self, layers: list[_Layer], tables: list[Tensor | None], num_tokens: int, is_ragged: bool):
-        self.layers, self.tables, self.num_tokens, self.is_ragged = layers, tables, num_tokens, is_ragged
+    def __init__(
+        self, layers: list[_Layer], tables: list[Tensor | None], positions: Tensor, num_tokens: int, is_ragged: bool
+    ):
+        self.layers, self.tables, self.positions = layers, tables, positions
+        self.num_tokens, self.is_ragged = num_tokens, is_ragged
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order."""
+        self.positions = self.positions.index_select(0, rows)
         for layer in self.layers:
             for name, buffer in vars(layer).items():
                 setattr(layer, name, None if buffer is None else buffer.index_select(0, rows))
@@ -95,13 +103,14 @@ class PackedStep:
         self._after_embedding = [_function(module, num_sequences) for module in between if module is not None]
         self._norm = _function(backbone.norm, num_sequences)
         self._blocks = [_function(block, num_sequences, self._kernels) for block in backbone.blocks]
+        self._branches = self._branches_of(backbone, num_sequences)
         output = head.linear if isinstance(head, TokenHead) else head.table
         bias = head.linear.bias if isinstance(head, TokenHead) else head.bias
-        product = _product(cast(Tensor, output.weight), bias, num_sequences)
+        product = _product(cast(Tensor, output.weight), bias, num_sequences, self._kernels)
         self._head = lambda x: head._outputs(x, product)
 
-    def state(self, cache: Cache) -> PackedState:
-        """A copy of the cache that a full forward pass filled, for the steps that follow."""
+    def state(self, cache: Cache, positions: Tensor) -> PackedState:
+        """A copy of the cache that a full forward pass filled, for the steps that follow, first at positions [b]."""
         assert isinstance(cache, TransformerCache)
         vectors: Tensor = self._position(self._columns)[0]
         tables = [vectors if len(vectors) == self._max_tokens else None]
@@ -110,7 +119,7 @@ class PackedStep:
             rotary = None if position is None else position.rotary(self._columns, kind.head_dim)
             tables.append(None if rotary is None else rearrange(rotary, "1 1 m r -> m 1 r"))
         layers = [self._layer(layer, cache.num_tokens) for layer in cache.layers]
-        return PackedState(layers, tables, cache.num_tokens, cache.is_padded)
+        return PackedState(layers, tables, positions, cache.num_tokens, cache.is_padded)
 
     def _layer(self, filled: LayerCache, n: int) -> _Layer:
         past, inputs = cast(Any, filled.self_attention), filled.convolution
@@ -119,8 +128,9 @@ class PackedStep:
         )
         return _Layer(keys, values, None if inputs is None else F.pad(inputs.flip(1), [0, 0, 0, 1]))
 
-    def __call__(self, ids: Tensor, positions: Tensor, state: PackedState) -> Tensor:
-        """Logits [b v] after one more token: ids [b] int64 at positions [b] int64."""
+    def __call__(self, ids: Tensor, state: PackedState) -> Tensor:
+        """Logits [b v] after one more token: ids [b] int64."""
+        positions, state.positions = state.positions, state.positions + 1
         slot: Slot = positions if self.is_static or state.is_ragged else state.num_tokens
         num_slots = self._max_tokens if self.is_static else state.num_tokens + 1
         mask = None
@@ -133,10 +143,33 @@ class PackedStep:
             for kind, table in zip(dict.fromkeys(self._backbone.kinds), rotations)
         }
         x = self._embed(ids, None if vectors is None else vectors.index_select(0, positions))
-        for block, kind, layer in zip(self._blocks, self._backbone.kinds, state.layers):
-            x = block(x, contexts[kind], (layer, slot, num_slots))
+        given = [(contexts[kind], (layer, slot, num_slots)) for kind, layer in zip(self._backbone.kinds, state.layers)]
         state.num_tokens += not self.is_static  # a graph does not count, so its user does
-        return self._head(self._norm(x))
+        if not self._branches:
+            for block, both in zip(self._blocks, given):
+                x = block(x, *both)
+            return self._head(self._norm(x))
+        branch = None
+        for (first, attention, second, mlp), both in zip(self._branches, given):
+            x, normed = self._kernels.add_norm(x, branch, first)
+            x, normed = self._kernels.add_norm(x, attention(normed, *both), second)
+            branch = mlp(normed)
+        return self._head(self._kernels.add_norm(x, branch, self._backbone.norm)[1])
+
+    def _branches_of(self, backbone: Transformer, num: int) -> list[tuple[nn.Module, Function, nn.Module, Function]]:
+        """Norms and branches of pre-norm blocks, if kernels add and normalise at once; else none."""
+        blocks = cast("list[PreNormBlock]", list(backbone.blocks))
+        norms = [backbone.norm, *(norm for x in blocks for norm in (x.attention_norm, x.mlp_norm))]
+        residuals = [residual for x in blocks for residual in (x.attention_residual, x.mlp_residual)]
+        if (
+            self._kernels is None
+            or any(type(x) is not PreNormBlock or type(x.mlp) not in COMPOSED for x in blocks)
+            or any(type(x) not in (nn.LayerNorm, nn.RMSNorm) or x.weight is None for x in norms)
+            or not all(map(_is_sum, residuals))
+        ):
+            return []
+        found = [[_function(part, num, self._kernels) for part in (x.attention, x.mlp)] for x in blocks]
+        return [(x.attention_norm, attention, x.mlp_norm, mlp) for x, (attention, mlp) in zip(blocks, found)]
 
     def _embed(self, ids: Tensor, vectors: Tensor | None) -> Tensor:
         """Embeddings [b d] of ids [b] as `Embedder`; vectors: of positions."""
@@ -151,7 +184,7 @@ class PackedStep:
 def _function(module: nn.Module, num_sequences: int, kernels: Any = None) -> Function:
     """The module's `forward` on [b d]; in composed modules, functions replace the children."""
     if type(module) is nn.Linear:
-        return _product(module.weight, module.bias, num_sequences)
+        return _product(module.weight, module.bias, num_sequences, kernels)
     if type(module) is MultiHeadAttention:
         return _attention(module, num_sequences, kernels)
     if type(module) is nn.LayerNorm:  # its `forward` takes 4 µs longer
@@ -159,7 +192,7 @@ def _function(module: nn.Module, num_sequences: int, kernels: Any = None) -> Fun
         return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
     if type(module) is nn.Dropout:
         return lambda x: x
-    if type(module) is Residual and module.norm is module.scale is module.drop_path is None and module.fixed_scale == 1:
+    if _is_sum(module):
         return torch.add
     if type(module) in COMPOSED:
         module = copy.copy(module)
@@ -171,12 +204,21 @@ def _function(module: nn.Module, num_sequences: int, kernels: Any = None) -> Fun
     return module.forward
 
 
-def _product(weight: Tensor, bias: Tensor | None, num_sequences: int) -> Function:
+def _is_sum(module: nn.Module) -> bool:
+    """Whether it is a residual connection that only adds."""
+    if type(module) is not Residual:
+        return False
+    return module.norm is module.scale is module.drop_path is None and module.fixed_scale == 1
+
+
+def _product(weight: Tensor, bias: Tensor | None, num_sequences: int, kernels: Any) -> Function:
     """x @ weight.T + bias for x [b i] and weight [o i].
 
     `nn.Linear` stores weights row by row, and then a product with one vector reads at half the memory's bandwidth: for
     one sequence on a CPU, in float32, the weight is copied in the other order (docs/decisions.md).
     """
+    if kernels is not None and num_sequences <= FEW and weight.shape[1] <= kernels.TILE:
+        return lambda x: kernels.linear(x, weight, bias)
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or num_sequences > 1:
         return lambda x: F.linear(x, weight, bias)
     columns = rearrange(weight, "o i -> i o").contiguous()
@@ -196,7 +238,7 @@ def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> F
     """Self-attention of one new token per sequence; query heads that share a key head are queries of that head."""
     assert layer.qkv_proj is not None
     h, g, c = layer.num_heads, layer.num_kv_heads, layer.head_dim
-    qkv_proj, out_proj = _function(layer.qkv_proj, num_sequences), _function(layer.out_proj, num_sequences)
+    qkv_proj, out_proj = (_function(x, num_sequences, kernels) for x in (layer.qkv_proj, layer.out_proj))
     # [k d], the weight of the newest input first
     kernel = None if layer.convolution is None else rearrange(layer.convolution.weight, "k 1 d -> k d")
     ranges = ((layer.query_norm, 0, h), (layer.key_norm, h, g))

@@ -19,34 +19,33 @@ from seqkit.errors import one_line
 
 log = logging.getLogger("seqkit")
 
-Step = Callable[[Tensor, Tensor, Any], Tensor]
-"""Logits [b v] of ids [b] at positions [b] and a state, whose tensors it writes, or replaces by others of their shape.
-It reads no value on the CPU."""
+Step = Callable[[Tensor, Any], Tensor]
+"""Logits [b v] of ids [b] and a state, whose tensors it replaces by others of their shape. Where it writes to them in
+place, running it again writes the same. It reads no value on the CPU."""
 
 
 class StepGraph:
     """Runs a step on a state that stays where it is; on CUDA as a graph, if it can be captured.
 
-    state: any nest of lists, tuples and objects with tensors. positions: [b], where the next step writes: capturing
-    writes there, too.
+    state: any nest of lists, tuples and objects with tensors.
     Raises ValueError for a state that a step changes otherwise than in the values of its tensors.
     """
 
-    def __init__(self, step: Step, state: Any, positions: Tensor):
-        self.state, self._step, self.num_sequences = state, step, len(positions)
-        self._ids, self._positions = torch.zeros_like(positions), positions.clone()
+    def __init__(self, step: Step, state: Any, num_sequences: int):
+        self.state, self._step, self.num_sequences = state, step, num_sequences
+        device = next(leaf.device for leaf in leaves(state) if isinstance(leaf, Tensor))
+        self._ids = torch.zeros(num_sequences, dtype=torch.int64, device=device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._logits: Tensor | None = None
-        if positions.device.type == "cuda":
+        if device.type == "cuda":
             self._capture()
         else:
             self._computed()
 
-    def __call__(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Logits [b' v] for ids [b'] at positions [b'] of the first b' sequences, valid until the next step."""
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Logits [b' v] for ids [b'] of the first b' sequences, valid until the next step."""
         num = len(ids)
         self._ids[:num].copy_(ids)
-        self._positions[:num].copy_(positions)
         if self._graph is None:
             return self._run()[:num]
         self._graph.replay()
@@ -69,7 +68,7 @@ class StepGraph:
     def _computed(self) -> tuple[Tensor, list[Any]]:
         """Logits, and the leaves of the next state."""
         moved = structure(self.state)
-        logits = self._step(self._ids, self._positions, moved)
+        logits = self._step(self._ids, moved)
         old, new = leaves(self.state), leaves(moved)
         if len(old) != len(new) or any(map(_differ, old, new)):
             raise ValueError("the state of a step grows")

@@ -32,10 +32,8 @@ def test_a_graph_gives_the_logits_of_the_modules(name, num_captured):
     model = model_of(name).cuda()
     reordered = {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2], 12: [1, 0, 1]}
     for context_length in (None, 7):
-        settings = {"reordered": {k: torch.tensor(v).cuda() for k, v in reordered.items()}}
-        for got, right in logits_side_by_side(
-            model, without_packing(model), RAGGED, context_length=context_length, **settings
-        ):
+        settings = {"reordered": reordered, "context_length": context_length}
+        for got, right in logits_side_by_side(model, without_packing(model), RAGGED, **settings):
             assert_close(got, right, rtol=1e-3, atol=1e-3)
     assert num_captured
     assert all(graph._graph is not None for graph in num_captured) or name == "experts"

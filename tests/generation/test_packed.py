@@ -194,7 +194,7 @@ def logits_side_by_side(model, other, prompts, *, reordered=(), context_length=N
         yield got, right
         ids = right.argmax(dim=-1)
         if i in reordered:
-            rows = torch.tensor(reordered[i])
+            rows = torch.tensor(reordered[i], device=state.device)
             state.reorder(rows)
             witness.reorder(rows)
             ids = ids[rows]
