@@ -230,8 +230,7 @@ def _write(buffer: Tensor, slot: Slot, new: Tensor) -> None:
     if isinstance(slot, int):
         buffer.select(2, slot).copy_(new)
     else:
-        new = new.unsqueeze(2)
-        buffer.scatter_(2, rearrange(slot, "b -> b 1 1 1").expand_as(new), new)
+        buffer.transpose(1, 2)[torch.arange(len(slot), device=slot.device), slot] = new
 
 
 def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> Function:

@@ -6,7 +6,7 @@ python tests/benchmarks/generation_speed.py --device cuda --batch 1 8 64
 On a CPU, one thread: processor time of the best round, as other work on the machine may disturb one; an LSTM of the
 same width and depth stands beside. On CUDA, GPT-2's 124 million parameters in bfloat16: seconds of the median round, of
 `stream` and of Hugging Face with a static cache, which it compiles. A ratio is the median over rounds, of the time that
-Hugging Face takes to that of the candidate; of sampling, to greedy decoding of the same library.
+Hugging Face or seqkit takes for greedy decoding to that of the candidate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.position.absolute import Learned, NoPosition
 from seqkit.objectives import NextToken
 
-REFERENCE = "Hugging Face"
 GREEDY = Sampling(temperature=0)
 
 Generate = Callable[[int], torch.Tensor]
@@ -86,18 +85,20 @@ def unpacked(model: Model) -> Model:
     return other
 
 
-def hugging_face(sizes: Sizes, dtype: torch.dtype, device: str = "cpu", **settings: object) -> Generate:
-    """Its GPT-2 with SDPA and the default, dynamic cache, unless `settings` say otherwise."""
+def hugging_face(sizes: Sizes, dtype: torch.dtype, device: str = "cpu") -> nn.Module:
+    """Its GPT-2, with SDPA."""
     transformers.logging.set_verbosity_error()
-    found = {"vocab_size": sizes.vocab, "n_positions": sizes.context, "n_embd": sizes.dim}
-    config = transformers.GPT2Config(
-        **found, n_layer=sizes.depth, n_head=sizes.num_heads, bos_token_id=None, eos_token_id=None
-    )
-    model = transformers.GPT2LMHeadModel(config).eval().to(device, dtype)
+    given = {"vocab_size": sizes.vocab, "n_positions": sizes.context, "n_embd": sizes.dim, "n_layer": sizes.depth}
+    config = transformers.GPT2Config(**given, n_head=sizes.num_heads, bos_token_id=None, eos_token_id=None)
+    return transformers.GPT2LMHeadModel(config).eval().to(device, dtype)
+
+
+def theirs(sizes: Sizes, model: nn.Module, **settings: object) -> Generate:
+    """Through `generate`, greedily and with its dynamic cache unless `settings` say otherwise."""
     settings = {"do_sample": False, "use_cache": True, "pad_token_id": 0, **settings}
 
     def generate(b: int) -> torch.Tensor:
-        ids = torch.full((b, sizes.num_prompt), 3, device=device)
+        ids = torch.full((b, sizes.num_prompt), 3, device=model.device)
         generated = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=sizes.num_new, **settings)
         assert generated.shape == (b, sizes.num_prompt + sizes.num_new)
         return generated[:, sizes.num_prompt :]
@@ -106,10 +107,11 @@ def hugging_face(sizes: Sizes, dtype: torch.dtype, device: str = "cpu", **settin
 
 
 def candidates_on_cpu() -> dict[str, Generate]:
+    """Names and what they generate; the first one is the reference."""
     model, lstm = transformer(CPU), _model(CPU, LSTM(CPU.dim, CPU.depth, causal=True), NoPosition)
     return {
-        REFERENCE: hugging_face(CPU, torch.float32),
-        "Hugging Face, bfloat16": hugging_face(CPU, torch.bfloat16),
+        "Hugging Face": theirs(CPU, hugging_face(CPU, torch.float32)),
+        "Hugging Face, bfloat16": theirs(CPU, hugging_face(CPU, torch.bfloat16)),
         "seqkit": ours(CPU, model),
         "seqkit, not packed": ours(CPU, unpacked(model)),
         "seqkit, bfloat16": ours(CPU, copy.deepcopy(model).to(torch.bfloat16)),
@@ -118,15 +120,15 @@ def candidates_on_cpu() -> dict[str, Generate]:
 
 
 def candidates_on_cuda() -> dict[str, Generate]:
-    model, static = transformer(CUDA).to("cuda", torch.bfloat16), {"cache_implementation": "static"}
-    theirs = partial(hugging_face, CUDA, torch.bfloat16, "cuda")
+    """The same; Hugging Face compiles the step of a static cache by itself."""
+    model, other = transformer(CUDA).to("cuda", torch.bfloat16), hugging_face(CUDA, torch.bfloat16, "cuda")
     return {
-        REFERENCE: theirs(**static),
-        "Hugging Face, sampling": theirs(**static, do_sample=True, top_k=0),
+        "Hugging Face": theirs(CUDA, other, cache_implementation="static"),
+        "Hugging Face, sampling": theirs(CUDA, other, cache_implementation="static", do_sample=True, top_k=0),
         "seqkit": ours(CUDA, model),
         "seqkit, sampling": ours(CUDA, model, Sampling()),
-        "seqkit, top_k": ours(CUDA, model, Sampling(top_k=50)),
-        "seqkit, top_p": ours(CUDA, model, Sampling(top_p=0.9)),
+        "seqkit, top_k 50": ours(CUDA, model, Sampling(top_k=50)),
+        "seqkit, top_p 0.9": ours(CUDA, model, Sampling(top_p=0.9)),
         "seqkit, not packed": ours(CUDA, unpacked(model)),
     }
 
@@ -144,6 +146,7 @@ def main() -> None:
     print(f"seqkit {seqkit.__version__}, transformers {transformers.__version__}, torch {torch.__version__}, "
           f"Python {platform.python_version()}, {where}; {sizes}")  # fmt: skip
     candidates = candidates_on_cpu() if is_cpu else candidates_on_cuda()
+    now = time.process_time if is_cpu else time.perf_counter
     for b in args.batch:
         seconds: dict[str, list[float]] = {name: [] for name in candidates}
         ids, first = {}, {}
@@ -153,17 +156,21 @@ def main() -> None:
             first[name] = time.perf_counter() - started
         for _ in range(args.rounds):
             for name, generate in candidates.items():
-                started = time.process_time() if is_cpu else time.perf_counter()
-                generate(b)[0, 0].item()
-                seconds[name].append((time.process_time() if is_cpu else time.perf_counter()) - started)
+                started = now()
+                generate(b).cpu()
+                seconds[name].append(now() - started)
         for name, taken in seconds.items():
-            other = name.partition(",")[0] if not is_cpu and name.endswith(("sampling", "k", "p")) else REFERENCE
-            ratios = [theirs / mine for mine, theirs in zip(taken, seconds[other])]
-            spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) of {other}"
             rate = sizes.num_new * b / (min(taken) if is_cpu else statistics.median(taken))
-            print(f"batch {b:2}  {name:22} {rate:7.0f} tokens/s  {spread}, first {first[name]:.1f} s", flush=True)
+            said = ", ".join(f"{_ratio(seconds[other], taken)} of {other}" for other in ("Hugging Face", "seqkit"))
+            print(f"batch {b:2}  {name:22} {rate:7.0f} tokens/s  {said}, first {first[name]:.1f} s", flush=True)
         same = (ids["seqkit"] == ids["seqkit, not packed"]).float().mean()
         print(f"batch {b:2}  greedy ids that are the same packed and not packed: {same:.3f}", flush=True)
+
+
+def _ratio(reference: list[float], taken: list[float]) -> str:
+    """Median and range of how many times as fast as the reference."""
+    ratios = [theirs / mine for mine, theirs in zip(taken, reference)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 if __name__ == "__main__":
