@@ -101,9 +101,9 @@ class PackedStep:
         self._columns = repeat(torch.arange(float(max_tokens), device=device), "m -> 1 m p", p=model.spec.num_axes)
         between = (embedder.norm, embedder.projection, backbone.input_norm)
         self._after_embedding = [_function(module, num_sequences) for module in between if module is not None]
-        self._norm = _function(backbone.norm, num_sequences)
-        self._blocks = [_function(block, num_sequences, self._kernels) for block in backbone.blocks]
-        self._branches = self._branches_of(backbone, num_sequences)
+        fused = self._kernels if _adds_and_normalises(backbone) else None
+        self._norm = _function(backbone.norm, num_sequences) if fused is None else _norm_of_sum(backbone.norm, fused)
+        self._blocks = [_function(block, num_sequences, self._kernels, fused) for block in backbone.blocks]
         output = head.linear if isinstance(head, TokenHead) else head.table
         bias = head.linear.bias if isinstance(head, TokenHead) else head.bias
         product = _product(cast(Tensor, output.weight), bias, num_sequences, self._kernels)
@@ -143,33 +143,10 @@ class PackedStep:
             for kind, table in zip(dict.fromkeys(self._backbone.kinds), rotations)
         }
         x = self._embed(ids, None if vectors is None else vectors.index_select(0, positions))
-        given = [(contexts[kind], (layer, slot, num_slots)) for kind, layer in zip(self._backbone.kinds, state.layers)]
+        for block, kind, layer in zip(self._blocks, self._backbone.kinds, state.layers):
+            x = block(x, contexts[kind], (layer, slot, num_slots))
         state.num_tokens += not self.is_static  # a graph does not count, so its user does
-        if not self._branches:
-            for block, both in zip(self._blocks, given):
-                x = block(x, *both)
-            return self._head(self._norm(x))
-        branch = None
-        for (first, attention, second, mlp), both in zip(self._branches, given):
-            x, normed = self._kernels.add_norm(x, branch, first)
-            x, normed = self._kernels.add_norm(x, attention(normed, *both), second)
-            branch = mlp(normed)
-        return self._head(self._kernels.add_norm(x, branch, self._backbone.norm)[1])
-
-    def _branches_of(self, backbone: Transformer, num: int) -> list[tuple[nn.Module, Function, nn.Module, Function]]:
-        """Norms and branches of pre-norm blocks, if kernels add and normalise at once; else none."""
-        blocks = cast("list[PreNormBlock]", list(backbone.blocks))
-        norms = [backbone.norm, *(norm for x in blocks for norm in (x.attention_norm, x.mlp_norm))]
-        residuals = [residual for x in blocks for residual in (x.attention_residual, x.mlp_residual)]
-        if (
-            self._kernels is None
-            or any(type(x) is not PreNormBlock or type(x.mlp) not in COMPOSED for x in blocks)
-            or any(type(x) not in (nn.LayerNorm, nn.RMSNorm) or x.weight is None for x in norms)
-            or not all(map(_is_sum, residuals))
-        ):
-            return []
-        found = [[_function(part, num, self._kernels) for part in (x.attention, x.mlp)] for x in blocks]
-        return [(x.attention_norm, attention, x.mlp_norm, mlp) for x, (attention, mlp) in zip(blocks, found)]
+        return self._head(self._norm(x))
 
     def _embed(self, ids: Tensor, vectors: Tensor | None) -> Tensor:
         """Embeddings [b d] of ids [b] as `Embedder`; vectors: of positions."""
@@ -181,8 +158,11 @@ class PackedStep:
         return x
 
 
-def _function(module: nn.Module, num_sequences: int, kernels: Any = None) -> Function:
-    """The module's `forward` on [b d]; in composed modules, functions replace the children."""
+def _function(module: nn.Module, num_sequences: int, kernels: Any = None, fused: Any = None) -> Function:
+    """The module's `forward` on [b d]; in composed modules, functions replace the children.
+
+    kernels: as from `triton_kernels`. fused: the same, if a block's sums are added where they are normalised.
+    """
     if type(module) is nn.Linear:
         return _product(module.weight, module.bias, num_sequences, kernels)
     if type(module) is MultiHeadAttention:
@@ -200,8 +180,37 @@ def _function(module: nn.Module, num_sequences: int, kernels: Any = None) -> Fun
         if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:  # it may need the token axis
             mlp = module.mlp
             children["mlp"] = lambda x: mlp(x[:, None])[:, 0]
+        if fused is not None:
+            for name, child in module._modules.items():
+                if name not in ("attention", "mlp") and child is not None:
+                    children[name] = _Sum if type(child) is Residual else _norm_of_sum(child, fused)
         vars(module).update(module._parameters | children)
     return module.forward
+
+
+class _Sum:
+    """x + branch [b d]. A norm adds them in its kernel, and leaves the `total` for the next residual connection."""
+
+    def __init__(self, x: Tensor | _Sum, branch: Tensor):
+        self.x: Tensor = x if isinstance(x, Tensor) else x.x + x.branch if x.total is None else x.total
+        self.branch, self.total = branch, cast("Tensor | None", None)
+
+
+def _norm_of_sum(norm: nn.Module, kernels: Any) -> Function:
+    def normed(x: Tensor | _Sum) -> Tensor:
+        if isinstance(x, Tensor):
+            return kernels.add_norm(x, None, norm)[1]
+        x.total, found = kernels.add_norm(x.x, x.branch, norm)
+        return found
+
+    return normed
+
+
+def _adds_and_normalises(backbone: Transformer) -> bool:
+    """Whether residual connections only add, and all norms are of those that `kernels.add_norm` computes."""
+    of_blocks = [x for block in backbone.blocks for x in block.named_children()]
+    parts = [backbone.norm, *(x for name, x in of_blocks if name not in ("attention", "mlp"))]
+    return all(_is_sum(x) or (type(x) in (nn.LayerNorm, nn.RMSNorm) and x.weight is not None) for x in parts)
 
 
 def _is_sum(module: nn.Module) -> bool:
