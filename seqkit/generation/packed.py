@@ -176,7 +176,9 @@ def _function(module: nn.Module, num_sequences: int, kernels: Any = None, fused:
         return torch.add
     if type(module) in COMPOSED:
         module = copy.copy(module)
-        children = {name: child and _function(child, num_sequences, kernels) for name, child in module._modules.items()}
+        children: dict[str, Any] = {
+            name: child and _function(child, num_sequences, kernels) for name, child in module._modules.items()
+        }
         if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:  # it may need the token axis
             mlp = module.mlp
             children["mlp"] = lambda x: mlp(x[:, None])[:, 0]
@@ -193,7 +195,8 @@ class _Sum:
 
     def __init__(self, x: Tensor | _Sum, branch: Tensor):
         self.x: Tensor = x if isinstance(x, Tensor) else x.x + x.branch if x.total is None else x.total
-        self.branch, self.total = branch, cast("Tensor | None", None)
+        self.branch: Tensor = branch
+        self.total: Tensor | None = None
 
 
 def _norm_of_sum(norm: nn.Module, kernels: Any) -> Function:
