@@ -23,8 +23,8 @@ from seqkit.nn.embedder import Embedder
 MIN_STEPS = 8
 """Fewest remaining steps for which a decoder is made; that takes the time that about ten steps save."""
 
-MAX_KEPT, MAX_KEPT_BYTES = 4, 2**30
-"""Decoders that a model keeps on CUDA at most, and the size of the keys and values of one."""
+MAX_KEPT, KEPT_SHARE = 4, 1 / 8
+"""Decoders that a model keeps on CUDA at most, and the share of the GPU's memory that their buffers have together."""
 
 
 class ModuleState(Cache):
@@ -114,13 +114,17 @@ class Decoder:
             return cast(PackedState, state)
         if graph is None or graph.num_sequences < b:
             self._graph = graph = StepGraph(self._step, state, len(positions))
-            if sum(x.nbytes for x in leaves(state) if isinstance(x, Tensor)) <= MAX_KEPT_BYTES:
-                self._keep(self)
+            self._keep(self)
         else:
             graph.load(state)
         taken = GraphedCache(graph, cache.num_tokens)
         self.user = weakref.ref(taken)
         return taken
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the buffers."""
+        return 0 if self._graph is None else sum(x.nbytes for x in leaves(self._graph.state) if isinstance(x, Tensor))
 
     def step(self, ids: Tensor, cache: PackedState | GraphedCache) -> Tensor:
         """Logits [b v] after one more token: ids [b]; valid until the next step."""
@@ -135,12 +139,13 @@ class Decoder:
 class Kept(dict[Any, Decoder]):
     """Decoders with their graphs, on the model that they belong to; a copy of the model has none."""
 
-    def keep(self, key: Any, decoder: Decoder) -> None:
-        """Keep it in the place of one with this key, or of the oldest."""
+    def keep(self, key: Any, limit: float, decoder: Decoder) -> None:
+        """Keep it in the place of one with this key, and of the oldest that are too many bytes with it."""
         self.pop(key, None)
-        while len(self) >= MAX_KEPT:
+        while self and (len(self) >= MAX_KEPT or decoder.num_bytes + sum(x.num_bytes for x in self.values()) > limit):
             del self[next(iter(self))]
-        self[key] = decoder
+        if decoder.num_bytes <= limit:
+            self[key] = decoder
 
     def __deepcopy__(self, memo: Any) -> Kept:
         return Kept()
@@ -163,14 +168,16 @@ def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder |
     if device.type != "cuda":
         return Decoder(PackedStep(model, num_sequences, max_tokens)) if is_packed else None
     limit = cast(Embedder, model.embedder).position.num_positions
-    rounded = max(128, 1 << (max_tokens - 1).bit_length())  # calls of like lengths share a graph
+    unit = max(128, 2 ** ((max_tokens - 1).bit_length() - 2))
+    rounded = -(-max_tokens // unit) * unit  # calls of like lengths share a graph
     max_tokens = rounded if limit is None else max(max_tokens, min(rounded, limit))
     kept: Kept = vars(model).setdefault("_kept_decoders", Kept())
     key, signature = (num_sequences, max_tokens if is_packed else 0), _signature(model)
     found = kept.get(key)
     if found is None or found.user() is not None or found.signature != signature:
         step = PackedStep(model, num_sequences, max_tokens) if is_packed else ModuleStep(model)
-        found = Decoder(step, partial(kept.keep, key))
+        total = torch.cuda.get_device_properties(device).total_memory
+        found = Decoder(step, partial(kept.keep, key, KEPT_SHARE * total))
         found.signature = signature
     return found
 

@@ -15,6 +15,8 @@ IDS = 1024
 """Logits that a program reads at a time."""
 TILE = 8192
 """Weights that a program reads at once."""
+LOWEST = tl.constexpr(-1e30)
+"""Score of a slot that is not read; finite, for differences of two to be a number."""
 
 
 @triton.jit
@@ -33,8 +35,9 @@ def _attend(heads, keys, values, positions, out, scale, m, h, g, C: tl.constexpr
     if head % (h // g) == 0:
         tl.store(keys + past + position * C + c, key, mask=real)
         tl.store(values + past + position * C + c, value, mask=real)
-    top, total = tl.sum(q * key.to(tl.float32)), 1.0
-    mixed = value.to(tl.float32)
+    # each lane has a softmax of its own over the slots that it reads, so that lanes meet once, at the end
+    tops, totals = tl.full([M], LOWEST, tl.float32), tl.zeros([M], tl.float32)
+    mixed = tl.zeros([M, WIDE], tl.float32)
     for first in range(0, position, M):
         slots = first + tl.arange(0, M)
         filled = slots < position
@@ -42,13 +45,18 @@ def _attend(heads, keys, values, positions, out, scale, m, h, g, C: tl.constexpr
         both = filled[:, None] & real[None, :]
         k = tl.load(keys + at, mask=both, other=0.0).to(tl.float32)
         v = tl.load(values + at, mask=both, other=0.0).to(tl.float32)
-        scores = tl.where(filled, tl.sum(q[None, :] * k, 1), float("-inf"))
-        higher = tl.maximum(top, tl.max(scores, 0))
-        weights, kept = tl.exp(scores - higher), tl.exp(top - higher)
-        mixed = mixed * kept + tl.sum(weights[:, None] * v, 0)
-        total = total * kept + tl.sum(weights, 0)
-        top = higher
-    tl.store(out + (row * h + head) * C + c, (mixed / total).to(out.dtype.element_ty), mask=real)
+        scores = tl.where(filled, tl.sum(q[None, :] * k, 1), LOWEST)
+        higher = tl.maximum(tops, scores)
+        weights, kept = tl.exp(scores - higher), tl.exp(tops - higher)
+        mixed = mixed * kept[:, None] + weights[:, None] * v
+        totals = totals * kept + weights
+        tops = higher
+    score = tl.sum(q * key.to(tl.float32), 0)
+    top = tl.maximum(tl.max(tops, 0), score)
+    lanes, weight = tl.exp(tops - top), tl.exp(score - top)
+    found = tl.sum(mixed * lanes[:, None], 0) + weight * value.to(tl.float32)
+    total = tl.sum(totals * lanes, 0) + weight
+    tl.store(out + (row * h + head) * C + c, (found / total).to(out.dtype.element_ty), mask=real)
 
 
 def attend(heads: Tensor, keys: Tensor, values: Tensor, positions: Tensor, scale: float) -> Tensor:
