@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -27,11 +28,12 @@ MAX_KEPT, KEPT_SHARE = 4, 1 / 8
 """Decoders that a model keeps on CUDA at most, and the share of the GPU's memory that their buffers have together."""
 
 
+@dataclass(eq=False)
 class ModuleState(Cache):
     """The modules' cache, whose shapes must be constant, and the positions [b] of the next tokens."""
 
-    def __init__(self, cache: Cache, positions: Tensor):
-        self.cache, self.positions, self.num_tokens = cache, positions, cache.num_tokens
+    cache: Cache
+    positions: Tensor
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order."""
@@ -49,6 +51,7 @@ class ModuleStep:
 
     def state(self, cache: Cache, positions: Tensor) -> ModuleState:
         """The cache that a full forward pass filled; the next tokens are at positions [b]."""
+        cache.num_tokens = 1  # a graph does not count, so its user does; a step knows by it that it is not the first
         return ModuleState(cache, positions)
 
     def __call__(self, ids: Tensor, state: ModuleState) -> Tensor:
@@ -60,7 +63,7 @@ class ModuleStep:
             valid = torch.ones(content.shape, dtype=torch.bool)
             self._batch = TokenBatch(content.cpu(), positions.cpu(), valid).to(ids.device)
         logits: Tensor = self._model(self._batch.replace(content=content, positions=positions), cache=state.cache)
-        state.cache.num_tokens -= 1  # a graph does not count, so its user does
+        state.cache.num_tokens = 1
         state.positions = state.positions + 1
         return logits[:, -1]
 
@@ -109,15 +112,15 @@ class Decoder:
             rows = _filled(torch.arange(b, device=positions.device), graph.num_sequences)
             cache.reorder(rows)
             positions = positions[rows]
-        state: Any = self._step.state(cache, positions)
+        num_tokens, state = cache.num_tokens, cast(Any, self._step.state(cache, positions))
         if not self._step.is_static:
             return cast(PackedState, state)
-        if graph is None or graph.num_sequences < b:
+        if graph is not None and graph.fits(state):
+            graph.load(state)
+        else:
             self._graph = graph = StepGraph(self._step, state, len(positions))
             self._keep(self)
-        else:
-            graph.load(state)
-        taken = GraphedCache(graph, cache.num_tokens)
+        taken = GraphedCache(graph, num_tokens)
         self.user = weakref.ref(taken)
         return taken
 

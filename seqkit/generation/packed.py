@@ -60,19 +60,19 @@ class _Layer:
     inputs: Tensor | None
 
 
+@dataclass(eq=False)
 class PackedState(Cache):
     """Keys and values of all tokens so far, in buffers of the final length: those of position p in slot p.
 
-    positions: [b] int64, of the next tokens.
     tables: vectors [m d] of positions to add, then complex rotations [m 1 r] of each kind of layer; None: there are
-    none. is_ragged: False: all sequences are equally long.
+    none. positions: [b] int64, of the next tokens. is_ragged: False: all sequences are equally long.
     """
 
-    def __init__(
-        self, layers: list[_Layer], tables: list[Tensor | None], positions: Tensor, num_tokens: int, is_ragged: bool
-    ):
-        self.layers, self.tables, self.positions = layers, tables, positions
-        self.num_tokens, self.is_ragged = num_tokens, is_ragged
+    layers: list[_Layer]
+    tables: list[Tensor | None]
+    positions: Tensor
+    num_tokens: int
+    is_ragged: bool
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order."""
@@ -120,7 +120,8 @@ class PackedStep:
             rotary = None if position is None else position.rotary(self._columns, kind.head_dim)
             tables.append(None if rotary is None else rearrange(rotary, "1 1 m r -> m 1 r"))
         layers = [self._layer(layer, cache.num_tokens) for layer in cache.layers]
-        return PackedState(layers, tables, positions, cache.num_tokens, cache.is_padded)
+        num_tokens = 0 if self.is_static else cache.num_tokens  # a graph does not count, so its user does
+        return PackedState(layers, tables, positions, num_tokens, self.is_static or cache.is_padded)
 
     def _layer(self, filled: LayerCache, n: int) -> _Layer:
         past, inputs = cast(Any, filled.self_attention), filled.convolution
@@ -132,7 +133,7 @@ class PackedStep:
     def __call__(self, ids: Tensor, state: PackedState) -> Tensor:
         """Logits [b v] after one more token: ids [b] int64."""
         positions, state.positions = state.positions, state.positions + 1
-        slot: Slot = positions if self.is_static or state.is_ragged else state.num_tokens
+        slot: Slot = positions if state.is_ragged else state.num_tokens
         num_slots = self._max_tokens if self.is_static else state.num_tokens + 1
         mask = None
         if isinstance(slot, Tensor) and self._kernels is None:
@@ -146,7 +147,7 @@ class PackedStep:
         x = self._embed(ids, None if vectors is None else vectors.index_select(0, positions))
         for block, kind, layer in zip(self._blocks, self._backbone.kinds, state.layers):
             x = block(x, contexts[kind], (layer, slot, num_slots))
-        state.num_tokens += not self.is_static  # a graph does not count, so its user does
+        state.num_tokens += not self.is_static
         return self._head(self._norm(x))
 
     def _embed(self, ids: Tensor, vectors: Tensor | None) -> Tensor:

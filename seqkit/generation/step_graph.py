@@ -52,8 +52,12 @@ class StepGraph:
         assert self._logits is not None
         return self._logits[:num]
 
+    def fits(self, state: Any) -> bool:
+        """Whether another state differs in the values of its tensors only."""
+        return list(map(_kind, leaves(state))) == list(map(_kind, leaves(self.state)))
+
     def load(self, state: Any) -> None:
-        """Copy the values of another state of these shapes."""
+        """Copy the values of another state that fits."""
         for buffer, value in zip(leaves(self.state), leaves(state), strict=True):
             if isinstance(buffer, Tensor):
                 buffer.copy_(value)
@@ -69,10 +73,9 @@ class StepGraph:
         """Logits, and the leaves of the next state."""
         moved = structure(self.state)
         logits = self._step(self._ids, moved)
-        old, new = leaves(self.state), leaves(moved)
-        if len(old) != len(new) or any(map(_differ, old, new)):
+        if not self.fits(moved):
             raise ValueError("the state of a step grows")
-        return logits, new
+        return logits, leaves(moved)
 
     def _capture(self) -> None:
         side = torch.cuda.Stream(self._ids.device)
@@ -83,7 +86,8 @@ class StepGraph:
         torch.cuda.current_stream(self._ids.device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph):
+            # other threads, such as those that pin batches, may go on meanwhile
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._logits = self._run()
             self._graph = graph
         except RuntimeError as error:  # a part reads values on the CPU
@@ -110,7 +114,8 @@ def leaves(state: Any) -> list[Any]:
     """Tensors and plain values of a nest of lists, tuples and objects, in order."""
     if isinstance(state, Tensor):
         return [state]
-    parts = state if isinstance(state, list | tuple) else list(getattr(state, "__dict__", {}).values())
+    names = [*getattr(state, "__dict__", ()), *getattr(state, "__slots__", ())]
+    parts = state if isinstance(state, list | tuple) else [getattr(state, name) for name in names]
     return [leaf for part in parts for leaf in leaves(part)] if parts else [state]
 
 
@@ -119,7 +124,6 @@ def structure(state: Any) -> Any:
     return copy.deepcopy(state, {id(leaf): leaf for leaf in leaves(state) if isinstance(leaf, Tensor)})
 
 
-def _differ(old: Any, new: Any) -> bool:
-    if isinstance(old, Tensor) and isinstance(new, Tensor):
-        return (old.shape, old.dtype) != (new.shape, new.dtype)
-    return type(old) is not type(new) or (isinstance(old, int | float | str) and old != new)
+def _kind(leaf: Any) -> Any:
+    """What must stay the same: the shape and type of a tensor, other values."""
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf

@@ -51,6 +51,25 @@ def test_buffers_change_no_id(name, strategy, context_length, num_steps):
         assert ids.equal(right)
 
 
+def test_buffers_are_filled_again_from_another_generation():
+    """An encoder's output is part of the state, of another length too, or of another padding."""
+    model, steps = model_of("GRU, RNNDecoder"), 17
+    decoder = Decoder(ModuleStep(model))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode, "find_decoder", lambda model, b, n: decoder)
+        given = [
+            ([0, 1, 2], RAGGED),
+            ([1, 2, 0], RAGGED),
+            ([0, 0, 0], RAGGED),
+            ([2, 1], RAGGED[:2]),
+            ([0, 1, 2], RAGGED),
+        ]
+        for rows, prompts in given:
+            settings = {"sampling": GREEDY, "source": sources("GRU, RNNDecoder", rows)}
+            got = columns(model, prompts, steps, **settings)
+            assert got.equal(columns(model, prompts, steps, use_cache=False, **settings))
+
+
 @pytest.mark.parametrize("name", ["Transformer", *{*TWO} - {"GRU, RNNDecoder", "GRU, Bahdanau"}])
 def test_a_cache_that_grows_is_left_to_the_modules(name, num_steps):
     model = generating_model(name)
