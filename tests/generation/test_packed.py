@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.backbones.presets import PUBLISHED
-from seqkit.generation import BeamSearch, Sampling, decoders, generate
+from seqkit.generation import BeamSearch, Sampling, decode, decoders, generate
 from seqkit.generation.decode import DecodingState
 from seqkit.generation.decoders import MIN_STEPS, Decoder, find_decoder
 from seqkit.generation.packed import PackedStep
@@ -266,6 +266,20 @@ def test_buffers_of_a_graph_stay_where_they_are_while_the_batch_does_not_grow():
             assert addresses == [x.data_ptr() for x in leaves(cache.state.layers)]
         cache.reorder(torch.tensor([2, 0, 1, 1]))
         assert cache.graph is None  # it would read and write three sequences
+
+
+@pytest.mark.parametrize("name", ["learned positions", "recipe text/char-lm"])
+def test_a_decoder_that_is_kept_reads_weights_and_prompts_anew(name, monkeypatch):
+    model = model_of(name)
+    kept = Decoder(PackedStep(model, 3, 29, static=True))
+    monkeypatch.setattr(decode, "find_decoder", lambda *given: kept)
+    first = columns(model, RAGGED, 17, sampling=GREEDY)
+    for prompts in (RAGGED, RAGGED[::-1], RAGGED[:2]):
+        for p in model.parameters():
+            nn.init.normal_(p, std=0.5)
+        got = columns(model, prompts, 17, sampling=GREEDY)
+        assert got.equal(columns(model, prompts, 17, sampling=GREEDY, use_cache=False))
+        assert not got.equal(first[: len(prompts)])
 
 
 def error(got, right):
