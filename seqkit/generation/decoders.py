@@ -186,7 +186,7 @@ def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder |
 
 
 def _signature(model: Model) -> list[Any]:
-    """What a graph has read once: modules, their settings, and addresses of weights."""
+    """Modules, their settings, and addresses of weights: all that a graph has read once."""
     found: list[Any] = [(x.data_ptr(), x.dtype, x.shape) for x in (*model.parameters(), *model.buffers())]
     for module in model.modules():
         found += [id(module), *(value for value in vars(module).values() if isinstance(value, int | float | str))]
