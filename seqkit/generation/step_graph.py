@@ -125,5 +125,5 @@ def structure(state: Any) -> Any:
 
 
 def _kind(leaf: Any) -> Any:
-    """What must stay the same: the shape and type of a tensor, other values."""
+    """Shape and type of a tensor; another value itself. A step keeps them."""
     return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf
