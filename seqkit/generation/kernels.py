@@ -20,7 +20,7 @@ LOWEST = tl.constexpr(-1e30)
 
 
 @triton.jit
-def _attend(heads, keys, values, positions, out, scale, m, h, g, C: tl.constexpr, WIDE: tl.constexpr, M: tl.constexpr):
+def _attend(heads, past, positions, out, scale, m, h, g, C: tl.constexpr, WIDE: tl.constexpr, M: tl.constexpr):
     """One program for each sequence and query head; the first one of a key head writes its new key and value."""
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     shared = head // (h // g)
@@ -31,17 +31,18 @@ def _attend(heads, keys, values, positions, out, scale, m, h, g, C: tl.constexpr
     q = tl.load(new + head * C, mask=real, other=0.0).to(tl.float32) * scale
     key = tl.load(new + (h + shared) * C, mask=real, other=0.0)
     value = tl.load(new + (h + g + shared) * C, mask=real, other=0.0)
-    past = (row * g + shared) * m * C
+    keys = past + (row * 2 * g + shared) * m * C
+    values = keys + g * m * C
     if head % (h // g) == 0:
-        tl.store(keys + past + position * C + c, key, mask=real)
-        tl.store(values + past + position * C + c, value, mask=real)
+        tl.store(keys + position * C + c, key, mask=real)
+        tl.store(values + position * C + c, value, mask=real)
     # each lane has a softmax of its own over the slots that it reads, so that lanes meet once, at the end
     tops, totals = tl.full([M], LOWEST, tl.float32), tl.zeros([M], tl.float32)
     mixed = tl.zeros([M, WIDE], tl.float32)
     for first in range(0, position, M):
         slots = first + tl.arange(0, M)
         filled = slots < position
-        at = past + slots[:, None] * C + c[None, :]
+        at = slots[:, None] * C + c[None, :]
         both = filled[:, None] & real[None, :]
         k = tl.load(keys + at, mask=both, other=0.0).to(tl.float32)
         v = tl.load(values + at, mask=both, other=0.0).to(tl.float32)
@@ -59,17 +60,18 @@ def _attend(heads, keys, values, positions, out, scale, m, h, g, C: tl.constexpr
     tl.store(out + (row * h + head) * C + c, (found / total).to(out.dtype.element_ty), mask=real)
 
 
-def attend(heads: Tensor, keys: Tensor, values: Tensor, positions: Tensor, scale: float) -> Tensor:
+def attend(heads: Tensor, past: Tensor, positions: Tensor, scale: float) -> Tensor:
     """Attention of a new token of each sequence over slots 0 to its position; writes its key and value there.
 
-    heads: [b h+2g c], queries, keys and values of the new tokens. keys, values: [b g m c]. positions: [b] int64, < m.
+    heads: [b h+2g c], queries, keys and values of the new tokens. past: [b 2g m c], keys and values in slots.
+    positions: [b] int64, < m.
     Returns [b h c]. Sums are in float32.
     """
-    b, g, m, c = keys.shape
-    h = heads.shape[1] - 2 * g
+    (b, both, m, c), num_heads = past.shape, heads.shape[1]
+    g, h = both // 2, num_heads - both
     out, heads, wide = heads.new_empty(b, h, c), heads.contiguous(), triton.next_power_of_2(c)
     slots, warps = (256, 8) if b * h < 512 else (64, 4)  # few programs read more at a time (H200)
-    _attend[b, h](heads, keys, values, positions, out, scale, m, h, g, C=c, WIDE=wide, M=slots, num_warps=warps)
+    _attend[b, h](heads, past, positions, out, scale, m, h, g, C=c, WIDE=wide, M=slots, num_warps=warps)
     return out
 
 

@@ -53,10 +53,9 @@ Slot = int | Tensor
 
 @dataclass
 class _Layer:
-    """Keys and values [b g m c] of a layer; inputs: the last k [b k d] of its convolution, the newest first."""
+    """Keys, then values [b 2g m c] of a layer; inputs: the last k [b k d] of its convolution, the newest first."""
 
-    keys: Tensor
-    values: Tensor
+    past: Tensor
     inputs: Tensor | None
 
 
@@ -124,11 +123,10 @@ class PackedStep:
         return PackedState(layers, tables, positions, num_tokens, self.is_static or cache.is_padded)
 
     def _layer(self, filled: LayerCache, n: int) -> _Layer:
-        past, inputs = cast(Any, filled.self_attention), filled.convolution
-        keys, values = (
-            F.pad(x[:, :, :n].to(self._dtype), [0, 0, 0, self._max_tokens - n]) for x in (past.keys, past.values)
-        )
-        return _Layer(keys, values, None if inputs is None else F.pad(inputs.flip(1), [0, 0, 0, 1]))
+        cache, inputs = cast(Any, filled.self_attention), filled.convolution
+        both = torch.cat([cache.keys[:, :, :n], cache.values[:, :, :n]], dim=1).to(self._dtype)
+        past = F.pad(both, [0, 0, 0, self._max_tokens - n])
+        return _Layer(past, None if inputs is None else F.pad(inputs.flip(1), [0, 0, 0, 1]))
 
     def __call__(self, ids: Tensor, state: PackedState) -> Tensor:
         """Logits [b v] after one more token: ids [b] int64."""
@@ -271,18 +269,13 @@ def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> F
             part.copy_(norm(part) if norms_heads else norm(part.flatten(1)).unflatten(-1, (num, c)))
         if context.rotary is not None:
             heads = _rotated(heads, h + g, context.rotary)
-        heads = heads.to(buffers.keys.dtype)
+        heads = heads.to(buffers.past.dtype)
         if kernels is not None:
-            return out_proj(kernels.attend(heads, buffers.keys, buffers.values, slot, scale).flatten(1))
-        _write(buffers.keys, slot, heads.narrow(1, h, g))
-        _write(buffers.values, slot, heads.narrow(1, h + g, g))
-        attended = F.scaled_dot_product_attention(
-            heads.narrow(1, 0, h).unflatten(1, (g, h // g)),
-            buffers.keys.narrow(2, 0, num_slots),
-            buffers.values.narrow(2, 0, num_slots),
-            context.attn_mask,
-            scale=scale,
-        )
+            return out_proj(kernels.attend(heads, buffers.past, slot, scale).flatten(1))
+        _write(buffers.past, slot, heads.narrow(1, h, 2 * g))
+        keys, values = buffers.past.narrow(2, 0, num_slots).split(g, dim=1)
+        queries = heads.narrow(1, 0, h).unflatten(1, (g, h // g))
+        attended = F.scaled_dot_product_attention(queries, keys, values, context.attn_mask, scale=scale)
         return out_proj(attended.flatten(1).to(x.dtype))
 
     return attend

@@ -19,15 +19,14 @@ def check_attend(kernels, device, b, h, g, c, m):
     torch.manual_seed(0)
     heads, keys, values = torch.randn(b, h + 2 * g, c), torch.randn(b, g, m, c), torch.randn(b, g, m, c)
     positions, scale = torch.tensor([0, m - 1, m // 2])[:b], 0.3
-    found = [x.to(device) for x in (heads, keys, values, positions)]
-    got = kernels.attend(*found, scale)
+    past = torch.cat([keys, values], dim=1).to(device)
+    got = kernels.attend(heads.to(device), past, positions.to(device), scale)
     for i, position in enumerate(positions.tolist()):
         keys[i, :, position], values[i, :, position] = heads[i, h : h + g], heads[i, h + g :]
         k, v = (x[i, :, : position + 1].repeat_interleave(h // g, dim=0) for x in (keys, values))
         right = F.scaled_dot_product_attention(heads[i, :h, None], k, v, scale=scale)
         assert_close(got[i].cpu(), right[:, 0], rtol=1e-4, atol=1e-4)
-    assert found[1].cpu().equal(keys)
-    assert found[2].cpu().equal(values)
+    assert past.cpu().equal(torch.cat([keys, values], dim=1))
 
 
 def check_draw(kernels, device, b, v, temperature):
