@@ -70,7 +70,7 @@ def attend(heads: Tensor, past: Tensor, positions: Tensor, scale: float) -> Tens
     (b, both, m, c), num_heads = past.shape, heads.shape[1]
     g, h = both // 2, num_heads - both
     out, heads, wide = heads.new_empty(b, h, c), heads.contiguous(), triton.next_power_of_2(c)
-    slots, warps = (256, 8) if b * h < 512 else (64, 4)  # few programs read more at a time (H200)
+    slots, warps = (128, 8) if b * h < 512 else (64, 4)  # few programs have more threads each (H200)
     _attend[b, h](heads, past, positions, out, scale, m, h, g, C=c, WIDE=wide, M=slots, num_warps=warps)
     return out
 

@@ -78,14 +78,19 @@ class StepGraph:
         return logits, leaves(moved)
 
     def _capture(self) -> None:
-        side = torch.cuda.Stream(self._ids.device)
-        side.wait_stream(torch.cuda.current_stream(self._ids.device))
-        with torch.cuda.stream(side):  # the first calls allocate workspaces and compile kernels, which a graph must not
-            for _ in range(3):
-                self._computed()
-        torch.cuda.current_stream(self._ids.device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
+        device, graph, mode = self._ids.device, torch.cuda.CUDAGraph(), torch.cuda.get_sync_debug_mode()
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
         try:
+            with torch.cuda.stream(side):
+                for _ in range(2):  # the first calls allocate workspaces and compile kernels, which a graph must not
+                    self._computed()
+                torch.cuda.set_sync_debug_mode("error")  # after a capture that fails, generators could not be used
+                try:
+                    self._computed()
+                finally:
+                    torch.cuda.set_sync_debug_mode(mode)
+            torch.cuda.current_stream(device).wait_stream(side)
             # other threads, such as those that pin batches, may go on meanwhile
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._logits = self._run()
