@@ -48,7 +48,7 @@ FEW = 2
 and more it is not faster (H200)."""
 
 Slot = int | Tensor
-"""Slot of the new tokens; [b]: each sequence has its own."""
+"""Slot of the new tokens; if static, each sequence has its own, [b]."""
 
 
 @dataclass
@@ -61,21 +61,24 @@ class _Layer:
 
 @dataclass(eq=False)
 class PackedState(Cache):
-    """Keys and values of all tokens so far, in buffers of the final length: those of position p in slot p.
+    """Keys and values of all tokens so far, in buffers of the final length.
 
+    If static, those of position p are in slot p; else in the slot of their column, and shorter prompts leave slots that
+    the mask [b 1 1 m] keeps out; None: there are none.
     tables: vectors [m d] of positions to add, then complex rotations [m 1 r] of each kind of layer; None: there are
-    none. positions: [b] int64, of the next tokens. is_ragged: False: all sequences are equally long.
+    none. positions: [b] int64, of the next tokens.
     """
 
     layers: list[_Layer]
     tables: list[Tensor | None]
     positions: Tensor
     num_tokens: int
-    is_ragged: bool
+    mask: Tensor | None
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order."""
         self.positions = self.positions.index_select(0, rows)
+        self.mask = None if self.mask is None else self.mask.index_select(0, rows)
         for layer in self.layers:
             for name, buffer in vars(layer).items():
                 setattr(layer, name, None if buffer is None else buffer.index_select(0, rows))
@@ -98,6 +101,7 @@ class PackedStep:
         self._dtype = torch.promote_types(dtype, torch.float32) if device.type == "cpu" else dtype
         self._table, self._scale = cast(nn.Embedding, embedder.content).weight, embedder.scale
         self._backbone, self._position, self._max_tokens = backbone, embedder.position, max_tokens
+        self._kinds = list(dict.fromkeys(backbone.kinds))
         self._columns = repeat(torch.arange(float(max_tokens), device=device), "m -> 1 m p", p=model.spec.num_axes)
         between = (embedder.norm, embedder.projection, backbone.input_norm)
         self._after_embedding = [_function(module, num_sequences) for module in between if module is not None]
@@ -114,13 +118,21 @@ class PackedStep:
         assert isinstance(cache, TransformerCache)
         vectors: Tensor = self._position(self._columns)[0]
         tables = [vectors if len(vectors) == self._max_tokens else None]
-        for kind in dict.fromkeys(self._backbone.kinds):
+        for kind in self._kinds:
             position = self._backbone.position_of(kind)
             rotary = None if position is None else position.rotary(self._columns, kind.head_dim)
             tables.append(None if rotary is None else rearrange(rotary, "1 1 m r -> m 1 r"))
         layers = [self._layer(layer, cache.num_tokens) for layer in cache.layers]
-        num_tokens = 0 if self.is_static else cache.num_tokens  # a graph does not count, so its user does
-        return PackedState(layers, tables, positions, num_tokens, self.is_static or cache.is_padded)
+        num_tokens, past = 0 if self.is_static else cache.num_tokens, cache.past  # a graph's user counts
+        if self.is_static or past is None or not past.is_padded:
+            return PackedState(layers, tables, positions, num_tokens, None)
+        may_attend = F.pad(past.valid, [0, self._max_tokens - num_tokens], value=True)
+        return PackedState(layers, tables, positions, num_tokens, self._mask(may_attend))
+
+    def _mask(self, may_attend: Tensor) -> Tensor:
+        """Mask [b 1 1 m] to add to scores, from [b m] bool."""
+        mask = torch.zeros(may_attend.shape, dtype=self._dtype, device=may_attend.device)
+        return rearrange(mask.masked_fill_(~may_attend, -torch.inf), "b m -> b 1 1 m")
 
     def _layer(self, filled: LayerCache, n: int) -> _Layer:
         cache, inputs = cast(Any, filled.self_attention), filled.convolution
@@ -131,16 +143,17 @@ class PackedStep:
     def __call__(self, ids: Tensor, state: PackedState) -> Tensor:
         """Logits [b v] after one more token: ids [b] int64."""
         positions, state.positions = state.positions, state.positions + 1
-        slot: Slot = positions if state.is_ragged else state.num_tokens
-        num_slots = self._max_tokens if self.is_static else state.num_tokens + 1
-        mask = None
-        if isinstance(slot, Tensor) and self._kernels is None:
-            later = torch.arange(num_slots, device=ids.device) > rearrange(slot, "b -> b 1 1 1")
-            mask = torch.zeros(later.shape, dtype=self._dtype, device=ids.device).masked_fill_(later, -torch.inf)
+        slot: Slot = state.num_tokens
+        num_slots = state.num_tokens + 1
+        mask = None if state.mask is None else state.mask[..., :num_slots]
+        if self.is_static:
+            slot, num_slots = positions, self._max_tokens
+            if self._kernels is None:
+                mask = self._mask(torch.arange(num_slots, device=ids.device) <= rearrange(positions, "b -> b 1"))
         vectors, *rotations = state.tables
         contexts = {
             kind: AttentionContext(mask, rotary=None if table is None else table.index_select(0, positions))
-            for kind, table in zip(dict.fromkeys(self._backbone.kinds), rotations)
+            for kind, table in zip(self._kinds, rotations)
         }
         x = self._embed(ids, None if vectors is None else vectors.index_select(0, positions))
         for block, kind, layer in zip(self._blocks, self._backbone.kinds, state.layers):
