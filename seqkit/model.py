@@ -120,6 +120,7 @@ class Model(nn.Module):
         self.backbone = backbone
         self.causal = is_causal(backbone, objective)
         self.head = objective.head(self.embedder)
+        self.shortcut = objective.shortcut()
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """The head's prediction.
@@ -127,10 +128,13 @@ class Model(nn.Module):
         masked: [b n] bool, True: the mask token replaces the token's content. cache: `batch` continues its columns.
         """
         embedded = self.embed(batch, masked)
-        return self.head(self.backbone(embedded, cache), embedded)
+        outputs: Tensor = self.head(self.backbone(embedded, cache), embedded)
+        return outputs if self.shortcut is None else self.shortcut(outputs, batch)
 
     def embed(self, batch: TokenBatch, masked: Tensor | None = None) -> Embedded:
         """Input of the backbone: the embeddings, those of the source, and how far tokens may attend."""
+        if self.shortcut is not None:
+            batch = self.shortcut.differences(batch)
         source = batch.source
         if self.ignores_adjacency:
             source = None if source is None else source.replace(adjacency=None)

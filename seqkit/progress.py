@@ -1,6 +1,6 @@
 """The progress bar of reading, encoding, downloads and training, drawn by rich.
 
-Without a terminal to draw in (a log file, a batch system), it is a line every 30 seconds.
+Without a terminal to draw in (a log file, a batch system), it is a line after 2 seconds, and one every 30 seconds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LINE_SECONDS = 30.0
-"""Seconds between two lines if there is no terminal."""
+FIRST_SECONDS, LINE_SECONDS = 2.0, 30.0
+"""Seconds before the first line, which says how long the work takes, and between two if there is no terminal."""
 
 
 class ProgressBar:
@@ -43,7 +43,8 @@ class ProgressBar:
 
         console = Console(stderr=True)
         self._writes_lines = not console.is_terminal
-        self._started = self._last_line = time.monotonic()
+        self._started = time.monotonic()
+        self._last_line = self._started - (0 if self.transient else LINE_SECONDS - FIRST_SECONDS)
         bar = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(bar_width=24),

@@ -83,7 +83,7 @@ class DiagnosticTask(DataSource):
         for _ in range(MAX_DRAWS):
             for raw, label in zip(*self.draw(num, length, generator, training=split == "training")):
                 if raw.numpy().tobytes() not in taken:
-                    found.append(Sample(raw, label if label.ndim else float(label)))
+                    found.append(Sample(raw, label if label.ndim else label.item()))
             if len(found) >= num:
                 taken.update(sample.raw.numpy().tobytes() for sample in found[:num])
                 return found[:num]
@@ -252,6 +252,32 @@ class Adding(DiagnosticTask):
         marks[rows, torch.randint(half, (num,), generator=generator)] = 1
         marks[rows, half + torch.randint(length - half, (num,), generator=generator)] = 1
         return torch.stack([numbers, marks], dim=-1), (numbers * marks).sum(dim=1)
+
+
+class CylinderBellFunnel(DiagnosticTask):
+    """`cylinder-bell-funnel`: series whose class is the form of an event of any place and length (Saito 1994).
+
+    Input: [n 1], noise of standard deviation 1, and from a random step to another a form of height 6 ± 1: constant,
+    rising or falling. length: n.
+    """
+
+    @property
+    def names(self) -> list[str]:
+        return ["cylinder", "bell", "funnel"]
+
+    @property
+    def smallest(self) -> Mapping[str, int]:
+        return {**super().smallest, "length": 16}
+
+    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+        kind = torch.randint(3, (num, 1), generator=generator)
+        start = length / 8 * (1 + torch.rand(num, 1, generator=generator))
+        end = start + length / 4 * (1 + 2 * torch.rand(num, 1, generator=generator))
+        share = (torch.arange(length) - start) / (end - start)
+        form = torch.where(kind == 0, 1.0, torch.where(kind == 1, share, 1 - share))
+        height = 6 + torch.randn(num, 1, generator=generator)
+        series = torch.where((share >= 0) & (share <= 1), height * form, 0.0)
+        return rearrange(series + torch.randn(num, length, generator=generator), "e n -> e n 1"), kind[:, 0]
 
 
 def _at_end(targets: Tensor, num_before: int) -> Tensor:

@@ -26,22 +26,21 @@ def forecast(train: Sequence[Any], test: Sequence[Any], target: np.ndarray) -> t
     arrays = [np.asarray(raw, dtype=float).reshape(len(raw), -1) for raw in (*train, *test)]
     n = min(map(len, arrays))
     windows = np.stack([values[len(values) - n :] for values in arrays])
-    seen, flat = windows[: len(train)], rearrange(windows, "m n f -> m (n f)")
-    steps, held_out = np.arange(target.shape[1]), max(1, len(train) // 5)
+    m, flat, steps = len(train), rearrange(windows, "m n f -> m (n f)"), np.arange(target.shape[1])
+    held_out = max(1, m // 5)
     places = {"the last value": np.full(len(steps), n - 1)}
     places |= {f"the value from {p} steps before": n - p + steps % p for p in PERIODS if p <= n}
     found: dict[str, np.ndarray] = {}
     for name, place in places.items():
-        column = np.nanmean((seen[:, place] - target[..., None]) ** 2, axis=(0, 1)).argmin()
+        column = np.nanmean((windows[:m, place] - target[..., None]) ** 2, axis=(0, 1)).argmin()
         found[name] = windows[:, place, column]
-    known = ~np.isnan(target).any(axis=1)
+    known, name = ~np.isnan(target).any(axis=1), "ridge regression on all values"
     ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 8)))
-    fitted = known & (np.arange(len(train)) < len(train) - held_out)
-    name = "ridge regression on all values"
+    fitted = known & (np.arange(m) < m - held_out)
     if fitted.any():
-        found[name] = ridge.fit(flat[: len(train)][fitted], target[fitted]).predict(flat).reshape(len(flat), -1)
-    errors = {name: np.nanmean((values[: len(train)] - target)[-held_out:] ** 2) for name, values in found.items()}
+        found[name] = ridge.fit(flat[:m][fitted], target[fitted]).predict(flat).reshape(len(flat), -1)
+    errors = {name: np.nanmean((values[:m] - target)[-held_out:] ** 2) for name, values in found.items()}
     best = min(errors, key=errors.__getitem__)
-    if best == name:
-        return name, ridge.fit(flat[: len(train)][known], target[known]).predict(flat[len(train) :])
-    return best, found[best][len(train) :]
+    if best == name:  # once more, with the held-out series
+        found[best] = ridge.fit(flat[:m][known], target[known]).predict(flat)
+    return best, found[best][m:]

@@ -284,11 +284,12 @@ class APPNP(_AlongEdges):
     predictions as before the propagation, where the paper has it, but for its bias.
     depth: number of hidden layers of the MLP, x <- relu(W dropout(x) + b), from the ReLU of the embedding, the paper's
     own first layer. num_steps: hops that messages go. alpha: probability of the personalised PageRank to return to the
-    token itself. dropout: probability of dropping an entry of a layer's input. With several edge types those of A are
-    weighted as in `GCN`.
+    token itself. learn_weights: whether the weights of A^k z, one for each number of hops k, are learned from these on:
+    a negative one tells a token from neighbours that are unlike it (GPR-GNN; Chien et al. 2021, equation 1). dropout:
+    probability of dropping an entry of a layer's input. With several edge types those of A are weighted as in `GCN`.
     Time O(num_steps e d + depth n d^2) and memory O((num_steps e + n) d); there is no [n n] tensor.
-    Use it where few nodes are labelled and neighbours tend to be alike (citation graphs); where a node's own features
-    say more than its neighbours', take `GCN` or `GIN`. Adjacency, other support and `max_edge_type` are as in `GIN`.
+    Use it where few nodes are labelled and neighbours tend to be alike (citation graphs), with learn_weights also where
+    they are not. Adjacency, other support and `max_edge_type` are as in `GIN`.
     Raises ValueError for sizes, steps or a `max_edge_type` below 1, and alpha outside [0, 1).
     """
 
@@ -299,6 +300,7 @@ class APPNP(_AlongEdges):
         *,
         num_steps: int = 10,
         alpha: float = 0.1,
+        learn_weights: bool = False,
         max_edge_type: int | None = None,
         dropout: float = 0.0,
     ):
@@ -309,6 +311,9 @@ class APPNP(_AlongEdges):
         self.num_steps, self.alpha = num_steps, alpha
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth))
         self.dropout = nn.Dropout(dropout)
+        weights = alpha * (1 - alpha) ** torch.arange(num_steps + 1.0)
+        weights[-1] = (1 - alpha) ** num_steps  # what equation 6 comes to
+        self.weights = nn.Parameter(weights) if learn_weights else None
         self.log_edge_weight: nn.Parameter | None = None
         self.sum = SumOverEdges()
 
@@ -317,6 +322,12 @@ class APPNP(_AlongEdges):
         for layer in self.layers:
             z = layer(self.dropout(z)).relu()
         adjacency, h = NormalisedAdjacency(edges, z, self.log_edge_weight, self.sum), z
+        if self.weights is not None:
+            total = self.weights[0] * z
+            for weight in self.weights[1:]:
+                h = adjacency @ h
+                total = total + weight * h
+            return total.to(x.dtype)
         for _ in range(self.num_steps):
             h = (1 - self.alpha) * (adjacency @ h) + self.alpha * z
         return h.to(x.dtype)

@@ -82,19 +82,19 @@ def _resume(args: Namespace) -> int:
 def trained(config: Mapping[str, Any], out: Path, *, has_baseline: bool) -> dict[str, Any]:
     """Summary of the run of this configuration in `out`, with its report, as of `train_or_resume`."""
     with _stopped_in_one_line() as signals:
-        from seqkit.analysis.strong_baseline import strong_baseline
+        from seqkit.report.beside import beside
         from seqkit.runs.run import train_or_resume
 
-        summary = train_or_resume(config, out, strong_baseline if has_baseline else None)
+        summary = train_or_resume(config, out, beside if has_baseline else None)
         return _reported(out, summary, signals)
 
 
 def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool) -> dict[str, Any]:
     with _stopped_in_one_line() as signals:
-        from seqkit.analysis.strong_baseline import strong_baseline
+        from seqkit.report.beside import beside
         from seqkit.runs.run import resume_run
 
-        summary = resume_run(folder, changes, strong_baseline if has_baseline else None)
+        summary = resume_run(folder, changes, beside if has_baseline else None)
         return _reported(folder, summary, signals)
 
 
@@ -167,15 +167,14 @@ def fit(
 def _fit(
     config: Mapping[str, Any], out: Path | None, *, has_baseline: bool, report: bool = True
 ) -> tuple[Path, dict[str, Any]]:
-    from seqkit.analysis.strong_baseline import strong_baseline
+    from seqkit.report.beside import beside
     from seqkit.report.page import write_report
     from seqkit.runs.folder import new_folder
     from seqkit.runs.run import run as train
 
     folder = new_folder(config["recipe"]) if out is None else out
     try:
-        beside = strong_baseline if has_baseline else None
-        summary = train(config, folder, specialist=beside)
+        summary = train(config, folder, specialist=beside if has_baseline else None)
     except BaseException:
         with suppress(OSError):  # a folder that was made for nothing
             folder.rmdir()

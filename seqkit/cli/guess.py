@@ -27,7 +27,7 @@ RECIPES = {
 
 OF_COLUMN = {
     "text": "text/classify", "image": "image/classify", "audio": "audio/classify", "smiles": "graph/molecules",
-    "series": "own/classify", "file": "own/classify", "words": "text/classify",
+    "series": "series/classify", "file": "own/classify", "words": "text/classify",
 }  # fmt: skip
 """The recipe that learns classes, numbers or labels from one column, by its kind."""
 
@@ -39,6 +39,9 @@ OF_ROWS = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
 
 OBJECTIVES = {"classes": "{type: Classify, pool: mean}", "labels": "MultiLabel", "numbers": "Regress"}
 """The objective by the kind of the target, where a recipe of one column has another."""
+
+FORECAST = ["--model.objective={type: Regress, forecast: true}", "--tokenizer.normalize=null"]
+"""Keys for several numbers of a series, which are its next values."""
 
 
 def take_data_as_recipe(args: Namespace) -> None:
@@ -93,6 +96,8 @@ def _recipe_for(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bo
     recipe, words = _of_schema(schema)
     count, targets = len(schema.inputs), ", ".join(column.name for column in schema.targets)
     what = f"a table with {count} input columns" if count > 1 else f"a table with {schema.inputs[0].name} as input"
+    if recipe == OF_ROWS["numbers"] and [column.kind for column in schema.inputs] == ["number"]:
+        targets += " (the next values of a series are docs/data/forecast.md)"
     return recipe, words, what + (f" and {targets} as target" if targets else "")
 
 
@@ -135,9 +140,10 @@ def _of_schema(schema: Schema) -> tuple[str, list[str]]:
         if target in OF_TEXTS and (has_text or (kind, target) == ("file", "text")):
             return OF_TEXTS[target], []
         if target in OBJECTIVES:
-            words = ["--tokenizer=Series"] if kind == "series" else []
             own = "numbers" if recipe == "graph/molecules" else "classes"
-            return recipe, words if target == own else [*words, f"--model.objective={OBJECTIVES[target]}"]
+            if kind == "series" and target == "numbers" and len(schema.targets) > 1:
+                return recipe, FORECAST
+            return recipe, [] if target == own else [f"--model.objective={OBJECTIVES[target]}"]
     elif target in OF_ROWS:
         return OF_ROWS[target], []
     what = f"target_kind {target} from {', '.join(column.name for column in schema.inputs)}"

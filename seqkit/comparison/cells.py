@@ -88,7 +88,7 @@ def _run(cell: Cell, initial: Path | None, folder: Path) -> Ended:
             found["gradient_flow"], found["test_in_training"] = _gradient_flow(model, data), data.test_in_training()
         return {}
 
-    specialist = strong_baseline if cell.has_baseline else None
+    specialist = (lambda data, _: strong_baseline(data)[0]) if cell.has_baseline else None
     summary = run(cell.config, folder, initial=initial, examine=examine, specialist=specialist)
     own = run_of(cell.config["seed"], f"runs/{cell.id}", summary, read_curve(folder, summary["steps"]))
     repeated = found.pop("test_in_training", None)

@@ -123,7 +123,7 @@ def _scores(metric: Metric, objective: Objective, model: Model, batch: LabeledBa
         each = [objective.step(model, one) for one in _one_by_one(batch)]
     else:
         each = [objective.step(model, batch)]
-    return [_score(metric, output) for output in each]
+    return [score_of(metric, output) for output in each]
 
 
 def _one_by_one(batch: LabeledBatch) -> Iterator[LabeledBatch]:
@@ -136,7 +136,7 @@ def _one_by_one(batch: LabeledBatch) -> Iterator[LabeledBatch]:
         yield TokenBatch.collate([tokens.example(i)]), one
 
 
-def _score(metric: Metric, output: LossOutput) -> tuple[float, float]:
+def score_of(metric: Metric, output: LossOutput) -> tuple[float, float]:
     """Numerator and denominator of one output."""
     if metric.name in ("loss", "bits_per_byte"):
         return float(output.loss), float(output.count)

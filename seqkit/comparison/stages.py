@@ -345,7 +345,7 @@ def config_of(plan: Plan, candidate: Candidate, values: Mapping[str, Any], num_s
     trainer = config["trainer"]
     trainer["enable_progress_bar"] = False
     if num_steps != candidate.num_steps:
-        trainer["max_steps"], trainer["max_epochs"] = num_steps, None
+        trainer["max_steps"], trainer["max_epochs"], trainer["min_steps"] = num_steps, None, None
     warmup = (config["schedule"] or {}).get("warmup_steps")
     if warmup:  # the same share of a shorter or longer training
         config["schedule"]["warmup_steps"] = round(warmup * num_steps / candidate.num_steps)

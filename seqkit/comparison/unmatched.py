@@ -11,7 +11,7 @@ from seqkit.comparison.types import Finding, Results, Row
 from seqkit.comparison.verdicts import rate_at_edge
 from seqkit.config.recipe import load_yaml
 
-HANDLED = ("trainer.max_steps", "trainer.max_epochs", "model.backbone.type")
+HANDLED = ("trainer.max_steps", "trainer.max_epochs", "trainer.min_steps", "model.backbone.type")
 """Keys whose effect has a finding of its own."""
 
 EXPECTED = ("trainer.val_check_interval", "trainer.check_val_every_n_epoch", "model.adjacency")

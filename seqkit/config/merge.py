@@ -109,7 +109,7 @@ def overridden(top: Node, config: Mapping[str, Any], pairs: Pairs) -> Mapping[st
         for above in (".".join(path[:i]) for i in range(1, len(path))):
             if above in last and last[above] in (None, "null", "~"):
                 raise UsageError(f"{above} is null, so {'.'.join(path)} has no place; leave one of the two out")
-    for path, is_type, value in sorted(paths, key=lambda one: len(one[0])):
+    for path, is_type, value in sorted(paths, key=lambda one: (len(one[0]), one[0] == ["trainer", "min_steps"])):
         over = {"type": value.read() if isinstance(value, Word) else value} if is_type else value
         for name in reversed(path):
             over = {name: over}
@@ -195,6 +195,8 @@ class Node:
 
     def merge(self, base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         """`over` on top of `base`."""
+        if self.path == "trainer" and over.keys() & {"max_epochs", "max_steps", "limit_train_batches"}:
+            base = {**base, "min_steps": None}  # of a recipe, whose length another takes the place of
         merged = {**base, **over}
         for name in [name for name in over if name in base and name in self.fields]:
             field = self.fields[name]

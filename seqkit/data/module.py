@@ -163,9 +163,15 @@ class DataModule(LightningDataModule):
             self._check_labels()
         if hasattr(self.tokenizer, "fit") and not getattr(self.tokenizer, "was_fitted", False):
             self._fit_tokenizer(splits)
-        if not self.objective.state():
+        is_new = not self.objective.state()
+        if is_new:
             self.objective.fit(splits.train.labels, splits.names)
         self.objective.read_from(self.tokenizer)
+        if is_new:
+            known = [split for split in (splits.train, splits.valid) if split]
+            # encoded if an objective takes them
+            examples = ((self.tokenizer.encode(one.read(i)), one.labels[i]) for one in known for i in range(len(one)))
+            self.objective.fit_inputs(examples, len(splits.valid or ()))
 
     def train_dataloader(self) -> BatchLoader:
         """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""
@@ -337,6 +343,9 @@ class DataModule(LightningDataModule):
             return self._without_validation_nodes(train[0], train[0].label)
         if train.groups is not None and len(set(train.groups)) > 1:
             rest, valid = by_group(train.groups, self.valid_fraction, seed=1)
+        elif self.objective.follows_time:
+            first = len(train) - round(len(train) * self.valid_fraction)
+            rest, valid = [*range(first)], [*range(first, len(train))]
         else:
             rest, valid = stratified(train.labels, self.valid_fraction, seed=1)
         return (train.at(rest), train.at(valid)) if valid else (train, None)

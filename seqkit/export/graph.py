@@ -130,6 +130,8 @@ def _check(model: Model, to: str) -> None:
     """Raise UsageError for models of more inputs than one sequence, and for missing packages."""
     if model.source_embedder is not None:
         raise UsageError("an encoder–decoder generates token by token, and is not exported; export an encoder or a GPT")
+    if model.shortcut is not None:
+        raise UsageError("a forecast reads windows of one length, and a graph's vary; use seqkit serve or predict")
     if model.spec.is_joined:
         parts = ", ".join(name for name, _ in model.spec.parts)
         raise UsageError(

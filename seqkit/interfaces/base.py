@@ -223,6 +223,11 @@ class Objective(Stateful, ABC):
     def head(self, embedder: nn.Module) -> nn.Module:
         """Module from (hidden [b n d], `Embedded`) to the prediction; sizes come from `embedder.spec` and `.dim`."""
 
+    @property
+    def follows_time(self) -> bool:
+        """True: examples follow each other in time and overlap, so the last are held out for validation."""
+        return False
+
     @abstractmethod
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of a model on a batch: the one place that prepares it and calls the model, once or more often.
@@ -278,6 +283,13 @@ class Objective(Stateful, ABC):
     def read_from(self, tokenizer: Tokenizer) -> None:
         """Take from the fitted tokenizer what `decode` needs; called when data or a run is loaded."""
 
+    def fit_inputs(self, examples: Iterable[tuple[Tokens, Any]], num_valid: int) -> None:
+        """Learn from encoded examples with labels, after `fit` and `read_from`; the last ones are of validation."""
+
+    def shortcut(self) -> Shortcut | None:
+        """Path from the batch past the network; None: the head's outputs are the predictions."""
+        return None
+
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Input of `decode`: the model's prediction, or the ids that it generates where the objective generates."""
         return model(batch)
@@ -297,6 +309,14 @@ class Objective(Stateful, ABC):
         Raises ValueError where the objective has none.
         """
         raise ValueError(f"{type(self).__name__} predicts nothing for a raw example: it has no method decode")
+
+
+class Shortcut(nn.Module, ABC):
+    """Path from a batch past the network: `forward(outputs, batch)` makes predictions of the head's outputs."""
+
+    @abstractmethod
+    def differences(self, batch: TokenBatch) -> TokenBatch:
+        """The batch that the network embeds."""
 
 
 class PredictionObjective(Objective):

@@ -5,7 +5,7 @@ b batch · n tokens · k targets
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -13,11 +13,13 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.errors import DataError, one_line
-from seqkit.interfaces import LossOutput, ModelInput, TokenBatch, TokenSpec
+from seqkit.errors import DataError, UsageError, one_line
+from seqkit.interfaces import LossOutput, ModelInput, TokenBatch, Tokenizer, Tokens, TokenSpec
+from seqkit.nn.linear_forecast import LinearForecast, fitted
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
 from seqkit.objectives.labels import LabelObjective, Level, on_device, plain
+from seqkit.tokenizers.given import Series
 
 NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
@@ -41,6 +43,9 @@ class Regress(LabelObjective):
     metrics: metrics that are measured beside the loss and the RMSE, over all targets together; None: MAE, and for a
     single target R2Score.
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
+    forecast: True: the targets are the next values of a series, in its unit; the network learns the errors of a linear
+    forecast from the differences to the window's last step (`nn.linear_forecast`).
+    Raises ValueError for a forecast of each token.
 
     >>> objective = Regress()
     >>> objective.fit([10.0, 30.0], None)
@@ -58,8 +63,14 @@ class Regress(LabelObjective):
         loss: Literal["squared", "huber"] = "squared",
         metrics: list[NumberMetric] | None = None,
         transform: Callable[[int], Transform] | None = None,
+        forecast: bool = False,
     ):
         super().__init__(level, pool, transform)
+        if forecast and level == "token":
+            raise ValueError("forecast=True predicts what follows a whole window; leave level=token out")
+        self.forecast = forecast
+        self.windows: Series | None = None
+        self.linear: dict[str, Any] = {}
         self.chosen_metrics = metrics
         self._error = F.mse_loss if loss == "squared" else F.huber_loss
         self.mean: list[float] = []
@@ -84,6 +95,37 @@ class Regress(LabelObjective):
             raise DataError("a target has no value in the training data; check the label column")
         self.mean = [float(column.mean()) for column in known]
         self.std = [float(column.std(correction=0)) or 1.0 for column in known]
+
+    @property
+    def follows_time(self) -> bool:
+        return self.forecast
+
+    def read_from(self, tokenizer: Tokenizer) -> None:
+        """For a forecast, the tokenizer of its windows. Raises UsageError for another one, or one that scales them."""
+        if not self.forecast:
+            return
+        if not isinstance(tokenizer, Series) or tokenizer.normalize is not None:
+            raise UsageError("model.objective.forecast=true reads windows as --tokenizer Series, with normalize=null")
+        self.windows = tokenizer
+
+    def fit_inputs(self, examples: Iterable[tuple[Tokens, Any]], num_valid: int) -> None:
+        """Fits the linear forecast to training windows; those of validation choose its penalty.
+
+        Raises DataError where windows differ in length.
+        """
+        if not self.forecast:
+            return
+        assert self.windows is not None
+        tokens, labels = zip(*examples)
+        if len({len(one) for one in tokens}) > 1:
+            raise DataError("the windows of a forecast differ in length; cut them to one, or give forecast=false")
+        mean, std = (torch.tensor(x, dtype=torch.float64) for x in (self.mean, self.std))
+        targets = torch.cat([self._rows(label) for label in labels])
+        self.linear = fitted(self.windows, torch.stack([one.content for one in tokens]), targets, num_valid, mean, std)
+
+    def shortcut(self) -> LinearForecast | None:
+        """The linear forecast that the network's outputs are added to."""
+        return LinearForecast(self.windows, self.linear) if self.linear and self.windows is not None else None
 
     @property
     def center(self) -> list[float]:
@@ -126,11 +168,13 @@ class Regress(LabelObjective):
         return rearrange(numbers, "n -> n 1") if numbers.ndim == 1 else numbers
 
     def state(self) -> dict[str, Any]:
-        """Mean and standard deviation of each target."""
-        return {"mean": self.mean, "std": self.std} if self.mean else {}
+        """Mean and standard deviation of each target, and the linear forecast if there is one."""
+        forecast = {"forecast": self.linear} if self.linear else {}
+        return {"mean": self.mean, "std": self.std} | forecast if self.mean else {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restores mean and standard deviation."""
+        """Restores mean, standard deviation and linear forecast."""
+        self.linear = dict(state.get("forecast", {}))
         self.mean, self.std = [float(x) for x in state["mean"]], [float(x) for x in state["std"]]
 
     @property

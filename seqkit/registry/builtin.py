@@ -229,6 +229,7 @@ from seqkit.recipes.mechanism.tasks
   associative-recall=AssociativeRecall | values of keys seen before (MQAR) | in-context look-up, many queries
   parity=Parity | whether the number of ones is odd | state tracking beyond the trained length
   adding=Adding | the sum of two marked numbers | gradients over long lags
+  cylinder-bell-funnel=CylinderBellFunnel | the form of an event in a noisy series | classes of series, offline
 == augmentation
 from seqkit.data
   SpeedPerturb | resampling to another speed | speech

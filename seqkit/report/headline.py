@@ -40,6 +40,7 @@ class Headline(NamedTuple):
 
     strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
     unit: empty for shares, which are shown in percent. is_higher_better: whether more of it is better.
+    interval: 95 %, in words; empty: not known. verdict: how the run compares with the specialist, in words.
     """
 
     name: str
@@ -49,6 +50,8 @@ class Headline(NamedTuple):
     strong: float | None = None
     strong_name: str = ""
     is_higher_better: bool = False
+    interval: str = ""
+    verdict: str = ""
 
     @property
     def label(self) -> str:
@@ -79,6 +82,8 @@ def headline(summary: dict[str, Any]) -> Headline:
     strong = summary.get("strong_baseline") or {"metrics": {}, "name": "", "num_train": 0}
     unit = "tokens" if objective == "NextToken" else "examples"
     mode = summary.get("main_metric_mode") if name == summary.get("main_metric") else None
+    is_higher_better = name not in LOWER_IS_BETTER if mode is None else mode == "max"
+    interval = summary.get("accuracy_interval") if name == "accuracy" else None
     return Headline(
         name,
         metrics[name],
@@ -86,8 +91,20 @@ def headline(summary: dict[str, Any]) -> Headline:
         "nats" if name == "loss" and objective in ("NextToken", "Masked") else "",
         strong["metrics"].get(name),
         f"{strong['name']} ({strong['num_train']:,} training {unit})",
-        name not in LOWER_IS_BETTER if mode is None else mode == "max",
+        is_higher_better,
+        "" if interval is None else f"[{', '.join(format_metric(name, x).removesuffix(' %') for x in interval)}]",
+        _verdict(name, strong.get("difference"), is_higher_better=is_higher_better),
     )
+
+
+def _verdict(name: str, difference: Sequence[float] | None, *, is_higher_better: bool) -> str:
+    """How a run compares with a specialist: better or worse only where the interval of the difference excludes 0."""
+    if difference is None:
+        return "with this seed, and no known interval of the difference"
+    low, high = difference[1:]
+    word = "as good, within the interval" if low <= 0 <= high else ["worse", "better"][(low > 0) == is_higher_better]
+    middle, *ends = ("+-"[x < 0] + format_metric(name, abs(x)).removesuffix(" %") for x in difference)
+    return f"the run is {word}: {middle} [{', '.join(ends)}]"
 
 
 def is_trial(summary: dict[str, Any]) -> bool:
@@ -111,8 +128,11 @@ def cautions(summary: dict[str, Any]) -> list[str]:
             f"{baseline}); train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for "
             "the cause with seqkit doctor."
         )
-    if metric.is_worse_than(metric.strong):
-        found.append(f"With this seed, {metric.strong_name} is better ({metric.label}: {own} against {strong}).")
+    if metric.is_worse_than(metric.strong) and "as good" not in metric.verdict:
+        setting = summary["strong_baseline"].get("setting", "")
+        hint = f" On such data, {setting}." if setting and summary["backbone"].lower() not in setting else ""
+        against = f"{metric.label}: {own} against {strong}; {metric.verdict}"
+        found.append(f"{metric.strong_name} is better ({against}).{hint}")
     return found
 
 
@@ -153,8 +173,10 @@ class ResultTable:
             metric = headline(summary)
             numbers = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
             size, seconds = f"{summary['num_parameters']:,}", f"{summary['wall_seconds']:.0f}"
-            cells = (summary["recipe"], summary["backbone"], metric.label, *numbers, size, seconds)
-            table.add_row(*map(Text, map(one_line, cells)))
+            cells = [summary["recipe"], summary["backbone"], metric.label, *numbers, size, seconds]
+            cells = list(map(one_line, cells))
+            cells[3] = f"{cells[3]}\n{metric.interval}".rstrip()
+            table.add_row(*map(Text, cells))
         yield table
         yield Text("baseline: the constant that is best in training, on the same test split", style="dim italic")
         for summary in self.summaries:
@@ -166,7 +188,7 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
     """Lines below the table: the specialist, the metrics that were asked for, intervals, cautions."""
     metric, strong = headline(summary), summary.get("strong_baseline")
     if metric.strong is not None:
-        yield f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}"
+        yield f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}; {metric.verdict}"
     for other, value in summary["metrics"].items():
         if other not in USUAL | {metric.name} and "@" not in other:
             known = f"baseline {format_metric(other, summary.get('baseline', {}).get(other))}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
@@ -20,11 +21,12 @@ from seqkit.files import write_json
 from seqkit.interfaces import LossOutput, Objective, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
+from seqkit.objectives.labels import LabelObjective
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
 from seqkit.progress import track
 from seqkit.runs.folder import SUMMARY
-from seqkit.runs.intervals import AbsoluteErrors, has_intervals, intervals
+from seqkit.runs.intervals import errors_by_target, has_intervals, intervals, wilson
 from seqkit.runs.prepare import data_module
 from seqkit.runs.summary import FEW_STEPS, data_name, target_names
 from seqkit.runs.trained_model import load_one
@@ -59,8 +61,11 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     return metrics
 
 
-Specialist = Callable[[DataModule], dict[str, Any] | None]
-"""A result to set beside a model's: `seqkit.analysis.strong_baseline.strong_baseline`."""
+Tested = list[tuple[Tensor, Tensor]]
+"""Predictions of the head and targets, of each batch of a loader."""
+
+Specialist = Callable[[DataModule, Tested], dict[str, Any] | None]
+"""A result to set beside a model's, which it gets: `seqkit.report.beside.beside`."""
 
 
 def finish(
@@ -81,17 +86,19 @@ def finish(
     objective, num_test = data.objective, len(data.test_dataloader().examples)
     # a test that is stopped goes on with the same data
     write_json(folder / SUMMARY, {**summary, "num_test": num_test, "data_sha256": data.sha256()})
-    metrics, found_intervals = _tested(model, data, config)
+    metrics, found_intervals, tested = _tested(model, data, config)
     constant, num_predictions = baseline(objective, model.spec, data)
     splits, valid = data.splits(), data.val_dataloader()
+    is_counted = isinstance(objective, Classify) and tested and num_predictions and data.test_groups() is None
     is_trial = summary["steps"] < FEW_STEPS or data.limit is not None
-    beside = None if specialist is None or is_trial else _beside(specialist, data)
+    beside = None if specialist is None or is_trial else _beside(specialist, data, tested)
     if isinstance(objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
         for found in (metrics, constant, *([] if beside is None else [beside["metrics"]])):
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
     known = {
         "strong_baseline": beside,
         "intervals": found_intervals or None,
+        "accuracy_interval": wilson(metrics["accuracy"], num_predictions) if is_counted else None,
         "num_valid": None if isinstance(valid, list) else len(valid.examples),
         "split_rule": splits.rule,
         "positive": objective.positive_name if isinstance(objective, Classify) else None,
@@ -116,24 +123,28 @@ def finish(
     return summary
 
 
-def _tested(model: Model, data: DataModule, config: Mapping[str, Any]) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """Metrics on the test split; and the prediction intervals of a regression, if it has some."""
-    objective = data.objective
+def _tested(model: Model, data: DataModule, config: Mapping[str, Any]) -> tuple[dict[str, float], list[Any], Tested]:
+    """Metrics on the test split; prediction intervals of a regression, if it has some; predictions of labels.
+
+    There are no predictions of the tokens of several examples, which are not independent.
+    """
+    objective, is_alone, valid, test = data.objective, len(data.test_dataloader().examples) == 1, Tested(), Tested()
+    is_kept = isinstance(objective, LabelObjective) and (objective.level == "sequence" or is_alone)
+    if has_intervals(objective) and data.val_dataloader():
+        evaluate_model(model, data, config, "valid", title=True, tested=valid)
+    metrics = evaluate_model(model, data, config, "test", title=True, tested=test if is_kept else None)
     if not (isinstance(objective, Regress) and has_intervals(objective)):
-        return evaluate_model(model, data, config, "test", title=True), []
-    valid, test = AbsoluteErrors(objective), AbsoluteErrors(objective)
-    if data.val_dataloader():
-        evaluate_model(model, data, config, "valid", title=True, seen=valid)
-    metrics = evaluate_model(model, data, config, "test", title=True, seen=test)
-    return metrics, intervals(valid.by_target(), test.by_target(), target_names(config))
+        return metrics, [], test
+    errors, tested = (errors_by_target(objective, rows) for rows in (valid, test))
+    return metrics, intervals(errors, tested, target_names(config)), test
 
 
-def _beside(specialist: Specialist, data: DataModule) -> dict[str, Any] | None:
+def _beside(specialist: Specialist, data: DataModule, tested: Tested) -> dict[str, Any] | None:
     """The specialist's results; None, with a line in the log, where it has none: a run needs none."""
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = specialist(data)
+            found = specialist(data, tested)
     except Exception as error:  # whatever classical features make of a user's own data
         log.warning("no strong baseline: %s", one_line(f"{error}")[:300])
         return None
@@ -153,14 +164,18 @@ def evaluate_model(
     split: str,
     *,
     title: bool = False,
-    seen: Callable[[LossOutput], None] = lambda _: None,
+    tested: Tested | None = None,
 ) -> dict[str, float]:
     """Metrics of a model on a split, on one device.
 
-    title: whether to show progress, unless the configuration says no. seen: gets each batch's output.
+    title: whether to show progress, unless the configuration says no. tested: gets what each batch adds; None: nothing.
     """
     from seqkit.training.module import TrainingModule
     from seqkit.training.progress import StepProgress
+
+    def seen(output: LossOutput) -> None:
+        if tested is not None and output.prediction is not None and output.inputs is not None:
+            tested.append((output.prediction.cpu(), output.inputs.target.cpu()))
 
     loader = data.test_dataloader() if split == "test" else data.val_dataloader()
     if not loader:

@@ -12,10 +12,11 @@ from fractions import Fraction
 from typing import Any
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 from seqkit.errors import DataError, one_line
-from seqkit.interfaces import LossOutput, Objective
+from seqkit.interfaces import Objective
 from seqkit.objectives.regress import Regress
 
 log = logging.getLogger("seqkit")
@@ -30,20 +31,13 @@ SHOWN = 6
 """Targets of which a line shows the interval; a forecast of many steps has one for each step."""
 
 
-class AbsoluteErrors:
-    """Collects the absolute errors of a regression, in the target's unit, from the outputs of its evaluation."""
+def errors_by_target(objective: Regress, tested: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """Absolute errors [m] of each target, in its unit, without the examples in which it is unknown.
 
-    def __init__(self, objective: Regress):
-        self.objective, self._rows = objective, list[Tensor]()
-
-    def __call__(self, output: LossOutput) -> None:
-        assert output.prediction is not None
-        assert output.inputs is not None
-        self._rows.append(self.objective.absolute_errors(output.prediction, output.inputs.target).cpu())
-
-    def by_target(self) -> list[Tensor]:
-        """Errors [m] of each target, without the examples in which it is unknown."""
-        return [column[~column.isnan()] for column in torch.cat(self._rows).T] if self._rows else []
+    tested: predictions of the head and targets, by batch.
+    """
+    each = [objective.absolute_errors(prediction, target) for prediction, target in tested]
+    return [column[~column.isnan()] for column in torch.cat(each).T] if each else []
 
 
 def has_intervals(objective: Objective) -> bool:
@@ -81,7 +75,8 @@ def intervals(valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[s
     found = []
     for i, (errors, tested) in enumerate(zip(valid, test, strict=True)):
         entry: dict[str, Any] = {"half_width": conformal_quantile(errors), "num_valid": len(errors)}
-        entry |= {"test_coverage": float((tested <= entry["half_width"]).double().mean())} if len(tested) else {}
+        if len(tested):
+            entry |= {"test_coverage": float((tested <= entry["half_width"]).double().mean()), "num_test": len(tested)}
         found.append(entry | ({"target": names[i]} if len(names) == len(valid) > 1 else {}))
     if not all(math.isfinite(one["half_width"]) for one in found):
         log.warning("no prediction intervals: predictions for the validation split are not finite")
@@ -90,16 +85,32 @@ def intervals(valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[s
 
 
 def told(summary: Mapping[str, Any]) -> str | None:
-    """The intervals of a run in one line; None: it has none."""
+    """The intervals of a run in one line, with what was covered on the test split; None: it has none.
+
+    If one covered significantly less than `COVERAGE` (binomial test, 2.5 %), the line claims no more than was covered.
+    """
     found = summary.get("intervals", [])
     if not found:
         return None
-    each = [f"± {one['half_width']:.4g} of {one_line(one.get('target', 'the target'))}" for one in found[:SHOWN]]
+    claimed, made = f"{100 * COVERAGE} %", f"from {found[0]['num_valid']:,} validation examples"
+    each = [f"± {one['half_width']:.4g} of {one_line(one.get('target', 'the target'))}{_held(one)}" for one in found]
     more = f", and {len(found) - SHOWN} more targets in summary.json" if len(found) > SHOWN else ""
-    tested = found[0].get("test_coverage")
-    held = "" if tested is None or len(found) > 1 else f"; {100 * tested:.0f} % of the test split were"
-    known = f"from {found[0]['num_valid']:,} validation examples{held}"
-    return f"{100 * COVERAGE} % of predictions are within {', '.join(each)}{more} ({known})"
+    # P(so few or fewer of the test examples | COVERAGE) < 2.5 %
+    covered = [(one["num_test"], one["test_coverage"]) for one in found if "num_test" in one]
+    if any(stats.binom.cdf(round(n * share), n, float(COVERAGE)) < 0.025 for n, share in covered):
+        return f"predictions are within {', '.join(each[:SHOWN])}{more}: less than the {claimed} that was meant, {made}"
+    return f"{claimed} of predictions are within {', '.join(each[:SHOWN])}{more}, {made}"
+
+
+def _held(interval: Mapping[str, Any]) -> str:
+    share = interval.get("test_coverage")
+    return "" if share is None else f" ({100 * share:.0f} % of the test split were)"
+
+
+def wilson(share: float, number: int) -> tuple[float, float]:
+    """95 % interval of a share of so many independent examples (Wilson 1927)."""
+    found = stats.binomtest(round(share * number), number).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
 
 
 def half_widths(objective: Objective, summary: Mapping[str, Any]) -> list[float]:

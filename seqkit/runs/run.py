@@ -24,6 +24,7 @@ from seqkit.errors import DataError, DivergedError, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
+from seqkit.runs.calibration import calibrate
 from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
@@ -255,6 +256,8 @@ class Attempt:
         trainer = setup.trainer(valid_loader is not None)
         is_first, self.loggers = trainer.is_global_zero, setup.loggers
         num_steps = count_steps(settings, len(train_loader), trainer.world_size)
+        if settings["min_steps"] is not None:  # max_epochs would end the training before them
+            trainer.fit_loop.max_epochs, trainer.fit_loop.epoch_loop.max_steps = -1, num_steps
         for callback in settings["callbacks"] or ():
             if isinstance(callback, EMA):
                 callback.check_steps(num_steps)
@@ -296,7 +299,7 @@ class Attempt:
         for name, weight in self.prepared.model.state_dict().items():
             if weight.is_floating_point() and not bool(weight.isfinite().all()):
                 raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
-        summary = self._write(trainer, module, weights, tokens_seen)
+        summary = self._write(trainer, module, weights, tokens_seen, calibrate(self.prepared))
         log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
         signals.deferred = False
         return summary
@@ -310,13 +313,16 @@ class Attempt:
             )
         check_data(known, self.prepared.data, self.folder)
 
-    def _write(self, trainer: Any, module: Any, weights: str, tokens: Mapping[str, int]) -> dict[str, Any]:
+    def _write(
+        self, trainer: Any, module: Any, weights: str, tokens: Mapping[str, int], temperature: float | None
+    ) -> dict[str, Any]:
         """Write the weights, then the summary, of the run or of each of its tasks. tokens: seen in training, by task.
 
         Raises StorageError if there is no room.
         """
         prepared, steps = self.prepared, trainer.global_step
         facts = {"state": "trained", "skipped_steps": module.num_skipped, "weights": weights, "steps": steps}
+        facts |= {} if temperature is None else {"temperature": round(temperature, 4)}
         facts |= {"wall_seconds": round(self.seconds, 1), **end_fine_tuning(prepared.built.trainer, prepared.model)}
         try:
             if not prepared.tasks:

@@ -1,12 +1,14 @@
 """Values that are given, one token each: ids of data that is tokenized already, vectors of a series.
 
-n tokens · f features
+n tokens or time steps · m patches of p steps · f features
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from copy import deepcopy
+from statistics import median
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -58,38 +60,135 @@ class Ids(Tokenizer):
 
 
 class Series(Tokenizer):
-    """A series of measurements as they are: one vector of `num_features` numbers a token; nothing is scaled.
+    """A series of measurements: a vector of `num_features` numbers for each time step, or for each patch of steps.
 
-    When: time series and other vectors in order. Raises ValueError if num_features is below 1.
+    num_features: numbers of a time step; None: as many as the first training series has. normalize: "training": less
+    the mean and divided by the standard deviation of each feature in training; "series": by those of each series, as
+    in RevIN without affine (Kim et al. 2022), which drops its level and scale; None: numbers stay as they are.
+    patch: time steps of a token, as in PatchTST (Nie et al. 2023, section 3.1); None: a sixteenth of the median length
+    of the training series, and 4 at least. stride: time steps from one patch to the next; None: a quarter of a patch.
+    The last step is repeated up to the end of the last patch.
+    When: time series and other vectors in order. Raises ValueError if a count is below 1, or stride above patch.
+
+    >>> Series(patch=4).encode([1.0, 2.0, 3.0, 4.0, 5.0]).content.tolist()
+    [[1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0]]
     """
 
-    def __init__(self, num_features: int = 1) -> None:
-        if num_features < 1:
-            raise ValueError(f"num_features={num_features} counts the numbers of a time step; make it 1 or more")
-        self.num_features = num_features
+    def __init__(
+        self,
+        num_features: int | None = 1,
+        *,
+        normalize: Literal["training", "series"] | None = None,
+        patch: int | None = 1,
+        stride: int | None = None,
+    ) -> None:
+        for name, count in (("num_features", num_features), ("patch", patch), ("stride", stride)):
+            if count is not None and count < 1:
+                raise ValueError(f"{name}={count} counts numbers or time steps; make it 1 or more")
+        if patch is not None and stride is not None and stride > patch:
+            raise ValueError(f"stride={stride} leaves out steps between patches of {patch}; make it {patch} or less")
+        if normalize not in (None, "training", "series"):
+            raise ValueError(f"normalize={normalize!r}; choose 'training', 'series' or None")
+        self.num_features, self.normalize, self.patch, self.stride = num_features, normalize, patch, stride
+        self._learned: dict[str, Any] = {}
+
+    @property
+    def width(self) -> int:
+        """Numbers of a time step. Raises ValueError if it must be fitted first, as `steps`."""
+        return self._known("num_features")
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Time steps of a patch, and from one patch to the next."""
+        patch = self._known("patch")
+        return patch, max(1, patch // 4) if self.stride is None else min(self.stride, patch)
+
+    def _known(self, name: str) -> int:
+        count = getattr(self, name) or self._learned.get(name)
+        if count is None:
+            raise ValueError(f"Series has no {name} yet; give it, or call fit(series)")
+        return int(count)
 
     @property
     def spec(self) -> TokenSpec:
-        """Vectors of `num_features` on one axis."""
-        return TokenSpec(num_features=self.num_features)
+        """Vectors of the numbers of a patch on one axis. Raises ValueError if it must be fitted first."""
+        return TokenSpec(num_features=self.width * self.steps[0])
+
+    def fit(self, raws: Sequence[Any]) -> None:
+        """Learn width, patch and scale, as far as they are not given. Raises DataError as `encode`."""
+        first = _as_tensor(raws[0], _SERIES)
+        learned: dict[str, Any] = {"num_features": self.num_features or (first.shape[-1] if first.ndim == 2 else 1)}
+        learned["patch"] = self.patch or max(4, int(median(map(len, raws))) // 16)
+        self._learned = learned
+        if self.normalize == "training":
+            values = torch.cat([self._values(raw) for raw in raws])
+            mean, std = values.mean(0), values.std(0, correction=0)
+            is_constant = std <= 1e-9 * mean.abs()  # rounding of equal numbers is no spread
+            self._learned |= {"mean": mean.tolist(), "std": std.masked_fill(is_constant, 1.0).tolist()}
+
+    def state(self) -> dict[str, Any]:
+        """Width, patch and scale that `fit` learned; empty where all are given."""
+        given = self.num_features is not None and self.patch is not None and self.normalize != "training"
+        return {} if given else deepcopy(self._learned)
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take back what `state` gave. Raises ValueError if it is not that."""
+        wanted = {"num_features", "patch", *(("mean", "std") if self.normalize == "training" else ())}
+        if state and set(state) != wanted:
+            raise ValueError(f"state holds {sorted(state)}; the state of this Series holds {sorted(wanted)}")
+        self._learned = deepcopy(state)
 
     def encode(self, raw: Any, /) -> Tokens:
-        """A list, array or tensor of numbers [n f], or [n] where f = 1, as vectors [n f] float32.
+        """A list, array or tensor of numbers [n f], or [n] where f = 1, as vectors [n f] or patches [m (p f)], float32.
 
-        Positions [n 1] count time steps from 0. Raises DataError where it is empty, not finite, or of another width.
+        Positions [m 1] count tokens from 0. Raises DataError where it is empty, not finite, or of another width.
         """
-        values = _as_tensor(raw, "give a list, an array or a tensor of numbers [n f]")
-        if values.is_complex() or values.dtype == torch.bool:
-            raise DataError(f"the series is {describe_tensor(values)}; give real numbers")
-        if values.ndim == 1 and self.num_features == 1:
-            values = rearrange(values, "n -> n 1")
-        if values.ndim != 2 or values.shape[1] != self.num_features:
-            raise DataError(f"the series is {describe_tensor(values)}; give [n {self.num_features}] (num_features)")
+        values = self._values(raw)
+        patch, stride = self.steps
+        if len(values):
+            missing = max(patch - len(values), -(len(values) - patch) % stride)
+            values = torch.cat([values, values[-1:].expand(missing, -1)])
+        if self.normalize == "training":
+            values = (values - self._learned_of("mean")) / self._learned_of("std")
+        elif self.normalize == "series" and len(values):
+            mean, std = values.mean(0), values.std(0, correction=0)
+            values = (values - mean) / std.masked_fill(std <= 1e-9 * mean.abs(), 1.0)
+        if patch > 1 and len(values):
+            values = rearrange(values.unfold(0, patch, stride), "m f p -> m (p f)")
         return Tokens(values.float(), counted(len(values)))
 
     def decode(self, tokens: Tokens) -> Tensor:
-        """The vectors [n f]."""
-        return tokens.content
+        """The vectors [n f] of the time steps, as normalised if that is by series; repeated last steps stay."""
+        steps = self.joined(tokens.content)
+        if self.normalize != "training":
+            return steps
+        return (steps.double() * self._learned_of("std") + self._learned_of("mean")).float()
+
+    def joined(self, content: Tensor) -> Tensor:
+        """Time steps [... n f] of tokens [... m (p f)]: of each patch after the first, the steps that it adds."""
+        patch, stride = self.steps
+        patches = rearrange(content, "... m (p f) -> ... m p f", p=patch)
+        later = rearrange(patches[..., 1:, patch - stride :, :], "... m p f -> ... (m p) f")
+        return torch.cat([patches[..., 0, :, :], later], dim=-2)
+
+    def _learned_of(self, name: str) -> Tensor:
+        if name not in self._learned:
+            raise ValueError(f"Series has no {name} yet; call fit(series)")
+        return torch.tensor(self._learned[name], dtype=torch.float64)
+
+    def _values(self, raw: Any) -> Tensor:
+        """The series as float64 [n f]."""
+        values = _as_tensor(raw, _SERIES)
+        if values.is_complex() or values.dtype == torch.bool:
+            raise DataError(f"the series is {describe_tensor(values)}; give real numbers")
+        if values.ndim == 1 and self.width == 1:
+            values = rearrange(values, "n -> n 1")
+        if values.ndim != 2 or values.shape[1] != self.width:
+            raise DataError(f"the series is {describe_tensor(values)}; give [n {self.width}] (num_features)")
+        return values.double()
+
+
+_SERIES = "give a list, an array or a tensor of numbers [n f]"
 
 
 def _as_tensor(raw: Any, advice: str) -> Tensor:

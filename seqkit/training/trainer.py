@@ -34,14 +34,16 @@ class TrainerSettings:
     Defaults that differ: max_epochs None (Lightning: 1000 epochs), so that a recipe says when training ends;
     log_every_n_steps 20. enable_progress_bar: seqkit's bar, in place of Lightning's. logger: loggers beside
     metrics.csv, which is always written. profiler: simple, advanced or pytorch, to a file.
-    Our own: checkpoint_every_minutes, checkpoint_every_n_steps: intervals between points to resume from; null: none.
-    checkpoint_keep: number of them that stay. weights: weights of the run: `last`, or `best` by the objective's metric
-    on the validation split; null: best if there is a validation split, last for several tasks. skip_nonfinite:
-    optimizer steps that may be left out because loss or gradient are not finite. compile: torch.compile each block of
-    the backbone. activation_checkpointing: keep only the inputs of each block for the backward pass, and compute the
-    rest again. fine_tuning: which parameters train, in a training that begins with the weights of another model; null:
-    all. strategy: `ddp`, or `fsdp`, which is FSDP2 (not Lightning's class of that name, which is FSDP1): weights,
-    gradients and optimizer state sharded over the devices.
+    Our own: min_steps: optimizer steps that max_epochs is raised to, in whole epochs, where data is small; a recipe's
+    own is left out where a preset or an override says how long training is. checkpoint_every_minutes,
+    checkpoint_every_n_steps: intervals between points to resume from; null: none. checkpoint_keep: number of them that
+    stay. weights: weights of the run: `last`, or `best` by the objective's metric on the validation split; null: best
+    if there is a validation split, last for several tasks. skip_nonfinite: optimizer steps that may be left out because
+    loss or gradient are not finite. compile: torch.compile each block of the backbone. activation_checkpointing: keep
+    only the inputs of each block for the backward pass, and compute the rest again. fine_tuning: which parameters
+    train, in a training that begins with the weights of another model; null: all. strategy: `ddp`, or `fsdp`, which is
+    FSDP2 (not Lightning's class of that name, which is FSDP1): weights, gradients and optimizer state sharded over the
+    devices.
     """
 
     __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -55,6 +57,7 @@ class TrainerSettings:
     activation_checkpointing: bool = False
     max_epochs: Steps | Literal[-1] | None = None
     max_steps: Steps | Literal[-1] = -1
+    min_steps: Steps | None = None
     max_time: str | None = None
     limit_train_batches: Batches | None = None
     limit_val_batches: int | float | None = None
@@ -89,7 +92,7 @@ class TrainerSettings:
 
 OWN = (
     "checkpoint_every_minutes", "checkpoint_every_n_steps", "checkpoint_keep", "weights", "skip_nonfinite", "compile",
-    "activation_checkpointing", "callbacks", "fine_tuning", "logger", "profiler",
+    "activation_checkpointing", "callbacks", "fine_tuning", "logger", "min_steps", "profiler",
 )  # fmt: skip
 """Settings that are not passed to Lightning's Trainer as they are."""
 
@@ -158,9 +161,12 @@ def count_steps(settings: TrainerSettings | Mapping[str, Any], num_batches: int,
         )
     bounds = [steps] if steps > 0 else []
     if epochs is not None and epochs > 0:
-        bounds.append(epochs * -(-per_process // given.accumulate_grad_batches))
+        per_epoch = -(-per_process // given.accumulate_grad_batches)
+        bounds.append(per_epoch * max(epochs, -(-(given.min_steps or 0) // per_epoch)))
     if not bounds:
         raise UsageError("training has no end; give --trainer.max_steps or --trainer.max_epochs")
+    if min(bounds) < (given.min_steps or 0):
+        raise UsageError(f"trainer.min_steps is {given.min_steps}, but trainer.max_steps {steps}; leave one out")
     return min(bounds)
 
 

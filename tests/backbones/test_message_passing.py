@@ -170,6 +170,17 @@ def test_personalised_propagation_comes_to_personalised_pagerank():
     assert_close(backbone(x)[0], right)
 
 
+def test_learned_weights_of_hops_begin_as_personalised_pagerank_and_are_learned():
+    x = embedded(5, [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)], [1] * 6)
+    fixed, learned = APPNP(DIM, num_steps=4, alpha=0.2), APPNP(DIM, num_steps=4, alpha=0.2, learn_weights=True)
+    learned.load_state_dict(fixed.state_dict(), strict=False)
+    fixed, learned = fixed.double(), learned.double()
+    assert_close(learned(x), fixed(x), atol=1e-6, rtol=1e-6)
+    (learned(x) * torch.randn(DIM).double()).sum().backward()
+    assert learned.weights.shape == (5,)
+    assert bool((learned.weights.grad != 0).all())
+
+
 def test_sums_tell_regular_graphs_of_other_degree_apart_and_normalised_means_do_not():
     """Equal nodes: a ring has degree 2, a complete graph of four 3 (Xu et al. 2019, section 5.2)."""
     outputs = {}

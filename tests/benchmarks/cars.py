@@ -15,10 +15,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from scipy import sparse
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import RidgeCV
 
 import seqkit
-from seqkit.analysis.strong_baseline import _of_cells, _of_texts
+from seqkit.analysis.strong_baseline import _cells
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import Scores, differences, spread
 from seqkit.data.splits import shuffled
@@ -33,8 +34,9 @@ KINDS = {name: kind for name, kind in ALL_KINDS.items() if name != TARGET}
 
 def specialists(seed, train, target, test):
     """Predictions for the test examples by the name of a specialist."""
-    cells = _of_cells(*([raw["cells"] for raw in raws] for raws in (train, test)))
-    texts = _of_texts(*([raw["Name"] for raw in raws] for raws in (train, test)))
+    words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2)).fit([raw["Name"] for raw in train])
+    cells = np.split(_cells([raw["cells"] for raw in (*train, *test)], np.arange(len(train))), [len(train)])
+    texts = [words.transform([raw["Name"] for raw in raws]) for raws in (train, test)]
     gaps = np.nanmean(cells[0], axis=0)
     cells = [np.where(np.isnan(own), gaps, own) for own in cells]
     both = [sparse.hstack([own, text]).tocsr() for own, text in zip(cells, texts)]

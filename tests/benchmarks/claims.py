@@ -48,7 +48,7 @@ CLAIMS: dict[str, list[str]] = {
     "audio/spoken-digits fsdd GRU": ["--preset", "gru", *FSDD],
     "audio/spoken-digits fsdd LSTM": ["--preset", "lstm", *FSDD],
     "graph/solubility": [],
-    "graph/solubility GIN": ["--preset", "gin"],
+    "graph/solubility Transformer": ["--preset", "transformer"],
     "graph/solubility GRU": ["--preset", "gru"],
     "graph/solubility LSTM": ["--preset", "lstm"],
     "graph/karate": [],

@@ -31,7 +31,8 @@ NAMES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba", "GIN")
 BEGIN, END = "<!-- made by tests/benchmarks/comparisons.py -->", "<!-- until here -->"
 COMPARISONS = {
     "digits": f"image/digits {BACKBONES} --trainer.max_epochs 8 --seeds 10",
-    "solubility": "graph/solubility --backbones Transformer,LSTM,GIN --trainer.max_epochs 20 --seeds 10",
+    "solubility": "graph/solubility --preset transformer --backbones Transformer,LSTM,GIN "
+    "--trainer.max_epochs 20 --seeds 10",
     "spoken-digits": f"audio/spoken-digits {BACKBONES} --trainer.max_epochs 8 --seeds 5",
     "char-lm": f"text/char-lm {BACKBONES} --data tinyshakespeare --trainer.max_steps 600 --seeds 5",
     "g2p": f"text/g2p {BACKBONES} --data.limit 30000 --trainer.max_epochs 2 --seeds 3",

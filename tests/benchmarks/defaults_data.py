@@ -454,17 +454,7 @@ def _of_series(rows: list[np.ndarray], targets: list[Any], is_test: np.ndarray, 
                         values = row[:, 0].tolist() if row.shape[1] == 1 else row.tolist()
                         own = dict(zip(names, target if several else [target], strict=True))
                         file.write(json.dumps({"series": values, **own}) + "\n")
-        words = [
-            "own/classify",
-            "--data",
-            str(folder),
-            "--tokenizer",
-            "Series",
-            "--tokenizer.num_features",
-            str(rows[0].shape[1]),
-        ]
-        words += ["--data.target", f"[{','.join(names)}]" if several else "target"]
-        return words + (["--model.objective", "Regress"] if several else [])
+        return [str(folder), "--data.target", f"[{','.join(names)}]" if several else "target"]
 
     return Case(kind, rows, targets, is_test, write)
 

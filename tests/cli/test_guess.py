@@ -75,9 +75,8 @@ CASES = {
     "pairs.tsv": (table("source\ttarget", "one {i} two\tzwei {i} eins"), "text/translate", []),
     "tags.jsonl": (objects(lambda i: {"tokens": ["a", "cat"], "tags": ["D", "N"]}), "text/tag", []),
     "chat.jsonl": (objects(chat), "text/char-lm", []),
-    "beats.jsonl": (
-        objects(lambda i: {"beats": [i % 7, 1, 2.5], "label": "ab"[i % 2]}), "own/classify", ["--tokenizer", "Series"]
-    ),
+    "beats.jsonl": (objects(lambda i: {"beats": [i % 7, 1, 2.5], "label": "ab"[i % 2]}), "series/classify", []),
+    "heights.jsonl": (objects(lambda i: {"beats": [i % 7, 1, 2.5], "height": i / 3}), "series/classify", REGRESS),
     "patients.csv": (table("age,crp,home,readmitted", "{i}.0,7.25{i},{n},{yes}"), "multimodal/classify", []),
     "sizes.csv": (table("size,price", "{i}.5,{i}.75"), "multimodal/regress", []),
     "words.csv": (table("feed,weight", "f{n},{i}.5"), "multimodal/regress", []),
@@ -108,6 +107,21 @@ def test_the_recipe_that_fits_is_said_with_the_whole_command(tmp_path, monkeypat
         ours, theirs = (build(one).data["source"].splits() for one in (config, typed))
         assert [ours.train[0].raw, ours.rule, ours.names] == [theirs.train[0].raw, theirs.rule, theirs.names]
         assert type(ours.train[0].label) is type(theirs.train[0].label)
+
+
+def test_several_numbers_after_a_series_are_a_forecast(tmp_path, monkeypatch):
+    objects(lambda i: {"past": [i % 7, 1, 2.5], "h1": i / 3, "h2": i / 7})(tmp_path / "windows.jsonl")
+    monkeypatch.chdir(tmp_path)
+    args = guessed("windows.jsonl", "--data.target=[h1, h2]")
+    assert args.recipe == "series/classify"
+    assert build(complete(args.recipe, "debug", args.overrides)).model["objective"].forecast
+
+
+def test_one_number_against_another_names_the_page_on_forecasts(tmp_path, monkeypatch, capsys):
+    table("year,spots", "{i}.5,{i}.75")(tmp_path / "sun.csv")
+    monkeypatch.chdir(tmp_path)
+    guessed("sun.csv")
+    assert "docs/data/forecast.md" in capsys.readouterr().err
 
 
 def test_what_is_said_of_columns_decides_and_is_given_once(tmp_path, monkeypatch, capsys, caplog):

@@ -457,3 +457,20 @@ def test_a_key_below_one_that_is_null_is_refused():
         complete("image/digits", None, ["--schedule", "null", "--schedule.warmup_steps", "3"])
     words = ["--schedule", "null", "--schedule", "Cosine", "--schedule.warmup_steps", "3"]
     assert complete("image/digits", None, words)["schedule"]["warmup_steps"] == 3
+
+
+@pytest.mark.parametrize(
+    ("preset", "words", "min_steps"),
+    [
+        (None, [], 300),
+        (None, ["--trainer.gradient_clip_val", "2"], 300),
+        ("debug", [], None),
+        (None, ["--trainer.max_epochs", "2"], None),
+        (None, ["--trainer.max_steps=9"], None),
+        (None, ["--trainer", "{limit_train_batches: 3}"], None),
+        (None, ["--trainer.min_steps", "7", "--trainer.max_epochs", "2"], 7),
+    ],
+    ids=str,
+)
+def test_a_length_given_on_top_of_a_recipe_takes_its_floor_of_steps_away(preset, words, min_steps):
+    assert complete("own/classify", preset, words)["trainer"]["min_steps"] == min_steps

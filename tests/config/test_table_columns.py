@@ -222,6 +222,6 @@ def test_a_graph_of_ones_own_goes_with_the_preset_debug(tmp_path):
     (tmp_path / "nodes.csv").write_text(f"id,club,age\n{nodes}")
     edges = "".join(f"{i},{(i + 2) % 40}\n" for i in range(40))
     (tmp_path / "edges.csv").write_text(f"source,target\n{edges}")
-    built = build(complete("graph/nodes", "debug", ["--data", str(tmp_path), "--data.index", "false"]))
+    built = build(complete("graph/nodes", "debug", ["--data", str(tmp_path), "--data.eigenvectors", "0"]))
     built.tokenizer.fit([sample.raw for sample in built.data["source"].splits().train])
     assert built.tokenizer.num_features == 1

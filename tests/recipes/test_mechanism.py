@@ -8,7 +8,15 @@ import torch
 import seqkit
 from seqkit.config import recipe_names
 from seqkit.interfaces import IGNORE
-from seqkit.recipes.mechanism.tasks import Adding, AssociativeRecall, Copy, InductionHeads, Parity, SelectiveCopy
+from seqkit.recipes.mechanism.tasks import (
+    Adding,
+    AssociativeRecall,
+    Copy,
+    CylinderBellFunnel,
+    InductionHeads,
+    Parity,
+    SelectiveCopy,
+)
 
 SIZES = {"num_train": 97, "num_test": 58}
 RECIPES = [name for name in recipe_names() if name.startswith("mechanism/")]
@@ -216,3 +224,16 @@ def test_the_debug_preset_of_every_recipe_runs(name, tmp_path):
 
 def test_every_task_has_a_recipe():
     assert {f"mechanism/{name}" for name in TASKS} <= set(recipe_names())
+
+
+def test_a_cylinder_is_level_a_bell_rises_and_a_funnel_falls():
+    splits, slopes = CylinderBellFunnel(num_train=300, num_test=10, length=128).splits(), {}
+    for sample in splits.train:
+        smooth = torch.nn.functional.avg_pool1d(sample.raw[None, :, 0], 9, 1)[0]
+        (event,) = smooth[smooth > 2][None]
+        half = len(event) // 2
+        slopes.setdefault(splits.names[sample.label], []).append(float(event[half:].mean() - event[:half].mean()))
+    mean = {name: sum(each) / len(each) for name, each in slopes.items()}
+    assert abs(mean["cylinder"]) < 0.3
+    assert mean["bell"] > 1
+    assert mean["funnel"] < -1

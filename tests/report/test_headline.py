@@ -122,14 +122,47 @@ def test_metrics_that_were_asked_for_are_shown_with_the_class_and_both_baselines
     assert "calibration_error of yes: 8.40 % (baseline 4.05 %, beside it –)" in captured.get()
 
 
-def test_a_specialist_is_shown_with_its_examples_and_a_better_one_is_a_caution_about_this_seed():
-    strong = {"name": "an RBF-SVM on pixels", "metrics": {"accuracy": 0.625}, "num_train": 4000, "seconds": 1.0}
-    console = Console(width=100)
+def beside(value, difference=None, **more):
+    found = {"name": "an RBF-SVM on pixels", "metrics": {"accuracy": value, "rmse": value}, "num_train": 40, **more}
+    return {**found, "seconds": 1.0} | ({} if difference is None else {"difference": difference})
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "difference", "verdict"),
+    [
+        ("accuracy", 0.625, [0.125, 0.02, 0.23], "better: +12.50 [+2.00, +23.00]"),
+        ("accuracy", 0.80, [-0.05, -0.1, 0.002], "as good, within the interval: -5.00 [-10.00, +0.20]"),
+        ("accuracy", 0.80, [-0.05, -0.09, -0.01], "worse: -5.00 [-9.00, -1.00]"),
+        ("rmse", 0.80, [-0.05, -0.09, -0.01], "better: -0.050 [-0.090, -0.010]"),
+        ("rmse", 0.70, [0.05, 0.01, 0.09], "worse: +0.050 [+0.010, +0.090]"),
+    ],
+)
+def test_a_run_is_better_or_worse_than_a_specialist_only_where_the_interval_excludes_zero(
+    metric, value, difference, verdict
+):
+    setting = "--preset gcn did better (95.8 % against 51.0 %)"
+    run = summary(metrics={metric: 0.75}, main_metric=metric, steps=5000)
+    run["strong_baseline"] = beside(value, difference, setting=setting)
+    console = Console(width=200)
     with console.capture() as captured:
-        console.print(ResultTable([summary(steps=5000, strong_baseline=strong)]))
-    assert "beside it: 62.50 %, an RBF-SVM on pixels (4,000 training examples)" in captured.get()
-    assert cautions(summary(steps=5000, strong_baseline=strong)) == []
-    strong["metrics"] = {"accuracy": 0.8}
-    assert cautions(summary(steps=5000, strong_baseline=strong)) == [
-        "With this seed, an RBF-SVM on pixels (4,000 training examples) is better (accuracy: 75.00 % against 80.00 %)."
-    ]
+        console.print(ResultTable([run]))
+    assert f"an RBF-SVM on pixels (40 training examples); the run is {verdict}" in captured.get()
+    said = cautions(run)
+    assert len(said) == ("worse" in verdict)
+    assert all("an RBF-SVM on pixels" in line and verdict in line and setting in line for line in said)
+    run["backbone"] = "gcn"
+    assert not any(setting in line for line in cautions(run)), "the run has this setting"
+
+
+def test_a_specialist_without_a_known_interval_is_compared_in_this_seed_alone():
+    (said,) = cautions(summary(steps=5000, strong_baseline=beside(0.8)))
+    assert "75.00 % against 80.00 %; with this seed" in said
+    assert cautions(summary(steps=5000, strong_baseline=beside(0.7))) == []
+
+
+def test_an_accuracy_has_its_interval_below_it_in_the_table():
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(ResultTable([summary(accuracy_interval=[0.7112, 0.7848])]))
+    assert "[71.12, 78.48]" in captured.get()
+    assert "…" not in captured.get()

@@ -14,7 +14,7 @@ from seqkit.cli.main import main
 from seqkit.errors import DataError
 from seqkit.objectives import Regress
 from seqkit.report.page import write_report
-from seqkit.runs.intervals import conformal_quantile, half_widths, intervals, told
+from seqkit.runs.intervals import conformal_quantile, half_widths, intervals, told, wilson
 from seqkit.runs.summary import read_summary
 
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
@@ -67,14 +67,32 @@ def test_the_line_names_each_of_several_targets_and_what_was_measured():
     errors = torch.arange(1.0, 30.0)  # the 27th of 29
     one = intervals([errors], [torch.tensor([1.0, 27.0, 28.0, 5.0])], [])
     assert told({"intervals": one}) == (
-        "90 % of predictions are within ± 27 of the target (from 29 validation examples; 75 % of the test split were)"
+        "90 % of predictions are within ± 27 of the target (75 % of the test split were), from 29 validation examples"
     )
     two = intervals([errors, errors / 8], [torch.empty(0), torch.ones(7)], ["logS", "logP"])
     assert told({"intervals": two}) == (
-        "90 % of predictions are within ± 27 of logS, ± 3.375 of logP (from 29 validation examples)"
+        "90 % of predictions are within ± 27 of logS, ± 3.375 of logP (100 % of the test split were), "
+        "from 29 validation examples"
     )
     assert told({"intervals": intervals([errors] * 9, [errors] * 9, [])}).count("± 27 of the target") == 6
     assert told({"metrics": {}}) is None
+
+
+@pytest.mark.parametrize(("held", "is_claimed"), [(36, False), (44, False), (45, True), (55, True)])
+def test_no_share_is_claimed_that_the_test_split_refutes(held, is_claimed):
+    """At 90 %, 44 or fewer of 55 examples are held with a probability of 1.9 %, 45 or fewer with one of 4.4 %."""
+    fits = {"half_width": 1.0, "num_valid": 40, "test_coverage": 0.9, "num_test": 55, "target": "h1"}
+    line = told({"intervals": [fits, {**fits, "test_coverage": held / 55, "target": "h5"}]})
+    assert line.startswith("90 % of predictions are within") == is_claimed
+    assert f"{100 * held / 55:.0f} % of the test split" in line
+
+
+def test_the_interval_of_an_accuracy_holds_the_true_one():
+    """Of 500 examples 84.6 % right; and over draws of 30 examples, some 95 % of the intervals have the true share."""
+    assert wilson(0.846, 500) == pytest.approx((0.8117, 0.8750), abs=1e-4)  # by the formula of Wilson (1927)
+    assert wilson(1.0, 20)[0] == pytest.approx(20 / (20 + 1.96**2), abs=1e-4)
+    rights = np.random.default_rng(0).binomial(30, 0.8, 2000)
+    assert 0.93 <= np.mean([low <= 0.8 <= high for low, high in (wilson(k / 30, 30) for k in rights)]) <= 0.98
 
 
 def test_intervals_of_another_run_are_refused():

@@ -61,6 +61,7 @@ CASES = [
         "train",
         marks=pytest.mark.slow,
     ),
+    ("image/digits", {"trainer__max_epochs": 1, "trainer__min_steps": 4}, 5, "train"),  # in an epoch of min_steps
     ("graph/karate", {"trainer__max_epochs": 5}, 3, "train"),  # every step is the last of its epoch
     # rows of the router and of padding, of steps between two rows too
     ("text/char-lm", {"trainer__max_steps": 6, "trainer__log_every_n_steps": 2, **EXPERTS}, 3, "train"),

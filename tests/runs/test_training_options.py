@@ -56,12 +56,35 @@ def test_of_equally_good_weights_the_later_ones_are_kept(tmp_path):
     assert summary["weights"] == f"best, of step {summary['steps']}"
 
 
+class Overconfident(Callback):
+    """Makes the loss larger after the first epoch, and the answers the same."""
+
+    def on_train_epoch_start(self, trainer, module):
+        if trainer.current_epoch == 1:
+            with torch.no_grad():
+                for parameter in module.model.head.parameters():
+                    parameter *= 100
+
+
+def test_of_weights_with_the_same_accuracy_those_with_the_lower_loss_are_kept(tmp_path):
+    still = {"type": "torch.optim.SGD", "lr": 0.0}
+    with with_callback(Overconfident()):
+        summary = run(config(trainer__weights="best", optimizer=still), tmp_path / "run")
+    assert len(set(column(tmp_path / "run", "valid/accuracy"))) == 1
+    assert summary["weights"] == "best, of step 5"
+
+
 def test_the_last_step_is_validated_also_where_no_validation_is_due(tmp_path):
     words = {"trainer__weights": "best", "trainer__max_epochs": None, "trainer__max_steps": 7}
     summary = run(config(**words, optimizer__lr=0.0, optimizer__adamw__lr=0.0), tmp_path / "run")
     assert summary["weights"] == "best, of step 7"
     with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
         assert [int(row["step"]) for row in csv.DictReader(file) if row["valid/loss"]] == [4, 6]  # 5 steps an epoch
+
+
+def test_training_goes_on_to_the_epoch_that_has_the_least_number_of_steps(tmp_path):
+    words = {"trainer__max_epochs": 1, "trainer__min_steps": 6, "trainer__weights": "last"}
+    assert run(config(**words), tmp_path / "run")["steps"] == 10  # 5 steps an epoch
 
 
 def test_where_no_validation_ran_the_last_weights_are_taken_and_it_is_said(tmp_path, caplog):

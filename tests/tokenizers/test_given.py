@@ -1,11 +1,14 @@
 """Given ids and vectors: what goes in comes out, whatever holds it; anything else is refused with the reason."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
 from seqkit.errors import DataError
+from seqkit.testing import check_tokenizer
 from seqkit.tokenizers import Ids, Series
 
 
@@ -88,3 +91,58 @@ def test_what_is_no_series_of_that_width_is_refused(raw, message):
 def test_a_width_of_none_is_refused():
     with pytest.raises(ValueError, match="num_features=0"):
         Series(0)
+
+
+def test_patches_are_those_of_unfold_and_the_last_step_is_repeated():
+    values = torch.arange(22.0).reshape(11, 2) ** 2
+    series = Series(2, patch=5, stride=3)
+    tokens = series.encode(values)
+    assert_close(tokens.content.reshape(3, 5, 2), values.unfold(0, 5, 3).transpose(1, 2))
+    assert series.spec.num_features == 10
+    (short,) = series.encode(values[:3]).content.reshape(-1, 5, 2)
+    assert_close(short, values[[0, 1, 2, 2, 2]])
+    for patch, stride in ((5, 3), (4, None), (6, 6)):
+        series = Series(2, patch=patch, stride=stride)
+        again = series.decode(series.encode(values))
+        assert_close(again[:11], values)
+        assert (again[11:] == values[-1]).all()
+
+
+def test_a_series_is_scaled_by_training_or_by_itself():
+    raws = [[[1.0, 5.0], [3.0, 5.0]], [[5.0, 5.0], [7.0, 5.0]]]
+    known, own = Series(2, normalize="training"), Series(2, normalize="series")
+    known.fit(raws)
+    both = torch.cat([known.encode(raw).content for raw in raws])
+    assert_close(both.mean(0), torch.zeros(2))
+    assert_close(both.std(0, correction=0), torch.tensor([1.0, 0.0]))  # a constant has no spread, and is no NaN
+    assert_close(own.encode(raws[0]).content, own.encode(raws[1]).content)  # level and scale are dropped
+    assert own.encode(raws[0]).content.tolist() == [[-1.0, 0.0], [1.0, 0.0]]
+
+
+def test_what_is_not_given_is_learned_and_comes_back():
+    series = Series(None, patch=None, normalize="training")
+    with pytest.raises(ValueError, match="has no num_features yet"):
+        _ = series.spec
+    raws = [np.random.default_rng(i).normal(size=(96 + i, 3)).tolist() for i in range(3)]
+    series.fit(raws)
+    assert (series.width, series.steps, series.spec.num_features) == (3, (6, 1), 18)
+    again = Series(None, patch=None, normalize="training")
+    again.load_state(json.loads(json.dumps(series.state())))
+    assert again.encode(raws[1]).equals(series.encode(raws[1]))
+    given = Series(3)
+    given.fit(raws)
+    assert given.state() == {}
+    with pytest.raises(ValueError, match="leaves out steps"):
+        Series(patch=2, stride=3)
+    with pytest.raises(ValueError, match="state holds"):
+        again.load_state({"num_features": 3, "patch": 6})
+    with pytest.raises(ValueError, match="has no mean yet"):
+        Series(normalize="training").encode([1.0])
+
+
+@pytest.mark.parametrize("normalize", [None, "training", "series"])
+def test_a_series_of_patches_keeps_every_law(normalize):
+    raws = [np.random.default_rng(i).normal(size=(37 + i, 2)).tolist() for i in range(3)]
+    series = Series(None, normalize=normalize, patch=5, stride=2)
+    series.fit(raws)
+    check_tokenizer(series, raws, quick=True)

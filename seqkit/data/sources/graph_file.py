@@ -9,6 +9,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import Tensor
 from seqkit.data.graph_files import MASKS, RawGraph, exact_number, read_graph
 from seqkit.data.sample import Sample, Splits
 from seqkit.data.source import DataSource
+from seqkit.data.spectrum import adjacency_of, eigenvectors, help_to_classify
 from seqkit.data.splits import SPLIT_NAMES, stratified
 from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number, word_of
 from seqkit.errors import DataError, one_line, suggest
@@ -33,8 +35,8 @@ TARGET_NAMES = ("label", "class", "y", "target", "club", "category", "subject", 
 MAX_WORDS = 100
 """Most categories of an attribute that becomes one-hot features, and most edge types."""
 
-MAX_INDEXED = 4_096
-"""Most nodes of a graph whose index is a feature."""
+LEAST_EIGENVECTORS = 8
+"""Eigenvectors that nodes get where they help; as many as there are classes, if these are more."""
 
 _NAMES = ("train", "valid", "test")
 
@@ -47,9 +49,10 @@ class GraphFile(DataSource):
 
     path: the file or folder. target: attribute of the nodes that holds their class; None: guessed by name. Nodes
     without one are unlabelled. features: attributes to use; None: all but target and split; []: none. Numbers are
-    standardised, words are categories, a tensor x stays as it is. index: True: a node's index is one-hot beside its
-    features, so a model learns where in this graph a node is; False: it is not, and nodes without features have their
-    degree alone; None: True for nodes without features, of at most `MAX_INDEXED`. edge_type: attribute of the edges
+    standardised, words are categories, a tensor x stays as it is. eigenvectors: number of the graph's eigenvectors
+    beside the features (`seqkit.data.spectrum`), which say where in this graph a node is; 0: none; None:
+    `LEAST_EIGENVECTORS` or more for nodes without features, and where they help to tell the nodes of training and
+    validation apart, otherwise 0. edge_type: attribute of the edges
     whose values are their types. split: attribute that names the split of a node; None: masks train_mask, val_mask and
     test_mask, or an attribute called split, where there are any. test_fraction: share of the labelled nodes that is
     test where the file has no split; a tenth is validation then, by class. seed: of that split, in SHA-256 order.
@@ -61,7 +64,7 @@ class GraphFile(DataSource):
         *,
         target: str | None = None,
         features: list[str] | None = None,
-        index: bool | None = None,
+        eigenvectors: int | None = None,
         edge_type: str | None = None,
         split: str | None = None,
         test_fraction: float = 0.2,
@@ -69,8 +72,14 @@ class GraphFile(DataSource):
     ):
         if not 0 < test_fraction < 1 - VALID_FRACTION:
             raise ValueError(f"test_fraction is {test_fraction}; give a number above 0 and below {1 - VALID_FRACTION}")
-        self.path, self.target, self.features, self.index = path, target, features, index
+        if eigenvectors is not None and eigenvectors < 0:
+            raise ValueError(f"eigenvectors is {eigenvectors}; give their number, 0 for none, or leave it out")
+        self.path, self.target, self.features, self.eigenvectors = path, target, features, eigenvectors
         self.edge_type, self.split, self.test_fraction, self.seed = edge_type, split, test_fraction, seed
+
+    def decided(self) -> dict[str, Any]:
+        """The number of eigenvectors; a run keeps it."""
+        return {"eigenvectors": self.eigenvectors}
 
     def splits(self) -> Splits:
         """One sample each, the same graph with other nodes labelled. Says in a line each what was read, and how.
@@ -80,7 +89,8 @@ class GraphFile(DataSource):
         raw = read_graph(self.path)
         target, label, names = self._labels(raw)
         split, rule, used = self._split_of(raw, label)
-        graph, said = self._graph(raw, {target, *used})
+        known = [IGNORE if name == "test" else int(c) for name, c in zip(split, label)]
+        graph, said = self._graph(raw, {target, *used}, np.array(known))
         parts = {name: label.masked_fill(torch.tensor([one != name for one in split]), IGNORE) for name in _NAMES}
         counts = {name: int((part != IGNORE).sum()) for name, part in parts.items()}
         for line in (
@@ -107,15 +117,17 @@ class GraphFile(DataSource):
         Raises DataError for another file than that of training, unless its features are numbers as they stand there
         (x), or it has none: standardised attributes, categories and indices mean something in their own file alone.
         """
+        if self.eigenvectors is None:
+            self.splits()
         raw = read_graph(path)
         if Path(path).expanduser().resolve() == Path(self.path).expanduser().resolve():
             target, label, _ = self._labels(raw)
             return self._graph(raw, {target, *self._split_of(raw, label)[2]})[0], raw.ids
         graph, _ = self._graph(raw, {"y", *MASKS})
         means_the_same = graph.nodes.ndim == 2 and (graph.nodes.shape[1] == 0 or raw.x is not None)
-        if self.index or self.features or self.edge_type or not means_the_same:
+        if self.eigenvectors or self.features or self.edge_type or not means_the_same:
             fault = f"features are made of all nodes of {self.path}, so those of another file mean something else"
-            raise DataError(f"{path}: {fault}; give that file, or train with --data.index false on numbers x (.npz)")
+            raise DataError(f"{path}: {fault}; give that file, or train with --data.eigenvectors 0 on numbers x (.npz)")
         return graph, raw.ids
 
     def _labels(self, raw: RawGraph) -> tuple[str, Tensor, list[str]]:
@@ -169,16 +181,20 @@ class GraphFile(DataSource):
             raise DataError(f"{where}: a node is in {one_line(odd)!r}; write one of train, valid, test, or nothing")
         return split, rule, used
 
-    def _graph(self, raw: RawGraph, used: set[str]) -> tuple[GraphData, list[str]]:
-        """The graph without labels, and in words its features, their index and its edge types."""
+    def _graph(self, raw: RawGraph, used: set[str], known: np.ndarray | None = None) -> tuple[GraphData, list[str]]:
+        """The graph without labels, and in words its features, their eigenvectors and its edge types.
+
+        known: class of each node [n] that may decide on the eigenvectors, IGNORE where there is none; None: it is
+        decided.
+        """
         features, said = self._features(raw, used)
-        nodes, index_said = self._with_index(features)
         types, edges_said = self._edge_types(raw)
         try:
-            graph = GraphData(nodes, torch.from_numpy(raw.edges), types, raw.directed)
+            graph = GraphData(features, torch.from_numpy(raw.edges), types, raw.directed)
         except DataError as error:
             raise DataError(f"{self.path}: {error}") from None
-        return graph, [said, index_said, edges_said]
+        nodes, spectrum_said = self._with_eigenvectors(graph, known)
+        return replace(graph, nodes=nodes), [said, spectrum_said, edges_said]
 
     def _features(self, raw: RawGraph, used: set[str]) -> tuple[Tensor, str]:
         """Features [n f], or categories [n], and what they are, in words."""
@@ -228,19 +244,29 @@ class GraphFile(DataSource):
             made = np.concatenate([made, missing[:, None]], axis=1)
         return made, what
 
-    def _with_index(self, features: Tensor) -> tuple[Tensor, str]:
-        """Features with the nodes' index, where it is wanted, and why, in words."""
-        n, is_bare = len(features), features.ndim == 2 and features.shape[1] == 0
-        is_indexed = is_bare and n <= MAX_INDEXED if self.index is None else self.index
-        if not is_indexed:
+    def _with_eigenvectors(self, graph: GraphData, known: np.ndarray | None) -> tuple[Tensor, str]:
+        """Features of the nodes with the graph's eigenvectors, where they are wanted or help, and why, in words."""
+        features, n = graph.nodes, len(graph.nodes)
+        is_bare = features.ndim == 2 and features.shape[1] == 0
+        if self.eigenvectors == 0:
             return features, "nodes have their degree alone" if is_bare else ""
-        if n > MAX_INDEXED:
-            raise DataError(f"{self.path} has {n:,} nodes, and {MAX_INDEXED:,} are the most for an index; leave it out")
-        said = "nodes have their index, so the model learns this graph and no other (--data.index false: without)"
-        if is_bare:
-            return torch.arange(n), said
-        features = torch.nn.functional.one_hot(features).float() if features.ndim == 1 else features
-        return torch.cat([features, torch.eye(n)], dim=1), said
+        wide = torch.nn.functional.one_hot(features).float() if features.ndim == 1 else features
+        adjacency, num = adjacency_of(graph.edges.numpy(), n), self.eigenvectors
+        if num is None:
+            assert known is not None
+            num = max(LEAST_EIGENVECTORS, len(np.unique(known[known != IGNORE])))
+        vectors = eigenvectors(adjacency, num)
+        if (
+            self.eigenvectors is None
+            and known is not None
+            and not is_bare
+            and not help_to_classify(vectors, wide.numpy(), adjacency, known)
+        ):
+            self.eigenvectors = 0
+            return features, f"the graph's eigenvectors do not help a regression; with them: --data.eigenvectors {num}"
+        self.eigenvectors = num
+        said = f"nodes get the graph's first {num} eigenvectors, so the model learns this graph and no other"
+        return torch.cat([wide, torch.from_numpy(vectors)], dim=1), f"{said} (without: --data.eigenvectors 0)"
 
     def _edge_types(self, raw: RawGraph) -> tuple[Tensor | None, str]:
         """The type of each edge [e], None: there is one, and a sentence."""

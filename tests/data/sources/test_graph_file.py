@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from seqkit.config import complete
 from seqkit.data import graph_files
+from seqkit.data.sources import graph_file
 from seqkit.data.sources.graph_file import GraphFile
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE
@@ -107,12 +108,12 @@ def test_labels_of_a_table_are_numbers_as_tables_read_them(tmp_path, cells, name
 
 def test_attributes_of_a_table_are_numbers_as_tables_read_them(tmp_path, caplog):
     table = node_table(tmp_path, label="ab", age=["007", "12", "-", "9"], code=["1_000", "2000"], zip=["01", "02"])
-    data = GraphFile(table, features=["age"], index=False).splits().train[0].raw
+    data = GraphFile(table, features=["age"], eigenvectors=0).splits().train[0].raw
     age = np.array([7, 12, np.nan, 9])
     assert data.nodes[:4, 1].tolist() == [0, 0, 1, 0]
     np.testing.assert_allclose(data.nodes[:4, 0], np.nan_to_num((age - np.nanmean(age)) / np.nanstd(age)), atol=1e-6)
     with caplog.at_level(logging.WARNING, "seqkit"):
-        GraphFile(table, index=False).splits()
+        GraphFile(table, eigenvectors=0).splits()
     assert "code (2 categories), zip (2 categories)" in caplog.text
 
 
@@ -156,7 +157,7 @@ def test_tensors_are_read_with_their_masks(tmp_path, suffix):
         np.savez(path, **arrays)
     else:
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-    splits = GraphFile(str(path), index=False).splits()
+    splits = GraphFile(str(path), eigenvectors=0).splits()
     assert np.array_equal(splits.train[0].raw.nodes.numpy(), arrays["x"])
     assert np.array_equal(splits.train[0].raw.edges.numpy(), arrays["edge_index"])
     for split, mask in ((splits.train, "train_mask"), (splits.valid, "val_mask"), (splits.test, "test_mask")):
@@ -181,7 +182,7 @@ def test_attributes_that_are_no_features_are_named_with_the_reason(tmp_path, cap
     for i, node in enumerate(graph):
         graph.nodes[node].update(nick=f"n{i}", country="Italy")
     with caplog.at_level(logging.WARNING, logger="seqkit"):
-        data = GraphFile(written(tmp_path, graph), target="club", index=False).splits().train[0].raw
+        data = GraphFile(written(tmp_path, graph), target="club", eigenvectors=0).splits().train[0].raw
     assert data.nodes.shape == (20, 4)
     assert "; not used: nick (20 different words), country (the same at all nodes)" in caplog.text
 
@@ -220,17 +221,18 @@ def test_a_split_by_attribute_is_kept(tmp_path):
         assert [i % 3 for i in (split[0].label != IGNORE).nonzero()[:, 0].tolist()] == [k] * len(range(k, 20, 3))
 
 
-def test_without_features_a_node_has_its_index_or_where_chosen_its_degree(tmp_path, caplog):
+def test_without_features_a_node_has_eigenvectors_or_where_chosen_its_degree(tmp_path, caplog):
     graph = two_groups()
     for values in graph.nodes.values():
         for name in ("age", "town", "likes"):
             del values[name]
     path = written(tmp_path, graph)
     with caplog.at_level(logging.WARNING, logger="seqkit"):
-        nodes = GraphFile(path).splits().train[0].raw.nodes
-    assert nodes.tolist() == list(range(20))
-    assert "nodes have their index, so" in caplog.text
-    assert GraphFile(path, index=False).splits().train[0].raw.nodes.shape == (20, 0)
+        assert GraphFile(path).splits().train[0].raw.nodes.shape == (20, 8)
+    assert "first 8 eigenvectors, so" in caplog.text
+    assert GraphFile(path, eigenvectors=0).splits().train[0].raw.nodes.shape == (20, 0)
+    with pytest.raises(ValueError, match="eigenvectors is -1"):
+        GraphFile(path, eigenvectors=-1)
 
 
 def blocks(path, n=240, num_blocks=3, weak=0.3):
@@ -242,24 +244,37 @@ def blocks(path, n=240, num_blocks=3, weak=0.3):
     return str(path)
 
 
-def test_index_alone_and_index_beside_categories(tmp_path):
-    arrays = dict(np.load(blocks(tmp_path / "g.npz")))
-    np.savez(tmp_path / "g.npz", **(arrays | {"x": arrays["y"] % 2}))
-    path = str(tmp_path / "g.npz")
-    assert GraphFile(path, features=[]).splits().train[0].raw.nodes.tolist() == list(range(240))
-    assert GraphFile(path).splits().train[0].raw.nodes.tolist() == (arrays["y"] % 2).tolist()
-    nodes = GraphFile(path, index=True).splits().train[0].raw.nodes
-    assert nodes.shape == (240, 242)
-    assert bool((nodes.sum(dim=1) == 2).all())
+def test_eigenvectors_are_added_where_they_tell_more_nodes_apart(tmp_path):
+    path = blocks(tmp_path / "g.npz")
+    arrays = dict(np.load(path))
+    source = GraphFile(path)
+    nodes = source.splits().train[0].raw.nodes
+    assert (nodes.shape, source.decided()) == ((240, 9), {"eigenvectors": 8})
+    again = GraphFile(path, **source.decided())
+    assert torch.equal(again.splits().train[0].raw.nodes, nodes)
+    assert torch.equal(again.nodes_of(path)[0].nodes, nodes)
+    np.savez(path, **(arrays | {"x": np.eye(3)[arrays["y"]]}))
+    source = GraphFile(path)
+    assert source.splits().train[0].raw.nodes.shape == (240, 3)
+    assert source.decided() == {"eigenvectors": 0}
+    np.savez(path, **(arrays | {"x": arrays["y"] % 2}))
+    assert GraphFile(path, eigenvectors=5).splits().train[0].raw.nodes.shape == (240, 7)
+
+
+def test_labels_of_test_nodes_decide_nothing(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(graph_file, "help_to_classify", lambda *given: seen.append(given[-1]))
+    splits = GraphFile(blocks(tmp_path / "g.npz")).splits()
+    assert (seen[0] < 0).tolist() == (splits.test[0].label != IGNORE).tolist()
 
 
 @pytest.mark.slow
-def test_an_index_is_learned_from_where_features_say_little(tmp_path):
-    """480 nodes of a block model with one weak number had 46.9 %, without it 95.8 %."""
+def test_where_features_say_little_eigenvectors_do(tmp_path):
+    """Without them it is 50 %."""
     config = complete("graph/nodes", "debug", ["--data", blocks(tmp_path / "g.npz"), "--trainer.max_epochs", "60"])
-    assert run(config, tmp_path / "without")["metrics"]["accuracy"] < 0.7
-    config["data"]["source"]["index"] = True
     assert run(config, tmp_path / "run")["metrics"]["accuracy"] > 0.9
+    written = complete(tmp_path / "run" / "config.yaml")
+    assert written["data"]["source"]["eigenvectors"] == 8
 
 
 def test_a_missing_number_is_a_mean_and_a_column_says_so(tmp_path):
@@ -514,20 +529,19 @@ def test_what_is_no_file_is_named(tmp_path):
         GraphFile(str(tmp_path)).splits()
 
 
-def test_another_file_has_features_that_mean_the_same_only_without_an_index(tmp_path):
+def test_another_file_has_features_that_mean_the_same_only_without_eigenvectors(tmp_path):
     own, other = blocks(tmp_path / "own.npz", n=60), blocks(tmp_path / "other.npz", n=90)
-    source = GraphFile(own, index=False)
+    source = GraphFile(own, eigenvectors=0)
     graph, names = source.nodes_of(other)
     assert torch.equal(graph.nodes, torch.from_numpy(np.load(other)["x"]).float())
     assert names == [str(i) for i in range(90)]
-    assert GraphFile(own, index=True).nodes_of(own)[0].nodes.shape == (60, 61)
-    with pytest.raises(DataError, match=r"--data\.index false"):
-        GraphFile(own, index=True).nodes_of(other)
+    with pytest.raises(DataError, match=r"--data\.eigenvectors 0"):
+        GraphFile(own, eigenvectors=3).nodes_of(other)
 
 
 def test_edge_types_and_the_rule_of_the_split_are_those_of_the_file(tmp_path):
     path = written(tmp_path, two_groups())
-    source = GraphFile(path, index=False, features=[], edge_type="kind")
+    source = GraphFile(path, eigenvectors=0, features=[], edge_type="kind")
     assert "SHA-256" in source.splits().rule
     other = tmp_path / "other.graphml"
     other.write_bytes(Path(path).read_bytes())

@@ -24,7 +24,7 @@ def test_a_node_without_a_label_is_unlabelled_and_a_number_may_be_missing(tmp_pa
         rows = [f"{i},{n['label']},{n['town']}" for i, n in enumerate(nodes)]
         (tmp_path / "nodes.csv").write_text("\n".join(["id,label,town", *rows]))
         (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{u},{v}\n" for u, v in ring.edges))
-    splits = GraphFile(str(path), index=False).splits()
+    splits = GraphFile(str(path), eigenvectors=0).splits()
     assert splits.names == ["a", "b"]
     assert all(part[0].label[3] == IGNORE for part in (splits.train, splits.valid, splits.test))
     assert splits.train[0].raw.nodes[3].tolist() == [0, 0, 1]
