@@ -42,7 +42,8 @@ def add_device(command: ArgumentParser) -> None:
     """Device that the model runs on, and type of its weights."""
     device = "auto (default: a GPU if any), cpu, cuda or mps"
     command.add_argument("--device", default="auto", metavar="NAME", help=device)
-    command.add_argument("--dtype", choices=["float32", "bfloat16"], help="type of the weights (default: as saved)")
+    dtype = "type of the weights (default auto: bfloat16 to generate on a GPU that has it, else as saved)"
+    command.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto", help=dtype)
 
 
 def add_study(command: ArgumentParser, each: str) -> None:

@@ -9,13 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from einops import rearrange, repeat
 from torch import Tensor
 
-from seqkit.generation.packed import MIN_STEPS, PackedCache, PackedDecoder, packed_decoder
+from seqkit.generation.decoders import MIN_STEPS, Decoder, GraphedCache, find_decoder
+from seqkit.generation.packed import PackedState
 from seqkit.interfaces import Cache, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
@@ -128,8 +129,8 @@ class DecodingState(Decoding):
         checked_ids("suppressed", [*self._suppressed.always, *self._suppressed.first], model)
         self._prompts = [prompt.to(self.device) for prompt in prompts]
         self._source = None if source is None else source.to(self.device)
-        self._packed: PackedDecoder | None = None  # the step with packed weights, if the model has one
-        self._tries_packing, self._max_new_tokens = True, max_new_tokens
+        self._decoder: Decoder | None = None  # computes steps faster than the modules, if the model has one
+        self._tries_decoder, self._max_new_tokens = True, max_new_tokens
         self._prompt_index = torch.arange(len(prompts), device=self.device)  # [b] index of the prompt of each sequence
         self._new_ids = self._prompt_index.new_empty(len(prompts), 0)
         self.num_new_tokens = 0
@@ -180,16 +181,18 @@ class DecodingState(Decoding):
         return TokenBatch(content, positions, torch.ones_like(content, dtype=torch.bool))
 
     def _cached_step(self, cache: Cache) -> Tensor:
-        if self._tries_packing:  # once, in the first cached step, if enough steps are left
-            self._tries_packing = False
+        if self._tries_decoder:  # once, in the first cached step, if enough steps are left
+            self._tries_decoder = False
             if self._max_new_tokens - self.num_new_tokens >= MIN_STEPS:
-                self._packed = packed_decoder(self._model, len(self._new_ids), self._max_columns)
-        if self._packed is None:
+                self._decoder = find_decoder(self._model, len(self._new_ids), self._max_columns)
+        if self._decoder is not None and not isinstance(cache, PackedState | GraphedCache):
+            try:
+                self._cache = cache = self._decoder.take_over(cache, self._lengths - self._starts - 1)
+            except ValueError:  # this cache grows with the tokens
+                self._decoder = None
+        if self._decoder is None:
             return super()._cached_step(cache)
-        if not isinstance(cache, PackedCache):
-            self._cache = cache = self._packed.take_over(cache)
-        newest, positions = self._new_ids[:, self.num_new_tokens - 1], self._lengths - self._starts - 1
-        return self._packed.step(newest, positions, cache)
+        return self._decoder.step(self._new_ids[:, self.num_new_tokens - 1], cast(Any, cache))
 
 
 @contextmanager

@@ -12,6 +12,8 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
+from seqkit.generation.step_graph import triton_kernels
+
 BLOCK = 128
 """Random numbers that are drawn for a sequence at a time."""
 
@@ -78,6 +80,11 @@ class Sampling:
         """One id [b] for logits [b v], drawn by the next numbers of `rng` unless temperature is 0."""
         if self.temperature == 0:
             return self.penalize_repetition(logits, seen).argmax(dim=-1)
+        if (kernels := triton_kernels(logits.device)) is not None:
+            is_whole = self.top_k is None and self.top_p == 1 and self.min_p == 0
+            kept = self.penalize_repetition(logits, seen) if is_whole else self.warp_logits(logits, seen)
+            drawn: Tensor = kernels.draw(kept, rng.next(logits.device), self.temperature if is_whole else 1.0)
+            return drawn
         cumulative = self.warp_logits(logits, seen).softmax(dim=-1).cumsum(dim=-1)
         # inverse transform sampling: the first id whose cumulative probability is above the draw, never one of
         # probability 0, where it does not rise
@@ -104,8 +111,8 @@ def keep_min_p(logits: Tensor, p: float) -> Tensor:
 
 
 def widest_float(device: torch.device) -> torch.dtype:
-    """float64, and float32 on Apple's GPUs, which have no more."""
-    return torch.float32 if device.type == "mps" else torch.float64
+    """float64 on a CPU; float32 on GPUs, of which some have no more and others are slow in it."""
+    return torch.float64 if device.type == "cpu" else torch.float32
 
 
 class PerSequenceRNG:
@@ -113,20 +120,22 @@ class PerSequenceRNG:
 
     def __init__(self, seed: int, num_sequences: int):
         self._generators = [torch.Generator().manual_seed(seed + i) for i in range(num_sequences)]
-        self._drawn, self._num_used = torch.empty(num_sequences, 0), 0
+        self._drawn, self._num_used = torch.empty(0, num_sequences), 0
 
     def next(self, device: torch.device) -> Tensor:
         """[b] on `device`, in its widest float, the next number of each stream."""
-        if self._num_used == self._drawn.shape[1]:
+        if self._num_used == len(self._drawn):
             blocks = [torch.rand(BLOCK, generator=generator, dtype=torch.float64) for generator in self._generators]
-            self._drawn, self._num_used = torch.stack(blocks), 0
+            wide = widest_float(device)
+            # just below 1, for the product with a sum of probabilities to stay below that sum
+            below_1 = 1 - 1e-15 if wide == torch.float64 else 1 - 2**-24
+            # a step in each row, for that of a step to be contiguous; on the device, for no step to copy
+            self._drawn = torch.stack(blocks, dim=1).to(wide).clamp(max=below_1).to(device)
+            self._num_used = 0
         self._num_used += 1
-        wide = widest_float(device)
-        # just below 1, for the product with a sum of probabilities to stay below that sum
-        below_1 = 1 - 1e-15 if wide == torch.float64 else 1 - 2**-24
-        return self._drawn[:, self._num_used - 1].to(wide).clamp(max=below_1).to(device)
+        return self._drawn[self._num_used - 1]
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these sequences, [b'] indices, in this order (each at most once)."""
-        self._drawn = self._drawn[rows.cpu()]
+        self._drawn = self._drawn[:, rows]
         self._generators = [self._generators[i] for i in rows.tolist()]

@@ -92,7 +92,8 @@ def load_one(
     """Model, tokenizer and objective of a run, in evaluation mode; the data set may be absent.
 
     device: device of the model, such as `cuda` or `mps`; `auto`: an accelerator if there is one, else `cpu`.
-    dtype: type of the weights, such as `bfloat16`; None: as they were saved.
+    dtype: type of the weights, such as `bfloat16`; `auto`: bfloat16 for a model that generates, on a GPU that computes
+    in it; None: as they were saved.
     Raises UsageError if the folder is no finished run or there is no such device; DataError if a file is damaged.
     """
     device = find_device(device)
@@ -116,8 +117,22 @@ def load_one(
             "the plug-in %s has changed since %s was trained: answers may be other ones", ", ".join(changed), folder
         )
     load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
+    objective: Objective = built.model["objective"]
+    if dtype == "auto":
+        dtype = "bfloat16" if _generates_in_bfloat16(objective, device) else None
     model = model.eval().to(device, getattr(torch, dtype) if isinstance(dtype, str) else dtype)
-    return TrainedModel(model, built.tokenizer, built.model["objective"], config, summary, folder)
+    return TrainedModel(model, built.tokenizer, objective, config, summary, folder)
+
+
+def _generates_in_bfloat16(objective: Objective, device: torch.device) -> bool:
+    """Whether steps of generation, which take as long as reading the weights, may read half as much. Vectors and
+    predictions keep their digits."""
+    if not (objective.causal or objective.target_spec is not None) or device.type != "cuda":
+        return False
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        return False
+    log.info("weights are in bfloat16 on this GPU; give --dtype float32 for those that were trained")
+    return True
 
 
 def load_state(built: Built, state: Mapping[str, Any], task: str | None = None) -> None:

@@ -11,9 +11,11 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.backbones.presets import PUBLISHED
-from seqkit.generation import BeamSearch, Sampling, generate, packed
+from seqkit.generation import BeamSearch, Sampling, decode, decoders, generate
 from seqkit.generation.decode import DecodingState
-from seqkit.generation.packed import MIN_STEPS, PackedDecoder, packed_decoder
+from seqkit.generation.decoders import MIN_STEPS, Decoder, find_decoder
+from seqkit.generation.packed import PackedStep
+from seqkit.generation.step_graph import leaves
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
@@ -164,13 +166,13 @@ def model_of(name: str, **settings) -> Model:
 @pytest.fixture
 def num_packed(monkeypatch):
     """Calls of the packed step."""
-    calls, step = [], PackedDecoder.step
+    calls, step = [], PackedStep.__call__
 
     def counted(self, *args):
         calls.append(self)
         return step(self, *args)
 
-    monkeypatch.setattr(PackedDecoder, "step", counted)
+    monkeypatch.setattr(PackedStep, "__call__", counted)
     return calls
 
 
@@ -192,7 +194,7 @@ def logits_side_by_side(model, other, prompts, *, reordered=(), context_length=N
         yield got, right
         ids = right.argmax(dim=-1)
         if i in reordered:
-            rows = torch.tensor(reordered[i])
+            rows = torch.tensor(reordered[i], device=state.device)
             state.reorder(rows)
             witness.reorder(rows)
             ids = ids[rows]
@@ -237,44 +239,47 @@ def test_the_packed_step_changes_no_id(name, strategy, num_packed):
         assert ids.equal(right)
 
 
-@pytest.mark.parametrize("name", slow_in(SUPPORTED, *{*SUPPORTED} - {"gpt_nano"}))
-def test_the_step_of_a_graph_gives_the_same_logits_and_may_be_repeated(name, monkeypatch, num_packed):
-    """A CUDA graph replays a step of constant shapes; it is warmed up by repetitions. Here it runs on the CPU."""
-    static_step = PackedDecoder.static_step
-
-    def repeated(self, *args):
-        first = static_step(self, *args)
-        again = static_step(self, *args)
-        assert_close(again, first, rtol=0, atol=0)
-        return again
-
-    monkeypatch.setattr(PackedDecoder, "static_step", repeated)
-    monkeypatch.setattr(packed, "PackedDecoder", partial(PackedDecoder, static=True))
+@pytest.mark.parametrize("name", slow_in(SUPPORTED, *{*SUPPORTED} - {"gpt_nano", "recipe text/char-lm"}))
+def test_the_step_of_a_graph_gives_the_same_logits(name, monkeypatch, num_packed):
+    """A CUDA graph replays a step of constant shapes, on buffers that stay where they are. Here it runs on the CPU."""
+    monkeypatch.setattr(decoders, "PackedStep", partial(PackedStep, static=True))
     model = model_of(name)
-    reordered = {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2]}
+    reordered = {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2], 12: [1, 0, 1]}
     for context_length in (None, 7):
         settings = {"reordered": reordered, "context_length": context_length}
         for got, right in logits_side_by_side(model, without_packing(model), RAGGED, **settings):
             assert_close(got, right, rtol=1e-4, atol=1e-4)
     assert num_packed
-    assert all(decoder.is_static for decoder in num_packed)
+    assert all(step.is_static for step in num_packed)
 
 
-def test_buffers_of_a_graph_stay_where_they_are_while_the_batch_keeps_its_size():
+def test_buffers_of_a_graph_stay_where_they_are_while_the_batch_does_not_grow():
     model = model_of("recipe text/char-lm")
     with torch.inference_mode():
-        decoder = PackedDecoder(model, 3, 29, static=True)
-        state = DecodingState(model, RAGGED, 19)
+        decoder, state = Decoder(PackedStep(model, 3, 29, static=True)), DecodingState(model, RAGGED, 19)
         state.append(state.next_logits().argmax(dim=-1))
-        cache = decoder.take_over(state._cache)
-        layer = cache.layers[0]
-        addresses = [b.data_ptr() for b in (layer.keys, layer.values, layer.inputs, cache.attn_mask)]
-        cache.graph = graph = object()
-        cache.reorder(torch.tensor([2, 0, 0]))
-        assert addresses == [b.data_ptr() for b in (layer.keys, layer.values, layer.inputs, cache.attn_mask)]
-        assert cache.graph is graph
-        cache.reorder(torch.tensor([2, 0]))
+        cache = decoder.take_over(state._cache, state._lengths - 1)
+        graph, addresses = cache.graph, [x.data_ptr() for x in leaves(cache.state.layers)]
+        for rows in ([2, 0, 0], [1, 0], [0, 1, 1]):
+            cache.reorder(torch.tensor(rows))
+            assert cache.graph is graph
+            assert addresses == [x.data_ptr() for x in leaves(cache.state.layers)]
+        cache.reorder(torch.tensor([2, 0, 1, 1]))
         assert cache.graph is None  # it would read and write three sequences
+
+
+@pytest.mark.parametrize("name", ["learned positions", "recipe text/char-lm"])
+def test_a_decoder_that_is_kept_reads_weights_and_prompts_anew(name, monkeypatch):
+    model = model_of(name)
+    kept = Decoder(PackedStep(model, 3, 29, static=True))
+    monkeypatch.setattr(decode, "find_decoder", lambda *given: kept)
+    first = columns(model, RAGGED, 17, sampling=GREEDY)
+    for prompts in (RAGGED, RAGGED[::-1], RAGGED[:2]):
+        for p in model.parameters():
+            nn.init.normal_(p, std=0.5)
+        got = columns(model, prompts, 17, sampling=GREEDY)
+        assert got.equal(columns(model, prompts, 17, sampling=GREEDY, use_cache=False))
+        assert not got.equal(first[: len(prompts)])
 
 
 def error(got, right):
@@ -355,7 +360,7 @@ def test_a_part_that_is_not_known_runs_as_modules(name, num_packed):
     if name in ALTERED:
         ALTERED[name](model)
     with torch.inference_mode():
-        assert packed_decoder(model, 3, 29) is None
+        assert find_decoder(model, 3, 29) is None
     if name == "two dtypes":  # which no product takes
         return
     got = columns(model, RAGGED, 11, sampling=GREEDY)
@@ -378,18 +383,18 @@ def test_a_hook_on_all_modules_sees_every_step(num_packed):
 @pytest.mark.parametrize("name", ["LSTM", "Transformer, Transformer"])
 def test_other_backbones_run_as_modules(name):
     with torch.inference_mode():
-        assert packed_decoder(generating_model(name), 3, 29) is None
+        assert find_decoder(generating_model(name), 3, 29) is None
 
 
 def test_gradients_dropout_and_autocast_are_left_to_the_modules():
     model = model_of("gpt_nano")
-    assert packed_decoder(model, 3, 29) is None  # gradients are on
+    assert find_decoder(model, 3, 29) is None  # gradients are on
     with torch.no_grad():
-        assert packed_decoder(model, 3, 29) is not None
+        assert find_decoder(model, 3, 29) is not None
         with torch.autocast("cpu", torch.bfloat16):
-            assert packed_decoder(model, 3, 29) is None
+            assert find_decoder(model, 3, 29) is None
         model.train()
-        assert packed_decoder(model, 3, 29) is None
+        assert find_decoder(model, 3, 29) is None
 
 
 def test_few_steps_are_not_worth_packing(num_packed):

@@ -14,10 +14,11 @@ from seqkit.config import complete
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import LossOutput, TokenBatch, Tokens
+from seqkit.objectives import Classify, NextToken
 from seqkit.runs.answers import predictions, vectors
 from seqkit.runs.mixture import load
 from seqkit.runs.run import run
-from seqkit.runs.trained_model import Predictor, TrainedModel, find_device
+from seqkit.runs.trained_model import Predictor, TrainedModel, _generates_in_bfloat16, find_device
 
 
 class Echo(torch.nn.Linear):
@@ -119,6 +120,15 @@ def test_a_run_answers_in_sixteen_bits_nearly_as_in_thirty_two(runs, recipe):
         if not isinstance(one, str):
             assert torch.as_tensor(other).dtype == torch.as_tensor(one).dtype
             torch.testing.assert_close(torch.as_tensor(other), torch.as_tensor(one), atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize(("objective", "halves"), [(NextToken(), True), (Classify(), False)])
+def test_on_a_gpu_a_model_that_generates_is_in_bfloat16_by_default(runs, objective, halves, monkeypatch):
+    assert {p.dtype for p in load(runs("image/digits"), dtype="auto").model.parameters()} == {torch.float32}
+    for has_it in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation, has_it=has_it: has_it)
+        assert _generates_in_bfloat16(objective, torch.device("cuda")) == (halves and has_it)
+    assert not _generates_in_bfloat16(objective, torch.device("cpu"))
 
 
 def answered(trained):

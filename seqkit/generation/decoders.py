@@ -1,0 +1,205 @@
+"""How the steps of a generation are computed: by packed weights, by the modules in a CUDA graph, or by modules alone.
+
+b sequences · v vocabulary
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import torch
+from einops import rearrange, repeat
+from torch import Tensor, nn
+
+from seqkit.generation.packed import PackedState, PackedStep, is_known
+from seqkit.generation.step_graph import StepGraph, leaves, structure
+from seqkit.interfaces import Cache, TokenBatch
+from seqkit.model import Model
+from seqkit.nn.embedder import Embedder
+
+MIN_STEPS = 8
+"""Fewest remaining steps for which a decoder is made; that takes the time that about ten steps save."""
+
+MAX_KEPT, KEPT_SHARE = 4, 1 / 8
+"""Decoders that a model keeps on CUDA at most, and the share of the GPU's memory that their buffers have together."""
+
+
+@dataclass(eq=False)
+class ModuleState(Cache):
+    """The modules' cache, whose shapes must be constant, and the positions [b] of the next tokens."""
+
+    cache: Cache
+    positions: Tensor
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order."""
+        self.cache.reorder(rows)
+        self.positions = self.positions.index_select(0, rows)
+
+
+class ModuleStep:
+    """The modules' own step, for a CUDA graph."""
+
+    is_static = True
+
+    def __init__(self, model: Model):
+        self._model, self._batch = model, cast("TokenBatch | None", None)
+
+    def state(self, cache: Cache, positions: Tensor) -> ModuleState:
+        """The cache that a full forward pass filled; the next tokens are at positions [b]."""
+        cache.num_tokens = 1  # a graph does not count, so its user does; a step knows by it that it is not the first
+        return ModuleState(cache, positions)
+
+    def __call__(self, ids: Tensor, state: ModuleState) -> Tensor:
+        """Logits [b v] after one more token: ids [b]."""
+        content = rearrange(ids, "b -> b 1")
+        positions = repeat(state.positions.float(), "b -> b 1 p", p=self._model.spec.num_axes)
+        if self._batch is None or len(self._batch) != len(ids):
+            # made on the CPU, a batch knows that none of its tokens is padding
+            valid = torch.ones(content.shape, dtype=torch.bool)
+            self._batch = TokenBatch(content.cpu(), positions.cpu(), valid).to(ids.device)
+        logits: Tensor = self._model(self._batch.replace(content=content, positions=positions), cache=state.cache)
+        state.cache.num_tokens = 1
+        state.positions = state.positions + 1
+        return logits[:, -1]
+
+
+class GraphedCache(Cache):
+    """State of steps that run as a CUDA graph. graph: None: there are more sequences than in the last one."""
+
+    def __init__(self, graph: StepGraph, num_tokens: int):
+        self.state, self.graph, self.num_tokens = graph.state, cast("StepGraph | None", graph), num_tokens
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order; rows of a graph that are left over are computed, too."""
+        self.state = structure(self.state)
+        if self.graph is not None and len(rows) <= self.graph.num_sequences:
+            self.state.reorder(_filled(rows, self.graph.num_sequences))
+            self.graph.load(self.state)
+            self.state = self.graph.state
+        else:
+            self.state.reorder(rows)
+            self.graph = None
+
+
+def _filled(rows: Tensor, num: int) -> Tensor:
+    return torch.cat([rows, rows[:1].expand(num - len(rows))])
+
+
+class Decoder:
+    """Computes the steps that follow a full forward pass; on CUDA as a graph, which it keeps.
+
+    keep: called with the decoder once its buffers are there.
+    """
+
+    signature: list[Any]
+
+    def __init__(self, step: PackedStep | ModuleStep, keep: Callable[[Decoder], None] = lambda _: None):
+        self._step, self._keep, self._graph = step, keep, cast("StepGraph | None", None)
+        self.user: Callable[[], Cache | None] = lambda: None  # cache of the generation that uses the buffers
+
+    def take_over(self, cache: Cache, positions: Tensor) -> PackedState | GraphedCache:
+        """Copy the cache of a full forward pass; the next tokens are at positions [b].
+
+        Raises ValueError for modules whose cache grows with the tokens.
+        """
+        b, graph = len(positions), self._graph
+        if graph is not None and graph.num_sequences > b:
+            rows = _filled(torch.arange(b, device=positions.device), graph.num_sequences)
+            cache.reorder(rows)
+            positions = positions[rows]
+        num_tokens, state = cache.num_tokens, cast(Any, self._step.state(cache, positions))
+        if not self._step.is_static:
+            return cast(PackedState, state)
+        if graph is not None and graph.fits(state):
+            graph.load(state)
+        else:
+            self._graph = graph = StepGraph(self._step, state, len(positions))
+            self._keep(self)
+        taken = GraphedCache(graph, num_tokens)
+        self.user = weakref.ref(taken)
+        return taken
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the buffers."""
+        return 0 if self._graph is None else sum(x.nbytes for x in leaves(self._graph.state) if isinstance(x, Tensor))
+
+    def step(self, ids: Tensor, cache: PackedState | GraphedCache) -> Tensor:
+        """Logits [b v] after one more token: ids [b]; valid until the next step."""
+        if isinstance(cache, PackedState):
+            return self._step(ids, cast(Any, cache))
+        if cache.graph is None:
+            cache.graph = StepGraph(self._step, cache.state, len(ids))
+        cache.num_tokens += 1
+        return cache.graph(ids)
+
+
+class Kept(dict[Any, Decoder]):
+    """Decoders with their graphs, on the model that they belong to; a copy of the model has none."""
+
+    def keep(self, key: Any, limit: float, decoder: Decoder) -> None:
+        """Keep it in the place of one with this key, and of the oldest that are too many bytes with it."""
+        self.pop(key, None)
+        while self and (len(self) >= MAX_KEPT or decoder.num_bytes + sum(x.num_bytes for x in self.values()) > limit):
+            del self[next(iter(self))]
+        if decoder.num_bytes <= limit:
+            self[key] = decoder
+
+    def __deepcopy__(self, memo: Any) -> Kept:
+        return Kept()
+
+    def __reduce__(self) -> Any:
+        return Kept, ()
+
+
+def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder | None:
+    """A faster step than the modules'; None: on a CPU, if a part of the model is unknown to `PackedStep`.
+
+    num_sequences, max_tokens: sequences and columns of the generation. None, too, with gradients, autocast, hooks, or
+    weights of several types or devices.
+    On CUDA the model keeps up to `MAX_KEPT` decoders. Their graphs read weights where they are, so weights may change
+    in place; where a module, a setting or an address has changed, a new decoder is made.
+    """
+    device, is_packed = next(model.parameters()).device, is_known(model)
+    if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not _is_plain(model):
+        return None
+    if device.type != "cuda":
+        return Decoder(PackedStep(model, num_sequences, max_tokens)) if is_packed else None
+    limit = cast(Embedder, model.embedder).position.num_positions
+    unit = max(128, 2 ** ((max_tokens - 1).bit_length() - 2))
+    rounded = -(-max_tokens // unit) * unit  # calls of like lengths share a graph
+    max_tokens = rounded if limit is None else max(max_tokens, min(rounded, limit))
+    kept: Kept = vars(model).setdefault("_kept_decoders", Kept())
+    key, signature = (num_sequences, max_tokens if is_packed else 0), _signature(model)
+    found = kept.get(key)
+    if found is None or found.user() is not None or found.signature != signature:
+        step = PackedStep(model, num_sequences, max_tokens) if is_packed else ModuleStep(model)
+        total = torch.cuda.get_device_properties(device).total_memory
+        found = Decoder(step, partial(kept.keep, key, KEPT_SHARE * total))
+        found.signature = signature
+    return found
+
+
+def _signature(model: Model) -> list[Any]:
+    """Modules, their settings, and addresses of weights: all that a graph has read once."""
+    found: list[Any] = [(x.data_ptr(), x.dtype, x.shape) for x in (*model.parameters(), *model.buffers())]
+    for module in model.modules():
+        found += [id(module), *(value for value in vars(module).values() if isinstance(value, int | float | str))]
+    return found
+
+
+def _is_plain(model: nn.Module) -> bool:
+    """Whether modules compute what their classes define: no hooks, no own `forward`, no dropout, plain parameters."""
+    first = next(model.parameters())
+    usual = all(type(p) is nn.Parameter and p.dtype == first.dtype and p.device == first.device
+                for p in model.parameters())  # fmt: skip
+    on_all = nn.modules.module
+    return usual and not (on_all._global_forward_hooks or on_all._global_forward_pre_hooks) and not any(
+        module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+        or module._compiled_call_impl is not None or module.training for module in model.modules()
+    )  # fmt: skip

@@ -1,0 +1,134 @@
+"""A decoding step whose state has constant shapes, captured as a CUDA graph: one launch in place of hundreds.
+
+b sequences · v vocabulary
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqkit.errors import one_line
+
+log = logging.getLogger("seqkit")
+
+Step = Callable[[Tensor, Any], Tensor]
+"""Logits [b v] of ids [b] and a state, whose tensors it replaces by others of their shape. Where it writes to them in
+place, running it again writes the same. It reads no value on the CPU."""
+
+
+class StepGraph:
+    """Runs a step on a state that stays where it is; on CUDA as a graph, if it can be captured.
+
+    state: any nest of lists, tuples and objects with tensors.
+    Raises ValueError for a state that a step changes otherwise than in the values of its tensors.
+    """
+
+    def __init__(self, step: Step, state: Any, num_sequences: int):
+        self.state, self._step, self.num_sequences = state, step, num_sequences
+        device = next(leaf.device for leaf in leaves(state) if isinstance(leaf, Tensor))
+        self._ids = torch.zeros(num_sequences, dtype=torch.int64, device=device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._logits: Tensor | None = None
+        if device.type == "cuda":
+            self._capture()
+        else:
+            self._computed()
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Logits [b' v] for ids [b'] of the first b' sequences, valid until the next step."""
+        num = len(ids)
+        self._ids[:num].copy_(ids)
+        if self._graph is None:
+            return self._run()[:num]
+        self._graph.replay()
+        assert self._logits is not None
+        return self._logits[:num]
+
+    def fits(self, state: Any) -> bool:
+        """Whether another state differs in the values of its tensors only."""
+        return list(map(_kind, leaves(state))) == list(map(_kind, leaves(self.state)))
+
+    def load(self, state: Any) -> None:
+        """Copy the values of another state that fits."""
+        for buffer, value in zip(leaves(self.state), leaves(state), strict=True):
+            if isinstance(buffer, Tensor):
+                buffer.copy_(value)
+
+    def _run(self) -> Tensor:
+        logits, values = self._computed()
+        for buffer, value in zip(leaves(self.state), values):
+            if isinstance(buffer, Tensor) and buffer is not value:
+                buffer.copy_(value)
+        return logits
+
+    def _computed(self) -> tuple[Tensor, list[Any]]:
+        """Logits, and the leaves of the next state."""
+        moved = structure(self.state)
+        logits = self._step(self._ids, moved)
+        if not self.fits(moved):
+            raise ValueError("the state of a step grows")
+        return logits, leaves(moved)
+
+    def _capture(self) -> None:
+        device, graph, mode = self._ids.device, torch.cuda.CUDAGraph(), torch.cuda.get_sync_debug_mode()
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        try:
+            with torch.cuda.stream(side):
+                for _ in range(2):  # the first calls allocate workspaces and compile kernels, which a graph must not
+                    self._computed()
+                torch.cuda.set_sync_debug_mode("error")  # after a capture that fails, generators could not be used
+                try:
+                    self._computed()
+                finally:
+                    torch.cuda.set_sync_debug_mode(mode)
+            torch.cuda.current_stream(device).wait_stream(side)
+            # other threads, such as those that pin batches, may go on meanwhile
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                self._logits = self._run()
+            self._graph = graph
+        except RuntimeError as error:  # a part reads values on the CPU
+            log.info("decoding runs without a CUDA graph: %s", one_line(error)[:200])
+
+
+@cache
+def _load_kernels() -> Any:
+    try:
+        kernels = import_module("seqkit.generation.kernels")
+        kernels.draw(torch.zeros(1, 2, device="cuda"), torch.zeros(1, device="cuda"), 1.0)
+        return kernels
+    except Exception as error:  # there is no Triton, or it finds no compiler
+        log.info("decoding runs without Triton's kernels: %s", one_line(error)[:200])
+        return None
+
+
+def triton_kernels(device: torch.device) -> Any:
+    """The module `kernels` on CUDA, if its kernels compile; else None."""
+    return _load_kernels() if device.type == "cuda" else None
+
+
+def leaves(state: Any) -> list[Any]:
+    """Tensors and plain values of a nest of lists, tuples and objects, in order."""
+    if isinstance(state, Tensor):
+        return [state]
+    names = [*getattr(state, "__dict__", ()), *getattr(state, "__slots__", ())]
+    parts = state if isinstance(state, list | tuple) else [getattr(state, name) for name in names]
+    return [leaf for part in parts for leaf in leaves(part)] if parts else [state]
+
+
+def structure(state: Any) -> Any:
+    """A copy of a nest that has the same tensors."""
+    return copy.deepcopy(state, {id(leaf): leaf for leaf in leaves(state) if isinstance(leaf, Tensor)})
+
+
+def _kind(leaf: Any) -> Any:
+    """Shape and type of a tensor; another value itself. A step keeps them."""
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf

@@ -1,0 +1,78 @@
+"""Steps of modules on buffers of constant shape, as a CUDA graph needs them. Here they run on the CPU."""
+
+from functools import partial
+
+import pytest
+import torch
+from generating import RAGGED, TWO, VOCAB, columns, generating_model, sharpened, sources
+
+from seqkit.backbones import S4D, TCN, Mamba, MeanPool
+from seqkit.generation import BeamSearch, Sampling, decode, generate
+from seqkit.generation.decoders import Decoder, ModuleStep
+from seqkit.interfaces import TokenSpec
+from seqkit.model import Model
+from seqkit.objectives import NextToken
+
+GREEDY = Sampling(temperature=0)
+STATES = {
+    "TCN": partial(TCN, 24, 2, causal=True),
+    "S4D": partial(S4D, 24, 2, causal=True),
+    "Mamba": partial(Mamba, 24, 2, causal=True),
+    "MeanPool": partial(MeanPool, 24, causal=True),
+}
+FIXED = ["LSTM", "GRU", "RNN", *STATES, "GRU, RNNDecoder"]
+
+
+def model_of(name):
+    torch.manual_seed(0)
+    if name not in STATES:
+        return generating_model(name)
+    return sharpened(Model(TokenSpec(vocab_size=VOCAB), STATES[name](), NextToken()))
+
+
+@pytest.fixture
+def num_steps(monkeypatch):
+    """Steps in buffers, which all models get."""
+    steps, step = [], Decoder.step
+    monkeypatch.setattr(decode, "find_decoder", lambda model, b, n: Decoder(ModuleStep(model)))
+    monkeypatch.setattr(Decoder, "step", lambda self, *args: steps.append(self) or step(self, *args))
+    return steps
+
+
+@pytest.mark.parametrize("name", FIXED)
+@pytest.mark.parametrize("strategy", [GREEDY, Sampling(seed=3), BeamSearch(3)])
+@pytest.mark.parametrize("context_length", [None, 7])
+def test_buffers_change_no_id(name, strategy, context_length, num_steps):
+    model = model_of(name)
+    settings = {"strategy": strategy, "stop": [1], "source": sources(name), "context_length": context_length}
+    got = generate(model, RAGGED, 17, **settings)
+    assert num_steps
+    for ids, right in zip(got, generate(model, RAGGED, 17, use_cache=False, **settings)):
+        assert ids.equal(right)
+
+
+def test_buffers_are_filled_again_from_another_generation():
+    """An encoder's output is part of the state, of another length too, or of another padding."""
+    model, steps = model_of("GRU, RNNDecoder"), 17
+    decoder = Decoder(ModuleStep(model))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode, "find_decoder", lambda model, b, n: decoder)
+        given = [
+            ([0, 1, 2], RAGGED),
+            ([1, 2, 0], RAGGED),
+            ([0, 0, 0], RAGGED),
+            ([2, 1], RAGGED[:2]),
+            ([0, 1, 2], RAGGED),
+        ]
+        for rows, prompts in given:
+            settings = {"sampling": GREEDY, "source": sources("GRU, RNNDecoder", rows)}
+            got = columns(model, prompts, steps, **settings)
+            assert got.equal(columns(model, prompts, steps, use_cache=False, **settings))
+
+
+@pytest.mark.parametrize("name", ["Transformer", *{*TWO} - {"GRU, RNNDecoder", "GRU, Bahdanau"}])
+def test_a_cache_that_grows_is_left_to_the_modules(name, num_steps):
+    model = generating_model(name)
+    got = columns(model, RAGGED, 17, sampling=GREEDY, source=sources(name))
+    assert not num_steps
+    assert got.equal(columns(model, RAGGED, 17, sampling=GREEDY, source=sources(name), use_cache=False))
