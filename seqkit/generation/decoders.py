@@ -97,6 +97,8 @@ class Decoder:
     """
 
     signature: list[Any]
+    is_proven = True
+    """False: its first step is to be compared with the modules'."""
 
     def __init__(self, step: PackedStep | ModuleStep, keep: Callable[[Decoder], None] = lambda _: None):
         self._step, self._keep, self._graph = step, keep, cast("StepGraph | None", None)
@@ -181,7 +183,7 @@ def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder |
         step = PackedStep(model, num_sequences, max_tokens) if is_packed else ModuleStep(model)
         total = torch.cuda.get_device_properties(device).total_memory
         found = Decoder(step, partial(kept.keep, key, KEPT_SHARE * total))
-        found.signature = signature
+        found.signature, found.is_proven = signature, False  # kernels and graphs were seen on few GPUs
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -85,11 +86,13 @@ class StepGraph:
             with torch.cuda.stream(side):
                 for _ in range(2):  # the first calls allocate workspaces and compile kernels, which a graph must not
                     self._computed()
-                torch.cuda.set_sync_debug_mode("error")  # after a capture that fails, generators could not be used
-                try:
-                    self._computed()
-                finally:
-                    torch.cuda.set_sync_debug_mode(mode)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # torch calls the mode a prototype
+                    torch.cuda.set_sync_debug_mode("error")  # after a capture that fails, generators could not be used
+                    try:
+                        self._computed()
+                    finally:
+                        torch.cuda.set_sync_debug_mode(mode)
             torch.cuda.current_stream(device).wait_stream(side)
             # other threads, such as those that pin batches, may go on meanwhile
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):

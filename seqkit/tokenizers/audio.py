@@ -79,7 +79,8 @@ class LogMel(AudioTokenizer):
     hop_ms: time from one frame to the next.
     channels: "mono" refuses more than one channel, "mix" takes their mean, "first" takes channel 0.
     normalize: True raises energies to at most `RANGE_DB` below the maximum, then scales each band of each clip to mean
-    0 and variance 1 over the frames. That removes loudness, depth of pauses and the recording's spectral colour.
+    0 and variance 1 over the frames. That removes loudness, depth of pauses and the recording's spectral colour, as
+    suits speech. "level" scales all bands of a clip together, so that the colour stays, by which steady sounds differ.
     Digital silence cannot be normalised and is refused; False accepts it.
     stack: number of frames in a token, the frame itself and equally many on either side (the first and the last frame
     are repeated at the ends), as in Peddinti et al. 2015 (time-delay networks).
@@ -96,7 +97,7 @@ class LogMel(AudioTokenizer):
         window_ms: float = 25.0,
         hop_ms: float = 10.0,
         channels: Channels = "mono",
-        normalize: bool = True,
+        normalize: bool | Literal["level"] = True,
         stack: int = 1,
         stride: int = 1,
     ) -> None:
@@ -105,6 +106,8 @@ class LogMel(AudioTokenizer):
             raise ValueError(f"{num_mels=}, {window_ms=}, {hop_ms=}; give numbers > 0, a hop no longer than the window")
         if stack < 1 or stack % 2 == 0 or stride < 1:
             raise ValueError(f"{stack=}, {stride=}; give an odd stack, a frame and its neighbours, and a stride >= 1")
+        if normalize not in (True, False, "level"):
+            raise ValueError(f"normalize={normalize!r}; choose True (each band), 'level' (all bands together) or False")
         self.num_mels, self.normalize, self.stack, self.stride = num_mels, normalize, stack, stride
         self.window_samples, self.hop_samples = (round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms))
         if self.hop_samples < 1 or self.window_samples < 2:
@@ -130,9 +133,10 @@ class LogMel(AudioTokenizer):
         if self.normalize:
             if not bool(wave.any()):
                 raise DataError("audio is silent: all samples are 0; drop the clip, or set --tokenizer.normalize false")
+            over = (0, 1) if self.normalize == "level" else (0,)
             content = content.clamp(min=float(content.max()) - RANGE_DB * log(10) / 10)
-            content = content - content.mean(dim=0)
-            content = content / content.std(dim=0, unbiased=False).clamp(min=_MIN_STD)
+            content = content - content.mean(dim=over)
+            content = content / content.std(dim=over, unbiased=False).clamp(min=_MIN_STD)
         centres = torch.arange(0, len(content), self.stride)
         if self.stack > 1 or self.stride > 1:
             offsets = torch.arange(self.stack) - self.stack // 2

@@ -107,7 +107,7 @@ class StepGraph(Callback):
         elif kind not in self._times and len(self._times) == MOST_KINDS:
             self._launch(optimizer, closure)
             if not self._graphs:
-                self._give_up("batches differ in shape")
+                self._give_up("batches differ in shape, or settings change")
         else:
             self._times[kind] += 1
             if self._times[kind] < WARM_UP:

@@ -70,9 +70,21 @@ def test_buffers_are_filled_again_from_another_generation():
             assert got.equal(columns(model, prompts, steps, use_cache=False, **settings))
 
 
-@pytest.mark.parametrize("name", ["Transformer", *{*TWO} - {"GRU, RNNDecoder", "GRU, Bahdanau"}])
+@pytest.mark.parametrize("name", ["Transformer", *sorted({*TWO} - {"GRU, RNNDecoder", "GRU, Bahdanau"})])
 def test_a_cache_that_grows_is_left_to_the_modules(name, num_steps):
     model = generating_model(name)
     got = columns(model, RAGGED, 17, sampling=GREEDY, source=sources(name))
     assert not num_steps
     assert got.equal(columns(model, RAGGED, 17, sampling=GREEDY, source=sources(name), use_cache=False))
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_a_step_that_is_not_that_of_the_modules_is_left_to_them(is_wrong, num_steps, monkeypatch, caplog):
+    model, compute = model_of("GRU"), Decoder.step
+    monkeypatch.setattr(Decoder, "is_proven", False)
+    monkeypatch.setattr(Decoder, "step", lambda *args: compute(*args).flip(-1) if is_wrong else compute(*args))
+    got = generate(model, RAGGED, 17, strategy=GREEDY)
+    assert len(num_steps) == (1 if is_wrong else 16)
+    assert ("goes on by the modules" in caplog.text) == is_wrong
+    for ids, right in zip(got, generate(model, RAGGED, 17, use_cache=False, strategy=GREEDY)):
+        assert ids.equal(right)

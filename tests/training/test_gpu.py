@@ -86,7 +86,8 @@ def test_a_step_that_is_not_finite_changes_nothing_and_is_named_a_step_later(opt
     poison = Poison(1, 2)
     got = trained(tmp_path / "got", poison, **words | {"trainer.max_steps": 3, "trainer.skip_nonfinite": 2})
     for name, weight in right.items():
-        assert_close(got[name], weight, rtol=0, atol=1e-6, msg=name)
+        # one step of Muon moves a weight by 0.02; its bfloat16 rounds gradients, whose sums have no fixed order
+        assert_close(got[name], weight, rtol=0, atol=1e-6 if optimizer == "AdamW" else 2e-3, msg=name)
     assert poison.rates[1] == poison.rates[2] != poison.rates[0]
     assert read_mapping(tmp_path / "got" / "summary.json")["skipped_steps"] == 2
     with pytest.raises(DivergedError, match=r"nan in step 5 \(epoch \d, batch \d: "):
@@ -97,6 +98,7 @@ def test_a_step_that_is_not_finite_changes_nothing_and_is_named_a_step_later(opt
 @pytest.mark.parametrize("recipe", DATA)
 def test_a_compiled_training_ends_near_a_plain_one(recipe, tmp_path):
     words = {"trainer.precision": "32-true", "optimizer": {"type": "torch.optim.SGD", "lr": 0.05}}
+    words |= {"model.dropout": 0.0}  # the compiler draws other random numbers
     one, other = (
         trained(tmp_path / str(on), pl.Callback(), recipe, **words | {"trainer.compile": on}) for on in (True, False)
     )
