@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from einops import rearrange, reduce
+from einops import rearrange, reduce, repeat
 from torch import Tensor
 from torchaudio.transforms import MelSpectrogram, Resample
 
@@ -79,9 +79,10 @@ class LogMel(AudioTokenizer):
     hop_ms: time from one frame to the next.
     channels: "mono" refuses more than one channel, "mix" takes their mean, "first" takes channel 0.
     normalize: True raises energies to at most `RANGE_DB` below the maximum, then scales each band of each clip to mean
-    0 and variance 1 over the frames. That removes loudness, depth of pauses and the recording's spectral colour, as
-    suits speech. "level" scales all bands of a clip together, so that the colour stays, by which steady sounds differ.
+    0 and variance 1 over the frames. That removes loudness, depth of pauses and the recording's spectral colour.
     Digital silence cannot be normalised and is refused; False accepts it.
+    colour: True: the mean of each band over the clip, less that of all bands, in standard deviations of all, is
+    appended to each token: what normalising removes, and what steady sounds differ by.
     stack: number of frames in a token, the frame itself and equally many on either side (the first and the last frame
     are repeated at the ends), as in Peddinti et al. 2015 (time-delay networks).
     stride: number of frames from one token to the next; 2 halves the tokens.
@@ -97,7 +98,8 @@ class LogMel(AudioTokenizer):
         window_ms: float = 25.0,
         hop_ms: float = 10.0,
         channels: Channels = "mono",
-        normalize: bool | Literal["level"] = True,
+        normalize: bool = True,
+        colour: bool = False,
         stack: int = 1,
         stride: int = 1,
     ) -> None:
@@ -106,9 +108,8 @@ class LogMel(AudioTokenizer):
             raise ValueError(f"{num_mels=}, {window_ms=}, {hop_ms=}; give numbers > 0, a hop no longer than the window")
         if stack < 1 or stack % 2 == 0 or stride < 1:
             raise ValueError(f"{stack=}, {stride=}; give an odd stack, a frame and its neighbours, and a stride >= 1")
-        if normalize not in (True, False, "level"):
-            raise ValueError(f"normalize={normalize!r}; choose True (each band), 'level' (all bands together) or False")
         self.num_mels, self.normalize, self.stack, self.stride = num_mels, normalize, stack, stride
+        self.colour = colour
         self.window_samples, self.hop_samples = (round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms))
         if self.hop_samples < 1 or self.window_samples < 2:
             raise ValueError(f"a hop of {hop_ms} ms at {sample_rate} Hz is shorter than a sample; make it longer")
@@ -117,31 +118,34 @@ class LogMel(AudioTokenizer):
 
     @property
     def spec(self) -> TokenSpec:
-        """Vectors of `stack * num_mels` log-energies on one axis."""
-        return TokenSpec(num_features=self.stack * self.num_mels)
+        """Vectors of `stack * num_mels` log-energies, and `num_mels` means if `colour`, on one axis."""
+        return TokenSpec(num_features=(self.stack + self.colour) * self.num_mels)
 
     def encode(self, raw: Any, /) -> Tokens:
         """A `Waveform` as frames of log-energies: t // hop_samples + 1 of them, t counted at `self.sample_rate`.
 
-        A token is `stack` frames, earliest first, [n stack * m]; one every `stride` frames.
+        A token is `stack` frames, earliest first, [n stack * m], then the colour [m]; one every `stride` frames.
         Positions [n 1] count frames, hop_samples / sample_rate s each. A clip shorter than a window is filled up with
         zeros to one. Frames are centred, as in torchaudio.transforms.MelSpectrogram(center=True).
         Raises DataError as `wave`, and on digital silence if it is to be normalised.
         """
         wave = self.wave(raw, self.window_samples)
         content = rearrange((self._mel()(wave) + LOG_FLOOR).log(), "m n -> n m")
+        means = content.mean(dim=0)
+        colour = (means - means.mean()) / content.std(unbiased=False).clamp(min=_MIN_STD)
         if self.normalize:
             if not bool(wave.any()):
                 raise DataError("audio is silent: all samples are 0; drop the clip, or set --tokenizer.normalize false")
-            over = (0, 1) if self.normalize == "level" else (0,)
             content = content.clamp(min=float(content.max()) - RANGE_DB * log(10) / 10)
-            content = content - content.mean(dim=over)
-            content = content / content.std(dim=over, unbiased=False).clamp(min=_MIN_STD)
+            content = content - content.mean(dim=0)
+            content = content / content.std(dim=0, unbiased=False).clamp(min=_MIN_STD)
         centres = torch.arange(0, len(content), self.stride)
         if self.stack > 1 or self.stride > 1:
             offsets = torch.arange(self.stack) - self.stack // 2
             frames = (rearrange(centres, "n -> n 1") + offsets).clamp(0, len(content) - 1)
             content = rearrange(content[frames], "n s m -> n (s m)")
+        if self.colour:
+            content = torch.cat([content, repeat(colour, "m -> n m", n=len(content))], dim=1)
         return Tokens(content, rearrange(centres.float(), "n -> n 1"))
 
     def _mel(self) -> MelSpectrogram:

@@ -129,4 +129,5 @@ def bias_of_types(weight: Tensor, edge_types: Tensor) -> Tensor:
 
     As a product: the gradient of an index with few rows is computed serially on CUDA (200 times as slow).
     """
-    return F.one_hot(edge_types, len(weight)).to(weight.dtype) @ weight
+    types = torch.arange(len(weight), device=weight.device)
+    return (edge_types[..., None] == types).to(weight.dtype) @ weight  # `F.one_hot` may read the types on the CPU
