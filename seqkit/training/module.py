@@ -65,7 +65,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an optimizer step says on the device, and its micro-batches.
+    """Verdict on an optimizer step, on the device, and its micro-batches.
 
     values: number of losses that are not finite, whether the norm of the gradient is not, number of processes that were
     asked to stop, mean loss, norm of the gradient.

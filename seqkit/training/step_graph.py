@@ -184,7 +184,7 @@ class StepGraph(Callback):
             return f"launching takes {1000 * launching:.1f} of its {1000 * took:.1f} ms"
         share = torch.cuda.max_memory_allocated() / torch.cuda.get_device_properties(self._module.device).total_memory
         if self.mode == "auto" and share > MEMORY_SHARE:
-            return f"each takes {share:.0%} of the device's memory"
+            return f"each takes {100 * share:.0f} % of the device's memory"
         return ""
 
     def _capture(self, inputs: list[Tensor], kind: Hashable, optimizer: Any, closure: Callable[[], Any]) -> None:
@@ -295,7 +295,7 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _host_state(model: torch.nn.Module, objective: Any) -> dict[str, Any]:
-    """What modules and objective hold, and the CPU's random states: no graph changes them as a step does."""
+    """Attributes of modules and objective, and the CPU's random states: no graph changes them as a step does."""
     states = [random.getstate(), torch.get_rng_state().tolist(), np.random.get_state()]  # noqa: NPY002
     found = {"the CPU's random state": repr(states), **{f"objective.{k}": x for k, x in vars(objective).items()}}
     for path, module in model.named_modules():
