@@ -108,13 +108,6 @@ class Looks(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.fixture(autouse=True)
-def _device_that_skips_steps(monkeypatch):
-    """As with CUDA and fused optimizers, which `AdamW` of meta tensors is not."""
-    monkeypatch.setattr(TrainingModule, "_device_skips", lambda self, optimizer: True)
-    monkeypatch.setattr(training_module, "_to_host", lambda x: (x, None))
-
-
 def looks_of_a_step(model, objective, batch, label):
     """What a training step with an optimizer step asks of the device."""
     module = TrainingModule(model, objective, optimizer=AdamW(1e-3)).to("meta")
@@ -128,7 +121,10 @@ def looks_of_a_step(model, objective, batch, label):
     )
     batch, label = batch.to("meta"), None if label is None else label.to("meta")
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, foreach=True)
-    with Looks() as looks:
+    with pytest.MonkeyPatch.context() as patch, Looks() as looks:
+        # as with CUDA and fused optimizers, which `AdamW` of meta tensors is not
+        patch.setattr(TrainingModule, "_device_skips", lambda self, optimizer: True)
+        patch.setattr(training_module, "_to_host", lambda x: (x, None))
         module.training_step((batch, label), 0).backward()
         module.on_after_backward()
         module.on_before_optimizer_step(optimizer)

@@ -79,6 +79,7 @@ def test_a_step_of_two_processes_is_that_of_one_with_both_batches_whatever_their
             accumulate_grad_batches=1,
             strategy=strategy,
             global_step=0,
+            current_epoch=0,
             log_every_n_steps=0,
             precision_plugin=None,
         )
