@@ -386,10 +386,13 @@ class TrainingModule(pl.LightningModule):
         elif not self._left_out:
             scheduler.step()
 
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+    def setup(self, stage: str) -> None:
+        """On CUDA, copy batches by `_copied`: for a method of the class, Lightning would warn beside a DataModule."""
+        if self.trainer.strategy.root_device.type == "cuda":
+            self.transfer_batch_to_device = self._copied  # type: ignore[method-assign]
+
+    def _copied(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Copy a batch from pinned memory while the device computes; Lightning would wait for what is no tensor."""
-        if device.type != "cuda":
-            return super().transfer_batch_to_device(batch, device, dataloader_idx)
         if self._copies is None:
             self._copies = torch.cuda.Stream(device)
         with torch.cuda.stream(self._copies):

@@ -39,8 +39,9 @@ class TrainerSettings:
     checkpoint_every_n_steps: intervals between points to resume from; null: none. checkpoint_keep: number of them that
     stay. weights: weights of the run: `last`, or `best` by the objective's metric on the validation split; null: best
     if there is a validation split, last for several tasks. skip_nonfinite: optimizer steps that may be left out because
-    loss or gradient are not finite. precision: `auto` is bf16-mixed on a GPU that has bfloat16, else 32-true. compile:
-    torch.compile model and loss as one; `auto`: on a GPU, for a training that repays it (`seqkit.training.compiled`).
+    loss or gradient are not finite. precision: `auto` is bf16-mixed on a GPU that has bfloat16, else 32-true, as null.
+    compile: torch.compile model and loss as one; `auto`: on a GPU, for a training that repays it
+    (`seqkit.training.compiled`).
     cuda_graph: replay steps as CUDA graphs; `auto`: where it pays (`seqkit.training.step_graph`).
     activation_checkpointing: keep only the inputs of each block for the backward pass, and compute the rest again.
     fine_tuning: which parameters train, in a training that begins with the weights of another model; null: all.
@@ -54,7 +55,7 @@ class TrainerSettings:
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     devices: list[int] | str | int = "auto"
     num_nodes: int = 1
-    precision: Literal["auto", "32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] = "auto"
+    precision: Literal["auto", "32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] | None = "auto"
     compile: Literal["auto"] | bool = "auto"
     cuda_graph: Literal["auto"] | bool = "auto"
     activation_checkpointing: bool = False
