@@ -6,7 +6,7 @@ b batch · n tokens · d width · k outputs
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,22 +22,21 @@ from seqkit.nn.mlp import Transform
 if TYPE_CHECKING:
     from seqkit.nn.projection import Projection
 
-Pool = Literal["mean", "sum", "max", "last", "first", "parts", "statistics"]
+Pool = Literal["mean", "sum", "max", "last", "first", "parts"]
 
 
 class SequenceHead(nn.Module):
     """Pool the real tokens, then a linear layer: [b n d] → [b k].
 
     pool: "mean", "sum" (for quantities that add up over tokens), "max", "last" (for causal backbones), "first" (a class
-    token), "statistics" (mean and standard deviation, as in x-vectors; Snyder et al. 2018, section 2.1) or "parts" (of
-    joined tokens: the mean of the means of the parts that an example has). transform: what the pooled hidden states go
-    through before the linear layer; None: nothing.
+    token) or "parts" (of joined tokens: the mean of the means of the parts that an example has). transform: what the
+    pooled hidden states go through before the linear layer; None: nothing.
     """
 
     def __init__(self, dim: int, num_outputs: int, *, pool: Pool = "mean", transform: Transform | None = None):
         super().__init__()
         self.pool, self.transform = pool, transform
-        self.linear = output_layer(width_of(pool, dim) if transform is None else transform.width, num_outputs)
+        self.linear = output_layer(dim if transform is None else transform.width, num_outputs)
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Predictions [b k] from hidden [b n d]."""
@@ -56,7 +55,7 @@ def label_head(
 
     Raises ValueError for a pooling by parts of tokens without any.
     """
-    made = None if transform is None else transform(embedder.dim if pool is None else width_of(pool, embedder.dim))
+    made = None if transform is None else transform(embedder.dim)
     if pool is None:
         return TokenHead(embedder.dim, num_outputs, transform=made)
     check_pool(embedder, pool)
@@ -90,10 +89,7 @@ def check_pool(embedder: TokenEmbedder, pool: Pool) -> None:
 
 
 def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None) -> Tensor:
-    """One vector [b d] per example from its real tokens; of statistics, [b 2d].
-
-    Raises ValueError for an unknown pooling.
-    """
+    """One vector [b d] per example from its real tokens. Raises ValueError for an unknown pooling."""
     if pool == "parts" and parts is not None:
         return mean_of_parts(hidden, parts)
     real = rearrange(valid, "b n -> b n 1")
@@ -106,19 +102,9 @@ def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None
     total = hidden.masked_fill(~real, 0.0).sum(dim=1)
     if pool == "sum":
         return total
-    mean = total / real.sum(dim=1)
     if pool == "mean":
-        return mean
-    if pool == "statistics":
-        squares = (hidden - rearrange(mean, "b d -> b 1 d")).masked_fill(~real, 0.0).square().sum(dim=1)
-        # the square root of 0 has no gradient
-        return torch.cat([mean, (squares / real.sum(dim=1) + 1e-5).sqrt()], dim=1)
-    raise ValueError(f"pool={pool!r}; it is one of {', '.join(get_args(Pool))}")
-
-
-def width_of(pool: Pool, dim: int) -> int:
-    """Width of what `pooled` makes of hidden states of width d."""
-    return 2 * dim if pool == "statistics" else dim
+        return total / real.sum(dim=1)
+    raise ValueError(f"pool={pool!r}; it is one of 'mean', 'sum', 'max', 'last', 'first', 'parts'")
 
 
 def mean_of_parts(hidden: Tensor, parts: Parts) -> Tensor:

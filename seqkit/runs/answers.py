@@ -20,7 +20,7 @@ from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError, reason, shortened
 from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
-from seqkit.nn.pooling import FeaturesHead, Pool, SequenceHead, pooled, width_of
+from seqkit.nn.pooling import FeaturesHead, Pool, SequenceHead, pooled
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.runs.intervals import bounds, half_widths
@@ -156,8 +156,7 @@ def described_vectors(trained: TrainedModel) -> tuple[int, str]:
     head = trained.model.head
     if isinstance(head, FeaturesHead) and head.projection is not None:
         return head.projection.num_outputs, f"vectors of the model's {type(head.projection).__name__}"
-    pool = pool_of(trained.model)
-    return width_of(pool, trained.model.backbone.dim), f"hidden states, {pool} of the tokens"
+    return trained.model.backbone.dim, f"hidden states, {pool_of(trained.model)} of the tokens"
 
 
 def pool_of(model: Model) -> Pool:

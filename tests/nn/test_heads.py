@@ -17,7 +17,6 @@ DEFINITION = {
     "max": lambda x: torch.stack([column.max() for column in x.T]),
     "last": lambda x: x[-1],
     "first": lambda x: x[0],
-    "statistics": lambda x: torch.cat([x.mean(dim=0), (x.var(dim=0, correction=0) + 1e-5).sqrt()]),
 }
 
 
