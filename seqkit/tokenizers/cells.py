@@ -168,7 +168,7 @@ class Cells(Tokenizer):
             elif all(isinstance(x, float) and math.isfinite(x) for x in numbers) and numbers[1] > 0:
                 if sorted(set(edges)) != edges or len(edges) > 1 + self.num_bins:
                     raise ValueError(f"the state of column {name!r} has no {self.num_bins} rising bins; write it again")
-                learned[name] = _Column(*numbers[:2], tuple(edges))
+                learned[name] = _Column(numbers[0], numbers[1], tuple(edges))
             else:
                 raise ValueError(f"the state of column {name!r} has neither words nor mean and std; write it again")
         if state and not learned:
