@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.given import counted
-from seqkit.tokenizers.text import WORD, checked, each_text
+from seqkit.tokenizers.text import UNKNOWN, WORD, checked, each_text
 
 PIECE = 16
 """Characters of a token at most: longer words, and scripts without spaces, are divided."""
@@ -29,17 +29,18 @@ class CharNGrams(Tokenizer):
 
     As in fastText (Bojanowski et al. 2017, section 3.2, here without hashing), n-grams include a space on either side
     of the word, so prefixes and suffixes differ from what is inside, and words that training lacks share n-grams with
-    others. A token's content is k ids, filled with 0 where it has fewer; n-grams that training lacks are left out.
+    others. A token's content is k ids, first that of the word; 0 is none, for n-grams that training lacks.
     max_ngrams: number of n-grams that get an id, the most frequent. longest: n of the n-grams is 2 to `longest`, and
     whole words have an id in any case. lowercase: True drops the case.
     Words of more than 16 characters are several tokens.
-    When: few labelled texts, short texts, names. It has no `decode`, and no objective predicts its tokens.
+    `decode` puts spaces between words; words that training lacks (U+FFFD), spacing and dropped case are lost.
+    When: few labelled texts, short texts, names. No objective predicts its tokens.
     Raises ValueError for sizes that are too small.
 
     >>> tokenizer = CharNGrams(longest=2)
     >>> tokenizer.fit(["a b", "a"])
-    >>> tokenizer.encode("b a?").content[:, :4].tolist()  # "b" is " b", "b " and " b "; of "?" nothing is known
-    [[4, 5, 6, 0], [1, 2, 3, 0], [0, 0, 0, 0]]
+    >>> tokenizer.encode("b a?").content[:, :4].tolist()  # "b" is " b ", " b" and "b "; of "?" nothing is known
+    [[5, 4, 6, 0], [2, 1, 3, 0], [0, 0, 0, 0]]
     """
 
     def __init__(self, max_ngrams: int = 30_000, *, longest: int = 5, lowercase: bool = True) -> None:
@@ -89,11 +90,17 @@ class CharNGrams(Tokenizer):
         found = [[self._ids_of.get(x, 0) for x in self._ngrams(word)] for word in self._words(checked(raw))]
         if not found:
             raise DataError(f"a text of {len(raw)} characters holds no words, only spaces; drop it")
-        rows = [sorted(filter(None, ids)) + [0] * (k - sum(map(bool, ids))) for ids in found]
+        rows = [ids + [0] * (k - len(ids)) for ids in found]
         return Tokens(torch.tensor(rows), counted(len(rows)))
+
+    def decode(self, tokens: Tokens | Tensor) -> str:
+        """The words of ids [n k], given as such or inside `Tokens`, with a space between them."""
+        content = torch.as_tensor(tokens.content if isinstance(tokens, Tokens) else tokens)
+        return " ".join(self._ngrams_of[i].strip() for i in content[:, 0].tolist())
 
     def _learn(self, ngrams: list[str]) -> None:
         self._ids_of = {ngram: i for i, ngram in enumerate(ngrams, start=1)}
+        self._ngrams_of = [UNKNOWN, *ngrams]
 
     def _words(self, text: str) -> list[str]:
         words = WORD.findall(text.lower() if self.lowercase else text)

@@ -13,6 +13,7 @@ from seqkit.model import Model
 from seqkit.objectives import Classify, Masked, NextToken
 from seqkit.tokenizers import CharNGrams
 from seqkit.tokenizers.char_ngrams import PIECE, BagEmbedding
+from seqkit.tokenizers.text import UNKNOWN
 
 TEXTS = ["The cat's hat, the bat", "a rather long-winded sentence", "x"]
 
@@ -65,6 +66,13 @@ def test_case_is_dropped_unless_kept() -> None:
     kept.fit(TEXTS)
     assert known(fitted().encode("CAT")) == known(fitted().encode("cat"))
     assert known(kept.encode("CAT")) == [[]]
+
+
+def test_words_decode_with_spaces_and_unknown_ones_as_such() -> None:
+    assert (
+        fitted().decode(fitted().encode("The hat, ratherly!"))
+        == "the hat , \N{REPLACEMENT CHARACTER} \N{REPLACEMENT CHARACTER}"
+    )
 
 
 def test_the_embedding_is_the_sum_of_the_ngrams_over_the_root_of_their_number() -> None:
