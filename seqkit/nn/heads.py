@@ -132,10 +132,7 @@ def content_head(
             "give tokenizer.num_prefix_tokens=0, or an objective for whole examples"
         )
     if spec.vocab_sizes and spec.embedder is not None:
-        raise ValueError(
-            "the objective predicts the ids of tokens, and these are bags of ids without an order, as of CharNGrams; "
-            "give another tokenizer (tokenizer=BPE), or an objective for whole examples"
-        )
+        raise ValueError("the objective predicts ids, and these tokens are bags of ids; give tokenizer BPE, or so")
     if tied:
         if spec.vocab_sizes:
             raise ValueError("tied=True shares one lookup table, and tokens of several ids have several; use False")

@@ -1,4 +1,4 @@
-"""Words as bags of character n-grams: several ids per token, whose embeddings are summed.
+"""Words as bags of character n-grams.
 
 b batch · n tokens (words) · k ids of a word · d width
 """
@@ -30,9 +30,8 @@ class CharNGrams(Tokenizer):
     As in fastText (Bojanowski et al. 2017, section 3.2, here without hashing), n-grams include a space on either side
     of the word, so prefixes and suffixes differ from what is inside, and words that training lacks share n-grams with
     others. A token's content is k ids, first that of the word; 0 is none, for n-grams that training lacks.
-    max_ngrams: number of n-grams that get an id, the most frequent. longest: n of the n-grams is 2 to `longest`, and
-    whole words have an id in any case. lowercase: True drops the case.
-    Words of more than 16 characters are several tokens.
+    max_ngrams: number of n-grams that get an id, the most frequent; n is 2 to `longest`, or a whole word's length.
+    lowercase: True drops the case. Words of more than 16 characters are several tokens.
     `decode` puts spaces between words; words that training lacks (U+FFFD), spacing and dropped case are lost.
     When: few labelled texts, short texts, names. No objective predicts its tokens.
     Raises ValueError for sizes that are too small.
@@ -54,17 +53,16 @@ class CharNGrams(Tokenizer):
         """k ids of one table. Raises ValueError before `fit`."""
         if not self._ids_of:
             raise ValueError("CharNGrams has no n-grams yet; call fit(texts)")
-        size, k = 1 + len(self._ids_of), len(self._ngrams("x" * PIECE, distinct=False))
+        size, k = 1 + len(self._ids_of), 1 + sum(PIECE + 3 - n for n in range(2, self.longest + 1))
         return TokenSpec(vocab_sizes=(size,) * k, embedder=partial(BagEmbedding, size))
 
     def fit(self, raws: Iterable[str]) -> None:
         """Takes the most frequent n-grams of the training texts. Raises DataError where there are no words."""
-        words = Counter(word for text in each_text(raws) for word in self._words(text))
-        if not words:
-            raise DataError("the training text holds no words, only spaces; give text")
-        counts = Counter[str]()
+        words, counts = Counter(word for text in each_text(raws) for word in self._words(text)), Counter[str]()
         for word, times in words.items():
             counts.update(dict.fromkeys(self._ngrams(word), times))
+        if not counts:
+            raise DataError("the training text holds no words, only spaces; give text")
         # ties by spelling, so that the order of the texts does not matter
         self._learn(sorted(counts, key=lambda ngram: (-counts[ngram], ngram))[: self.max_ngrams])
 
@@ -74,10 +72,8 @@ class CharNGrams(Tokenizer):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
-        if not state:
-            return
-        ngrams = state.get("ngrams")
-        if set(state) != {"ngrams"} or not isinstance(ngrams, list) or not all(isinstance(x, str) for x in ngrams):
+        ngrams = state.get("ngrams", [] if not state else None)
+        if not {"ngrams"} >= set(state) or not isinstance(ngrams, list) or not all(isinstance(x, str) for x in ngrams):
             raise ValueError(f"state holds {sorted(state)}; the state of CharNGrams is {{'ngrams': [text, …]}}")
         self._learn(ngrams)
 
@@ -86,12 +82,11 @@ class CharNGrams(Tokenizer):
 
         Raises DataError if `raw` is not a `str`, is empty, or holds no words.
         """
-        k = len(self.spec.vocab_sizes)
-        found = [[self._ids_of.get(x, 0) for x in self._ngrams(word)] for word in self._words(checked(raw))]
-        if not found:
+        words, k = self._words(checked(raw)), len(self.spec.vocab_sizes)
+        if not words:
             raise DataError(f"a text of {len(raw)} characters holds no words, only spaces; drop it")
-        rows = [ids + [0] * (k - len(ids)) for ids in found]
-        return Tokens(torch.tensor(rows), counted(len(rows)))
+        found = ([self._ids_of.get(ngram, 0) for ngram in self._ngrams(word)] for word in words)
+        return Tokens(torch.tensor([ids + [0] * (k - len(ids)) for ids in found]), counted(len(words)))
 
     def decode(self, tokens: Tokens | Tensor) -> str:
         """The words of ids [n k], given as such or inside `Tokens`, with a space between them."""
@@ -106,11 +101,11 @@ class CharNGrams(Tokenizer):
         words = WORD.findall(text.lower() if self.lowercase else text)
         return [word[i : i + PIECE] for word in words for i in range(0, len(word), PIECE)]
 
-    def _ngrams(self, word: str, *, distinct: bool = True) -> list[str]:
-        """The word between spaces, and its n-grams."""
+    def _ngrams(self, word: str) -> dict[str, None]:
+        """The word between spaces, and its n-grams, each once."""
         word = f" {word} "
-        found = [word[i : i + n] for n in range(2, self.longest + 1) for i in range(len(word) - n + 1)]
-        return list(dict.fromkeys([word, *found])) if distinct else [word, *found]
+        found = (word[i : i + n] for n in range(2, self.longest + 1) for i in range(len(word) - n + 1))
+        return dict.fromkeys((word, *found))
 
 
 class BagEmbedding(nn.Module):
