@@ -68,8 +68,8 @@ def take_data_as_recipe(args: Namespace) -> None:
     if args.command == "fit" and getattr(args, "out", None) is not None and args.resume is None:
         check_new(args.out)  # before the data is read
     pairs = list(dotted(args.overrides))
-    recipe, words, what, preset = _recipe_for(path, pairs, reads_files=reads_files(named_tokenizer(pairs)))
-    args.preset = args.preset or preset
+    recipe, words, what, fitting = _recipe_for(path, pairs, reads_files=reads_files(named_tokenizer(pairs)))
+    args.preset = args.preset or fitting
     given = {key for key, _ in pairs}
     words = [word for word in words if word[2:].partition("=")[0] not in given]
     data = f"--data={'./' if is_data_set(args.recipe) else ''}{path}"
