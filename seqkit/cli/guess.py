@@ -37,9 +37,6 @@ OF_TEXTS = {"text": "text/translate", "none": "text/char-lm", "tags": "text/tag"
 OF_ROWS = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
 """The recipe that learns from all columns, by the kind of the target."""
 
-FEW = {"text/classify": "ngrams"}
-"""The preset for a table of few rows (`Table.has_few_rows`), by recipe, unless the command has one."""
-
 OBJECTIVES = {"classes": "{type: Classify, pool: mean}", "labels": "MultiLabel", "numbers": "Regress"}
 """The objective by the kind of the target, where a recipe of one column has another."""
 
@@ -81,9 +78,7 @@ def take_data_as_recipe(args: Namespace) -> None:
         print(one_line(f"{path} holds {what}; this runs: {command}"), file=sys.stderr)
 
 
-def _recipe_for(
-    path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bool
-) -> tuple[str, list[str], str, str | None]:
+def _recipe_for(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -> tuple[str, list[str], str, Any]:
     """The recipe that reads a file or folder, keys that it needs beside `--data`, what is there, and a preset if any.
 
     pairs: keys and values of the command. reads_files: True: the tokenizer reads files itself.
@@ -105,13 +100,11 @@ def _recipe_for(
     if recipe == OF_ROWS["numbers"] and [column.kind for column in schema.inputs] == ["number"]:
         targets += " (the next values of a series are docs/data/forecast.md)"
     what += f" and {targets} as target" if targets else ""
-    return recipe, words, what, FEW.get(recipe) if has_few_rows else None
+    return recipe, words, what, "ngrams" if has_few_rows and recipe == "text/classify" else None
 
 
 def _schema(path: Any, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -> tuple[Schema, bool]:
-    """The columns of a table, by what the command's keys give of them, and whether its rows are few.
-
-    The recipe says the columns when it reads them."""
+    """The columns of a table, of which the recipe tells, by what the command says of them; and whether rows are few."""
     from seqkit.data.sources.table import Division, Table
     from seqkit.data.tables.schema import Given
 

@@ -20,8 +20,8 @@ from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.given import counted
 from seqkit.tokenizers.text import UNKNOWN, WORD, checked, each_text
 
-PIECE = 16
-"""Characters of a token at most: longer words, and scripts without spaces, are divided."""
+PIECE, LONGEST = 16, 5
+"""Most characters of a token (longer words, and scripts without spaces, are divided) and of an n-gram in a word."""
 
 
 class CharNGrams(Tokenizer):
@@ -30,22 +30,22 @@ class CharNGrams(Tokenizer):
     As in fastText (Bojanowski et al. 2017, section 3.2, here without hashing), n-grams include a space on either side
     of the word, so prefixes and suffixes differ from what is inside, and words that training lacks share n-grams with
     others. A token's content is k ids, first that of the word; 0 is none, for n-grams that training lacks.
-    max_ngrams: number of n-grams that get an id, the most frequent; n is 2 to `longest`, or a whole word's length.
-    lowercase: True drops the case. Words of more than 16 characters are several tokens.
-    `decode` puts spaces between words; words that training lacks (U+FFFD), spacing and dropped case are lost.
+    max_ngrams: number of n-grams that get an id, the most frequent; n is 2 to 5, or a whole word's length.
+    The case is dropped. Words of more than 16 characters are several tokens.
+    `decode` puts spaces between words; words that training lacks (U+FFFD), spacing and case are lost.
     When: few labelled texts, short texts, names. No objective predicts its tokens.
-    Raises ValueError for sizes that are too small.
+    Raises ValueError for a number below 1.
 
-    >>> tokenizer = CharNGrams(longest=2)
+    >>> tokenizer = CharNGrams()
     >>> tokenizer.fit(["a b", "a"])
     >>> tokenizer.encode("b a?").content[:, :4].tolist()  # "b" is " b ", " b" and "b "; of "?" nothing is known
     [[5, 4, 6, 0], [2, 1, 3, 0], [0, 0, 0, 0]]
     """
 
-    def __init__(self, max_ngrams: int = 30_000, *, longest: int = 5, lowercase: bool = True) -> None:
-        if max_ngrams < 1 or not 2 <= longest <= PIECE:
-            raise ValueError(f"max_ngrams={max_ngrams}, longest={longest}; give 1 n-gram or more, of 2 to {PIECE}")
-        self.max_ngrams, self.longest, self.lowercase = max_ngrams, longest, lowercase
+    def __init__(self, max_ngrams: int = 30_000) -> None:
+        if max_ngrams < 1:
+            raise ValueError(f"max_ngrams={max_ngrams}; a vocabulary needs at least one")
+        self.max_ngrams = max_ngrams
         self._ids_of: dict[str, int] = {}
 
     @property
@@ -53,7 +53,7 @@ class CharNGrams(Tokenizer):
         """k ids of one table. Raises ValueError before `fit`."""
         if not self._ids_of:
             raise ValueError("CharNGrams has no n-grams yet; call fit(texts)")
-        size, k = 1 + len(self._ids_of), 1 + sum(PIECE + 3 - n for n in range(2, self.longest + 1))
+        size, k = 1 + len(self._ids_of), 1 + sum(PIECE + 3 - n for n in range(2, LONGEST + 1))
         return TokenSpec(vocab_sizes=(size,) * k, embedder=partial(BagEmbedding, size))
 
     def fit(self, raws: Iterable[str]) -> None:
@@ -98,13 +98,13 @@ class CharNGrams(Tokenizer):
         self._ngrams_of = [UNKNOWN, *ngrams]
 
     def _words(self, text: str) -> list[str]:
-        words = WORD.findall(text.lower() if self.lowercase else text)
+        words = WORD.findall(text.lower())
         return [word[i : i + PIECE] for word in words for i in range(0, len(word), PIECE)]
 
     def _ngrams(self, word: str) -> dict[str, None]:
         """The word between spaces, and its n-grams, each once."""
         word = f" {word} "
-        found = (word[i : i + n] for n in range(2, self.longest + 1) for i in range(len(word) - n + 1))
+        found = (word[i : i + n] for n in range(2, LONGEST + 1) for i in range(len(word) - n + 1))
         return dict.fromkeys((word, *found))
 
 
