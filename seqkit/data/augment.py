@@ -103,9 +103,8 @@ class Shift:
 class Affine:
     """Turn, shear, scale, shift an image [c H W] of floats at random; the pixels at its edge are repeated outside it.
 
-    degrees: largest turn, and largest shear. scale, translate: largest change, as a share of the size. Raises ValueError
-    for negative ones, 90 degrees or a scale of 1.
-    torchvision's RandomAffine fills with one colour, which photographs and icons on white do not have outside.
+    degrees: largest turn, and largest shear. scale, translate: largest change, as a share of the size. Angles and order
+    as in torchvision's RandomAffine, which fills with one colour. Raises ValueError for changes that leave nothing.
     """
 
     degrees: float = 10.0

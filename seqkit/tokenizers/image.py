@@ -154,14 +154,10 @@ class Patches(Tokenizer):
             raise DataError(
                 f"image has {h * w:,} patches of {p}x{q}, and {MAX_PATCHES:,} are the most; give --tokenizer.resize"
             )
-        scaled = (image - _channels(self.mean)) / _channels(self.std)
-        if self.stem:
-            above, left = self.margins
-            scaled = F.pad(scaled[None], [left, left, above, above], mode="replicate")[0]
-            windows = scaled.unfold(1, self.window[0], p).unfold(2, self.window[1], q)
-            content = rearrange(windows, "c h w P Q -> (h w) (c P Q)")
-        else:
-            content = rearrange(scaled, "c (h p) (w q) -> (h w) (c p q)", p=p, q=q)
+        scaled, (above, left) = (image - _channels(self.mean)) / _channels(self.std), self.margins
+        scaled = F.pad(scaled[None], [left, left, above, above], mode="replicate")[0]
+        windows = scaled.unfold(1, self.window[0], p).unfold(2, self.window[1], q)
+        content = rearrange(windows, "c h w P Q -> (h w) (c P Q)")
         content = torch.block_diag(torch.eye(k), content) if k else content
         if self.positions == "index":
             return Tokens(content, counted(k + h * w))
@@ -196,11 +192,9 @@ class Patches(Tokenizer):
             assert self.size is not None
             columns = self.size[1] // self.patch[1]
             cells = torch.cat([(cells - k).div(columns, rounding_mode="floor"), (cells - k) % columns], dim=1)
-        content = tokens.content[is_patch, k:]
-        if self.stem:
-            (p, q), (above, left), (height, width) = self.patch, self.margins, self.window
-            content = rearrange(content, "n (c P Q) -> n c P Q", P=height, Q=width)
-            content = rearrange(content[:, :, above : above + p, left : left + q], "n c p q -> n (c p q)")
+        (p, q), (above, left), (height, width) = self.patch, self.margins, self.window
+        windows = rearrange(tokens.content[is_patch, k:], "n (c P Q) -> n c P Q", P=height, Q=width)
+        content = rearrange(windows[:, :, above : above + p, left : left + q], "n c p q -> n (c p q)")
         return Tokens(content, cells)
 
     def pixels(self, tokens: Tokens) -> Tensor:
