@@ -107,7 +107,8 @@ def _kind(tokenizer: Tokenizer, raw: Any) -> str:
     by_tokenizer = {Join: "cells", Cells: "cells", Molecule: "molecules", Series: "series"}
     kinds = [kind for known, kind in by_tokenizer.items() if isinstance(tokenizer, known)]
     kinds += ["texts"] * isinstance(raw, str) + ["sounds"] * isinstance(raw, Waveform)
-    return [*kinds, "images" if isinstance(raw, Tensor) and raw.ndim == 3 else "tokens"][0]
+    kinds += [{3: "images", 4: "videos"}.get(raw.ndim, "tokens")] if isinstance(raw, Tensor) else []
+    return [*kinds, "tokens"][0]
 
 
 def _methods(
@@ -147,6 +148,9 @@ def _methods(
         yield from on("pixels", pixels, hard, soft)
         yield from on("colours", (_statistics(rearrange(x, "c h w -> (h w) c")) for x in images), trees)
         yield from on("pixels", pixels, scaled(linear(0.01)))
+    elif kind == "videos":
+        moving = np.stack([_moving(raw).flatten().numpy() for raw in rows])
+        yield from on("a frame and frame differences", moving, hard, soft, scaled(linear(0.01)))
     elif kind == "sounds":
         frames = [LogMel(raw.sample_rate, num_mels=40, normalize=False).encode(raw).content for raw in rows]
         cepstra = (_statistics(torch.from_numpy(dct(x.numpy(), norm="ortho")[:, :20])) for x in frames)
@@ -256,6 +260,13 @@ def _same_size(rows: Sequence[Tensor]) -> list[Tensor]:
         return found
     found = [x[:3] if len(x) >= 3 else x[:1].expand(3, -1, -1) for x in found]
     return [F.interpolate(x[None], (SIDE, SIDE), mode="area")[0] for x in found]
+
+
+def _moving(clip: Tensor) -> Tensor:
+    """The middle frame of a clip [t c h w], and the differences of its first, middle and last: [3 c SIDE/2 SIDE/2]."""
+    frames = clip[[0, len(clip) // 2, -1]].float() / (255 if clip.dtype == torch.uint8 else 1)
+    first, middle, last = F.interpolate(frames, (SIDE // 2, SIDE // 2), mode="area")
+    return torch.stack([middle, middle - first, last - middle])
 
 
 def _molecule(raw: Any) -> np.ndarray:
