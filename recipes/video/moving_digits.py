@@ -5,17 +5,17 @@ t frames · h height · w width · n digits
 
 from functools import partial
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
-from einops import rearrange
+import torch.nn.functional as F
 from torch import Tensor
 
 from seqkit.data import DataSource, Samples, Splits
 from seqkit.recipes.image.digits import DIGITS, Mnist5k
 
 FRAMES, SIDE, REACH = 8, 32, 2
+"""Frames of a clip, pixels of a side, and most pixels from the centre to where a digit is in the middle of the clip."""
 
 DIRECTIONS = {
     "up": (-1, 0), "up-right": (-1, 1), "right": (0, 1), "down-right": (1, 1),
@@ -36,7 +36,12 @@ class MovingDigits(DataSource):
     def __init__(self, label: Literal["both", "digit"] = "both", *, rounds: int = 1):
         if not 1 <= rounds <= len(DIRECTIONS):
             raise ValueError(f"rounds is {rounds}; give 1 to {len(DIRECTIONS)} clips of each digit")
-        self.label, self.rounds = label, rounds
+        self.label, self.rounds, self.frames = label, rounds, list(range(FRAMES))
+
+    def read_for(self, tokenizer: Any) -> None:
+        """Make the frames alone that the tokenizer samples."""
+        if hasattr(tokenizer, "sample"):
+            self.frames = tokenizer.sample(FRAMES)
 
     def splits(self) -> Splits:
         digits = Mnist5k().splits()
@@ -46,22 +51,31 @@ class MovingDigits(DataSource):
 
     def _moving(self, digits: Samples, split: str, rounds: int) -> Samples:
         """Clips of digits, from SHA-256 of split and index: the same on every machine."""
-        drawn = [sha256(f"moving digits {split} {i}".encode()).digest() for i in range(len(digits))]
-        moves = [(i, (key[0] + r) % 8, key[1] % (2 * REACH + 1), key[2] % (2 * REACH + 1)) for r in range(rounds) for i, key in enumerate(drawn)]
-        labels = [digits.labels[i] if self.label == "digit" else 8 * digits.labels[i] + way for i, way, *_ in moves]
-        groups = [f"{split} digit {i}" for i, *_ in moves] if rounds > 1 else None
-        return Samples(partial(_clip, digits, moves), labels, groups=groups)
+        keys = [sha256(f"moving digits {split} {i}".encode()).digest() for i in range(len(digits))]
+        moves = [
+            Move(i, (key[0] + r) % 8, key[1 + 2 * r], key[2 + 2 * r])
+            for r in range(rounds)
+            for i, key in enumerate(keys)
+        ]
+        classes = [digits.labels[move.digit] for move in moves]
+        labels = classes if self.label == "digit" else [8 * digit + move.way for digit, move in zip(classes, moves)]
+        groups = [f"{split} digit {move.digit}" for move in moves] if rounds > 1 else None
+        return Samples(partial(_clip, digits, moves, self.frames), labels, groups=groups)
 
 
-def _clip(digits: Samples, moves: list[tuple[int, int, int, int]], index: int) -> Tensor:
-    """[t 1 h w]: the digit, cut at the edge of the square, at its place in each frame."""
-    i, way, top, left = moves[index]
-    image = digits.read(i)
-    step = list(DIRECTIONS.values())[way]
-    clip = torch.zeros(FRAMES, 1, 3 * SIDE, 3 * SIDE)
-    for t in range(FRAMES):
-        moved = t - FRAMES // 2
-        y = SIDE + (SIDE - 28) // 2 + top - REACH + moved * step[0]
-        x = SIDE + (SIDE - 28) // 2 + left - REACH + moved * step[1]
-        clip[t, :, y : y + 28, x : x + 28] = image
-    return clip[:, :, SIDE : 2 * SIDE, SIDE : 2 * SIDE].clone()
+class Move(NamedTuple):
+    """Index of a digit, index of a direction, and two numbers by which its place is drawn."""
+
+    digit: int
+    way: int
+    down: int
+    right: int
+
+
+def _clip(digits: Samples, moves: list[Move], frames: list[int], index: int) -> Tensor:
+    """[t 1 h w]: the digit at its place in each frame, without what is beyond the edge of the square."""
+    move = moves[index]
+    image, steps = F.pad(digits.read(move.digit)[0], [SIDE] * 4), list(DIRECTIONS.values())[move.way]
+    corners = [SIDE - (SIDE - 28) // 2 + drawn % (2 * REACH + 1) - REACH for drawn in (move.down, move.right)]
+    shown = ([corner - (t - FRAMES // 2) * step for corner, step in zip(corners, steps)] for t in frames)
+    return torch.stack([image[y : y + SIDE, x : x + SIDE] for y, x in shown])[:, None]

@@ -26,8 +26,9 @@ RECIPES = {
 """For a data source of files, its recipe and what the files hold."""
 
 OF_COLUMN = {
-    "text": "text/classify", **{known.kind: f"{known.kind}/classify" for known in OF_CLASSES}, "smiles": "graph/molecules",
-    "series": "series/classify", "file": "own/classify", "words": "text/classify",
+    **{known.kind: f"{known.kind}/classify" for known in OF_CLASSES},
+    "text": "text/classify", "smiles": "graph/molecules", "series": "series/classify", "file": "own/classify",
+    "words": "text/classify",
 }  # fmt: skip
 """The recipe that learns classes, numbers or labels from one column, by its kind."""
 

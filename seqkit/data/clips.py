@@ -1,4 +1,4 @@
-"""Readers of videos: animated GIFs, folders of frames, and MP4 and its like by PyAV. Only the sampled frames are decoded.
+"""Readers of videos: GIFs, folders of frames, and MP4 and its like by PyAV. They decode the sampled frames.
 
 t frames · c channels · h height · w width
 """
@@ -56,16 +56,14 @@ def read_clip(
     if sample is None:
         raise DataError(f"{path} is a video, and these examples are none; give a tokenizer of clips, such as Tubelets")
     with _opened(path, channels) as (num_frames, decode):
-        frames = decode(_sampled(path, num_frames, sample))
-        clip = [frame if resized is None else resized(frame) for frame in frames]
-    return torch.stack(clip)
+        return torch.stack([frame if resized is None else resized(frame) for frame in decode(sample(num_frames))])
 
 
 def clip_header(path: str | Path, sample: Callable[[int], Sequence[int]] | None = None) -> int:
     """Number of frames of a video. Raises as `read_clip`, but for frames that are damaged inside."""
     with _opened(Path(path), 3) as (num_frames, _):
         if sample is not None:
-            _sampled(Path(path), num_frames, sample)
+            sample(num_frames)
         return num_frames
 
 
@@ -99,11 +97,9 @@ def holds_clips(root: Path, names: Sequence[str]) -> bool:
 
 
 def _are_numbered(stems: Sequence[str]) -> bool:
-    """Whether names end in numbers that follow each other, behind one word."""
-    found = [re.fullmatch(r"(.*?)(\d+)", stem) for stem in stems]
-    numbers = sorted(int(one[2]) for one in found if one)
-    is_one = len({one and one[1] for one in found}) == 1
-    return is_one and len(numbers) > 1 and numbers == [*range(numbers[0], numbers[0] + len(stems))]
+    """Whether two names or more end in numbers that follow each other."""
+    numbers = sorted(int(found[0]) for stem in stems if (found := re.search(r"\d+$", stem)))
+    return len(numbers) > 1 and numbers == [*range(numbers[0], numbers[0] + len(stems))]
 
 
 def _moves(path: Path) -> bool:
@@ -112,37 +108,32 @@ def _moves(path: Path) -> bool:
     return False
 
 
-def _sampled(path: Path, num_frames: int, sample: Callable[[int], Sequence[int]]) -> Sequence[int]:
-    try:
-        return sample(num_frames)
-    except DataError as error:
-        raise DataError(f"{path} {error}; take it out") from None
-
-
 @contextmanager
 def _opened(path: Path, channels: int) -> Iterator[Video]:
     """A video of which nothing is decoded yet. Raises DataError for whatever goes wrong with it inside `with`."""
-    if path.is_dir():
-        yield _of_folder(path, channels)
-        return
-    start = read_bytes(path, 12)
-    if start.startswith(b"GIF"):
-        with open_image(path) as file:
-            if not _tail(path).rstrip(b"\0").endswith(b";"):  # PIL reads what is left, and says nothing
-                raise DataError(f"{path} is truncated: a GIF ends with a semicolon; copy it again")
-            yield getattr(file, "n_frames", 1), partial(_of_gif, file, channels)
-        return
-    format = next((name for at, (mark, name) in CONTAINERS.items() if start[at:].startswith(mark)), None)
-    if format is None:
-        raise DataError(f"{path} is no video; give MP4, MOV, MKV, WebM, GIF, or a folder of images")
-    with _of_av(path, format, channels) as video:
-        yield video
+    start = b"" if path.is_dir() else read_bytes(path, 12)
+    format = next((name for at, (mark, name) in CONTAINERS.items() if start[at:].startswith(mark)), "")
+    try:
+        if path.is_dir():
+            yield _of_folder(path, channels)
+        elif start.startswith(b"GIF"):
+            if not read_bytes(path).rstrip(b"\0").endswith(b";"):  # PIL reads what is left, and says nothing
+                raise DataError("is truncated: a GIF ends with a semicolon; copy it again")
+            with open_image(path) as file:
+                yield getattr(file, "n_frames", 1), partial(_of_gif, file, channels)
+        elif format:
+            with _of_av(path, format, channels) as video:
+                yield video
+        else:
+            raise DataError("is no video; give MP4, MOV, MKV, WebM, GIF, or a folder of images")
+    except DataError as error:
+        raise error if str(path) in str(error) else DataError(f"{path} {error}") from None
 
 
 def _of_folder(path: Path, channels: int) -> Video:
     files = [file for file in path.iterdir() if suffix_of(file.name) in FRAMES and not file.name.startswith(".")]
     if not files:
-        raise DataError(f"{path} holds no frames; give a folder of {', '.join(FRAMES)} files, or take it out")
+        raise DataError(f"holds no frames; give a folder of {', '.join(FRAMES)} files, or take it out")
     files.sort(key=lambda file: [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", file.name)])
     first = image_header(files[0])[:2]
     for file in files:
@@ -164,20 +155,17 @@ def _of_av(path: Path, format: str, channels: int) -> Iterator[Video]:
     try:
         with av.open(str(path), format=format) as container:
             if not container.streams.video:
-                raise DataError(f"{path} has no pictures, only sound; take it out")
+                raise DataError("has no pictures, only sound; take it out")
             stream = container.streams.video[0]
             if stream.width * stream.height > MAX_PIXELS:
-                raise DataError(f"{path} has frames of more than {MAX_PIXELS / 1e6:g} megapixels; make them smaller")
+                raise DataError(f"has frames of more than {MAX_PIXELS / 1e6:g} megapixels; make them smaller")
             packets = [(p.pts, p.is_keyframe) for p in container.demux(stream) if p.size and p.pts is not None]
             if len(packets) < stream.frames:
-                raise DataError(f"{path} is truncated: it declares {stream.frames} frames and holds {len(packets)}")
+                raise DataError(f"is truncated: it declares {stream.frames} frames and holds {len(packets)}")
             times, keys = sorted(pts for pts, _ in packets), sorted(pts for pts, is_key in packets if is_key)
             yield len(times), partial(_of_stream, container, stream, times, keys, channels)
-    except DataError:
-        raise
-    except (av.error.FFmpegError, OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path} cannot be read as a video ({reason}); copy it again, or take it out") from error
+    except (av.error.FFmpegError, EOFError) as error:
+        raise DataError(f"cannot be read as a video ({getattr(error, 'strerror', error)}); copy it again") from error
 
 
 def _of_stream(
@@ -192,7 +180,7 @@ def _of_stream(
             decoded = container.decode(stream)
         frame = next((frame for frame in decoded if frame.pts is not None and frame.pts >= wanted), None)
         if frame is None:
-            raise ValueError("its data ends too early")
+            raise EOFError("its data ends too early")
         last = frame.pts
         yield _tensor(frame.to_image().rotate(frame.rotation, expand=True), channels)  # as phones write it
 
@@ -201,9 +189,3 @@ def _tensor(image: Image.Image, channels: int) -> Tensor:
     """[c h w] in [0, 1] of 8 bits."""
     pixels = np.asarray(image.convert("RGB").convert("L" if channels == 1 else "RGB"), dtype=np.float32)
     return torch.from_numpy(rearrange(pixels, "h w -> 1 h w" if pixels.ndim == 2 else "h w c -> c h w") / 255)
-
-
-def _tail(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 64))
-        return file.read()

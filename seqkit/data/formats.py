@@ -50,8 +50,7 @@ class FileFormat:
         assert self.reader is not None, "a format without a reader holds no raw examples"
         # an image tokenizer's `channels` is a number; one of audio has words for them
         known = {name: getattr(tokenizer, name, None) for name in self.options}
-        options = {name: value for name, value in known.items() if isinstance(value, int) or callable(value)}
-        return _named(self.reader)(path, **options)
+        return _named(self.reader)(path, **{k: v for k, v in known.items() if isinstance(v, int) or callable(v)})
 
     def is_in(self, folder: Path, names: Sequence[str]) -> bool:
         """Whether a folder with these files is one of the format."""
@@ -65,41 +64,22 @@ def _named(name: str) -> Callable[..., Any]:
 
 
 AUDIO = FileFormat(
-    (".wav", ".flac", ".ogg", ".mp3"),
-    "seqkit.data.io:read_audio",
-    folder_source="AudioFolder",
-    kind="audio",
-    plural="recordings",
-    tokenizers=("LogMel", "WhisperMel", "SampleWindows"),
-)
+    (".wav", ".flac", ".ogg", ".mp3"), "seqkit.data.io:read_audio", folder_source="AudioFolder",
+    kind="audio", plural="recordings", tokenizers=("LogMel", "WhisperMel", "SampleWindows"),
+)  # fmt: skip
 VIDEO = FileFormat(
-    (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".gif"),
-    "seqkit.data.clips:read_clip",
-    options=("channels", "sample", "resized"),
-    folder_source="VideoFolder",
-    kind="video",
-    plural="videos",
-    tokenizers=("Tubelets",),
-    holds="seqkit.data.clips:holds_clips",
-)
+    (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".gif"), "seqkit.data.clips:read_clip", folder_source="VideoFolder",
+    options=("channels", "sample", "resized"), holds="seqkit.data.clips:holds_clips",
+    kind="video", plural="videos", tokenizers=("Tubelets",),
+)  # fmt: skip
 IMAGE = FileFormat(
-    (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"),
-    "seqkit.data.io:read_image",
-    options=("channels",),
-    folder_source="ImageFolder",
-    kind="image",
-    plural="images",
-    tokenizers=("Patches",),
-)
+    (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"), "seqkit.data.io:read_image",
+    options=("channels",), folder_source="ImageFolder", kind="image", plural="images", tokenizers=("Patches",),
+)  # fmt: skip
 TEXT = FileFormat(
-    (".txt", ".md"),
-    "seqkit.data.io:read_text",
-    file_source="TextFiles",
-    folder_source="TextFiles",
-    lists_files=True,
-    kind="text",
-    tokenizers=("Bytes", "Characters", "Words", "BPE", "FromFile"),
-)
+    (".txt", ".md"), "seqkit.data.io:read_text", file_source="TextFiles", folder_source="TextFiles", lists_files=True,
+    kind="text", tokenizers=("Bytes", "Characters", "Words", "BPE", "FromFile"),
+)  # fmt: skip
 SMILES = FileFormat((".smi",), "seqkit.data.io:read_smiles", many=True, kind="smiles", tokenizers=("Molecule",))
 GRAPH = FileFormat((".graphml", ".npz", ".safetensors"), file_source="GraphFile")
 TABLE = FileFormat(
@@ -160,7 +140,7 @@ def format_of(path: Path, tokenizer: Any = None) -> FileFormat | None:
 
 def readable_suffixes() -> list[str]:
     """Suffixes of the files that hold raw examples."""
-    return [suffix for known in FORMATS if known.reader is not None for suffix in known.suffixes]
+    return [*dict.fromkeys(suffix for known in FORMATS if known.reader is not None for suffix in known.suffixes)]
 
 
 def advice_on(name: str) -> str:

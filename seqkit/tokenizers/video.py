@@ -1,23 +1,23 @@
 """Clips of a video as tubelets: one token for each block of some frames, rows and columns of pixels.
 
-t frames · c channels · H W frame height and width · s tubelets in time · n patches of a frame · d p q frames, height and
-width of a tubelet · f = c p q
+t frames · c channels · H W frame height and width · s tubelets in time · n patches of a frame · f = c p q
+d p q frames, height and width of a tubelet
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-import numpy as np
 import torch
-from einops import rearrange, repeat
+from einops import rearrange
 from torch import Tensor
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import describe_tensor
-from seqkit.tokenizers.image import MAX_PATCHES, Patches
+from seqkit.tokenizers.image import Patches
 
 
 class Tubelets(Tokenizer):
@@ -53,25 +53,26 @@ class Tubelets(Tokenizer):
             raise ValueError(f"frames={frames} of a clip are no multiple of the {d} of a tubelet; give one, 1 or more")
         if stride is not None and stride < 1:
             raise ValueError(f"stride={stride}; give 1 or more frames, or null to spread them evenly")
-        _ = self.patches  # checks its own settings
+        _ = self.frame  # which checks its own settings
 
     def __repr__(self) -> str:
         return f"Tubelets({vars(self)})"  # without an address, by which no fingerprint would come again
 
     @property
-    def patches(self) -> Patches:
+    def frame(self) -> Patches:
         """Tokenizer of a single frame."""
-        return self._patches(self.resize, crop=self.crop)
+        settings: dict[str, Any] = {"resize": self.resize, "crop": self.crop, "mean": self.mean, "std": self.std}
+        return Patches(self.patch, channels=self.channels, **settings)
 
-    def _patches(self, resize: tuple[int, int] | None, *, crop: bool = False) -> Patches:
-        p, q = self.tubelet[1:]
-        return Patches((p, q), channels=self.channels, resize=resize, crop=crop, mean=self.mean, std=self.std)
+    @property
+    def patch(self) -> tuple[int, int]:
+        """(height, width) of a tubelet."""
+        return self.tubelet[1:]
 
     @property
     def spec(self) -> TokenSpec:
         """Vectors of d c p q pixels on three axes: time, row and column."""
-        d, p, q = self.tubelet
-        return TokenSpec(num_features=d * self.channels * p * q, num_axes=3)
+        return TokenSpec(num_features=prod(self.tubelet) * self.channels, num_axes=3)
 
     def sample(self, num_frames: int) -> list[int]:
         """Indices of the frames of a clip, ascending, in a video of so many frames.
@@ -91,55 +92,48 @@ class Tubelets(Tokenizer):
 
     def resized(self, frame: Tensor) -> Tensor:
         """A frame [c H W] at the size of `resize`; itself where there is none, or it has that size."""
-        return self.patches.resized(frame)
+        return self.frame.resized(frame)
 
     def encode(self, raw: Any, /) -> Tokens:
         """A clip as s n tokens: content [s n d f], of a tubelet its pixels in the order (d c p q); positions [s n 3].
 
-        raw: tensor [t c H W], NumPy array [t H W c], or a list of frames; frames as `Patches` takes them, all encoded.
-        Raises DataError on more than `frames` frames, a number that tubelets do not tile, frames of unlike sizes, or as
-        `Patches`.
+        raw: tensor [t c H W], float in [0, 1] or uint8, of which all frames are encoded. Raises DataError on more than
+        `frames`, a number that tubelets do not tile, or as `Patches`.
         """
-        if isinstance(raw, Tensor | np.ndarray) and raw.ndim != 4:
-            found = describe_tensor(raw) if isinstance(raw, Tensor) else f"array {list(raw.shape)}"
-            raise DataError(f"clip is {found}; give a tensor [t c H W] or an array [t H W c]")
-        if not isinstance(raw, Tensor | np.ndarray | list | tuple):
-            raise DataError(f"a clip is a tensor [t c H W], an array [t H W c] or a list, not {type(raw).__name__}")
+        if not isinstance(raw, Tensor) or raw.ndim != 4:
+            found = describe_tensor(raw) if isinstance(raw, Tensor) else type(raw).__name__
+            raise DataError(f"a clip is a tensor [t c H W], not {found}; stack its frames")
         d, t = self.tubelet[0], len(raw)
         if t == 0 or t % d or t > self.frames:
             fits = f"up to {self.frames} in tubelets of {d}; sample(number of frames) chooses them"
             raise DataError(f"clip has {t:,} frames; give {fits}")
-        first = self.patches.encode(raw[0])
-        if isinstance(raw, Tensor) and self.resize in (None, tuple(raw.shape[2:])):  # a fifth of the time
-            content = self._patches(None).encode(rearrange(raw, "t c H W -> c (t H) W")).content
-        else:
-            each = [first, *map(self.patches.encode, raw[1:])]
-            if unlike := next((i for i, frame in enumerate(each) if len(frame) != len(first)), 0):
-                raise DataError(f"frame {unlike} of the clip is not of the size of frame 0; give frames of one size")
-            content = torch.cat([frame.content for frame in each])
-        if len(content) > MAX_PATCHES:
-            many = f"{len(content):,} patches in its frames, and {MAX_PATCHES:,} are the most"
-            raise DataError(f"clip has {many}; give --tokenizer.resize, or fewer --tokenizer.frames")
-        n, s = len(first), t // d
-        content = rearrange(content, "(s d n) f -> (s n) (d f)", d=d, n=n)
-        time = repeat(torch.arange(float(s)), "s -> (s n) 1", n=n)
-        return Tokens(content, torch.cat([time, repeat(first.positions, "n two -> (s n) two", s=s)], dim=1))
+        if self.resize not in (None, tuple(raw.shape[2:])):
+            raw = torch.stack([self.resized(frame / 255 if raw.dtype == torch.uint8 else frame) for frame in raw])
+        flat = Patches(self.patch, channels=self.channels, mean=self.mean, std=self.std)
+        if raw.shape[2] % self.patch[0]:
+            flat.encode(raw[0])  # which patches do not tile: an error
+        tall = flat.encode(rearrange(raw, "t c H W -> c (t H) W"))  # a fifth of the time of one after the other
+        n = len(tall) // t
+        content = rearrange(tall.content, "(s d n) f -> (s n) (d f)", d=d, n=n)
+        time = torch.arange(float(t // d)).repeat_interleave(n)
+        return Tokens(content, torch.cat([time[:, None], tall.positions[:n].repeat(t // d, 1)], dim=1))
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """The tokens themselves. Raises DataError where they are more than n; `frames` makes clips shorter."""
-        if len(tokens) > n:
-            raise DataError(f"a clip of {len(tokens):,} tokens cannot be cut to {n:,}; leave --data.max_tokens out")
-        return tokens
+        return self.frame.cut(tokens, n)
 
-    def decode(self, tokens: Tokens) -> Tensor:
-        """The clip [t c H W] that the tokens show, in any order. Raises ValueError where tubelets do not fill it."""
-        patches, times = self.patches, tokens.positions[:, 0].round()
-        clip = []
-        for time in range(int(times.max()) + 1):
-            at = times == time
-            if not bool(at.any()):
-                raise ValueError(f"no tubelet is at time {time} of {int(times.max()) + 1}; give all of one clip")
-            cells = tokens.positions[at, 1:]
-            for content in rearrange(tokens.content[at], "n (d f) -> d n f", d=self.tubelet[0]):
-                clip.append(patches.pixels(Tokens(content, cells)))
-        return torch.stack(clip)
+    # as those of Patches, by which a page draws them: the first frames of the tubelets, beside each other
+
+    def pixels(self, tokens: Tokens) -> Tensor:
+        """One image [c H (s W)] of the first frames."""
+        return self.frame.pixels(self.patches(tokens))
+
+    def patches(self, tokens: Tokens) -> Tokens:
+        """The patches of that image."""
+        time, row, column = tokens.positions.unbind(dim=1)
+        content = tokens.content[:, : self.frame.spec.num_features]
+        return Tokens(content, torch.stack([row, time * (column.max() + 1) + column], dim=1))
+
+    def is_patch(self, tokens: Tokens) -> Tensor:
+        """[n] bool, all True."""
+        return torch.ones(len(tokens), dtype=torch.bool)

@@ -31,10 +31,9 @@ from seqkit.errors import DataError, suggest
 from seqkit.files import load_yaml
 
 Kind = Literal[
-    "number", "category", "date", "text", "image", "audio", "video", "smiles", "series", "words", "file",
-    "unused",
+    "number", "category", "date", "text", "image", "audio", "video", "smiles", "series", "words", "file", "unused"
 ]  # fmt: skip
-"""Kind of the cells of a column. Images, sounds, videos and files are names relative to the table, or the bytes of files. A
+"""Kind of the cells of a column. Files of each kind are names relative to the table, or the bytes of files. A
 series is a list of numbers, or of lists of numbers; words are a list of words, or a text with spaces between them."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
