@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -143,12 +143,6 @@ def _of_folder(path: Path, channels: int) -> Video:
     return len(files), lambda indices: (read_image(files[i], channels) for i in indices)
 
 
-def _of_gif(file: Image.Image, channels: int, indices: Sequence[int]) -> Iterator[Tensor]:
-    for index in indices:
-        file.seek(index)  # a frame is a change of the one before it
-        yield _tensor(file.convert("RGBA"), channels)
-
-
 @contextmanager
 def _of_av(path: Path, format: str, channels: int) -> Iterator[Video]:
     av = import_optional("av", "video")
@@ -163,26 +157,29 @@ def _of_av(path: Path, format: str, channels: int) -> Iterator[Video]:
             if len(packets) < stream.frames:
                 raise DataError(f"is truncated: it declares {stream.frames} frames and holds {len(packets)}")
             times, keys = sorted(pts for pts, _ in packets), sorted(pts for pts, is_key in packets if is_key)
-            yield len(times), partial(_of_stream, container, stream, times, keys, channels)
+
+            def decode(indices: Sequence[int]) -> Iterator[Tensor]:  # no frame twice
+                decoded, last = iter(()), -math.inf
+                for wanted in (times[i] for i in indices):
+                    key = max((time for time in keys if time <= wanted), default=times[0])
+                    if key > last:
+                        container.seek(key, stream=stream)
+                        decoded = container.decode(stream)
+                    frame = next((frame for frame in decoded if frame.pts is not None and frame.pts >= wanted), None)
+                    if frame is None:
+                        raise EOFError("its data ends too early")
+                    last = frame.pts
+                    yield _tensor(frame.to_image().rotate(frame.rotation, expand=True), channels)  # as phones write it
+
+            yield len(times), decode
     except (av.error.FFmpegError, EOFError) as error:
         raise DataError(f"cannot be read as a video ({getattr(error, 'strerror', error)}); copy it again") from error
 
 
-def _of_stream(
-    container: Any, stream: Any, times: Sequence[int], keys: Sequence[int], channels: int, indices: Sequence[int]
-) -> Iterator[Tensor]:
-    """Frames at `times[index]`; none is decoded twice, and none between a sampled one and the next key frame."""
-    decoded, last = iter(()), -math.inf
-    for wanted in (times[i] for i in indices):
-        key = max((time for time in keys if time <= wanted), default=times[0])
-        if key > last:
-            container.seek(key, stream=stream)
-            decoded = container.decode(stream)
-        frame = next((frame for frame in decoded if frame.pts is not None and frame.pts >= wanted), None)
-        if frame is None:
-            raise EOFError("its data ends too early")
-        last = frame.pts
-        yield _tensor(frame.to_image().rotate(frame.rotation, expand=True), channels)  # as phones write it
+def _of_gif(file: Image.Image, channels: int, indices: Sequence[int]) -> Iterator[Tensor]:
+    for index in indices:
+        file.seek(index)  # a frame is a change of the one before it
+        yield _tensor(file.convert("RGBA"), channels)
 
 
 def _tensor(image: Image.Image, channels: int) -> Tensor:
