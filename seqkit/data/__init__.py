@@ -12,7 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "sample": ["Sample", "Samples", "Splits"],
         "source": ["DataSource"],
         "splits": ["by_group", "stratified"],
-        "sources.folder": ["AudioFolder", "FileFolder", "ImageFolder", "TextFolder", "VideoFolder"],
+        "sources.folder": ["AudioFolder", "FileFolder", "ImageFolder", "TextFolder"],
         "sources.graph_file": ["GraphFile"],
         "sources.pairs": ["Pairs"],
         "sources.table": ["Division", "Table"],

