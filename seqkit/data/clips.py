@@ -86,15 +86,14 @@ def holds_clips(root: Path, names: Sequence[str]) -> bool:
     fitting = [name for name in names if VIDEO.fits(name)]
     if any(suffix_of(name) != ".gif" for name in fitting):
         return True
-    if fitting:
-        is_alone = not any(suffix_of(name) in FRAMES for name in names)
-        return is_alone and any(_moves(root / name) for name in fitting[:: -(-len(fitting) // 5)])
     folders: dict[str, list[str]] = {}
     for name in (name for name in names if suffix_of(name) in FRAMES):
         folder, _, file = name.rpartition("/")
         folders.setdefault(folder, []).append(Path(file).stem)
+    if not folders:
+        return any(_moves(root / name) for name in fitting[:: -(-len(fitting) // 5) or 1])
     depths = {folder.count("/") - (folder.split("/")[0].lower() in SPLIT_NAMES) for folder in folders}
-    return bool(folders) and min(depths) > 0 and all(map(_are_numbered, folders.values()))
+    return min(depths) > 0 and all(map(_are_numbered, folders.values()))
 
 
 def _are_numbered(stems: Sequence[str]) -> bool:

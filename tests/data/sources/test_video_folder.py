@@ -67,7 +67,7 @@ def test_a_video_that_is_too_short_is_named_before_training_or_left_out(tmp_path
     gif(filled(tmp_path) / "still" / "short.gif", drawn(1))
     with pytest.raises(DataError, match=r"still/short.gif has 1 frame"):
         split(tmp_path)
-    assert "short" not in " ".join(one.name for one in split(tmp_path, skip_bad=1).train)
+    assert not any(one.name.endswith("short.gif") for one in split(tmp_path, skip_bad=1).train)
 
 
 @pytest.mark.parametrize("made", ["hop", "wave/clip9"])
@@ -89,7 +89,8 @@ def test_equal_folders_of_frames_in_training_and_test_are_said(tmp_path, caplog)
 def test_a_frame_that_is_written_anew_is_another_video_to_the_cache(tmp_path):
     before = split(filled(tmp_path)).train.key()
     assert split(tmp_path).train.key() == before
-    next((tmp_path / "wave").glob("clip.*/frame3.png")).write_bytes(b"other")
+    for clip in (tmp_path / "wave").iterdir():
+        (clip / "frame3.png").write_bytes((clip / "frame4.png").read_bytes())
     assert split(tmp_path).train.key() != before
 
 
