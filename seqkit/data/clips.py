@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -159,7 +159,7 @@ def _of_av(path: Path, format: str, channels: int) -> Iterator[Video]:
             times, keys = sorted(pts for pts, _ in packets), sorted(pts for pts, is_key in packets if is_key)
 
             def decode(indices: Sequence[int]) -> Iterator[Tensor]:  # no frame twice
-                decoded, last = iter(()), -math.inf
+                last, decoded = -math.inf, cast(Iterator[Any], iter(()))
                 for wanted in (times[i] for i in indices):
                     key = max((time for time in keys if time <= wanted), default=times[0])
                     if key > last:
