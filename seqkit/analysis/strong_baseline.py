@@ -264,7 +264,7 @@ def _same_size(rows: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _small(sample: Sample) -> Sample:
-    """Of a clip [t c h w], its middle frame and the differences of first, middle and last, [3 c SIDE/2 SIDE/2]."""
+    """Middle frame of a clip [t c h w], and differences of first, middle and last: [3 c SIDE/2 SIDE/2]."""
     clip = sample.raw
     if not (isinstance(clip, Tensor) and clip.ndim == 4):
         return sample

@@ -79,7 +79,7 @@ def with_folders_of_frames(below: Walked) -> tuple[Walked, list[str]]:
 
 
 def holds_clips(root: Path, names: Sequence[str]) -> bool:
-    """Whether a folder of these files holds videos: MP4 and its like, GIFs that move, or folders of numbered frames.
+    """Whether a folder of these files holds videos: MP4 and its like, GIFs that move, or folders of numbered frames of one size.
 
     The latter are below the folders of the classes, as `wave/clip7/frame_001.png`.
     """
@@ -90,10 +90,12 @@ def holds_clips(root: Path, names: Sequence[str]) -> bool:
     for name in (name for name in names if suffix_of(name) in FRAMES):
         folder, _, file = name.rpartition("/")
         folders.setdefault(folder, []).append(Path(file).stem)
+    found = [*folders] or fitting
+    some = [root / name for name in found[:: -(-len(found) // 5) or 1]]
     if not folders:
-        return any(_moves(root / name) for name in fitting[:: -(-len(fitting) // 5) or 1])
+        return any(map(_moves, some))
     depths = {folder.count("/") - (folder.split("/")[0].lower() in SPLIT_NAMES) for folder in folders}
-    return min(depths) > 0 and all(map(_are_numbered, folders.values()))
+    return min(depths) > 0 and all(map(_are_numbered, folders.values())) and all(map(_moves, some))
 
 
 def _are_numbered(stems: Sequence[str]) -> bool:
@@ -103,8 +105,8 @@ def _are_numbered(stems: Sequence[str]) -> bool:
 
 
 def _moves(path: Path) -> bool:
-    with suppress(DataError), open_image(path) as file:
-        return getattr(file, "n_frames", 1) > 1
+    with suppress(DataError):
+        return clip_header(path) > 1
     return False
 
 

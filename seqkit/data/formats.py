@@ -186,14 +186,16 @@ def own_reader(tokenizer: Any) -> OwnReader | None:
     return OwnReader(tokenizer) if callable(getattr(tokenizer, "read", None)) else None
 
 
-def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str, Any]]:
+def source_for(path: Path, *, reads_files: bool = False, tokenizer: Any = None) -> tuple[str, dict[str, Any]]:
     """The registered data source for a user's own file or folder, and its arguments, chosen by file suffix.
 
     reads_files: True: the tokenizer reads files itself, so a folder holds an example a file, whatever the suffix.
+    tokenizer: its name, if it is known: of several formats that a folder may be of, its own counts.
     Raises UsageError where no data source reads what is there.
     """
     in_folder = path.is_dir()
-    names = walk(path, limit=MAX_FILES + 1).files if in_folder else [path.name]
+    below = walk(path, limit=MAX_FILES + 1) if in_folder else Walked([path.name])
+    names = below.files
     if len(names) > MAX_FILES:
         raise UsageError(f"{path} holds more than {MAX_FILES:,} files; give the folder of the data alone")
     tables = {"edges", "nodes"} if in_folder else {"edges"}
@@ -201,9 +203,10 @@ def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str,
         return "GraphFile", {"path": str(path)}
     if in_folder and reads_files and names:
         return "FileFolder", {"path": str(path)}
-    for known in FORMATS:
+    for known in sorted(FORMATS, key=lambda known: tokenizer not in known.tokenizers):
         source = known.folder_source if in_folder else known.file_source
-        if source is None or not known.is_in(path, names):
+        is_own = in_folder and tokenizer in known.tokenizers and known.examples(below)[1]
+        if source is None or not (is_own or known.is_in(path, names)):
             continue
         if not known.lists_files:
             return source, {"path": str(path)}

@@ -173,11 +173,15 @@ def test_a_run_on_images_takes_no_video(tmp_path):
         (["train/a/1.png", "train/a/2.png"], False),
         (["animals/dogs/rex.png", "animals/dogs/fido.png"], False),
         (["a/c1/1.png", "a/c1/5.png"], False),
+        (["2020/cat/1.png", "2020/cat/2.png", "2020/cat/3.jpg"], False),  # of two sizes
         (["a/1.wav"], False),
         ([], False),
     ],
 )
 def test_folders_of_videos_are_told_from_folders_of_images(names, expected, tmp_path):
+    for name in (name for name in names if not name.endswith((".mp4", ".wav"))):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8 + name.endswith("jpg"))).save(tmp_path / name)
     assert holds_clips(tmp_path, names) is expected
 
 
