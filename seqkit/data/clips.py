@@ -79,9 +79,9 @@ def with_folders_of_frames(below: Walked) -> tuple[Walked, list[str]]:
 
 
 def holds_clips(root: Path, names: Sequence[str]) -> bool:
-    """Whether a folder of these files holds videos: MP4 and its like, GIFs that move, or folders of numbered frames of one size.
+    """Whether a folder of these files holds videos: MP4 and its like, GIFs that move, or folders of frames.
 
-    The latter are below the folders of the classes, as `wave/clip7/frame_001.png`.
+    The latter are below the folders of the classes, numbered and of one size: `wave/clip7/frame_001.png`.
     """
     fitting = [name for name in names if VIDEO.fits(name)]
     if any(suffix_of(name) != ".gif" for name in fitting):
