@@ -87,7 +87,7 @@ IMAGE = FileFormat(
 )  # fmt: skip
 TEXT = FileFormat(
     (".txt", ".md"), "seqkit.data.io:read_text", file_source="TextFiles", folder_source="TextFiles", lists_files=True,
-    kind="text", tokenizers=("Bytes", "Characters", "Words", "BPE", "FromFile"),
+    kind="text", tokenizers=("Bytes", "Characters", "Words", "CharNGrams", "BPE", "FromFile"),
 )  # fmt: skip
 SMILES = FileFormat((".smi",), "seqkit.data.io:read_smiles", many=True, kind="smiles", tokenizers=("Molecule",))
 GRAPH = FileFormat((".graphml", ".npz", ".safetensors"), file_source="GraphFile")
