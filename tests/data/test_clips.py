@@ -1,6 +1,7 @@
 """Videos: every format gives the same frames, only sampled ones are decoded, damaged files are named."""
 
 import contextlib
+import sys
 
 import numpy as np
 import pytest
@@ -156,6 +157,13 @@ def test_frames_of_unlike_sizes_are_named_before_any_is_decoded(decoded, tmp_pat
     with pytest.raises(DataError, match=r"frame7.png is 6 × 8 pixels"):
         read_clip(path, 1, lambda _: [0, 1])
     assert not decoded
+
+
+def test_without_pyav_an_mp4_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "av", None)
+    (tmp_path / "x.mp4").write_bytes(b"\0\0\0\x20ftypisom")
+    with pytest.raises(DataError, match=r"x.mp4 .*seqkit\[video\]"):
+        read_clip(tmp_path / "x.mp4", 1, every)
 
 
 def test_a_run_on_images_takes_no_video(tmp_path):
