@@ -45,6 +45,7 @@ AT_HAND = {
     "TextFiles",
     "TextFolder",
     "ImageFolder",
+    "VideoFolder",
     "AudioFolder",
     "FileFolder",
     "Table",
