@@ -207,7 +207,7 @@ class VideoFolder(ClassFolder):
         self.header = partial(clip_header, sample=getattr(tokenizer, "sample", None))
 
     def found(self, root: Path) -> tuple[Walked, list[str]]:
-        """All that is below the folder, where a folder of images is one file; and the names of the videos."""
+        """Files below the folder, where a folder of images is one file, and the names of the videos."""
         return with_folders_of_frames(walk(root))
 
     def described(self, headers: Sequence[int]) -> str:

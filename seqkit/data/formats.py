@@ -59,7 +59,7 @@ class FileFormat:
         return any(map(self.fits, names)) if self.holds is None else bool(_named(self.holds)(folder, names))
 
     def examples(self, below: Walked) -> tuple[Walked, list[str]]:
-        """What is below a folder, where a folder that is one example is a file; and the names of the examples."""
+        """Files below a folder, where a folder that is one example is a file, and the names of the examples."""
         if self.grouped is not None:
             return _named(self.grouped)(below)  # type: ignore[no-any-return]
         return below, [name for name in below.files if self.fits(name)]

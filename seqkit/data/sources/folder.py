@@ -83,7 +83,7 @@ class ClassFolder(DataSource):
         yield from ()
 
     def found(self, root: Path) -> tuple[Walked, list[str]]:
-        """All that is below the folder, and the names of its files that are examples."""
+        """Files below the folder, and the names of those that are examples."""
         below = walk(root)
         return below, [name for name in below.files if not self.suffixes or suffix_of(name) in self.suffixes]
 
