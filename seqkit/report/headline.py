@@ -114,7 +114,7 @@ def is_trial(summary: dict[str, Any]) -> bool:
 
 
 def cautions(summary: dict[str, Any]) -> list[str]:
-    """What to know of a run, in at most two sentences.
+    """At most two sentences to know of a run.
 
     It is a trial, of which nothing else is said; or no better than a constant prediction; or worse than a specialist.
     """
