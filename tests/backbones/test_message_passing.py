@@ -29,9 +29,9 @@ def test_it_keeps_the_laws_on_synthetic_graphs(cls):
 
 
 @ALL
-@pytest.mark.parametrize("max_distance", [1, None])
-def test_it_keeps_the_laws_on_molecules(cls, max_distance):
-    tokenizer = Molecule(max_distance=max_distance)
+@pytest.mark.parametrize("encodings", [[], None])
+def test_it_keeps_the_laws_on_molecules(cls, encodings):
+    tokenizer = Molecule(encodings=encodings)
     examples = [tokenizer.encode(raw) for raw in MOLECULES[:3]]
     checked = check_embedded_backbone(tokenizer.spec, cls(DIM, 2), examples)
     of_graphs = {is_permutation_equivariant, nothing_crosses_components, attends_along_edges}
@@ -99,7 +99,7 @@ def test_max_edge_type_leaves_out_all_edges_above_it(cls):
 
 @ALL
 def test_molecules_with_max_edge_type_at_bonds_equal_molecules_of_bonds_alone(cls):
-    bonds, every = Molecule(max_distance=1), Molecule()
+    bonds, every = Molecule(encodings=[]), Molecule()
     assert bonds.spec.num_edge_types == 5
     backbone = cls(DIM, max_edge_type=5)
     model = EmbeddedBackbone(every.spec, backbone)
@@ -258,8 +258,8 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
     with pytest.raises(ValueError, match="alpha=1"):
         APPNP(DIM, alpha=1)
     with pytest.raises(ValueError, match=r"max_edge_type=6.* 5"):
-        cls(DIM, max_edge_type=6).check_supported(Molecule(max_distance=1).spec)
-    cls(DIM, max_edge_type=5).check_supported(Molecule(max_distance=1).spec)  # the last type is one of them
+        cls(DIM, max_edge_type=6).check_supported(Molecule(encodings=[]).spec)
+    cls(DIM, max_edge_type=5).check_supported(Molecule(encodings=[]).spec)  # the last type is one of them
     backbone = made(cls, 2)
     with pytest.raises(ValueError, match="other edge types"):
         backbone.add_edge_bias(3)

@@ -1,0 +1,164 @@
+"""Which structural encodings of graphs help: one table, validation beside test, three seeds, short trainings.
+
+    SEQKIT_DATA=FOLDER python tests/benchmarks/graph_encodings.py [--only regular freesolv cora solubility]
+
+SEQKIT_DATA holds cora/cora.npz. Trainings are the recipes' own, but shorter (`STEPS`): they compare encodings, and are
+no claims. `regular`: which of two regular graphs that message passing cannot tell apart, nodes in random order. Results
+are kept in --kept, so a repeated command goes on.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+import networkx
+import pandas
+import torch
+
+import seqkit
+from seqkit.backbones import GIN, GPSBlock, Transformer
+from seqkit.interfaces import TokenBatch
+from seqkit.model import Model
+from seqkit.objectives import Classify
+from seqkit.raw import GraphData
+from seqkit.tokenizers import Degree, EdgeTokens, Graph, Laplacian, RandomWalk, ShortestPath, VirtualNode
+
+SEEDS = (1, 2, 3)
+STEPS = {"freesolv": 300, "solubility": 300, "cora": 60}
+FIXED = {"trainer.enable_progress_bar": False, "trainer.min_steps": None, "trainer.max_epochs": -1}
+MOLECULES = {"schedule.warmup_steps": 50}
+RECIPES = {
+    "freesolv": ("graph/molecules", {**FIXED, **MOLECULES}, "rmse"),
+    "solubility": ("graph/solubility", {**FIXED, **MOLECULES}, "rmse"),
+    "cora": ("graph/nodes", FIXED, "accuracy"),
+}
+WALK, VECTORS, EVERY = {"type": "RandomWalk"}, {"type": "Laplacian"}, {"type": "ShortestPath"}
+HOPS = {"type": "ShortestPath", "unreachable": False}
+GPS = {"model.backbone.block": {"type": "GPSBlock", "max_edge_type": 5}}
+GPS_EDGES = {"model.backbone.block": {"type": "GPSBlock", "attention": {"mechanism": "EdgeAttention"}}}
+OF_MOLECULES = {  # preset, encodings, more keys
+    "GIN, distances (default)": (None, [HOPS], {}),
+    "GIN, bonds": (None, [], {}),
+    "GIN, distances, random walk": (None, [HOPS, WALK], {}),
+    "GIN, distances, eigenvectors": (None, [HOPS, VECTORS], {}),
+    "GIN, bonds, virtual node": (None, ["VirtualNode"], {}),
+    "Transformer, bonds": ("transformer", [], {}),
+    "Transformer, distances (default)": ("transformer", [HOPS], {}),
+    "Transformer, distances and unreachable": ("transformer", [EVERY], {}),
+    "Transformer, distances, random walk": ("transformer", [HOPS, WALK], {}),
+    "Transformer, distances, eigenvectors": ("transformer", [HOPS, VECTORS], {}),
+    "Transformer, distances, virtual node": ("transformer", [HOPS, "VirtualNode"], {}),
+    "Transformer, distances, edge tokens": ("transformer", [HOPS, "EdgeTokens"], {}),
+    "GPS, distances": ("transformer", [HOPS], GPS),
+    "GPS, distances, random walk": ("transformer", [HOPS, WALK], GPS),
+}
+OF_NODES = {
+    "APPNP, degree (default)": (None, ["Degree"], {}),
+    "APPNP, nothing": (None, [], {}),
+    "APPNP, degree, random walk": (None, ["Degree", WALK], {}),
+    "APPNP, degree, eigenvectors": (None, ["Degree", VECTORS], {}),
+    "Transformer, degree": ("transformer", ["Degree"], {}),
+    "Transformer, degree, random walk": ("transformer", ["Degree", WALK], {}),
+    "Transformer, degree, eigenvectors": ("transformer", ["Degree", VECTORS], {}),
+    "GPS, degree": ("transformer", ["Degree"], GPS_EDGES),
+}
+REGULAR = {
+    "GIN, degree": (GIN, [Degree()]),
+    "GIN, degree, virtual node": (GIN, [Degree(), VirtualNode()]),
+    "GIN, random walk": (GIN, [RandomWalk()]),
+    "Transformer, degree": (Transformer, [Degree()]),
+    "Transformer, edge tokens": (Transformer, [Degree(), EdgeTokens()]),
+    "Transformer, shortest paths": (Transformer, [Degree(), ShortestPath()]),
+    "Transformer, eigenvectors": (Transformer, [Laplacian()]),
+    "Transformer, random walk": (Transformer, [RandomWalk()]),
+    "GPS, degree": (lambda dim, depth: Transformer(dim, depth, block=GPSBlock), [Degree()]),
+    "GPS, random walk": (lambda dim, depth: Transformer(dim, depth, block=GPSBlock), [RandomWalk()]),
+}
+
+
+def rings(*sizes):
+    return networkx.disjoint_union_all([networkx.cycle_graph(size) for size in sizes])
+
+
+def regular_pairs():
+    """Pairs of regular graphs with equal numbers of nodes and edges, which colour refinement cannot tell apart."""
+    two_k4 = networkx.disjoint_union(networkx.complete_graph(4), networkx.complete_graph(4))
+    return [
+        (rings(6, 6), rings(12)),
+        (rings(3, 4), rings(7)),
+        (networkx.circular_ladder_graph(3), networkx.complete_bipartite_graph(3, 3)),
+        (two_k4, networkx.hypercube_graph(3)),
+    ]
+
+
+def drawn(generator, pairs):
+    """Each graph of each pair once, its nodes in random order, and which of the pair it is."""
+    graphs, label = [], []
+    for pair in pairs:
+        for which, graph in enumerate(pair):
+            edges = torch.tensor([*networkx.convert_node_labels_to_integers(graph).edges]).T
+            graphs.append(GraphData(torch.zeros(len(graph), 0), torch.randperm(len(graph), generator=generator)[edges]))
+            label.append(which)
+    return graphs, torch.tensor(label)
+
+
+def regular(make, encodings, seed, steps=200):
+    """Accuracy on 20 new orders of each graph."""
+    torch.manual_seed(seed)
+    generator, pairs = torch.Generator().manual_seed(seed), regular_pairs()
+    tokenizer, objective = Graph(encodings=encodings), Classify(pool="mean")
+    objective.fit([0, 1], None)
+    model = Model(tokenizer.spec, make(32, 3), objective)
+    optimizer = torch.optim.AdamW(model.parameters(), 2e-3)
+
+    def loss(training):
+        graphs, label = drawn(generator, pairs)
+        prediction = model(TokenBatch.collate([tokenizer.encode(graph) for graph in graphs]))
+        return objective.loss(prediction, label, training=training)
+
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss(True).loss.backward()
+        optimizer.step()
+    model.eval()
+    with torch.inference_mode():
+        outputs = [loss(False) for _ in range(20)]
+    right = sum(int((one.preds == one.target).sum()) for one in outputs)
+    accuracy = right / sum(len(one.target) for one in outputs)
+    return {"valid": accuracy, "test": accuracy}
+
+
+def trained(data, preset, encodings, more, seed):
+    recipe, keys, metric = RECIPES[data]
+    keys = {**keys, **more, "tokenizer.encodings": encodings, "trainer.max_steps": STEPS[data], "seed": seed}
+    with tempfile.TemporaryDirectory() as folder:
+        run = seqkit.fit(recipe, keys, preset=preset, out=f"{folder}/run")
+        valid = pandas.read_csv(f"{folder}/run/metrics.csv")[f"valid/{metric}"].dropna()
+    best = valid.min() if metric == "rmse" else valid.max()
+    return {"valid": float(best), "test": run.summary["metrics"][metric]}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", nargs="+", default=["regular", *RECIPES])
+    parser.add_argument("--kept", type=Path, default=Path("graph_encodings.json"))
+    given = parser.parse_args()
+    kept = json.loads(given.kept.read_text()) if given.kept.exists() else {}
+    for data in given.only:
+        rows = {"regular": REGULAR, "cora": OF_NODES}.get(data, OF_MOLECULES)
+        for name, settings in rows.items():
+            for seed in SEEDS:
+                key = f"{data} | {name} | {seed}"
+                if key not in kept:
+                    kept[key] = regular(*settings, seed) if data == "regular" else trained(data, *settings, seed)
+                    given.kept.write_text(json.dumps(kept, indent=1))
+            for split in ("valid", "test"):
+                values = [kept[f"{data} | {name} | {seed}"][split] for seed in SEEDS]
+                spread = f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}"
+                print(f"| {data} | {name} | {split} | {spread} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
