@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.errors import DataError
 from seqkit.interfaces import Adjacency, Tokens, TokenSpec
 from seqkit.tokenizers.adjacency import add_unreachable, build_adjacency, merge_edges, num_adjacency_types
 
@@ -173,7 +175,7 @@ class Structure:
             if names.count(name) > 1:
                 raise ValueError(f"encodings has {name} {names.count(name)} times; keep one")
         self.encodings = tuple(encodings)
-        self.paths = next((one for one in encodings if isinstance(one, ShortestPath)), None)
+        self.paths = next((x for x in encodings if isinstance(x, ShortestPath)), ShortestPath(1, unreachable=False))
         self.has_edge_tokens = any(isinstance(one, EdgeTokens) for one in encodings)
         self.has_virtual_node = any(isinstance(one, VirtualNode) for one in encodings)
 
@@ -186,24 +188,19 @@ class Structure:
         self, num_features: int, *, num_edge_types: int, num_edge_features: int = 0, directed: bool = False
     ) -> TokenSpec:
         """Spec of tokens of nodes with that many features of their own and edges of that many types and features."""
-        width = num_features + (1 + num_edge_features if self.has_edge_tokens else 0)
-        embedder = None
-        for one in self.encodings:
-            more = one.width(directed=directed)
+        width, embedder = num_features + (1 + num_edge_features) * self.has_edge_tokens, None
+        widths = [one.width(directed=directed) for one in self.encodings]
+        total = width + sum(widths) + self.has_virtual_node
+        for one, more in zip(self.encodings, widths):
             if isinstance(one, Laplacian):
-                embedder = (width, more)
+                embedder = partial(RandomSigns, total, width, more)
             width += more
-        width += self.has_virtual_node
-        return TokenSpec(
-            num_features=width,
-            num_axes=0,
-            num_edge_types=self._num_types(num_edge_types) + self.has_virtual_node,
-            embedder=None if embedder is None else WithRandomSigns(width, *embedder),
-        )
+        num_types = self._num_types(num_edge_types) + self.has_virtual_node
+        return TokenSpec(num_features=total, num_axes=0, num_edge_types=num_types, embedder=embedder)
 
     def _num_types(self, num_edge_types: int) -> int:
         """Number of edge types without that of a virtual node."""
-        paths = self.paths or ShortestPath(1, unreachable=False)
+        paths = self.paths
         return num_adjacency_types(num_edge_types, paths.max_distance, paths.max_hops) + paths.unreachable
 
     def encode(
@@ -230,12 +227,10 @@ class Structure:
         edges, types = merge_edges(edges, types, n, directed=one_way)
         columns = [one.columns(edges, n, directed=directed) for one in self.encodings]
         content = torch.cat([content, *columns], dim=1)
-        paths = self.paths or ShortestPath(1, unreachable=False)
-        adjacency = build_adjacency(
-            edges, types, n, num_edge_types=num_edge_types, max_distance=paths.max_distance, max_hops=paths.max_hops
-        )
+        limits = {"max_distance": self.paths.max_distance, "max_hops": self.paths.max_hops}
+        adjacency = build_adjacency(edges, types, n, num_edge_types=num_edge_types, **limits)
         last = self._num_types(num_edge_types)
-        if paths.unreachable:
+        if self.paths.unreachable:
             adjacency = add_unreachable(adjacency, n, last)
         if self.has_virtual_node:
             content = F.pad(content, (0, 1, 0, 1))
@@ -278,7 +273,7 @@ def _eigenvectors(adjacency: sparse.csr_matrix, k: int) -> np.ndarray:
     """Eigenvectors [m k] of a connected graph with m > k nodes: those of the largest eigenvalues of the normalised
     adjacency, which are the smallest of the Laplacian, without the first."""
     from scipy import sparse
-    from scipy.sparse.linalg import eigsh
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
     m = adjacency.shape[0]
     scale = sparse.diags(np.asarray(adjacency.sum(axis=1)).ravel() ** -0.5)
@@ -288,22 +283,15 @@ def _eigenvectors(adjacency: sparse.csr_matrix, k: int) -> np.ndarray:
         vectors = vectors[:, ::-1][:, 1 : k + 1]
     else:
         start = np.random.default_rng(0).normal(size=m)  # ARPACK's own start is random
-        values, vectors = eigsh(normalised, k=k + 1, which="LA", v0=start)
+        try:
+            values, vectors = eigsh(normalised, k=k + 1, which="LA", v0=start)
+        except ArpackNoConvergence:
+            raise DataError(
+                f"eigenvectors of a component of {m:,} nodes do not converge; leave out Laplacian"
+            ) from None
         vectors = vectors[:, np.argsort(-values, kind="stable")[1:]]
     sign = np.where((vectors**3).sum(axis=0) < 0, -1.0, 1.0)  # the largest entry may have an opposite as large
     return vectors * sign * np.sqrt(m)
-
-
-@dataclass(frozen=True)
-class WithRandomSigns:
-    """Factory of the embedder of content with eigenvectors, `num` of `num_features` columns from `first` on."""
-
-    num_features: int
-    first: int
-    num: int
-
-    def __call__(self, dim: int) -> nn.Module:
-        return RandomSigns(self.num_features, dim, first=self.first, num=self.num)
 
 
 class RandomSigns(nn.Linear):
@@ -312,7 +300,7 @@ class RandomSigns(nn.Linear):
     Dwivedi and Bresson 2020, section 2.
     """
 
-    def __init__(self, num_features: int, dim: int, *, first: int, num: int):
+    def __init__(self, num_features: int, first: int, num: int, dim: int):
         super().__init__(num_features, dim)
         self.first, self.num = first, num
 

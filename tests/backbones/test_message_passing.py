@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from seqkit.backbones import APPNP, GCN, GIN
-from seqkit.backbones.message_passing import SumOverEdges
+from seqkit.backbones.message_passing import SumOverEdges, edges_of
 from seqkit.config import builder, complete
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, TokenSpec
 from seqkit.model import Model
@@ -144,7 +144,7 @@ def test_a_graph_without_edges_is_a_set_of_tokens(cls):
 @BOTH
 def test_a_layer_adds_to_its_input_and_a_norm_comes_last(cls):
     backbone, x = made(cls, 1), embedded(5, [(0, 1), (1, 2), (2, 0), (3, 1)], [1] * 4)
-    edges, hidden = backbone._edges(x), x.hidden[0]
+    edges, hidden = edges_of(x.adjacency, x.valid, backbone.max_edge_type), x.hidden[0]
     for norm, convolution in zip(backbone.norms, backbone.convolutions):
         hidden = hidden + convolution(norm(hidden), edges)
     assert_close(backbone(x)[0], backbone.norm(hidden))
@@ -289,9 +289,8 @@ def test_a_graph_tokenizer_of_neighbours_needs_no_edge_types():
 
 def test_laws_notice_a_message_that_goes_the_wrong_way():
     class Reversed(GIN):
-        def _edges(self, embedded):
-            edges = super()._edges(embedded)
-            return edges._replace(source=edges.target, target=edges.source)
+        def run(self, x, edges):
+            return super().run(x, edges._replace(source=edges.target, target=edges.source))
 
     class ByColumn(GIN):
         def forward(self, embedded, cache=None):

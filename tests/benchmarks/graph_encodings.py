@@ -26,9 +26,9 @@ from seqkit.raw import GraphData
 from seqkit.tokenizers import Degree, EdgeTokens, Graph, Laplacian, RandomWalk, ShortestPath, VirtualNode
 
 SEEDS = (1, 2, 3)
-STEPS = {"freesolv": 300, "solubility": 300, "cora": 60}
+STEPS = {"freesolv": 150, "solubility": 150, "cora": 40}
 FIXED = {"trainer.enable_progress_bar": False, "trainer.min_steps": None, "trainer.max_epochs": -1}
-MOLECULES = {"schedule.warmup_steps": 50}
+MOLECULES = {"schedule.warmup_steps": 20}
 RECIPES = {
     "freesolv": ("graph/molecules", {**FIXED, **MOLECULES}, "rmse"),
     "solubility": ("graph/solubility", {**FIXED, **MOLECULES}, "rmse"),
@@ -42,7 +42,6 @@ OF_MOLECULES = {  # preset, encodings, more keys
     "GIN, distances (default)": (None, [HOPS], {}),
     "GIN, bonds": (None, [], {}),
     "GIN, distances, random walk": (None, [HOPS, WALK], {}),
-    "GIN, distances, eigenvectors": (None, [HOPS, VECTORS], {}),
     "GIN, bonds, virtual node": (None, ["VirtualNode"], {}),
     "Transformer, bonds": ("transformer", [], {}),
     "Transformer, distances (default)": ("transformer", [HOPS], {}),
@@ -52,7 +51,6 @@ OF_MOLECULES = {  # preset, encodings, more keys
     "Transformer, distances, virtual node": ("transformer", [HOPS, "VirtualNode"], {}),
     "Transformer, distances, edge tokens": ("transformer", [HOPS, "EdgeTokens"], {}),
     "GPS, distances": ("transformer", [HOPS], GPS),
-    "GPS, distances, random walk": ("transformer", [HOPS, WALK], GPS),
 }
 OF_NODES = {
     "APPNP, degree (default)": (None, ["Degree"], {}),
@@ -61,7 +59,6 @@ OF_NODES = {
     "APPNP, degree, eigenvectors": (None, ["Degree", VECTORS], {}),
     "Transformer, degree": ("transformer", ["Degree"], {}),
     "Transformer, degree, random walk": ("transformer", ["Degree", WALK], {}),
-    "Transformer, degree, eigenvectors": ("transformer", ["Degree", VECTORS], {}),
     "GPS, degree": ("transformer", ["Degree"], GPS_EDGES),
 }
 REGULAR = {
@@ -104,7 +101,7 @@ def drawn(generator, pairs):
     return graphs, torch.tensor(label)
 
 
-def regular(make, encodings, seed, steps=200):
+def regular(make, encodings, seed, steps=100):
     """Accuracy on 20 new orders of each graph."""
     torch.manual_seed(seed)
     generator, pairs = torch.Generator().manual_seed(seed), regular_pairs()
@@ -134,7 +131,7 @@ def trained(data, preset, encodings, more, seed):
     recipe, keys, metric = RECIPES[data]
     keys = {**keys, **more, "tokenizer.encodings": encodings, "trainer.max_steps": STEPS[data], "seed": seed}
     with tempfile.TemporaryDirectory() as folder:
-        run = seqkit.fit(recipe, keys, preset=preset, out=f"{folder}/run")
+        run = seqkit.fit(recipe, keys, preset=preset, out=f"{folder}/run", strong_baseline=False, report=False)
         valid = pandas.read_csv(f"{folder}/run/metrics.csv")[f"valid/{metric}"].dropna()
     best = valid.min() if metric == "rmse" else valid.max()
     return {"valid": float(best), "test": run.summary["metrics"][metric]}

@@ -12,7 +12,7 @@ from seqkit.report.modality import RENDERERS, Renderer, attended, find_renderer,
 from seqkit.tokenizers.audio import LogMel
 from seqkit.tokenizers.bpe import BPE
 from seqkit.tokenizers.graph import Graph
-from seqkit.tokenizers.graph_encodings import Degree, ShortestPath
+from seqkit.tokenizers.graph_encodings import Degree, EdgeTokens, ShortestPath, VirtualNode
 from seqkit.tokenizers.image import Patches
 from seqkit.tokenizers.molecule import Molecule
 from seqkit.tokenizers.text import Bytes, Characters, Words
@@ -41,6 +41,7 @@ EXAMPLES = [
     (Graph(), graph_of(3)),
     (Molecule(), "CC(=O)Oc1ccccc1C(=O)O"),
     (Molecule(encodings=[]), "[Na+].[Cl-]"),
+    (Molecule(encodings=[EdgeTokens(), VirtualNode()]), "CC(=O)O"),
 ]
 
 
