@@ -17,14 +17,10 @@ from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
 from seqkit.nn.block import MLP, BaseBlock, Residual
 
-_SUPPORTS = (
-    AttentionFeature.BIDIRECTIONAL
-    | AttentionFeature.UNORDERED
-    | AttentionFeature.ADJACENCY
-    | AttentionFeature.ROTARY
-    | AttentionFeature.BIAS
-    | AttentionFeature.GROUPED_QUERY
-)
+_UNSUPPORTED = (
+    AttentionFeature.CAUSAL | AttentionFeature.REACH | AttentionFeature.SEGMENTS | AttentionFeature.CACHE
+    | AttentionFeature.CROSS_ATTENTION
+)  # fmt: skip
 
 
 class GPSBlock(BaseBlock):
@@ -52,9 +48,9 @@ class GPSBlock(BaseBlock):
         super().__init__(dim, num_heads, attention=attention, mlp=mlp, norm=norm, residual=residual)
         if max_edge_type is not None and max_edge_type < 1:
             raise ValueError(f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more")
-        self.max_edge_type, self.num_edge_types = max_edge_type, 0
+        self.max_edge_type = max_edge_type
         self.convolution, self.convolution_residual = GINConvolution(dim), residual(dim)
-        self.attention.supports &= _SUPPORTS
+        self.attention.supports &= ~_UNSUPPORTED
         self.attention.needs_adjacency = True
 
     def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
@@ -67,10 +63,9 @@ class GPSBlock(BaseBlock):
         return self.mlp_residual(x, self.feed_forward(self.mlp_norm(x), context))
 
     def add_edge_types(self, num_edge_types: int) -> None:
-        """Tell edge types apart, where messages go along more than one. Raises ValueError if they do for others."""
-        used = num_edge_types if self.max_edge_type is None else min(num_edge_types, self.max_edge_type)
-        if self.num_edge_types not in (0, used):
-            raise ValueError("this GPSBlock is for other edge types; build one for each model")
-        if self.num_edge_types == 0 and used > 1:
+        """Tell edge types apart, where messages go along several. Raises ValueError for fewer than `max_edge_type`."""
+        used = num_edge_types if self.max_edge_type is None else self.max_edge_type
+        if used > num_edge_types:
+            raise ValueError(f"max_edge_type={used}, and these tokens have edge types 1 to {num_edge_types}; use those")
+        if used > 1 and self.convolution.edge_embedding is None:
             self.convolution.add_edge_types(used)
-        self.num_edge_types = used

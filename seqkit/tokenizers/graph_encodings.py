@@ -39,7 +39,7 @@ class GraphEncoding:
 
     def columns(self, edges: Tensor, num_nodes: int, *, directed: bool) -> Tensor:
         """[n w] float32. edges: [2 e] (source, target) without repetition and self-loops, both ways if undirected."""
-        return torch.zeros(num_nodes, self.width(directed=directed))
+        raise NotImplementedError  # with a width above 0 it is written
 
 
 @dataclass(frozen=True)
@@ -225,8 +225,9 @@ class Structure:
             edges, types, content = _with_edge_tokens(nodes, edges, types, edge_features, one_way=one_way)
             n = len(content)
         edges, types = merge_edges(edges, types, n, directed=one_way)
-        columns = [one.columns(edges, n, directed=directed) for one in self.encodings]
-        content = torch.cat([content, *columns], dim=1)
+        wide = [one for one in self.encodings if one.width(directed=directed)]
+        if wide:
+            content = torch.cat([content, *(one.columns(edges, n, directed=directed) for one in wide)], dim=1)
         limits = {"max_distance": self.paths.max_distance, "max_hops": self.paths.max_hops}
         adjacency = build_adjacency(edges, types, n, num_edge_types=num_edge_types, **limits)
         last = self._num_types(num_edge_types)
@@ -286,9 +287,7 @@ def _eigenvectors(adjacency: sparse.csr_matrix, k: int) -> np.ndarray:
         try:
             values, vectors = eigsh(normalised, k=k + 1, which="LA", v0=start)
         except ArpackNoConvergence:
-            raise DataError(
-                f"eigenvectors of a component of {m:,} nodes do not converge; leave out Laplacian"
-            ) from None
+            raise DataError(f"eigenvectors of {m:,} connected nodes do not converge; leave out Laplacian") from None
         vectors = vectors[:, np.argsort(-values, kind="stable")[1:]]
     sign = np.where((vectors**3).sum(axis=0) < 0, -1.0, 1.0)  # the largest entry may have an opposite as large
     return vectors * sign * np.sqrt(m)

@@ -68,12 +68,6 @@ def test_the_gradient_reaches_every_parameter():
     assert not unused
 
 
-def _for_two_graphs():
-    block = GPSBlock(DIM, HEADS)
-    block.add_edge_types(2)
-    block.add_edge_types(3)
-
-
 @pytest.mark.parametrize(
     ("use", "reason"),
     [
@@ -81,7 +75,7 @@ def _for_two_graphs():
         (lambda: gps(DIM, causal=None), "does not support causal"),
         (lambda: gps(DIM).check_supported(TokenSpec(vocab_size=7)), "no adjacency"),
         (lambda: GPSBlock(DIM, HEADS, max_edge_type=0), "max_edge_type=0"),
-        (_for_two_graphs, "for other edge types"),
+        (lambda: gps(DIM, max_edge_type=6).add_edge_bias(5), "edge types 1 to 5"),
     ],
 )
 def test_wrong_use_is_refused(use, reason):

@@ -23,9 +23,11 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.objectives import Classify
 from seqkit.raw import GraphData
 from seqkit.tokenizers import (
+    Bytes,
     Degree,
     EdgeTokens,
     Graph,
+    Join,
     Laplacian,
     Molecule,
     RandomWalk,
@@ -181,6 +183,17 @@ def test_all_encodings_together_train_on_graphs_of_different_sizes():
     tokenizer, objective = Graph(encodings=EVERY), Classify()
     objective.fit([0, 1], None)
     batch = TokenBatch.collate([tokenizer.encode(graph_of(7, PAIRS)), tokenizer.encode(graph_of(1))])
+    for block in (PreNormBlock, GPSBlock):
+        model = Model(tokenizer.spec, Transformer(8, 2, num_heads=2, block=block), objective)
+        objective.loss(model(batch), torch.tensor([0, 1]), training=True).loss.backward()
+        assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)
+
+
+def test_all_encodings_together_are_a_part_of_an_example():
+    tokenizer, objective = Join({"graph": Graph(encodings=EVERY), "text": Bytes()}), Classify()
+    objective.fit([0, 1], None)
+    raws = [{"graph": graph_of(7, PAIRS), "text": "a triangle"}, {"graph": graph_of(1), "text": "a node"}]
+    batch = TokenBatch.collate([tokenizer.encode(raw) for raw in raws])
     for block in (PreNormBlock, GPSBlock):
         model = Model(tokenizer.spec, Transformer(8, 2, num_heads=2, block=block), objective)
         objective.loss(model(batch), torch.tensor([0, 1]), training=True).loss.backward()
