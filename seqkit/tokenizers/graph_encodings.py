@@ -1,4 +1,4 @@
-"""Structural encodings of graphs: what a list of them adds to the content, edges and tokens of graphs and molecules.
+"""Structural encodings of graphs: a list of them adds to the content, edges and tokens of graphs and molecules.
 
 n nodes · e edges · f features · w columns of an encoding · k eigenvectors · m nodes of a component · d width
 """
@@ -164,7 +164,7 @@ class VirtualNode(GraphEncoding):
 
 
 class Structure:
-    """What a list of encodings makes of a graph: `Graph` and `Molecule` share it.
+    """Tokens of a graph by a list of encodings, which `Graph` and `Molecule` share.
 
     Raises ValueError where an encoding comes twice.
     """
