@@ -139,7 +139,8 @@ class Graph(Tokenizer):
         highest = -1 if data.edge_types is None or not len(data.edge_types) else int(data.edge_types.max())
         if highest >= self.num_edge_types:
             raise DataError(f"an edge has type {highest}; set --tokenizer.num_edge_types {highest + 1}, or correct it")
-        given = 0 if data.edge_features is None else data.edge_features.shape[1]
+        vectors = data.edge_features if data.edges.shape[1] else torch.zeros(0, self.num_edge_features)
+        given = 0 if vectors is None else vectors.shape[1]
         if given and not self._structure.has_edge_tokens:
             raise DataError(f"edges carry {given} features; add EdgeTokens to --tokenizer.encodings, or drop them")
         if given != self.num_edge_features:
@@ -151,7 +152,7 @@ class Graph(Tokenizer):
             num_edge_types=self.num_edge_types,
             directed=self.directed,
             one_way=data.directed,
-            edge_features=data.edge_features,
+            edge_features=vectors,
         )
 
     def decode(self, tokens: Tokens) -> GraphData:

@@ -168,6 +168,9 @@ def test_sizes_of_edges_are_learned_and_come_in_every_form():
     assert tokenizer.state()["num_edge_features"] == 4
     expected = tokenizer.encode(GraphData(x, edges, edge_features=vectors))
     assert tokenizer.encode(graph).equals(expected)
+    alone = networkx.Graph()
+    alone.add_node(0, x=x[0])
+    tokenizer.spec.check(tokenizer.encode(alone))  # a graph without edges shows no width of theirs
     assert tokenizer.encode(pyg).equals(expected)
 
 
