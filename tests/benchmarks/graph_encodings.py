@@ -8,6 +8,7 @@ graphs that message passing cannot tell apart. Results are kept in --kept, so a 
 
 import argparse
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 from seqkit.objectives import Classify
 from seqkit.raw import GraphData
-from seqkit.tokenizers import Degree, EdgeTokens, Graph, Laplacian, RandomWalk, ShortestPath, VirtualNode
+from seqkit.tokenizers import Degree, EdgeTokens, Graph, Laplacian, RandomWalk, ShortestPath
 
 SEEDS = (1, 2, 3)
 STEPS = {"freesolv": 150, "solubility": 150, "cora": 40}
@@ -58,14 +59,12 @@ OF_NODES = {
 }
 REGULAR = {
     "GIN, degree": (GIN, [Degree()]),
-    "GIN, degree, virtual node": (GIN, [Degree(), VirtualNode()]),
     "GIN, random walk": (GIN, [RandomWalk()]),
     "Transformer, degree": (Transformer, [Degree()]),
     "Transformer, edge tokens": (Transformer, [Degree(), EdgeTokens()]),
     "Transformer, shortest paths": (Transformer, [Degree(), ShortestPath()]),
     "Transformer, eigenvectors": (Transformer, [Laplacian()]),
     "Transformer, random walk": (Transformer, [RandomWalk()]),
-    "GPS, degree": (lambda dim, depth: Transformer(dim, depth, block=GPSBlock), [Degree()]),
     "GPS, random walk": (lambda dim, depth: Transformer(dim, depth, block=GPSBlock), [RandomWalk()]),
 }
 
@@ -92,14 +91,15 @@ def drawn(generator, pairs):
     return graphs, torch.tensor(label)
 
 
-def regular(make, encodings, seed, steps=100):
+def regular(make, encodings, seed, steps=400):
     """Accuracy on 20 new orders of each graph."""
     torch.manual_seed(seed)
     generator, pairs = torch.Generator().manual_seed(seed), regular_pairs()
     tokenizer, objective = Graph(encodings=encodings), Classify(pool="mean")
     objective.fit([0, 1], None)
     model = Model(tokenizer.spec, make(32, 3), objective)
-    optimizer = torch.optim.AdamW(model.parameters(), 2e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 
     def loss(training):
         graphs, label = drawn(generator, pairs)
@@ -110,6 +110,7 @@ def regular(make, encodings, seed, steps=100):
         optimizer.zero_grad()
         loss(True).loss.backward()
         optimizer.step()
+        schedule.step()
     model.eval()
     with torch.inference_mode():
         right = torch.cat([(one.preds == one.target).float() for one in (loss(False) for _ in range(20))])
@@ -135,6 +136,8 @@ def main():
     for data in given.only:
         rows = {"regular": REGULAR, "cora": OF_NODES}.get(data, OF_MOLECULES)
         for name, settings in rows.items():
+            if data == "solubility" and not re.search("default|walk|GPS", name):
+                continue  # to save an hour
             for seed in SEEDS:
                 key = f"{data} | {name} | {seed}"
                 if key not in kept:
