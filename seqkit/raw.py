@@ -85,9 +85,7 @@ class GraphData:
         if types is not None and len(types) and int(types.min()) < 0:
             raise DataError(f"an edge has type {int(types.min())}; types count from 0")
         if vectors is not None and (vectors.ndim != 2 or len(vectors) != edges.shape[1]):
-            raise DataError(
-                f"edge_features are {describe_tensor(vectors)}; give [{edges.shape[1]} k] float, one per edge"
-            )
+            raise DataError(f"edge_features are {describe_tensor(vectors)}; give [{edges.shape[1]} k], one per edge")
         if vectors is not None and not bool(torch.isfinite(vectors).all()):
             edge = int((~torch.isfinite(vectors)).any(dim=1).nonzero()[0])
             raise DataError(f"features of edge {edge} are not finite (NaN or infinite); clean them or drop the edge")

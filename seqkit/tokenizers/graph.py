@@ -84,9 +84,8 @@ class Graph(Tokenizer):
             self.num_categories = max((int(g.nodes.max()) + 1 for g in graphs if g.nodes.ndim == 1), default=0)
             types = [int(g.edge_types.max()) + 1 for g in graphs if g.edge_types is not None and len(g.edge_types)]
             self.num_edge_types = max(types, default=1)
-            self.num_edge_features = max(
-                (g.edge_features.shape[1] for g in graphs if g.edge_features is not None), default=0
-            )
+            edge_widths = [g.edge_features.shape[1] for g in graphs if g.edge_features is not None]
+            self.num_edge_features = max(edge_widths, default=0)
             if not self._width:
                 raise DataError("the nodes have no features: no content; set --tokenizer.encodings [Degree]")
         self._is_fitted = True
@@ -160,7 +159,7 @@ class Graph(Tokenizer):
 
         Raises ValueError for tokens without adjacency, or of edges or a virtual node.
         """
-        if self._structure.adds_tokens:
+        if self._structure.has_edge_tokens or self._structure.has_virtual_node:
             raise ValueError("decode takes tokens of nodes alone; leave out EdgeTokens and VirtualNode")
         if tokens.adjacency is None:
             raise ValueError("tokens have no adjacency; decode takes what Graph.encode gave")

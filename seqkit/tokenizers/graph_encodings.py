@@ -179,11 +179,6 @@ class Structure:
         self.has_edge_tokens = any(isinstance(one, EdgeTokens) for one in encodings)
         self.has_virtual_node = any(isinstance(one, VirtualNode) for one in encodings)
 
-    @property
-    def adds_tokens(self) -> bool:
-        """Whether there are tokens that are no nodes."""
-        return self.has_edge_tokens or self.has_virtual_node
-
     def spec(
         self, num_features: int, *, num_edge_types: int, num_edge_features: int = 0, directed: bool = False
     ) -> TokenSpec:
@@ -200,8 +195,9 @@ class Structure:
 
     def _num_types(self, num_edge_types: int) -> int:
         """Number of edge types without that of a virtual node."""
-        paths = self.paths
-        return num_adjacency_types(num_edge_types, paths.max_distance, paths.max_hops) + paths.unreachable
+        return (
+            num_adjacency_types(num_edge_types, self.paths.max_distance, self.paths.max_hops) + self.paths.unreachable
+        )
 
     def encode(
         self,

@@ -53,9 +53,6 @@ OF_NODES = {
     "APPNP, nothing": (None, [], {}),
     "APPNP, degree, random walk": (None, ["Degree", WALK], {}),
     "APPNP, degree, eigenvectors": (None, ["Degree", VECTORS], {}),
-    "Transformer, degree": ("transformer", ["Degree"], {}),
-    "Transformer, degree, random walk": ("transformer", ["Degree", WALK], {}),
-    "GPS, degree": ("transformer", ["Degree"], {"model.backbone.block.type": "GPSBlock"}),
 }
 REGULAR = {
     "GIN, degree": (GIN, [Degree()]),
