@@ -246,6 +246,7 @@ from seqkit.data
   SpeedPerturb | resampling to another speed | speech
   Noise | white noise at a signal-to-noise ratio | sound
   Shift | a shift in time | sound
+  Affine | a turn, shear, scaling and shift that repeats the edges | images
   OnPart | changes of one part of an example | joined tokens
 from torchvision.transforms.v2
   * AutoAugment AugMix CenterCrop ColorJitter ElasticTransform GaussianBlur GaussianNoise Grayscale Normalize Pad
