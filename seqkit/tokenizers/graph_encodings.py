@@ -195,9 +195,8 @@ class Structure:
 
     def _num_types(self, num_edge_types: int) -> int:
         """Number of edge types without that of a virtual node."""
-        return (
-            num_adjacency_types(num_edge_types, self.paths.max_distance, self.paths.max_hops) + self.paths.unreachable
-        )
+        types = num_adjacency_types(num_edge_types, self.paths.max_distance, self.paths.max_hops)
+        return types + self.paths.unreachable
 
     def encode(
         self,
@@ -224,10 +223,11 @@ class Structure:
         wide = [one for one in self.encodings if one.width(directed=directed)]
         if wide:
             content = torch.cat([content, *(one.columns(edges, n, directed=directed) for one in wide)], dim=1)
-        limits = {"max_distance": self.paths.max_distance, "max_hops": self.paths.max_hops}
-        adjacency = build_adjacency(edges, types, n, num_edge_types=num_edge_types, **limits)
-        last = self._num_types(num_edge_types)
-        if self.paths.unreachable:
+        paths, last = self.paths, self._num_types(num_edge_types)
+        adjacency = build_adjacency(
+            edges, types, n, num_edge_types=num_edge_types, max_distance=paths.max_distance, max_hops=paths.max_hops
+        )
+        if paths.unreachable:
             adjacency = add_unreachable(adjacency, n, last)
         if self.has_virtual_node:
             content = F.pad(content, (0, 1, 0, 1))
