@@ -51,6 +51,7 @@ class GraphData:
     nodes: [n f] float features, f = 0 for nodes without any; or [n] int64 >= 0, a category each.
     edges: [2 e] int64 node indices (source, target), as PyG's `edge_index`.
     edge_types: [e] int64 >= 0, or None: all of one type. directed: False: an edge goes both ways, listed once or twice.
+    edge_features: [e k] float vectors of the edges, or None.
     Raises DataError where there are no nodes, an edge names a node that is not there, or a field has another shape or
     dtype.
     """
@@ -59,9 +60,10 @@ class GraphData:
     edges: Tensor
     edge_types: Tensor | None = None
     directed: bool = False
+    edge_features: Tensor | None = None
 
     def __post_init__(self) -> None:
-        nodes, edges, types = self.nodes, self.edges, self.edge_types
+        nodes, edges, types, vectors = self.nodes, self.edges, self.edge_types, self.edge_features
         features = nodes.ndim == 2 and nodes.is_floating_point()
         if not features and not (nodes.ndim == 1 and nodes.dtype == torch.int64):
             raise DataError(f"nodes are {describe_tensor(nodes)}; give [n f] float features or [n] int64 categories")
@@ -82,3 +84,8 @@ class GraphData:
             raise DataError(f"edge_types are {describe_tensor(types)}; give [{edges.shape[1]}] int64, one per edge")
         if types is not None and len(types) and int(types.min()) < 0:
             raise DataError(f"an edge has type {int(types.min())}; types count from 0")
+        if vectors is not None and (vectors.ndim != 2 or len(vectors) != edges.shape[1]):
+            raise DataError(f"edge_features are {describe_tensor(vectors)}; give [{edges.shape[1]} k], one per edge")
+        if vectors is not None and not bool(torch.isfinite(vectors).all()):
+            edge = int((~torch.isfinite(vectors)).any(dim=1).nonzero()[0])
+            raise DataError(f"features of edge {edge} are not finite (NaN or infinite); clean them or drop the edge")

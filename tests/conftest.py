@@ -152,7 +152,8 @@ def _graphs() -> Sample:
         types = torch.arange(len(pairs)) % 2
         raws.append(GraphData(torch.randn(n, 3, generator=g), edges, types))
     bad = [(0, []), [(0, "one")], GraphData(torch.zeros(2, 11), torch.zeros(2, 0, dtype=torch.int64))]
-    return Sample(partial(find("tokenizer", "Graph").load(), 3, num_edge_types=2, max_distance=2), raws, bad)
+    encodings = [find("graph_encoding", "Degree").load()(), find("graph_encoding", "ShortestPath").load()(2, 8, False)]
+    return Sample(partial(find("tokenizer", "Graph").load(), 3, num_edge_types=2, encodings=encodings), raws, bad)
 
 
 def _joined() -> Sample:

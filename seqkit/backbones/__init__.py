@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "attention_decoder": ["AttentionDecoder"],
         "encoder_decoder": ["EncoderDecoder"],
+        "gps": ["GPSBlock"],
         "mamba": ["Mamba"],
         "mean_pool": ["MeanPool"],
         "message_passing": ["APPNP", "GCN", "GIN"],

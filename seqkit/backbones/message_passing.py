@@ -13,7 +13,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
+from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.block import MLP
 from seqkit.nn.dropout import check_probability
 
@@ -33,6 +33,15 @@ class Edges(NamedTuple):
     def rows(self, num_edge_types: int) -> Tensor:
         """Row of each edge, [e], in a table of so many types; masked edges may have later types."""
         return (self.edge_type - 1).clamp(max=num_edge_types - 1)
+
+
+def edges_of(adjacency: Adjacency, valid: Tensor | None, max_edge_type: int | None) -> Edges:
+    """Edges of a batch, masked from padding and beyond `max_edge_type`. valid: [b n] bool; None: all are real."""
+    source, target = adjacency.edge_index
+    masked = torch.zeros_like(source, dtype=torch.bool) if valid is None else ~rearrange(valid, "b n -> (b n)")[source]
+    if max_edge_type is not None:
+        masked = masked | (adjacency.edge_type > max_edge_type)
+    return Edges(source, target, adjacency.edge_type, masked)
 
 
 class SumOverEdges(nn.Module):
@@ -184,18 +193,10 @@ class _AlongEdges(Backbone):
             raise ValueError(f"{name} passes messages along edges, and these tokens have no adjacency; use Transformer")
         if embedded.segments is not None or cache is not None:
             raise ValueError(f"{name} does not support segments or a cache; give each graph its own row")
-        x = self.run(rearrange(embedded.hidden, "b n d -> (b n) d"), self._edges(embedded))
+        edges = edges_of(embedded.adjacency, embedded.valid, self.max_edge_type)
+        x = self.run(rearrange(embedded.hidden, "b n d -> (b n) d"), edges)
         hidden = rearrange(x, "(b n) d -> b n d", b=embedded.hidden.shape[0])
         return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
-
-    def _edges(self, embedded: Embedded) -> Edges:
-        adjacency = embedded.adjacency
-        assert adjacency is not None
-        source, target = adjacency.edge_index
-        masked = ~rearrange(embedded.valid, "b n -> (b n)")[source]
-        if self.max_edge_type is not None:
-            masked = masked | (adjacency.edge_type > self.max_edge_type)
-        return Edges(source, target, adjacency.edge_type, masked)
 
 
 class _MessagePassing(_AlongEdges):
@@ -246,7 +247,7 @@ class GIN(_MessagePassing):
     Use it for molecules and other graphs whose degrees matter, or as the baseline that has no attention. It needs an
     adjacency, of which it uses the edges and their types. It is bidirectional only, and refuses segments and caches.
     Messages go along all edges of the adjacency. For the graph's own edges alone, where a tokenizer adds pairs by their
-    distance (Molecule does by default), set `tokenizer.max_distance` to 1, which also saves the others' cost, or
+    distance (Molecule does by default), set `tokenizer.encodings` to [], which also saves the others' cost, or
     `max_edge_type` to the last type of the graph's own (5 for Molecule).
     Raises ValueError for sizes or a `max_edge_type` below 1.
 

@@ -173,6 +173,8 @@ class Transformer(Backbone):
                 raise ValueError("this Transformer has a bias for other edge types; build a Transformer for each model")
             if name not in self.edge_biases:
                 self.edge_biases[name] = bias
+        for block in self._blocks:
+            block.add_edge_types(num_edge_types)
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d], zero where padded. Raises ValueError as `contexts`, or for a foreign cache."""

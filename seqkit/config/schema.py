@@ -26,10 +26,11 @@ KIND_BY_TYPE = {
     "AttentionMechanism": "mechanism", "CausalConvolution": "convolution", "RotaryScaling": "rotary_scaling",
     "DataSource": "data_source", "OptimizerFactory": "optimizer", "Schedule": "schedule", "LoggerFactory": "logger",
     "FineTuning": "fine_tuning", "Transform": "transform", "Projection": "projection",
+    "GraphEncoding": "graph_encoding",
 }  # fmt: skip
 """Kind of a parameter whose annotation names this class, or a subclass of it."""
 
-KIND_BY_NAME = {"expert": "mlp", "augment": "augmentation", "callbacks": "callback"}
+KIND_BY_NAME = {"expert": "mlp", "augment": "augmentation", "callbacks": "callback", "encodings": "graph_encoding"}
 """Kind of a parameter whose annotation says no more than `nn.Module` or `Any`; others, as `qk_norm`, end with it."""
 
 MOST = {
@@ -37,7 +38,7 @@ MOST = {
     "dim": 2**16, "embedding_dim": 2**16, "head_dim": 2**16, "num_states": 2**16, "num_experts": 2**16, "rank": 2**16,
     "num_buckets": 2**16, "num_mels": 2**16, "kernel_size": 2**16, "num_prefix_tokens": 2**16, "max_hops": 2**16,
     "num_edge_types": 2**16, "max_edge_type": 2**16, "width": 2**20, "num_frames": 2**20, "vocab_size": 2**24,
-    "num_categories": 2**24, "num_symbols": 2**24, "max_words": 2**24,
+    "num_categories": 2**24, "num_eigenvectors": 2**16, "num_symbols": 2**24, "max_words": 2**24,
 }  # fmt: skip
 """Largest value of each key that asks for memory, time or processes by its number alone."""
 

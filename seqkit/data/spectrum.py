@@ -13,13 +13,6 @@ MAX_COMPARED = 2_000
 """Most labelled nodes of the regressions that decide: their memory and time grow with its square and cube."""
 
 
-def adjacency_of(edges: np.ndarray, n: int) -> sparse.csr_matrix:
-    """Adjacency [n n] of edges [2 e], 0 or 1, both ways and without self-loops."""
-    source, target = edges[:, edges[0] != edges[1]]
-    found = sparse.coo_matrix((np.ones(len(source)), (source, target)), shape=(n, n)).tocsr()
-    return ((found + found.T) > 0).astype(np.float64)
-
-
 def eigenvectors(adjacency: sparse.csr_matrix, k: int) -> np.ndarray:
     """Eigenvectors [n k] of the normalised adjacency, from the second largest absolute eigenvalue on, of variance 1.
 

@@ -169,6 +169,9 @@ class BaseBlock(nn.Module, ABC):
         cache: cache of this layer; None: there is none.
         """
 
+    def add_edge_types(self, num_edge_types: int) -> None:
+        """Tell that many edge types apart, beside the attention (called by the backbone)."""
+
     def feed_forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """The MLP's output [b n d]; a mixture of experts also gets `query_valid`, so that padding is not routed."""
         if not isinstance(self.mlp, PaddingAwareMLP):

@@ -64,6 +64,14 @@ from seqkit.pretrained.audio_tokenizers
   SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
 from seqkit.runs.frozen_encoder
   FrozenEncoder | hidden states of a trained model that stays as it is | few labels, a part of joined tokens
+== graph_encoding
+from seqkit.tokenizers.graph_encodings
+  Degree | number of neighbours, as a number in the content | the default of Graph; counts that attention averages away
+  RandomWalk | probabilities of returning to the node (RWSE) | regular graphs, which message passing cannot tell apart
+  Laplacian | eigenvectors, a random sign each in training | places in a large graph
+  ShortestPath | edges to distant nodes, typed by hops (Graphormer) | small graphs; the default of Molecule
+  EdgeTokens | a token for each edge (TokenGT) | edges with feature vectors
+  VirtualNode | a token adjacent to all others | message passing that should see the whole graph
 == backbone
 from seqkit.backbones
   Transformer | attention blocks | the default; supports adjacency
@@ -133,6 +141,8 @@ from seqkit.nn.block
   PreNormBlock | norm before attention and MLP | the default: trains without warm-up
   PostNormBlock | norm after the residual | the first Transformer, BERT
   ParallelBlock | attention and MLP side by side | GPT-J and PaLM
+from seqkit.backbones.gps
+  GPSBlock | attention and message passing side by side | graphs: both with ShortestPath, or along edges
 == attention
 from seqkit.nn.attention.multi_head
   MultiHeadAttention | projections around a mechanism | the default

@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "given": ["Ids", "Series"],
         "join": ["Join"],
         "graph": ["Graph"],
+        "graph_encodings": ["Degree", "EdgeTokens", "Laplacian", "RandomWalk", "ShortestPath", "VirtualNode"],
         "image": ["Patches"],
         "molecule": ["Molecule"],
         "resize": ["Resize"],

@@ -36,7 +36,7 @@ def merge_edges(edges: Tensor, types: Tensor | None, num_nodes: int, *, directed
 
     edges: [2 e] int64 (source, target). types: [e] int64 or None: all 0. Returns both, by (source, target), for the
     edges that stay.
-    Raises DataError if edges of different types join the same two nodes.
+    Raises DataError if edges of different types or features join the same two nodes.
     """
     types = torch.zeros(edges.shape[1], dtype=torch.int64) if types is None else types
     if not directed:
@@ -48,7 +48,7 @@ def merge_edges(edges: Tensor, types: Tensor | None, num_nodes: int, *, directed
     differ = merged[place] != types
     if bool(differ.any()):
         source, target = divmod(int(keys[differ][0]), num_nodes)
-        raise DataError(f"edges of different types join nodes {source} and {target}; give the pair one type of its own")
+        raise DataError(f"edges of different types or features join nodes {source} and {target}; merge them into one")
     return torch.stack([unique // num_nodes, unique % num_nodes]), merged
 
 
@@ -71,6 +71,16 @@ def build_adjacency(
         source, target = (torch.cat([near, torch.from_numpy(far)]) for near, far in zip((source, target), distant))
         edge_type = torch.cat([edge_type, num_edge_types - 1 + torch.from_numpy(hops).clamp(max=max_hops)])
     return Adjacency(torch.stack([source, target]), edge_type)
+
+
+def add_unreachable(adjacency: Adjacency, num_nodes: int, edge_type: int) -> Adjacency:
+    """The adjacency with an edge of that type for each pair of two nodes that it lacks. Raises DataError as above."""
+    _check_size(num_nodes**2, num_nodes, None)
+    lacks = torch.ones(num_nodes, num_nodes, dtype=torch.bool).fill_diagonal_(False)
+    lacks[adjacency.edge_index[1], adjacency.edge_index[0]] = False
+    target, source = lacks.nonzero().T
+    index = torch.cat([adjacency.edge_index, torch.stack([source, target])], dim=1)
+    return Adjacency(index, torch.cat([adjacency.edge_type, torch.full_like(source, edge_type)]))
 
 
 def _distant_pairs(
@@ -117,4 +127,7 @@ def _distant_pairs(
 
 def _check_size(num_edges: int, n: int, max_distance: int | None) -> None:
     if num_edges > MAX_EDGES:
-        raise DataError(f"{n} nodes with {max_distance=} get more than {MAX_EDGES:,} edges; use a smaller max_distance")
+        raise DataError(
+            f"{n} nodes with {max_distance=} get more than {MAX_EDGES:,} edges; use a smaller max_distance and "
+            "unreachable=false in ShortestPath, or leave it out"
+        )

@@ -15,24 +15,24 @@ from torch import Tensor
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import GraphData, describe_tensor
-from seqkit.tokenizers.adjacency import MAX_EDGES, build_adjacency, merge_edges, num_adjacency_types
+from seqkit.tokenizers.adjacency import MAX_EDGES
+from seqkit.tokenizers.graph_encodings import Degree, GraphEncoding, Structure
 
-_SIZES = ("num_features", "num_categories", "num_edge_types")
+_SIZES = ("num_features", "num_categories", "num_edge_types", "num_edge_features")
 
 
 class Graph(Tokenizer):
     """The nodes of a graph as tokens that attend along its edges.
 
     num_features: width of the nodes' feature vectors; or num_categories: number of node categories, one-hot in the
-    content. Neither: nodes differ by their degree alone. num_edge_types: number of types that an edge may have.
-    num_features None: all three sizes are those of the training data; directed None: so is the direction.
-    max_distance: most hops between nodes that attend to each other; None: any, so every pair that a path joins.
-    max_hops: from here on hop counts share one edge type. Edge types of the adjacency: 1 to num_edge_types for direct
-    edges by type, then one for 2 hops, for 3, and so on.
-    degree: True: log(1 + number of neighbours) is appended to the content, without which attention along edges cannot
-    count; of a directed graph in- and out-degree. directed: True: a node attends to those that have an edge to it.
-    Edge weights and self-loops are ignored. When: networkx graphs, PyG-like objects; large ones with max_distance=1.
-    Raises ValueError if the content would be empty or both features and categories are given.
+    content. Neither: nodes differ by their encodings alone. num_edge_types: number of types that an edge may have.
+    num_edge_features: width of the edges' feature vectors, which need the encoding EdgeTokens.
+    num_features None: all these sizes are those of the training data; directed None: so is the direction.
+    encodings: what the structure adds, such as [Degree, RandomWalk] (`seqkit.tokenizers.graph_encodings`); None:
+    [Degree]. Edge types of the adjacency: 1 to num_edge_types for direct edges by type, then those of ShortestPath: one
+    for 2 hops, for 3, and so on. directed: True: a node attends to those that have an edge to it.
+    Edge weights and self-loops are ignored. When: networkx graphs, PyG-like objects; large ones without ShortestPath.
+    Raises ValueError if the content would be empty, or if features do not fit together.
     """
 
     def __init__(
@@ -41,21 +41,29 @@ class Graph(Tokenizer):
         num_categories: int = 0,
         *,
         num_edge_types: int = 1,
-        max_distance: int | None = 1,
-        max_hops: int = 8,
-        degree: bool = True,
+        num_edge_features: int = 0,
         directed: bool | None = False,
+        encodings: Sequence[GraphEncoding] | None = None,
     ) -> None:
         if (num_features or 0) < 0 or num_categories < 0 or (num_features != 0 and num_categories):
             raise ValueError(f"{num_features=}, {num_categories=}; give nodes either feature vectors or categories")
-        if num_features == 0 and not (num_categories or degree):
-            raise ValueError("nodes without features, categories and degree have no content; set one, or degree=True")
+        if num_edge_types < 1 or num_edge_features < 0:
+            raise ValueError(f"{num_edge_types=}, {num_edge_features=}; give at least one type and no negative number")
         self._learns_sizes, self._learns_direction = num_features is None, directed is None
         self._is_fitted = not (self._learns_sizes or self._learns_direction)
         self.num_features, self.num_categories, self.directed = num_features or 0, num_categories, bool(directed)
-        self.num_edge_types, self.max_distance, self.max_hops = num_edge_types, max_distance, max_hops
-        self.degree = degree
-        num_adjacency_types(num_edge_types, max_distance, max_hops)  # raises on counts below 1
+        self.num_edge_types, self.num_edge_features = num_edge_types, num_edge_features
+        self.encodings, self._structure = encodings, Structure((Degree(),) if encodings is None else encodings)
+        if num_edge_features and not self._structure.has_edge_tokens:
+            raise ValueError(f"{num_edge_features=} needs tokens of edges; add EdgeTokens to the encodings")
+        if not self._learns_sizes and not self._width:
+            raise ValueError("nodes without features, categories and encodings have no content; add Degree")
+
+    @property
+    def _width(self) -> int:
+        """Features of a token, 0 where it has no content."""
+        own = self.num_features + self.num_categories
+        return own + sum(one.width(directed=self.directed) for one in self._structure.encodings)
 
     def fit(self, raws: Sequence[Any]) -> None:
         """Learn what was left open from graphs of the training data.
@@ -76,8 +84,10 @@ class Graph(Tokenizer):
             self.num_categories = max((int(g.nodes.max()) + 1 for g in graphs if g.nodes.ndim == 1), default=0)
             types = [int(g.edge_types.max()) + 1 for g in graphs if g.edge_types is not None and len(g.edge_types)]
             self.num_edge_types = max(types, default=1)
-            if not (self.num_features or self.num_categories or self.degree):
-                raise DataError("the nodes have no features and no degree: no content; set --tokenizer.degree true")
+            edge_widths = [g.edge_features.shape[1] for g in graphs if g.edge_features is not None]
+            self.num_edge_features = max(edge_widths, default=0)
+            if not self._width:
+                raise DataError("the nodes have no features: no content; set --tokenizer.encodings [Degree]")
         self._is_fitted = True
 
     def state(self) -> dict[str, Any]:
@@ -107,18 +117,18 @@ class Graph(Tokenizer):
         """Vectors without axes, with an adjacency. Raises ValueError before `fit` where sizes were left open."""
         if not self._is_fitted:
             raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
-        width = self.num_features + self.num_categories + self.degree * (2 if self.directed else 1)
-        return TokenSpec(
-            num_features=width,
-            num_axes=0,
-            num_edge_types=num_adjacency_types(self.num_edge_types, self.max_distance, self.max_hops),
+        return self._structure.spec(
+            self.num_features + self.num_categories,
+            num_edge_types=self.num_edge_types,
+            num_edge_features=self.num_edge_features,
+            directed=self.directed,
         )
 
     def encode(self, raw: Any, /) -> Tokens:
         """A graph as node vectors [n f] in the order of its nodes; positions [n 0]; an adjacency, maybe empty.
 
-        raw: `GraphData`; a networkx graph (node attribute `x`, edge attribute `type`, both optional); an object with
-        `x`, `edge_index`, `edge_attr` as PyG's.
+        raw: `GraphData`; a networkx graph (node attribute `x`, edge attributes `type` and `x`, all optional); an object
+        with `x`, `edge_index`, `edge_attr` as PyG's.
         Raises DataError where it is none of these or does not fit the tokenizer's settings.
         """
         _ = self.spec  # raises before fit
@@ -128,19 +138,29 @@ class Graph(Tokenizer):
         highest = -1 if data.edge_types is None or not len(data.edge_types) else int(data.edge_types.max())
         if highest >= self.num_edge_types:
             raise DataError(f"an edge has type {highest}; set --tokenizer.num_edge_types {highest + 1}, or correct it")
-        n = len(data.nodes)
-        edges, types = merge_edges(data.edges, data.edge_types, n, directed=data.directed)
-        content = [self._features(data.nodes)]
-        if self.degree:
-            ends = (edges[1], edges[0]) if self.directed else (edges[1],)
-            content += [rearrange(torch.log1p(end.bincount(minlength=n).float()), "n -> n 1") for end in ends]
-        adjacency = build_adjacency(
-            edges, types, n, num_edge_types=self.num_edge_types, max_distance=self.max_distance, max_hops=self.max_hops
+        vectors = data.edge_features if data.edges.shape[1] else torch.zeros(0, self.num_edge_features)
+        given = 0 if vectors is None else vectors.shape[1]
+        if given and not self._structure.has_edge_tokens:
+            raise DataError(f"edges carry {given} features; add EdgeTokens to --tokenizer.encodings, or drop them")
+        if given != self.num_edge_features:
+            raise DataError(f"edges carry {given} features; set --tokenizer.num_edge_features {given}")
+        return self._structure.encode(
+            self._features(data.nodes),
+            data.edges,
+            data.edge_types,
+            num_edge_types=self.num_edge_types,
+            directed=self.directed,
+            one_way=data.directed,
+            edge_features=vectors,
         )
-        return Tokens(torch.cat(content, dim=1), torch.zeros(n, 0), adjacency)
 
     def decode(self, tokens: Tokens) -> GraphData:
-        """The graph again: its edges sorted, each once (both ways unless directed) and without self-loops."""
+        """The graph again: its edges sorted, each once (both ways unless directed) and without self-loops.
+
+        Raises ValueError for tokens without adjacency, or of edges or a virtual node.
+        """
+        if self._structure.has_edge_tokens or self._structure.has_virtual_node:
+            raise ValueError("decode takes tokens of nodes alone; leave out EdgeTokens and VirtualNode")
         if tokens.adjacency is None:
             raise ValueError("tokens have no adjacency; decode takes what Graph.encode gave")
         direct = tokens.adjacency.edge_type <= self.num_edge_types
@@ -181,26 +201,34 @@ def _from_networkx(graph: Any) -> GraphData:
     index = {node: i for i, node in enumerate(graph)}
     pairs = [(index[source], index[target]) for source, target in graph.edges()]
     edges = rearrange(torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2), "e end -> end e")
-    given = {"x": [x for _, x in graph.nodes(data="x")], "type": [x for *_, x in graph.edges(data="type")]}
+    given = {
+        "x": [x for _, x in graph.nodes(data="x")],
+        "type": [x for *_, x in graph.edges(data="type")],
+        "x of edges": [x for *_, x in graph.edges(data="x")],
+    }
     for name, values in given.items():
         missing = sum(value is None for value in values)
         if 0 < missing < len(values):
             raise DataError(f"{missing} of {len(values)} have no attribute {name!r}; give it to all of them or to none")
-    nodes, types = (_numbers(values) if values and values[0] is not None else None for values in given.values())
-    return GraphData(_nodes(nodes, len(index)), edges, types, directed=graph.is_directed())
+    nodes, types, vectors = (_numbers(x) if x and x[0] is not None else None for x in given.values())
+    return GraphData(_nodes(nodes, len(index)), edges, types, graph.is_directed(), _vectors(vectors))
 
 
 def _from_pyg(graph: Any, directed: bool) -> GraphData:
     x, types = getattr(graph, "x", None), getattr(graph, "edge_attr", None)
     if x is None and getattr(graph, "num_nodes", None) is None:
         raise DataError("the graph has neither x nor num_nodes; set num_nodes, since edges do not show isolated nodes")
+    vectors = None
     if types is not None:
+        types = _numbers(types)
         types = rearrange(types, "e 1 -> e") if types.ndim == 2 and types.shape[1] == 1 else types
-        if types.ndim != 1 or types.is_floating_point():
-            raise DataError(f"edge_attr is {describe_tensor(types)}; give [e] int64 types, or edge_attr=None")
-        types = types.long()
+        if types.is_floating_point() or types.ndim == 2:
+            types, vectors = None, _vectors(types)
+        elif types.ndim != 1:
+            raise DataError(f"edge_attr is {describe_tensor(types)}; give types [e] or features [e k], or None")
+    types = None if types is None else types.long()
     nodes = _nodes(None, int(graph.num_nodes)) if x is None else _nodes(_numbers(x), len(x))
-    return GraphData(nodes, graph.edge_index, types, directed=directed)
+    return GraphData(nodes, graph.edge_index, types, directed, vectors)
 
 
 def _nodes(values: Tensor | None, num_nodes: int) -> Tensor:
@@ -212,6 +240,13 @@ def _nodes(values: Tensor | None, num_nodes: int) -> Tensor:
     if values.is_floating_point() or (values.ndim == 2 and values.shape[1] > 1):
         return (rearrange(values, "n -> n 1") if values.ndim == 1 else values).float()
     return (rearrange(values, "n 1 -> n") if values.ndim == 2 else values).long()
+
+
+def _vectors(values: Tensor | None) -> Tensor | None:
+    """Features [e k] of edges; a single number each is one feature."""
+    if values is None:
+        return None
+    return (rearrange(values, "e -> e 1") if values.ndim == 1 else values).float()
 
 
 def _numbers(values: Any) -> Tensor:

@@ -5,6 +5,7 @@ n atoms · f features
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
-from seqkit.tokenizers.adjacency import build_adjacency, merge_edges, num_adjacency_types
+from seqkit.tokenizers.graph_encodings import GraphEncoding, ShortestPath, Structure
 
 MAX_ATOMS, MAX_CHARACTERS = 2_000, 20_000
 """Most atoms of a molecule, whose pairs take some 3 s, and most characters of a SMILES."""
@@ -37,8 +38,9 @@ compares the names."""
 class Molecule(Tokenizer):
     """The atoms of a molecule as tokens; by default every pair of a connected molecule is adjacent, by its distance.
 
-    max_distance: most bonds between adjacent atoms; None: any. max_hops: from here on distances share one edge type.
-    Edge types: 1 to 5 for a bond (single, double, triple, aromatic, other), then one for 2 bonds, for 3, and so on.
+    encodings: of its structure, as in `Graph`; None: ShortestPath(unreachable=False), the distances in bonds; []: bonds
+    alone. Edge types: 1 to 5 for a bond (single, double, triple, aromatic, other), then one for 2 bonds, for 3, and so
+    on.
     Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S, and at the ends of a
     double bond Z or E) and what it adds to properties of the whole: logP and molar refraction (Crippen), polar surface
     (TPSA), surface (Labute), partial charge (Gasteiger; 0 where that has no parameters, as for metals), its hydrogens'
@@ -47,22 +49,22 @@ class Molecule(Tokenizer):
     Labute 2000, Gasteiger & Marsili 1980, all as in rdkit.
     """
 
-    def __init__(self, *, max_distance: int | None = None, max_hops: int = 8) -> None:
+    def __init__(self, *, encodings: Sequence[GraphEncoding] | None = None) -> None:
         try:
             import rdkit  # noqa: F401, only whether it is there
         except ImportError as error:
             raise ValueError('molecules need rdkit; pip install "seqkit[graph]"') from error
-        self.max_distance, self.max_hops = max_distance, max_hops
-        self._num_adjacency_types = num_adjacency_types(len(BONDS), max_distance, max_hops)
+        self.encodings = encodings
+        self._structure = Structure((ShortestPath(unreachable=False),) if encodings is None else encodings)
 
     @property
     def spec(self) -> TokenSpec:
         """Vectors of atom features without axes, with an adjacency."""
-        return TokenSpec(num_features=len(self.feature_names), num_axes=0, num_edge_types=self._num_adjacency_types)
+        return self._structure.spec(len(self.feature_names), num_edge_types=len(BONDS))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the f features."""
+        """Names of the features of an atom, the first columns of the content."""
         return (
             *(f"element {symbol}" for symbol in (*ELEMENTS, "other")),
             *(f"{i} neighbours" for i in (*range(5), "5 or more")),
@@ -85,12 +87,7 @@ class Molecule(Tokenizer):
         with rdBase.BlockLogs():  # what rdkit writes to stderr goes into the error
             molecule = _molecule(Chem, raw)
             content = torch.from_numpy(_features(Chem, molecule))
-        n = len(content)
-        edges, types = merge_edges(*_bonds(molecule), n, directed=False)
-        adjacency = build_adjacency(
-            edges, types, n, num_edge_types=len(BONDS), max_distance=self.max_distance, max_hops=self.max_hops
-        )
-        return Tokens(content, torch.zeros(n, 0), adjacency)
+        return self._structure.encode(content, *_bonds(molecule), num_edge_types=len(BONDS))
 
 
 def _bonds(molecule: Any) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from seqkit.backbones import APPNP, GCN, GIN
-from seqkit.backbones.message_passing import SumOverEdges
+from seqkit.backbones.message_passing import SumOverEdges, edges_of
 from seqkit.config import builder, complete
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, TokenSpec
 from seqkit.model import Model
@@ -29,9 +29,9 @@ def test_it_keeps_the_laws_on_synthetic_graphs(cls):
 
 
 @ALL
-@pytest.mark.parametrize("max_distance", [1, None])
-def test_it_keeps_the_laws_on_molecules(cls, max_distance):
-    tokenizer = Molecule(max_distance=max_distance)
+@pytest.mark.parametrize("encodings", [[], None])
+def test_it_keeps_the_laws_on_molecules(cls, encodings):
+    tokenizer = Molecule(encodings=encodings)
     examples = [tokenizer.encode(raw) for raw in MOLECULES[:3]]
     checked = check_embedded_backbone(tokenizer.spec, cls(DIM, 2), examples)
     of_graphs = {is_permutation_equivariant, nothing_crosses_components, attends_along_edges}
@@ -99,7 +99,7 @@ def test_max_edge_type_leaves_out_all_edges_above_it(cls):
 
 @ALL
 def test_molecules_with_max_edge_type_at_bonds_equal_molecules_of_bonds_alone(cls):
-    bonds, every = Molecule(max_distance=1), Molecule()
+    bonds, every = Molecule(encodings=[]), Molecule()
     assert bonds.spec.num_edge_types == 5
     backbone = cls(DIM, max_edge_type=5)
     model = EmbeddedBackbone(every.spec, backbone)
@@ -144,7 +144,7 @@ def test_a_graph_without_edges_is_a_set_of_tokens(cls):
 @BOTH
 def test_a_layer_adds_to_its_input_and_a_norm_comes_last(cls):
     backbone, x = made(cls, 1), embedded(5, [(0, 1), (1, 2), (2, 0), (3, 1)], [1] * 4)
-    edges, hidden = backbone._edges(x), x.hidden[0]
+    edges, hidden = edges_of(x.adjacency, x.valid, backbone.max_edge_type), x.hidden[0]
     for norm, convolution in zip(backbone.norms, backbone.convolutions):
         hidden = hidden + convolution(norm(hidden), edges)
     assert_close(backbone(x)[0], backbone.norm(hidden))
@@ -258,8 +258,8 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
     with pytest.raises(ValueError, match="alpha=1"):
         APPNP(DIM, alpha=1)
     with pytest.raises(ValueError, match=r"max_edge_type=6.* 5"):
-        cls(DIM, max_edge_type=6).check_supported(Molecule(max_distance=1).spec)
-    cls(DIM, max_edge_type=5).check_supported(Molecule(max_distance=1).spec)  # the last type is one of them
+        cls(DIM, max_edge_type=6).check_supported(Molecule(encodings=[]).spec)
+    cls(DIM, max_edge_type=5).check_supported(Molecule(encodings=[]).spec)  # the last type is one of them
     backbone = made(cls, 2)
     with pytest.raises(ValueError, match="other edge types"):
         backbone.add_edge_bias(3)
@@ -289,9 +289,8 @@ def test_a_graph_tokenizer_of_neighbours_needs_no_edge_types():
 
 def test_laws_notice_a_message_that_goes_the_wrong_way():
     class Reversed(GIN):
-        def _edges(self, embedded):
-            edges = super()._edges(embedded)
-            return edges._replace(source=edges.target, target=edges.source)
+        def run(self, x, edges):
+            return super().run(x, edges._replace(source=edges.target, target=edges.source))
 
     class ByColumn(GIN):
         def forward(self, embedded, cache=None):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from seqkit.data.spectrum import adjacency_of, eigenvectors
+from seqkit.data.spectrum import eigenvectors
+from seqkit.tokenizers.graph_encodings import adjacency_of
 
 
 def random_graph(n=29, seed=0):

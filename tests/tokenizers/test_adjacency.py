@@ -63,7 +63,7 @@ def test_edges_are_merged_without_self_loops_and_both_ways_unless_directed():
 
 @pytest.mark.parametrize("types", [[0, 1], [1, 0]])
 def test_one_pair_with_two_types_is_refused(types):
-    with pytest.raises(DataError, match="different types join nodes"):
+    with pytest.raises(DataError, match="different types or features join nodes"):
         merge_edges(torch.tensor([[3, 4], [4, 3]]), torch.tensor(types), 5, directed=False)
 
 

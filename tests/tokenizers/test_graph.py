@@ -10,12 +10,17 @@ from torch.testing import assert_close
 
 from seqkit.errors import DataError
 from seqkit.raw import GraphData
-from seqkit.tokenizers import Graph
+from seqkit.tokenizers import Degree, Graph, ShortestPath
 
 EDGES = torch.tensor([[0, 1, 1, 3, 4], [1, 2, 3, 2, 5]])  # a tailed triangle, a pair, and node 6 alone
 TYPES = torch.tensor([0, 1, 0, 2, 1])
 NO_EDGES = torch.zeros(2, 0, dtype=torch.int64)
 X = torch.rand(7, 3, generator=torch.Generator().manual_seed(0))
+
+
+def within(max_distance):
+    """The degree, and edges between nodes of at most that distance."""
+    return [Degree(), ShortestPath(max_distance, unreachable=False)]
 
 
 def edge_types(tokens):
@@ -47,7 +52,7 @@ def test_directed_graphs_have_in_and_out_degree_and_targets_attend_to_sources():
 
 
 def test_categories_are_one_hot():
-    tokenizer = Graph(num_categories=5, degree=False)
+    tokenizer = Graph(num_categories=5, encodings=[])
     tokens = tokenizer.encode(GraphData(torch.tensor([4, 0, 2]), torch.tensor([[0], [1]])))
     tokenizer.spec.check(tokens)
     assert_close(tokens.content, torch.eye(5)[[4, 0, 2]])
@@ -56,7 +61,7 @@ def test_categories_are_one_hot():
 @pytest.mark.parametrize("max_distance", [1, 2, None])
 @pytest.mark.parametrize("directed", [False, True])
 def test_permuting_the_nodes_permutes_content_and_adjacency(max_distance, directed):
-    tokenizer = Graph(3, num_edge_types=3, max_distance=max_distance, directed=directed)
+    tokenizer = Graph(3, num_edge_types=3, encodings=within(max_distance), directed=directed)
     new_place = torch.tensor([4, 2, 6, 0, 5, 1, 3])  # of each old node
     nodes = torch.empty_like(X)
     nodes[new_place] = X
@@ -72,7 +77,7 @@ def test_permuting_the_nodes_permutes_content_and_adjacency(max_distance, direct
 @pytest.mark.parametrize("max_distance", [1, 2, None])
 def test_nothing_crosses_components(max_distance):
     component = [0, 0, 0, 0, 1, 1, 2]
-    pairs = edge_types(Graph(3, max_distance=max_distance).encode(GraphData(X, EDGES)))
+    pairs = edge_types(Graph(3, encodings=within(max_distance)).encode(GraphData(X, EDGES)))
     assert all(component[i] == component[j] for i, j in pairs)
     if max_distance is None:
         assert len(pairs) == 4 * 3 + 2
@@ -115,7 +120,7 @@ def test_all_forms_of_categories_give_the_same_tokens():
 
 def test_targets_of_directed_networkx_graphs_attend_to_sources():
     graph = nx.DiGraph([(0, 1), (1, 2)])
-    assert edge_types(Graph(directed=True, max_distance=2).encode(graph)) == {(0, 1): 1, (1, 2): 1, (0, 2): 2}
+    assert edge_types(Graph(directed=True, encodings=within(2)).encode(graph)) == {(0, 1): 1, (1, 2): 1, (0, 2): 2}
     with pytest.raises(DataError, match="directed"):
         Graph().encode(graph)
 
@@ -125,7 +130,7 @@ def test_a_directed_tokenizer_takes_undirected_graphs():
 
 
 def test_a_graph_without_edges_has_an_empty_adjacency():
-    tokenizer = Graph(3, max_distance=None)
+    tokenizer = Graph(3, encodings=within(None))
     for form in (GraphData(X, NO_EDGES), SimpleNamespace(x=X, edge_index=NO_EDGES)):
         tokens = tokenizer.encode(form)
         tokenizer.spec.check(tokens)
@@ -135,7 +140,7 @@ def test_a_graph_without_edges_has_an_empty_adjacency():
 
 @pytest.mark.parametrize("max_distance", [1, None])
 def test_decode_gives_the_graph(max_distance):
-    tokenizer = Graph(3, num_edge_types=3, max_distance=max_distance, directed=True)
+    tokenizer = Graph(3, num_edge_types=3, encodings=within(max_distance), directed=True)
     got = tokenizer.decode(tokenizer.encode(GraphData(X, EDGES, TYPES, directed=True)))
     assert_close(got.nodes, X)
     assert {*zip(*got.edges.tolist(), got.edge_types.tolist())} == {*zip(*EDGES.tolist(), TYPES.tolist())}
@@ -183,7 +188,10 @@ def nan_at(row):
         (lambda: Graph(2).encode(pyg(x=["a", "b"])), "not numbers"),
         (lambda: Graph().encode([(0, 1)]), "list is not a graph"),
         (lambda: Graph().encode("C1CC1"), "str is not a graph"),
-        (lambda: Graph(3).encode(SimpleNamespace(x=X, edge_index=EDGES, edge_attr=torch.rand(5, 4))), "edge_attr=None"),
+        (
+            lambda: Graph(3).encode(SimpleNamespace(x=X, edge_index=EDGES, edge_attr=torch.rand(5, 4))),
+            "add EdgeTokens",
+        ),
         (lambda: Graph().encode(SimpleNamespace(edge_index=EDGES)), "neither x nor num_nodes"),
     ],
 )
@@ -206,9 +214,9 @@ def test_attributes_must_be_on_all_nodes_and_edges_of_a_networkx_graph():
 @pytest.mark.parametrize(
     ("use", "reason"),
     [
-        (lambda: Graph(degree=False), "no content"),
+        (lambda: Graph(encodings=[]), "no content"),
         (lambda: Graph(2, 3), "either feature vectors or categories"),
-        (lambda: Graph(max_distance=0), "max_distance=0"),
+        (lambda: Graph(encodings=[ShortestPath(0)]), "max_distance=0"),
     ],
 )
 def test_wrong_use_is_refused_with_its_reason(use, reason):

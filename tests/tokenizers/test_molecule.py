@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from seqkit.errors import DataError
-from seqkit.tokenizers import Molecule, molecule
+from seqkit.tokenizers import Molecule, ShortestPath, molecule
 from seqkit.tokenizers.molecule import ELEMENTS
 
 pytest.importorskip("rdkit")
@@ -57,7 +57,10 @@ def test_partial_charges_sum_to_the_charge_of_an_organic_molecule():
 
 @pytest.mark.parametrize("smiles", SMILES)
 def test_edge_types_are_bonds_and_then_distances(smiles):
-    molecule, tokens = Chem.MolFromSmiles(smiles), Molecule(max_hops=4).encode(smiles)
+    molecule, tokens = (
+        Chem.MolFromSmiles(smiles),
+        Molecule(encodings=[ShortestPath(max_hops=4, unreachable=False)]).encode(smiles),
+    )
     distance = Chem.GetDistanceMatrix(molecule)
     got = {(i, j): k for i, j, k in zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist())}
     bonds = {1.0: 1, 2.0: 2, 3.0: 3, 1.5: 4}
@@ -159,15 +162,15 @@ def test_explicit_hydrogens_are_tokens():
     assert float(column(tokens, "logP").sum()) == pytest.approx(Crippen.MolLogP(Chem.MolFromSmiles("CO")), abs=1e-3)
 
 
-def test_max_distance_one_keeps_bonds_only():
-    tokens = Molecule(max_distance=1).encode("CC=O")
+def test_without_encodings_bonds_are_the_only_edges():
+    tokens = Molecule(encodings=[]).encode("CC=O")
     assert sorted(zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist())) == [
         (0, 1, 1),
         (1, 0, 1),
         (1, 2, 2),
         (2, 1, 2),
     ]
-    assert Molecule(max_distance=1).spec.num_edge_types == 5
+    assert Molecule(encodings=[]).spec.num_edge_types == 5
 
 
 @pytest.mark.parametrize(

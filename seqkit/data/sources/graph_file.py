@@ -20,12 +20,13 @@ from torch import Tensor
 from seqkit.data.graph_files import MASKS, RawGraph, exact_number, read_graph
 from seqkit.data.sample import Sample, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.spectrum import adjacency_of, eigenvectors, help_to_classify
+from seqkit.data.spectrum import eigenvectors, help_to_classify
 from seqkit.data.splits import SPLIT_NAMES, stratified
 from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number, word_of
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
+from seqkit.tokenizers.graph_encodings import adjacency_of
 
 log = logging.getLogger("seqkit")
 

@@ -127,7 +127,8 @@ class MoleculeRenderer(GraphRenderer):
         """Element and index."""
         if raw is None:
             return super().token_names(raw, tokens)
-        return [f"{atom.GetSymbol()}{i}" for i, atom in enumerate(_molecule(raw).GetAtoms())]
+        atoms = [f"{atom.GetSymbol()}{i}" for i, atom in enumerate(_molecule(raw).GetAtoms())]
+        return [*atoms, *map(str, range(len(atoms), len(tokens)))]
 
     def places(self, raw: Any, graph: Any) -> dict[int, Any]:
         """Coordinates of the atoms as rdkit depicts them, a bond about 1.5 long."""
@@ -135,7 +136,10 @@ class MoleculeRenderer(GraphRenderer):
 
         molecule = _molecule(raw)
         rdDepictor.Compute2DCoords(molecule)
-        return dict(enumerate(np.asarray(molecule.GetConformer().GetPositions())[:, :2]))
+        found = dict(enumerate(np.asarray(molecule.GetConformer().GetPositions())[:, :2]))
+        others = [node for node in graph if node not in found]  # bonds that are tokens, a virtual node
+        between = {node: [found[end] for end in graph[node] if end in found] or [*found.values()] for node in others}
+        return found | {node: np.mean(ends, axis=0) for node, ends in between.items()}
 
 
 def _drawn(graph: Any, tokens: Tokens) -> str:

@@ -12,6 +12,7 @@ from seqkit.report.modality import RENDERERS, Renderer, attended, find_renderer,
 from seqkit.tokenizers.audio import LogMel
 from seqkit.tokenizers.bpe import BPE
 from seqkit.tokenizers.graph import Graph
+from seqkit.tokenizers.graph_encodings import Degree, EdgeTokens, ShortestPath, VirtualNode
 from seqkit.tokenizers.image import Patches
 from seqkit.tokenizers.molecule import Molecule
 from seqkit.tokenizers.text import Bytes, Characters, Words
@@ -35,11 +36,12 @@ EXAMPLES = [
     (LogMel(8000, num_mels=13), Waveform(torch.randn(1, 3011) / 10, 8000)),
     (LogMel(8000, num_mels=13, normalize=False), Waveform(torch.zeros(907), 11_025)),
     (Graph(num_categories=5), graph_of([0, 4, 2, 1], [(0, 1), (1, 2)])),
-    (Graph(max_distance=None, max_hops=3), networkx.path_graph(7)),
+    (Graph(encodings=[Degree(), ShortestPath(max_hops=3, unreachable=False)]), networkx.path_graph(7)),
     (Graph(), graph_of(53, [(i, i + 1) for i in range(52)])),
     (Graph(), graph_of(3)),
     (Molecule(), "CC(=O)Oc1ccccc1C(=O)O"),
-    (Molecule(max_distance=1), "[Na+].[Cl-]"),
+    (Molecule(encodings=[]), "[Na+].[Cl-]"),
+    (Molecule(encodings=[EdgeTokens(), VirtualNode()]), "CC(=O)O"),
 ]
 
 
