@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "graph": ["Graph"],
         "image": ["Patches"],
         "molecule": ["Molecule"],
+        "python_code": ["PythonCode"],
         "resize": ["Resize"],
         "text": ["Bytes", "Characters", "Words"],
     },
