@@ -21,7 +21,7 @@ class FileFormat:
 
     suffixes: in lower case, with the dot. reader: "module:function" from a path to one raw example; None: such a file
     is no raw example. options: arguments of the reader that are attributes of the tokenizer (an image's channels).
-    many: True: the reader returns a list of raw examples, each of which is its own name.
+    many: True: the reader returns a list of samples, each with its name.
     file_source, folder_source: registered data source that reads a file or a folder of them; None: there is none.
     lists_files: True: the data source takes the list of files, False: the path that was named.
     """
@@ -75,6 +75,13 @@ TABLE = FileFormat(
 
 FORMATS = (AUDIO, IMAGE, TEXT, SMILES, GRAPH, TABLE)
 """All formats. In a folder with files of several, the first format that has a data source counts."""
+
+OF_TOKENIZER = {
+    "PythonCode": FileFormat(
+        (".py",), "seqkit.data.sources.python_files:functions", many=True, folder_source="PythonFiles"
+    )
+}
+"""Format of the files that a tokenizer reads; for all others they are text, or nothing."""
 
 _GRAPHML = "networkx.write_graphml(networkx.read_{}(FILE), 'graph.graphml')"
 _TENSORS = "numpy.savez('graph.npz', x=data.x, edge_index=data.edge_index, y=data.y, train_mask=data.train_mask, …)"

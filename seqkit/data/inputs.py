@@ -16,6 +16,7 @@ from seqkit.data.formats import (
     FORMATS,
     IMAGE,
     MAX_FILES,
+    OF_TOKENIZER,
     SMILES,
     TABLE,
     TEXT,
@@ -103,13 +104,14 @@ def first_input(given: str, tokenizer: Tokenizer, schema: Schema | None = None) 
 def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> Iterator[tuple[str, Any]]:
     """(name, raw example) for each example in `given`: a file (`FORMATS`), or a text or SMILES string itself.
 
-    Images are read with as many channels as the tokenizer has. A .smi file holds one SMILES (and maybe a name) a line.
+    Images are read with as many channels as the tokenizer has. A .smi file holds one SMILES (and maybe a name) a line,
+    and for a tokenizer of code a .py file its functions.
     A tokenizer that has `read` reads every file itself, and what looks like a path is then no text (`names_file`).
     kind: what a run's own column holds; None: there is none.
     Raises DataError where a file is missing, or has another format.
     """
-    path, read = Path(given), own_reader(tokenizer)
-    known = format_of(path)
+    path, read, known = Path(given), own_reader(tokenizer), OF_TOKENIZER.get(type(tokenizer).__name__)
+    known = known if known is not None and known.fits(given) else format_of(path)
     if not exists_as(path, Path.is_file):
         is_folder = exists_as(path, Path.is_dir)
         if not given or (known is not None and known.reader is not None) or is_folder:
@@ -129,7 +131,7 @@ def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> It
         )
     else:
         raw = known.read_for(path, tokenizer)
-        yield from ((str(one), one) for one in raw) if known.many else [(given, raw)]
+        yield from ((one.name, one.raw) for one in raw) if known.many else [(given, raw)]
 
 
 def names_file(given: str, kind: str | None) -> bool:
@@ -177,7 +179,7 @@ class Inputs:
 
     @property
     def total(self) -> int | None:
-        """Number of examples; None: not known. A .smi file counts as one until it is read."""
+        """Number of examples; None: not known. A .smi or .py file counts as one until it is read."""
         if STDIN in self._entries or self.graph is not None:
             return None
         sizes = {Examples: lambda table: len(table) + len(table.rows.faults), list: len}
@@ -270,7 +272,8 @@ class Inputs:
         if own_reader(self.tokenizer) is not None:
             chosen = files
         else:
-            known = OF_KIND.get(KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, ""))
+            name = type(self.tokenizer).__name__
+            known = OF_TOKENIZER.get(name) or OF_KIND.get(KIND_OF_TOKENIZER.get(name, ""))
             kinds = [known] if known is not None else [kind for kind in FORMATS if kind.reader is not None]
             of_kind = ([path for path in files if path.suffix.lower() in kind.suffixes] for kind in kinds)
             chosen = next((paths for paths in of_kind if paths), [])

