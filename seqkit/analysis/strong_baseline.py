@@ -33,9 +33,10 @@ from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers import Cells, Join, LogMel, Molecule, Series
 
 MOST, NEAR, FEW, SECONDS, SIDE, NUM_WORDS = 5_000, 20_000, 1_000, 30, 32, 300
-"""Most rows that are fitted, others being left out at random; of which neighbours are looked for. Up to `FEW` rows, methods are chosen by five draws of a
-fifth of them, else by one. After `SECONDS` of processor time no further method is tried; the best so far is fitted on
-all rows. Frames of a recording, and pixels of a side of large images. Words of texts in rows of several parts."""
+"""Most rows that are fitted, and among which neighbours are sought; others are left out at random. Up to `FEW` rows,
+methods are chosen by five draws of a fifth of them, else by one. After `SECONDS` of processor time no further method is
+tried; the best so far is fitted on all rows. Frames of a recording, and pixels of a side of large images. Words of
+texts in rows of several parts."""
 
 Method = tuple[str, Any, Any]  # name, features [m f] of all rows, and estimator
 

@@ -5,13 +5,13 @@ import pytest
 from seqkit.errors import DataError
 from seqkit.tokenizers.python_code import PythonCode, split, tree_edges
 
-SOURCE = '''
+SOURCE = """
 def read_file(path, *, size=3):
     if path:
         size = 1
     with openFile(path) as é:  # é takes two bytes
         return [x.strip() for x in é if "a b"]
-'''
+"""
 
 
 def words(source):

@@ -29,8 +29,8 @@ from seqkit.errors import DataError, one_line
 log = logging.getLogger("seqkit")
 
 KIND_OF_TOKENIZER = {
-    "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "PythonCode": "text", "Patches": "image",
-    "LogMel": "audio", "WhisperMel": "audio", "SampleWindows": "audio",
+    "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "PythonCode": "text",
+    "Patches": "image", "LogMel": "audio", "WhisperMel": "audio", "SampleWindows": "audio",
     "Molecule": "smiles", "Series": "series", "Ids": "series",
 }  # fmt: skip
 """Kind of the column that a tokenizer reads; for other tokenizers the table decides."""

@@ -66,7 +66,12 @@ def test_functions_of_one_file_are_split(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "fact"),
-    [(b"x = 1\ndef f(:\n", "line 2"), (b"# coding: nonsense\n", "encoding"), (b"x = '\xff'\n", "utf-8"), (b"\0", "null")],
+    [
+        (b"x = 1\ndef f(:\n", "line 2"),
+        (b"# coding: nonsense\n", "encoding"),
+        (b"x = '\xff'\n", "utf-8"),
+        (b"\0", "null"),
+    ],
 )
 def test_a_file_that_does_not_parse_is_named(tmp_path, content, fact):
     path = tmp_path / "bad.py"
@@ -86,7 +91,7 @@ def test_each_function_is_an_input_beside_other_files(tmp_path):
     (tmp_path / "README.md").write_text("About it.")
     broken, walk, get = Inputs([str(tmp_path)], PythonCode())
     assert "line 1" in broken.error
-    assert [walk.name, get.name] == [f"{tmp_path}/m.py:6 _walkAll", f"{tmp_path}/m.py:15 get"]
+    assert [walk.name, get.name] == [f"{tmp_path}/m.py:6 _walkAll", f"{tmp_path}/m.py:14 get"]
 
 
 def test_a_function_inside_another_is_a_part_of_it(tmp_path):
