@@ -111,9 +111,10 @@ MAX_LISTED = 100_000
 """Most files that a configuration can list, and be read back from a run."""
 
 
-def format_of(path: Path) -> FileFormat | None:
-    """The format of files that end as `path` does; None: there is none."""
-    return next((known for known in FORMATS if known.fits(path.name)), None)
+def format_of(path: Path, tokenizer: str = "") -> FileFormat | None:
+    """The format of files that end as `path` does, for a tokenizer of that name; None: there is none."""
+    own = OF_TOKENIZER.get(tokenizer)
+    return next((known for known in (*filter(None, [own]), *FORMATS) if known.fits(path.name)), None)
 
 
 def readable_suffixes() -> list[str]:

@@ -110,8 +110,8 @@ def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> It
     kind: what a run's own column holds; None: there is none.
     Raises DataError where a file is missing, or has another format.
     """
-    path, read, known = Path(given), own_reader(tokenizer), OF_TOKENIZER.get(type(tokenizer).__name__)
-    known = known if known is not None and known.fits(given) else format_of(path)
+    path, read = Path(given), own_reader(tokenizer)
+    known = format_of(path, type(tokenizer).__name__)
     if not exists_as(path, Path.is_file):
         is_folder = exists_as(path, Path.is_dir)
         if not given or (known is not None and known.reader is not None) or is_folder:
@@ -179,8 +179,11 @@ class Inputs:
 
     @property
     def total(self) -> int | None:
-        """Number of examples; None: not known. A .smi or .py file counts as one until it is read."""
-        if STDIN in self._entries or self.graph is not None:
+        """Number of examples; None: not known, as of a file that holds several."""
+        names = [one for entry in self._entries for one in (entry if isinstance(entry, list) else [entry])]
+        paths = [Path(one) for one in names if isinstance(one, str | Path)]
+        formats = [format_of(path, type(self.tokenizer).__name__) for path in paths]
+        if STDIN in self._entries or self.graph is not None or any(known and known.many for known in formats):
             return None
         sizes = {Examples: lambda table: len(table) + len(table.rows.faults), list: len}
         return sum(sizes.get(type(entry), lambda _: 1)(entry) for entry in self._entries)

@@ -3,6 +3,7 @@
 import pytest
 
 from seqkit.errors import DataError
+from seqkit.tokenizers import Join, Words
 from seqkit.tokenizers.python_code import PythonCode, split, tree_edges
 
 SOURCE = """
@@ -72,3 +73,12 @@ def test_a_long_sum_is_no_deep_recursion():
 def test_what_is_no_python_is_refused(raw):
     with pytest.raises(DataError):
         split(raw)
+
+
+def test_code_joins_with_text():
+    join = Join({"code": PythonCode(tree=True), "text": Words()})
+    raw = {"code": SOURCE, "text": "reads a file"}
+    join.fit([raw])
+    tokens = join.encode(raw)
+    join.spec.check(tokens)
+    assert len(tokens) == len(words(SOURCE)) + 3
