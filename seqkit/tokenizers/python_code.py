@@ -23,21 +23,19 @@ from seqkit.tokenizers.adjacency import build_adjacency, merge_edges, num_adjace
 from seqkit.tokenizers.given import counted
 from seqkit.tokenizers.text import Words, checked, each_text
 
-WORD = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|\d+|_+")
-"""Words of a name: `_readFile` has _, read and File."""
+WORD = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|\d+")
+"""Words of a name: `_readFile2` has read, File and 2."""
 
-_WORD_OF = {
-    "NEWLINE": "<newline>", "INDENT": "<indent>", "DEDENT": "<dedent>", "NUMBER": "<number>", "STRING": "<string>",
-    "FSTRING_MIDDLE": "<string>",
-}  # fmt: skip
-_DROPPED = {"COMMENT", "NL", "ENCODING", "ENDMARKER", "FSTRING_START", "FSTRING_END"}
+_VALUES = {"NUMBER": "<number>", "STRING": "<string>", "FSTRING_MIDDLE": "<string>"}
+_PUNCTUATION = set("()[]{},:.;")
 
 
 class PythonCode(Tokenizer):
-    """Source code of Python as words: `readFile(x)` becomes read, File, (, x, ).
+    """Source code of Python as words: `readFile(x + 1)` becomes read, File, x, +, <number>.
 
-    Names are cut at underscores and capitals. All strings are one word, and so are all numbers, ends of lines and
-    changes of indentation; comments are left out. Positions [n 1] count tokens. Code is parsed, and never run.
+    They are the leaves of the syntax tree, keywords and operators; names are cut at underscores and capitals, and all
+    strings, and all numbers, are one word. Punctuation, comments and layout are left out. Positions [n 1] count tokens.
+    Code is parsed, and never run.
     max_words: words with an id of their own, the most frequent of the training code; all others share id 0.
     tree: True: tokens attend to those beside them, and along the syntax tree to those at most `max_distance` hops away,
     with an edge type for each number of hops. The first token of a syntax node stands for it, and is joined with that
@@ -48,7 +46,7 @@ class PythonCode(Tokenizer):
     >>> code = PythonCode()
     >>> code.fit(["def read_file(path): return path"])
     >>> code.decode(code.encode("def path(file): return file"))
-    'def path ( file ) : return file <newline>'
+    'def path file return file'
     """
 
     def __init__(self, max_words: int = 5_000, *, tree: bool = False, max_distance: int = 2) -> None:
@@ -83,7 +81,7 @@ class PythonCode(Tokenizer):
         return tokens.at(slice(n))
 
     def decode(self, tokens: Any) -> str:
-        """The words with spaces between them; layout, values and unknown words are lost."""
+        """The words with spaces between them; punctuation, values and unknown words are lost."""
         return self.words.decode(tokens)
 
     def _adjacency(self, places: Sequence[tuple[int, int]], module: ast.Module) -> Adjacency:
@@ -119,16 +117,16 @@ def split(raw: Any) -> tuple[list[str], list[tuple[int, int]], ast.Module]:
     module = parsed(text)
     words, places = list[str](), list[tuple[int, int]]()
     for kind, string, (line, column), _, source in tokenize.generate_tokens(io.StringIO(text).readline):
-        name = tokenize.tok_name[kind]
-        if name in _DROPPED:
+        value = _VALUES.get(tokenize.tok_name[kind])
+        if value is None and (kind not in (tokenize.NAME, tokenize.OP) or string in _PUNCTUATION):
             continue
-        place = -1 if name == "DEDENT" else len(source[:column].encode())  # it begins where the next token does
-        for word in WORD.findall(string) if name == "NAME" else [_WORD_OF.get(name, string)]:
+        place = len(source[:column].encode())
+        for word in [value] if value else WORD.findall(string) or [string]:
             words.append(word)
             places.append((line, place))
             place += len(word.encode())
     if not words:
-        raise DataError("the code holds comments alone; leave it out")
+        raise DataError("the code holds comments or punctuation alone; leave it out")
     return words, places, module
 
 

@@ -83,7 +83,7 @@ def distinct(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _label(name: str) -> str:
-    return " ".join(word.lower() for word in WORD.findall(name) if word.strip("_"))
+    return " ".join(WORD.findall(name)).lower()
 
 
 def _nameless(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
