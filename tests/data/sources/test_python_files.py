@@ -50,10 +50,11 @@ def test_a_statement_that_is_called_as_the_function_stays(tmp_path):
 
 
 def test_whole_files_are_held_out_and_equal_code_counts_once(tmp_path):
-    files = {f"m{i}": f"def read_{'abcdefg'[i]}(x): return x + {i}\ndef same(y): return y\n" for i in range(7)}
+    own = ["".join(f"def read_{i}_{j}(x): return x + {i}{j}\n" for j in range(1, 4)) for i in range(7)]
+    files = {f"m{i}": f"{code}def same(y): return y\n" for i, code in enumerate(own)}
     splits = PythonFiles(str(written(tmp_path, **files, empty="")), test_fraction=0.3).splits()
     samples = [*splits.train, *splits.test]
-    assert len(samples) == 8
+    assert len(samples) == 22
     assert sum(sample.label == "same" for sample in samples) == 1
     assert not {sample.group for sample in splits.train} & {sample.group for sample in splits.test}
 
