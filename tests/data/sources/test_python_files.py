@@ -50,7 +50,7 @@ def test_a_statement_that_is_called_as_the_function_stays(tmp_path):
 
 
 def test_whole_files_are_held_out_and_equal_code_counts_once(tmp_path):
-    own = ["".join(f"def read_{i}_{j}(x): return x + {i}{j}\n" for j in range(1, 4)) for i in range(7)]
+    own = ["".join(f"def read_{i}_{j}(x): return x + {j}{i}\n" for j in range(1, 4)) for i in range(7)]
     files = {f"m{i}": f"{code}def same(y): return y\n" for i, code in enumerate(own)}
     splits = PythonFiles(str(written(tmp_path, **files, empty="")), test_fraction=0.3).splits()
     samples = [*splits.train, *splits.test]
