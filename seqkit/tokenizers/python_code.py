@@ -31,11 +31,11 @@ _PUNCTUATION = set("()[]{},:.;")
 
 
 class PythonCode(Tokenizer):
-    """Source code of Python as words: `readFile(x + 1)` becomes read, file, x, +, <number>.
+    """Source code of Python as words: `readFile(x + 1)` becomes read, File, x, +, <number>.
 
-    They are the leaves of the syntax tree, keywords and operators; names are cut at underscores and capitals, and
-    lose their case; all strings are one word, and so are all numbers. Punctuation, comments and layout are left out.
-    Positions [n 1] count tokens. Code is parsed, and never run.
+    They are the leaves of the syntax tree, keywords and operators; names are cut at underscores and capitals, and all
+    strings, and all numbers, are one word. Punctuation, comments and layout are left out. Positions [n 1] count tokens.
+    Code is parsed, and never run.
     max_words: words with an id of their own, the most frequent of the training code; all others share id 0.
     tree: True: tokens attend to those beside them, and along the syntax tree to those at most `max_distance` hops away,
     with an edge type for each number of hops. The first token of a syntax node stands for it, and is joined with that
@@ -51,7 +51,7 @@ class PythonCode(Tokenizer):
 
     def __init__(self, max_words: int = 5_000, *, tree: bool = False, max_distance: int = 2) -> None:
         self.num_types = num_adjacency_types(2, max_distance, max_distance)  # raises on a count below 1
-        self.words = Words(max_words, lowercase=True, split="spaces")
+        self.words = Words(max_words, split="spaces")
         self.tree, self.max_distance = tree, max_distance
 
     @property
@@ -81,7 +81,7 @@ class PythonCode(Tokenizer):
         return tokens.at(slice(n))
 
     def decode(self, tokens: Any) -> str:
-        """The words with spaces between them; case, punctuation, values and unknown words are lost."""
+        """The words with spaces between them; punctuation, values and unknown words are lost."""
         return self.words.decode(tokens)
 
     def _adjacency(self, places: Sequence[tuple[int, int]], module: ast.Module) -> Adjacency:
