@@ -19,7 +19,7 @@ from seqkit.files import read_regular
 from seqkit.tokenizers.python_code import WORD, parsed
 
 NAME = "_"
-"""What stands in the place of a function's name, at its definition and wherever the function has it."""
+"""Placeholder of a function's own name, at its definition and wherever its code has it."""
 
 
 class PythonFiles(DataSource):
