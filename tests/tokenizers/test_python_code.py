@@ -67,9 +67,7 @@ def test_a_long_sum_is_no_deep_recursion():
     assert len(code.encode(raw)) == 599
 
 
-@pytest.mark.parametrize(
-    "raw", ["def f(:", "x = (", "\x00", "# alone", "()", "-" * 10_000 + "1", "'\ud800'"]
-)
+@pytest.mark.parametrize("raw", ["def f(:", "x = (", "\x00", "# alone", "()", "-" * 10_000 + "1", "'\ud800'"])
 def test_what_is_no_python_is_refused(raw):
     with pytest.raises(DataError):
         split(raw)
