@@ -45,7 +45,7 @@ class PythonCode(Tokenizer):
 
     >>> code = PythonCode()
     >>> code.fit(["def read_file(path): return path"])
-    >>> code.decode(code.encode("def path(file): return file"))
+    >>> code.words.decode(code.encode("def path(file): return file"))
     'def path file return file'
     """
 
@@ -79,10 +79,6 @@ class PythonCode(Tokenizer):
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """The first n tokens, and the edges among them."""
         return tokens.at(slice(n))
-
-    def decode(self, tokens: Any) -> str:
-        """The words with spaces between them; punctuation, values and unknown words are lost."""
-        return self.words.decode(tokens)
 
     def _adjacency(self, places: Sequence[tuple[int, int]], module: ast.Module) -> Adjacency:
         """Edges of type 0 join tokens side by side, of type 1 a node and what is directly in it."""
