@@ -48,6 +48,7 @@ AT_HAND = {
     "VideoFolder",
     "AudioFolder",
     "FileFolder",
+    "PythonFiles",
     "Table",
     "Digits",
     "Karate",
@@ -387,7 +388,7 @@ def _own_bert(folder: Path) -> None:
 
 def _own_tables(folder: Path) -> None:
     """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.jsonl, photos.csv, products.csv, new.csv, sales.csv,
-    tox.csv, letters/, comments.csv, chat.jsonl, heartbeats.jsonl, steps.csv, dated.csv."""
+    tox.csv, letters/, src/, comments.csv, chat.jsonl, heartbeats.jsonl, steps.csv, dated.csv."""
     texts = [f"{('a fine', 'an awful')[i % 2]} film, seen on day {i}" for i in range(40)]
     rows = [f'{i},"{text}",{("good", "bad")[i % 2]}' for i, text in enumerate(texts)]
     (folder / "reviews.csv").write_text("\n".join(["id,review,verdict", *rows]) + "\n", encoding="utf-8")
@@ -415,6 +416,10 @@ def _own_tables(folder: Path) -> None:
         letter = folder / "letters" / ("bank", "friend")[i % 2] / f"{i}.txt"
         letter.parent.mkdir(parents=True, exist_ok=True)
         letter.write_text(f"Dear {('Sir', 'Ann')[i % 2]}, this is letter {i}.\n", encoding="utf-8")
+    (folder / "src").mkdir()
+    for name in ("tree", "list", "map"):
+        code = "".join(f"def {verb}_{name}(x):\n    return x.{verb}()\n" for verb in ("open", "read", "sort"))
+        (folder / "src" / f"{name}.py").write_text(code, encoding="utf-8")
     comments = [f"comment number {i},{('yes', 'no')[i % 2]},{('no', 'yes')[i // 2 % 2]}" for i in range(40)]
     (folder / "comments.csv").write_text("\n".join(["comment,rude,spam", *comments]) + "\n", encoding="utf-8")
     turns = [

@@ -28,15 +28,16 @@ from seqkit.data.source import import_optional
 from seqkit.data.splits import shuffled
 from seqkit.data.tables.schema import CELLS
 from seqkit.interfaces import IGNORE, Tokenizer
-from seqkit.objectives import Classify, MultiLabel, NextToken, Regress
+from seqkit.objectives import Classify, MultiLabel, NextToken, Regress, Seq2Seq
 from seqkit.objectives.metrics import MeanLoss, needs_probabilities, update
 from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers import Cells, Join, LogMel, Molecule, Series
 
-MOST, FEW, SECONDS, SIDE, NUM_WORDS = 5_000, 1_000, 30, 32, 300
-"""Most rows that are fitted, others being left out at random. Up to `FEW` rows, methods are chosen by five draws of a
-fifth of them, else by one. After `SECONDS` of processor time no further method is tried; the best so far is fitted on
-all rows. Frames of a recording, and pixels of a side of large images. Words of texts in rows of several parts."""
+MOST, NEAR, FEW, SECONDS, SIDE, NUM_WORDS = 5_000, 20_000, 1_000, 30, 32, 300
+"""Most rows that are fitted, and among which neighbours are sought; others are left out at random. Up to `FEW` rows,
+methods are chosen by five draws of a fifth of them, else by one. After `SECONDS` of processor time no further method is
+tried; the best so far is fitted on all rows. Frames of a recording, and pixels of a side of large images. Words of
+texts in rows of several parts."""
 
 Method = tuple[str, Any, Any]  # name, features [m f] of all rows, and estimator
 
@@ -61,6 +62,9 @@ def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | N
     elif isinstance(objective, Classify | Regress | MultiLabel):
         import_optional("sklearn", "baselines")
         found, prediction = _of_labels(data, objective)
+    elif isinstance(objective, Seq2Seq) and isinstance(data.splits().test[0].raw, str):
+        import_optional("sklearn", "baselines")
+        found = _of_neighbours(data, objective)
     return found and {**found, "seconds": round(time.perf_counter() - started, 1)}, prediction
 
 
@@ -101,6 +105,24 @@ def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None,
     metrics, setting = _metrics(objective, prediction, target[test]), SETTINGS.get(kind, "")
     setting = "" if type(data.tokenizer).__name__ in setting else setting
     return {"name": name, "metrics": metrics, "num_train": m, "setting": setting}, prediction
+
+
+def _of_neighbours(data: DataModule, objective: Seq2Seq) -> dict[str, Any]:
+    """The target of the nearest text of training and validation."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.neighbors import NearestNeighbors
+
+    splits, metrics = data.splits(), objective.generation_metrics()
+    known = [sample for part in (splits.train, splits.valid or ()) for sample in part]
+    known = [known[i] for i in shuffled(len(known), 0)[:NEAR]]
+    letters = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
+    nearest = NearestNeighbors(n_neighbors=1, metric="cosine").fit(letters.fit_transform([x.raw for x in known]))
+    found = nearest.kneighbors(letters.transform([x.raw for x in splits.test]), return_distance=False)[:, 0]
+    for i, sample in zip(found, splits.test):
+        for metric in metrics.values():
+            metric.update(objective.encode_target(known[i].label)[:1], objective.encode_target(sample.label)[None])
+    values = {name: float(metric.compute()) for name, metric in metrics.items()}
+    return {"name": "the nearest text's target, by TF-IDF of letters", "metrics": values, "num_train": len(known)}
 
 
 def _kind(tokenizer: Tokenizer, raw: Any) -> str:

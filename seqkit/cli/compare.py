@@ -36,9 +36,9 @@ def run(args: Namespace) -> int:
         hint = f"compare takes a recipe (your own data: --data {folders[0]}), or folders of finished runs"
         raise UsageError(f"{folders[0]} is no recipe and no run folder; {hint}")
     complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
-    from seqkit.comparison.compare import check_jobs, check_whole, default_folder, make_plan, promise
+    from seqkit.comparison.compare import check_jobs, check_whole, default_folder, make_plan
     from seqkit.comparison.compare import compare as carry_out
-    from seqkit.report.comparison import plan_table, write_plan
+    from seqkit.report.comparison import plan_table
     from seqkit.report.table import print_table
 
     check_jobs(args.jobs)
@@ -49,9 +49,7 @@ def run(args: Namespace) -> int:
     print_table(plan_table(plan))
     steps = max(one.num_steps for one in plan.candidates)
     print(f"{plan.num_cells} runs or more, of up to {steps:,} steps\nfolder  {one_line(folder)}")
-    if args.plan:
-        print(f"plan    {one_line(write_plan(plan, promise(plan, folder), folder))}")
-    if args.dry_run or args.plan:
+    if args.dry_run:
         return 0
     results = carry_out(plan, folder, jobs=args.jobs)
     return _finish(folder, results)
@@ -101,7 +99,7 @@ def _settings(args: Namespace) -> Settings:
 
     vary = read_vary(args.vary)
     names = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
-    same = ("preset", "match", "seeds", "lr_trials", "trial_share", "least", "pretrain", "threads")
+    same = ("preset", "match", "seeds", "lr_trials", "threads")
     return Settings(
         recipe=args.what[0],
         overrides=list(args.overrides),
@@ -136,8 +134,8 @@ def _runs(args: Namespace, folders: Sequence[Path]) -> int:
     """Compare finished runs, which take no settings."""
     from seqkit.comparison.finished_runs import compare_runs
 
-    if args.overrides or args.backbones or args.vary or args.dry_run or args.plan or args.preset:
-        raise UsageError("finished runs are compared as they are; leave settings, --dry-run and --plan out")
+    if args.overrides or args.backbones or args.vary or args.dry_run or args.preset:
+        raise UsageError("finished runs are compared as they are; leave settings and --dry-run out")
     digest = hashlib.sha256("\n".join(str(folder.resolve()) for folder in folders).encode()).hexdigest()[:8]
     out = args.out or Path("runs/compare") / f"runs-{digest}"
     return _finish(out, compare_runs(folders, out))
@@ -152,11 +150,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--backbones", metavar="A,B,…", help=backbones)
     vary = "compare values of a key of the recipe; may be given more than once"
     add("--vary", action="append", default=[], metavar="KEY=A,B", help=vary)
-    add("--least", type=float, help="largest difference that does not count (default: one in the last digit shown)")
     add("--match", default="parameters", help="what is made equal: parameters (default), flops or none")
     add_study(parser, "candidate")
-    add("--plan", action="store_true", help="write which runs are planned and how the result is decided, and stop")
-    add("--pretrain", help="masked or next: first train without labels, and report both rankings")
     add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
     add("--no-depths", action="store_true", help="do not also try half and double the depth at the same budget")
     add("--threads", type=whole, help="threads of each run (default: OMP_NUM_THREADS, or cores divided by jobs)")

@@ -52,7 +52,6 @@ def add_study(command: ArgumentParser, each: str) -> None:
     add("--seeds", type=whole, default=3, help=f"number of training runs for each {each} (default 3)")
     trials = "number of learning rates to try for each optimizer, on validation data (default 3)"
     add("--lr-trials", type=whole, default=3, help=trials)
-    add("--trial-share", type=float, default=1.0, help="length of a trial, as a share of a run's steps (default 1)")
     add("--jobs", type=whole, default=1, help="number of runs at a time (default 1)")
     add("--out", type=Path, help=f"folder (default: runs/{name}/RECIPE-DIGEST); repeat the command to continue")
     add("--dry-run", action="store_true", help="print the models and the number of runs, and stop")

@@ -76,7 +76,9 @@ def run(args: Namespace) -> int:
     if missing:
         some = f" ({missing:,} of {rows.count:,} inputs could not be used)" if inputs.total != 1 else ""
         print(f"seqkit predict: {one_line(first)}{some}", file=sys.stderr)
-    return DATA if missing else 0
+    elif not rows.count:  # such as a .py file without functions
+        print(f"seqkit predict: no example is in {one_line(', '.join(args.inputs))}", file=sys.stderr)
+    return DATA if missing or not rows.count else 0
 
 
 def _check(args: Namespace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -32,8 +32,6 @@ VALID_FRACTION = 0.1
 ADAMW_RATE = 0.001
 """Middle of the grid of AdamW's learning rates, where the recipe has none."""
 
-OBJECTIVES = {"masked": "Masked", "next": "NextToken"}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
@@ -56,9 +54,8 @@ class Size:
 class Candidate:
     """A candidate before it is tuned. config: complete. num_steps: optimizer steps of a whole run.
 
-    group: how it was pretrained; None: not at all. of: the candidate whose tuned configuration is pretrained; None: it
-    is not pretrained. optimizers: complete configurations of those that are tried, the recipe's first. depths: other
-    sizes that are tried. notes: what had to be changed beside what differs on purpose.
+    optimizers: complete configurations of those that are tried, the recipe's first. depths: other sizes that are tried.
+    notes: what had to be changed beside what differs on purpose.
     """
 
     name: str
@@ -67,8 +64,6 @@ class Candidate:
     size: Size = field(default_factory=Size)
     depths: list[Size] = field(default_factory=list)
     optimizers: list[dict[str, Any]] = field(default_factory=list)
-    group: str | None = None
-    of: str | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -86,12 +81,6 @@ def candidates(settings: Settings) -> list[Candidate]:
         if configs[i] in configs[:i]:
             same = found[configs.index(configs[i])].name
             raise UsageError(f"{candidate.name} and {same} are the same configuration; leave one out")
-    if settings.pretrain is not None:
-        group = f"{settings.pretrain} pretraining"
-        for candidate in found:
-            with naming(f"--pretrain {settings.pretrain}: {candidate.name}"):
-                fitted.flops(pretraining_config(candidate.config, settings.pretrain))
-        found += [replace(c, name=f"{c.name} + {group}", group=group, of=c.name) for c in found]
     return found
 
 
@@ -105,8 +94,6 @@ def words_of(settings: Settings, variant: Variant) -> list[str]:
         words += [f"--{key}={width}" for key in widths_of(base)]
     if base["data"]["valid_fraction"] == 0:
         words.append(f"--data.valid_fraction={VALID_FRACTION}")
-    if settings.pretrain == "next":
-        words += [f"--{key}=true" for key in keys_of(base["model"]["backbone"], "causal")]
     return words
 
 
@@ -226,12 +213,6 @@ def _other_depths(
             width = value_at(found, widths[0])
             values = {**dict.fromkeys(widths, width), **dict.fromkeys(depths, depth)}
             yield fitted.size(found, gap, values)
-
-
-def pretraining_config(config: Mapping[str, Any], pretrain: str) -> dict[str, Any]:
-    """The same recipe with an objective that needs no labels."""
-    model = {**config["model"], "objective": {"type": OBJECTIVES[pretrain]}}
-    return complete({**config, "model": model})
 
 
 class _Fitted:

@@ -1,4 +1,4 @@
-"""Cells, and the work of each: a trial, a run with scores of its test examples, a pretraining, or a measurement."""
+"""Cells, and the work of each: a trial, a run with scores of its test examples, or a measurement."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ MAX_POINTS = 200
 class Cell:
     """One training. id: unique, and the path of its result. config: complete; for "measure": one for each candidate.
 
-    candidate: name of the candidate; empty for "measure". initial: folder of the pretraining run whose weights it
-    begins with, relative to the comparison's. metric: name of the metric by which a run is scored. examines: whether
-    what is the same for all seeds is looked at, too. has_baseline: whether a classical method is fit on its data.
+    candidate: name of the candidate; empty for "measure". metric: name of the metric by which a run is scored.
+    examines: whether what is the same for all seeds is looked at, too. has_baseline: whether a classical method is fit
+    on its data.
     """
 
     id: str
-    kind: Literal["trial", "pretrain", "run", "measure"]
+    kind: Literal["trial", "run", "measure"]
     candidate: str
     config: dict[str, Any]
-    initial: str | None = None
     metric: str = "loss"
     examines: bool = False
     has_baseline: bool = False
@@ -54,22 +53,20 @@ class Ended(_Json):
     metrics: dict[str, float] = field(default_factory=dict)
     run: Run | None = None
     scores: ExampleScores | None = None
-    gradient_flow: list[tuple[float, float]] | None = None
     strong_baseline: dict[str, Any] | None = None
     costs: dict[str, Cost] | None = None
 
 
-def run_cell(cell: Cell, root: Path, folder: Path) -> Ended:
-    """Run a cell of the comparison in `root`. folder: of its run, if it makes one. Raises what the run raises."""
+def run_cell(cell: Cell, folder: Path) -> Ended:
+    """Run a cell. folder: of its run, if it makes one. Raises what the run raises."""
     from seqkit.runs.run import trial
 
-    initial = None if cell.initial is None else root / cell.initial
     if cell.kind == "trial":
-        return Ended(metrics=trial(cell.config, initial=initial)["metrics"])
-    return Ended(costs=_costs(cell.config)) if cell.kind == "measure" else _run(cell, initial, folder)
+        return Ended(metrics=trial(cell.config)["metrics"])
+    return Ended(costs=_costs(cell.config)) if cell.kind == "measure" else _run(cell, folder)
 
 
-def _run(cell: Cell, initial: Path | None, folder: Path) -> Ended:
+def _run(cell: Cell, folder: Path) -> Ended:
     """Train, test and score; what the first seed of a candidate shows for all is looked at, too."""
     from seqkit.analysis.strong_baseline import strong_baseline
     from seqkit.runs.run import run
@@ -77,19 +74,18 @@ def _run(cell: Cell, initial: Path | None, folder: Path) -> Ended:
     found: dict[str, Any] = {}
 
     def examine(model: Any, data: Any) -> dict[str, Any]:
-        if cell.kind == "run":
-            metric = METRICS[cell.metric]
-            found["scores"] = comparable_scores(model, data, metric, cell.config["seed"])
-            if not math.isfinite(sum(found["scores"].numerator)):
-                raise DivergedError(
-                    f"the {metric.label} is not finite, though the training loss was; lower the learning rate"
-                )
+        metric = METRICS[cell.metric]
+        found["scores"] = comparable_scores(model, data, metric, cell.config["seed"])
+        if not math.isfinite(sum(found["scores"].numerator)):
+            raise DivergedError(
+                f"the {metric.label} is not finite, though the training loss was; lower the learning rate"
+            )
         if cell.examines:
-            found["gradient_flow"], found["test_in_training"] = _gradient_flow(model, data), data.test_in_training()
+            found["test_in_training"] = data.test_in_training()
         return {}
 
     specialist = (lambda data, _: strong_baseline(data)[0]) if cell.has_baseline else None
-    summary = run(cell.config, folder, initial=initial, examine=examine, specialist=specialist)
+    summary = run(cell.config, folder, examine=examine, specialist=specialist)
     own = run_of(cell.config["seed"], f"runs/{cell.id}", summary, read_curve(folder, summary["steps"]))
     repeated = found.pop("test_in_training", None)
     own = Run(**{**vars(own), "test_in_training": repeated, "versions": _versions(), "machine": _machine()})
@@ -112,21 +108,6 @@ def run_of(seed: int, folder: str, summary: Mapping[str, Any], curve: list[Curve
         data_sha256=summary.get("data_sha256", {}),
         versions=summary.get("versions", {}),
     )
-
-
-def _gradient_flow(model: Any, data: Any) -> list[tuple[float, float]] | None:
-    """On the first test batch; None where distance means nothing (graphs)."""
-    import torch
-
-    from seqkit.analysis.gradient_flow import gradient_flow
-
-    batch, _ = data.objective.first_call(model, next(iter(data.test_dataloader())))
-    try:
-        with torch.enable_grad():
-            flow = gradient_flow(model, batch)
-    except ValueError:
-        return None
-    return [(float(distance), float(norm)) for distance, norm in flow]
 
 
 def read_curve(run: Path, steps: int) -> list[CurvePoint]:

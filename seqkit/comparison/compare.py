@@ -15,7 +15,7 @@ from seqkit.comparison.results import summarise, write_results
 from seqkit.comparison.scores import metric_of
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.stages import Plan, slug_of, train
-from seqkit.comparison.types import Failure, Planned, Results
+from seqkit.comparison.types import Failure, Results
 from seqkit.config import build
 from seqkit.data.notes import said_once
 from seqkit.data.workers import available_cores
@@ -62,26 +62,11 @@ def compare(plan: Plan, folder: Path, *, jobs: int = 1) -> Results:
             Failure(candidate=cells[key].candidate, stage=cells[key].kind, what=key, error=one.error or "")
             for key, one in execute.failed.items()
         ],
-        promise=Planned(sha256=plan.sha256, written=begun.get("planned")),
         started=begun["started"],
         run_minutes=round(sum(one.seconds for one in execute.ended.values()) / 60, 1),
     )
     write_results(folder, results, scores)
     return results
-
-
-def promise(plan: Plan, folder: Path) -> Planned:
-    """Keep the digest and the time of a plan before any run; `compare` in this folder then keeps to it.
-
-    Raises UsageError where the folder holds another comparison, or the runs of this one have begun.
-    """
-    with locked(folder):
-        begun = check_folder(folder, plan)
-        if any((folder / "cells").glob("**/*.json")):
-            raise UsageError(f"the comparison in {folder} has begun, and a plan is written before; give another --out")
-        time = datetime.now().isoformat(timespec="seconds")
-        write_json(folder / SETTINGS, begun | {"planned": time})
-        return Planned(sha256=plan.sha256, written=time)
 
 
 def default_folder(settings: Settings, root: Path = Path("runs/compare")) -> Path:

@@ -190,7 +190,7 @@ def run_attempt(cell: Cell, folder: Path) -> Ended:
     started = time.perf_counter()
     unfinished = folder / "runs" / _unfinished(cell.id, os.getpid())
     try:
-        ended = run_cell(cell, folder, unfinished)
+        ended = run_cell(cell, unfinished)
         if unfinished.exists():
             final = folder / "runs" / cell.id
             shutil.rmtree(final, ignore_errors=True)

@@ -49,7 +49,6 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
             optimizers=[optimizer["type"] for optimizer in reference.optimizers],
             depths=settings.tries_depths,
             seeds=list(TUNING_SEEDS[: 1 + (settings.lr_trials > 1)]),
-            trial_share=settings.trial_share,
             by=by,
         ),
         seeds=list(range(1, settings.seeds + 1)),
@@ -127,7 +126,6 @@ def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Score
     ]
     row = Row(
         name=name,
-        group=candidate.group,
         parameters=tuned.size.parameters,
         training_flops=tuned.size.flops,
         width=tuned.size.width,
@@ -138,7 +136,6 @@ def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Score
         chosen=tuned.values,
         trials=tuned.trials,
         cost=trained.costs.get(name),
-        gradient_flow=next((one.gradient_flow for one in ended.values() if one.gradient_flow), None),
         config=to_yaml(trained.configs[name]),
         notes=candidate.notes,
         runs=runs,

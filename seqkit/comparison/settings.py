@@ -17,7 +17,6 @@ from seqkit.errors import UsageError
 from seqkit.registry import components
 
 Match = Literal["parameters", "flops", "none"]
-Pretrain = Literal["masked", "next"]
 
 LR_RATIO = 10**0.5
 """Ratio of neighbours in the grid of learning rates: two trials a decade."""
@@ -42,11 +41,8 @@ class Settings:
     (`Sinusoidal`), which are `model.position` in a recipe.
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
     lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try half and double the depth at an equal
-    budget, where backbones are compared at equal parameters or FLOPs and tuned, and nothing is pretrained. trial_share:
-    share of a whole run's steps that a trial takes. least: largest difference that does not count, in the unit that the
-    metric is shown in; None: one in its last digit. pretrain: also train on the same data without labels first.
-    measure: measure speed and memory. threads: torch's threads in each process; None: as OMP_NUM_THREADS says, or the
-    cores are shared by the jobs.
+    budget, where backbones are compared at equal parameters or FLOPs and tuned. measure: measure speed and memory.
+    threads: torch's threads in each process; None: as OMP_NUM_THREADS says, or the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
 
     >>> settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], vary={"model.dropout": ["0", "0.1"]})
@@ -63,9 +59,6 @@ class Settings:
     seeds: int = 3
     lr_trials: int = 3
     depths: bool = True
-    trial_share: float = 1.0
-    least: float | None = None
-    pretrain: Pretrain | None = None
     measure: bool = True
     threads: int | None = None
     plugins: list[str] = field(default_factory=list)
@@ -73,16 +66,10 @@ class Settings:
     def __post_init__(self) -> None:
         if self.match not in get_args(Match):
             raise UsageError(f"--match is {self.match!r}; give {', '.join(get_args(Match))}")
-        if self.pretrain is not None and self.pretrain not in get_args(Pretrain):
-            raise UsageError(f"--pretrain is {self.pretrain!r}; give masked or next")
         for name, least in (("threads", 1), ("seeds", 1), ("lr_trials", 0)):
             number = getattr(self, name)
             if number is not None and number < least:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
-        if not 0 < self.trial_share <= 1:
-            raise UsageError(f"--trial-share is {self.trial_share}; give a share of the steps, above 0 and up to 1")
-        if self.least is not None and not 0 <= self.least < float("inf"):
-            raise UsageError(f"--least is {self.least}; give the largest difference that does not count, 0 or more")
         if "seed" in self.vary:
             raise UsageError("--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more")
         size = next((key for key in self.vary if key.rpartition(".")[2] in ("width", "dim", "depth")), None)
@@ -113,7 +100,7 @@ class Settings:
     @property
     def tries_depths(self) -> bool:
         """Whether other depths are tried."""
-        is_wanted = self.depths and self.lr_trials > 1 and bool(self.backbones) and self.pretrain is None
+        is_wanted = self.depths and self.lr_trials > 1 and bool(self.backbones)
         return is_wanted and self.match in ("parameters", "flops")
 
     @property
@@ -129,7 +116,7 @@ class Settings:
         for key, values in self.vary.items():
             words += ["--vary", f"{key}={','.join(values)}"]
         defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
-        for name in ("match", "seeds", "lr_trials", "trial_share", "least", "pretrain", "threads"):
+        for name in ("match", "seeds", "lr_trials", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         words += [] if self.measure else ["--no-measure"]

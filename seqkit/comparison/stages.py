@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from seqkit.comparison.candidates import Candidate, Size, pretraining_config, value_at
+from seqkit.comparison.candidates import Candidate, Size, value_at
 from seqkit.comparison.cells import Cell, Ended
 from seqkit.comparison.settings import LR_RATIO, Settings
 from seqkit.comparison.types import Cost, Metric, Trial
@@ -72,7 +72,7 @@ class Plan:
         settings, number = self.settings, 0
         for one in self.candidates:
             number += len(grid_of(self, one)) + (settings.lr_trials > 1) * (AGAIN + 2 * len(one.depths))
-            number += settings.seeds * (1 + (one.of is not None))
+            number += settings.seeds
         return number + settings.measure
 
 
@@ -104,13 +104,7 @@ class Trained:
 
 def train(plan: Plan, execute: Execute) -> Trained:
     """Tune, run and measure all candidates."""
-    plain = [candidate for candidate in plan.candidates if candidate.of is None]
-    pretrained = [candidate for candidate in plan.candidates if candidate.of is not None]
-    tuned = _together({c.name: tune(plan, c) for c in plain}, execute)
-    if pretrained:
-        pairs = product(range(1, plan.settings.seeds + 1), pretrained)
-        execute([_pretraining(plan, c, tuned[c.of or ""], seed) for seed, c in pairs])
-        tuned |= _together({c.name: tune(plan, c) for c in pretrained}, execute)
+    tuned = _together({one.name: tune(plan, one) for one in plan.candidates}, execute)
     cells = _reported(plan, tuned)
     ended = execute(cells)
     costs = _measured(plan, tuned, execute) if plan.settings.measure else {}
@@ -183,7 +177,6 @@ class _Search:
 
     def __init__(self, plan: Plan, candidate: Candidate):
         self.plan, self.candidate = plan, candidate
-        self.num_steps = max(1, round(candidate.num_steps * plan.settings.trial_share))
         self.trials: dict[tuple[Setting, int], Trial] = {}
         self.higher_is_better = False
 
@@ -243,8 +236,7 @@ class _Search:
             id=f"{slug}/trial-{name}-seed-{seed}",
             kind="trial",
             candidate=self.candidate.name,
-            config=config_of(self.plan, self.candidate, values | size.values, self.num_steps, seed),
-            initial=f"runs/{slug}/pretrain-1" if self.candidate.of is not None else None,
+            config=config_of(self.plan, self.candidate, values | size.values, seed),
         )
 
 
@@ -301,8 +293,7 @@ def _reported(plan: Plan, tuned: Mapping[str, Tuned]) -> list[Cell]:
                 id=f"{slug}/seed-{seed}",
                 kind="run",
                 candidate=candidate.name,
-                config=config_of(plan, candidate, own.values | own.size.values, candidate.num_steps, seed),
-                initial=f"runs/{slug}/pretrain-{seed}" if candidate.of is not None else None,
+                config=config_of(plan, candidate, own.values | own.size.values, seed),
                 metric=plan.metric.name,
                 examines=seed == 1,
                 has_baseline=seed == 1 and candidate is plan.candidates[0],
@@ -311,31 +302,18 @@ def _reported(plan: Plan, tuned: Mapping[str, Tuned]) -> list[Cell]:
     return cells
 
 
-def _pretraining(plan: Plan, candidate: Candidate, own: Tuned, seed: int) -> Cell:
-    """Pretraining of a candidate with the settings of its original."""
-    config = config_of(plan, candidate, own.values, candidate.num_steps, seed)
-    return Cell(
-        id=f"{slug_of(candidate.name)}/pretrain-{seed}",
-        kind="pretrain",
-        candidate=candidate.name,
-        config=pretraining_config(config, plan.settings.pretrain or ""),
-    )
-
-
 def _measured(plan: Plan, tuned: Mapping[str, Tuned], execute: Execute) -> dict[str, Cost]:
-    """Cost of each candidate at its chosen size; a pretrained one costs what its original does."""
+    """Cost of each candidate at its chosen size."""
     configs = {}
     for candidate in plan.candidates:
-        if candidate.of is None:
-            configs[candidate.name] = copy.deepcopy(candidate.config)
-            for key, value in tuned[candidate.name].size.values.items():
-                _set(configs[candidate.name], key, value)
-    costs = execute([Cell(id="measure", kind="measure", candidate="", config=configs)])["measure"].costs or {}
-    return {one.name: costs[one.of or one.name] for one in plan.candidates if (one.of or one.name) in costs}
+        configs[candidate.name] = copy.deepcopy(candidate.config)
+        for key, value in tuned[candidate.name].size.values.items():
+            _set(configs[candidate.name], key, value)
+    return execute([Cell(id="measure", kind="measure", candidate="", config=configs)])["measure"].costs or {}
 
 
-def config_of(plan: Plan, candidate: Candidate, values: Mapping[str, Any], num_steps: int, seed: int) -> dict[str, Any]:
-    """Configuration of a run of so many steps, with these values by dotted key."""
+def config_of(plan: Plan, candidate: Candidate, values: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Configuration of a run with these values by dotted key."""
     config = copy.deepcopy(candidate.config)
     for optimizer in candidate.optimizers:
         if optimizer["type"] == values.get("optimizer.type"):
@@ -344,13 +322,8 @@ def config_of(plan: Plan, candidate: Candidate, values: Mapping[str, Any], num_s
         _set(config, key, value)
     trainer = config["trainer"]
     trainer["enable_progress_bar"] = False
-    if num_steps != candidate.num_steps:
-        trainer["max_steps"], trainer["max_epochs"], trainer["min_steps"] = num_steps, None, None
-    warmup = (config["schedule"] or {}).get("warmup_steps")
-    if warmup:  # the same share of a shorter or longer training
-        config["schedule"]["warmup_steps"] = round(warmup * num_steps / candidate.num_steps)
     if not plan.generates and trainer["val_check_interval"] is None:
-        trainer["val_check_interval"] = max(1, num_steps // VALIDATIONS)
+        trainer["val_check_interval"] = max(1, candidate.num_steps // VALIDATIONS)
         trainer["check_val_every_n_epoch"] = None
     config["seed"] = seed
     return config

@@ -167,17 +167,16 @@ class Cost:
 class Row:
     """A candidate with its results. mean, std, interval: of the metric over its seeds; None: no seed finished.
 
-    group: how it was pretrained; None: not at all. training_flops: of a step. budget_gap: to the reference, relative.
-    farthest: tokens between an input and an output that depends on it, at most; None: all. longest: tokens of the
-    longest test example. untuned, config: the configuration before and after tuning, as YAML. chosen: settings that
-    trials chose, by dotted key. constant: the metric of the constant prediction that is best in training.
+    training_flops: of a step. budget_gap: to the reference, relative. farthest: tokens between an input and an output
+    that depends on it, at most; None: all. longest: tokens of the longest test example. untuned, config: the
+    configuration before and after tuning, as YAML. chosen: settings that trials chose, by dotted key. constant: the
+    metric of the constant prediction that is best in training.
     """
 
     name: str
     parameters: int
     config: str
     runs: list[Run]
-    group: str | None = None
     training_flops: int | None = None
     width: int | None = None
     depth: int | None = None
@@ -188,7 +187,6 @@ class Row:
     chosen: dict[str, Any] = field(default_factory=dict)
     trials: list[Trial] = field(default_factory=list)
     cost: Cost | None = None
-    gradient_flow: list[tuple[float, float]] | None = None
     notes: list[str] = field(default_factory=list)
     mean: float | None = None
     std: float | None = None
@@ -212,11 +210,6 @@ class Row:
             return None
         errors = [run.error for run in self.runs if run.error]
         return f"no seed finished: {errors[0]}" if errors else "no value"
-
-    @property
-    def own_name(self) -> str:
-        """The name without the group's: `LSTM + masked pretraining` is LSTM."""
-        return self.name.removesuffix(f" + {self.group}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,22 +264,13 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How settings were chosen. by: the metric on the validation split. trial_share: of a whole run's steps."""
+    """How settings were chosen. by: the metric on the validation split."""
 
     lr_trials: int
     optimizers: list[str]
     depths: bool
     seeds: list[int]
-    trial_share: float
     by: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Planned:
-    """The plan of the comparison. sha256: of its canonical JSON. written: when `--plan` wrote it; None: not before."""
-
-    sha256: str
-    written: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,7 +294,6 @@ class Results(_Json):
     budget: int | None = None
     varied: list[str] = field(default_factory=list)
     tuning: Tuning | None = None
-    promise: Planned | None = None
     seeds: list[int] = field(default_factory=list)
     num_test: int = 0
     differences: list[Difference] = field(default_factory=list)
@@ -334,9 +317,8 @@ class Results(_Json):
 
     @property
     def least(self) -> float:
-        """The largest difference that does not count, as the metric is shown."""
-        own = self.settings.get("least")
-        return float(10**-self.metric.digits if own is None else own)
+        """The largest difference that does not count, as the metric is shown: one in the last digit."""
+        return float(10**-self.metric.digits)
 
     def difference(self, a: str, b: str) -> Difference | None:
         """The difference a - b of two candidates; None if they have none."""

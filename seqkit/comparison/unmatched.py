@@ -106,9 +106,6 @@ def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         if edge := rate_at_edge(row):
             yield _warning("tuning", edge)
-    if tuning.trial_share < 1:
-        text = f"Each trial took {100 * tuning.trial_share:.0f} % of the steps."
-        yield _warning("length of trials", f"{text} The best learning rate of a longer run may be another.")
     text = "Weight decay, dropout, warm-up, schedule, clipping and batch size are the recipe's."
     yield _note("other settings", f"{text} They were not tuned, and may suit one candidate better.")
 

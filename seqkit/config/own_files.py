@@ -99,24 +99,32 @@ def with_own_files(
     config: Mapping[str, Any], preset: Mapping[str, Any] | None, pairs: Sequence[tuple[str, Any]]
 ) -> tuple[Mapping[str, Any], Sequence[tuple[str, Any]]]:
     """Recipe and overrides, in which a user's folder is written out: a source of files, where the tokenizer reads them
-    itself, and of texts by class, where a class is learned."""
+    itself, of texts by class, where a class is learned, and of the format that the tokenizer alone reads."""
+    from seqkit.data.formats import CODE, OF_TOKENIZER
+
     for key, value in pairs:
         name = value.read() if isinstance(value, Word) else value
         if key in ("data", "data.source") and isinstance(name, str) and is_data_set(name) and Path(name).exists():
             raise UsageError(f"--{key} {name} is a data set of seqkit, and a path here; give ./{name} for the path")
     given = [*config.items(), *(preset or {}).items(), *pairs]
     tokenizer, has_classes = named_tokenizer(given), _named_objective(given) == "Classify"
-    reads = reads_files(tokenizer)
+    reads, known = reads_files(tokenizer), OF_TOKENIZER.get(tokenizer)
 
     def written(key: str, value: Any) -> Any:
         if key == "data" and isinstance(value, Mapping):
             return {**value, **{name: written("data.source", one) for name, one in value.items() if name == "source"}}
         own = value.read() if isinstance(value, Word) else value
-        if key not in ("data", "data.source") or not isinstance(own, str) or not _own_path(own).is_dir():
+        if key not in ("data", "data.source") or not isinstance(own, str):
             return value
-        source = data_source(own, "data.source", reads_files=reads, has_classes=has_classes, tokenizer=tokenizer)
-        if not reads and not source["type"].endswith("Folder"):
+        is_folder = _own_path(own).is_dir()
+        if known is CODE and (is_folder or CODE.fits(own)):
+            source = {"type": CODE.folder_source, "path": own}
+        elif not is_folder:
             return value
+        else:
+            source = data_source(own, "data.source", reads_files=reads, has_classes=has_classes, tokenizer=tokenizer)
+            if not reads and not source["type"].endswith("Folder"):
+                return value
         return source if key == "data.source" else {"source": source}
 
     return {key: written(key, value) for key, value in config.items()}, [(key, written(key, v)) for key, v in pairs]

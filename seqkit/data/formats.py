@@ -21,7 +21,7 @@ class FileFormat:
 
     suffixes: in lower case, with the dot. reader: "module:function" from a path to one raw example; None: such a file
     is no raw example. options: arguments of the reader that are attributes of the tokenizer (an image's channels).
-    many: True: the reader returns a list of raw examples, each of which is its own name.
+    many: True: the reader returns a list of samples, each with its name.
     file_source, folder_source: registered data source that reads a file or a folder of them; None: there is none.
     lists_files: True: the data source takes the list of files, False: the path that was named.
     kind: kind of a column of such files, and of the recipe that learns their classes; empty: there is none. plural: the
@@ -109,6 +109,15 @@ OF_KIND = {known.kind: known for known in FORMATS if known.kind}
 OF_CLASSES = (AUDIO, VIDEO, IMAGE)
 """Formats of which a folder has the classes as folders."""
 
+CODE = FileFormat(
+    (".py",), "seqkit.data.sources.python_files:functions", many=True, folder_source="PythonFiles", kind="text",
+    tokenizers=("PythonCode",),
+)  # fmt: skip
+"""Python files, for tokenizers of code; for all others they are text, or nothing."""
+
+OF_TOKENIZER = {name: known for known in (*FORMATS, CODE) for name in known.tokenizers}
+"""Format of the files that a tokenizer reads, by its name."""
+
 _GRAPHML = "networkx.write_graphml(networkx.read_{}(FILE), 'graph.graphml')"
 _TENSORS = "numpy.savez('graph.npz', x=data.x, edge_index=data.edge_index, y=data.y, train_mask=data.train_mask, …)"
 _TAGS = """a JSON line for each sentence, {"tokens": ["the", "cat"], "tags": ["DET", "NOUN"]}"""
@@ -139,7 +148,7 @@ MAX_LISTED = 100_000
 
 def format_of(path: Path, tokenizer: Any = None) -> FileFormat | None:
     """The format of files that end as `path` does; None: there is none. Where several fit, it is the tokenizer's."""
-    own = next((known for known in FORMATS if type(tokenizer).__name__ in known.tokenizers), None)
+    own = OF_TOKENIZER.get(type(tokenizer).__name__)
     if own is not None and (own.fits(path.name) or (own.grouped is not None and exists_as(path, Path.is_dir))):
         return own
     return next((known for known in (IMAGE, *FORMATS) if known.fits(path.name)), None)

@@ -15,7 +15,7 @@ from seqkit.data.formats import (
     FORMATS,
     MAX_FILES,
     OF_CLASSES,
-    OF_KIND,
+    OF_TOKENIZER,
     TABLE,
     advice_on,
     format_of,
@@ -98,7 +98,8 @@ def first_input(given: str, tokenizer: Tokenizer, schema: Schema | None = None) 
 def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> Iterator[tuple[str, Any]]:
     """(name, raw example) for each example in `given`: a file (`FORMATS`), or a text or SMILES string itself.
 
-    Images are read with as many channels as the tokenizer has. A .smi file holds one SMILES (and maybe a name) a line.
+    Images are read with as many channels as the tokenizer has. A .smi file holds one SMILES (and maybe a name) a line,
+    and for a tokenizer of code a .py file its functions.
     A tokenizer that has `read` reads every file itself, and what looks like a path is then no text (`names_file`).
     kind: what a run's own column holds; None: there is none.
     Raises DataError where a file is missing, or has another format.
@@ -124,7 +125,7 @@ def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> It
         )
     else:
         raw = known.read_for(path, tokenizer)
-        yield from ((str(one), one) for one in raw) if known.many else [(given, raw)]
+        yield from ((one.name, one.raw) for one in raw) if known.many else [(given, raw)]
 
 
 def names_file(given: str, kind: str | None) -> bool:
@@ -172,8 +173,11 @@ class Inputs:
 
     @property
     def total(self) -> int | None:
-        """Number of examples; None: not known. A .smi file counts as one until it is read."""
-        if STDIN in self._entries or self.graph is not None:
+        """Number of examples; None: not known, as of a file that holds several."""
+        names = [one for entry in self._entries for one in (entry if isinstance(entry, list) else [entry])]
+        paths = [Path(one) for one in names if isinstance(one, str | Path)]
+        formats = [format_of(path, self.tokenizer) for path in paths]
+        if STDIN in self._entries or self.graph is not None or any(known and known.many for known in formats):
             return None
         sizes = {Examples: lambda table: len(table) + len(table.rows.faults), list: len}
         return sum(sizes.get(type(entry), lambda _: 1)(entry) for entry in self._entries)
@@ -261,7 +265,7 @@ class Inputs:
         below = walk(folder, limit=MAX_FILES + 1)
         if len(below.files) > MAX_FILES:
             raise DataError(f"{folder} holds more than {MAX_FILES:,} files; give the folder of the data alone")
-        known = OF_KIND.get(KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, ""))
+        known = OF_TOKENIZER.get(type(self.tokenizer).__name__)
         below, chosen = (below, below.files) if known is None else known.examples(below)
         if own_reader(self.tokenizer) is None and known is None:
             of_kind = (kind.examples(below)[1] for kind in FORMATS if kind.reader is not None and kind.grouped is None)

@@ -22,6 +22,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
+from seqkit.data.sample import Sample
 from seqkit.errors import DataError
 from seqkit.files import read_regular
 
@@ -208,9 +209,9 @@ def _sound(path: Path) -> Iterator[SoundFile]:
 _TORN = re.compile(r"data : (\d+) \(should be .*|Ogg ?: (?:Junk after|Last page lacks|File ended).*")
 
 
-def read_smiles(path: str | Path) -> list[str]:
+def read_smiles(path: str | Path) -> list[Sample]:
     """The SMILES strings of a .smi file: the first word of each line that is not blank. Raises as `read_text`."""
-    return [line.split()[0] for line in read_text(path).splitlines() if line.strip()]
+    return [Sample(line.split()[0], name=line.split()[0]) for line in read_text(path).splitlines() if line.strip()]
 
 
 def read_bytes(path: Path, size: int | None = None, *, if_empty: str = "copy it again or take it out") -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from seqkit.data.formats import OF_KIND
+from seqkit.data.formats import OF_KIND, OF_TOKENIZER
 from seqkit.errors import UsageError, printable
 from seqkit.files import read_mapping, to_yaml
 from seqkit.pretrained.hub import parsed
@@ -22,7 +22,7 @@ from seqkit.runs.folder import CONFIG, STATE
 from seqkit.runs.summary import check_trained, data_name, read_summary
 
 MODALITIES = {
-    **{name: kind for kind, known in OF_KIND.items() for name in known.tokenizers},
+    **{name: known.kind for name, known in OF_TOKENIZER.items()},
     "Graph": "graph", "Molecule": "graph", "Cells": "tabular",
 }  # fmt: skip
 """Kind of input by the name of the tokenizer, as the hub speaks of it."""

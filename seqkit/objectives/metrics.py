@@ -6,6 +6,7 @@ b batch · a references · t tokens · m predictions · f features · k classes
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -46,7 +47,7 @@ def build_metrics(
     Means over classes ("macro") weigh each class alike. Areas under curves are one class against the rest. These and
     the balanced accuracy leave out a class of which the data has no example, as scikit-learn does.
     positive: of two classes, the one that `seqkit.objectives.classify.BINARY_METRICS` are of, as in scikit-learn; None:
-    they are means over classes, too. decode: ids of a generated sequence to its text, for CHRFScore.
+    they are means over classes, too. decode: ids of a generated sequence to its text, for WordF1 and CHRFScore.
 
     >>> list(build_metrics(["MacroF1", "AUROC"], num_classes=3))
     ['macro_f1', 'auroc']
@@ -71,6 +72,7 @@ def build_metrics(
         "Perplexity": Perplexity,
         "TokenErrorRate": TokenErrorRate,
         "SequenceErrorRate": SequenceErrorRate,
+        "WordF1": lambda: WordF1(decode),
         "CHRFScore": lambda: GeneratedCHRF(decode),
     }
     if p is not None:
@@ -312,6 +314,28 @@ class SequenceErrorRate(Ratio):
         for generated, references in _with_references(preds, target, _as_text):
             self.total += generated not in references
             self.count += 1
+
+
+class WordF1(Ratio):
+    """F1 of the words of generated texts, whatever their order, over the words of all texts.
+
+    It is the measure of names in code2seq (Alon et al. 2019, arXiv:1808.01400, section 4.1). decode: ids [n] to text.
+    Of several references the one that shares most words counts. A text without a reference does not count.
+    """
+
+    higher_is_better = True
+
+    def __init__(self, decode: Callable[[Tensor], str]) -> None:
+        super().__init__()
+        self.decode = decode
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """preds, target: as in `TokenErrorRate`."""
+        for generated, references in _with_references(preds, target, self.decode):
+            own, others = Counter(generated.split()), [Counter(text.split()) for text in references]
+            best = max(others, key=lambda other: (own & other).total())
+            self.total += 2 * (own & best).total()
+            self.count += own.total() + best.total()
 
 
 class GeneratedCHRF(CHRFScore):

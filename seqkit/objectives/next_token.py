@@ -32,10 +32,10 @@ from seqkit.objectives.losses import check_factor, cross_entropy, frequencies, i
 if TYPE_CHECKING:
     from seqkit.model import Model
 
-TokenMetric = Literal["Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
+TokenMetric = Literal["Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "WordF1", "CHRFScore"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
 
-TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
+TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "WordF1", "CHRFScore"]
 """Names of the metrics of generated sequences."""
 
 
@@ -57,7 +57,7 @@ class NextToken(PredictionObjective):
     softcap: c, of which logits x become c tanh(x / c) (Gemma 2); None: they stay.
     max_new_tokens: of a part, most tokens that `predict` generates, greedily, for an example.
     metrics: metrics that are measured beside the loss; None: Accuracy and Perplexity. Of a part, TokenErrorRate,
-    SequenceErrorRate and CHRFScore compare what is generated in place of the last run with that run.
+    SequenceErrorRate, WordF1 and CHRFScore compare what is generated in place of the last run with that run.
     Raises ValueError if the tokens are vectors or a number is out of range; DataError for a batch in which no example
     has a second token.
 

@@ -29,24 +29,22 @@ MAX_NAME = 20
 
 @dataclass(frozen=True)
 class Mark:
-    """The look of a candidate in figures. filled: False for a candidate that was pretrained."""
+    """The look of a candidate in figures."""
 
     color: str
     marker: str
     line: str
-    filled: bool = True
 
     @classmethod
-    def number(cls, index: int, group: int = 0) -> Mark:
-        """The look of the candidate with this number, in a group; the first 12 are told apart by their markers."""
-        line = ("-", "--")[index // len(COLORS) % 2] if group == 0 else (":", "-.")[(group - 1) % 2]
-        return cls(COLORS[index % len(COLORS)], MARKERS[index % len(MARKERS)], line, group == 0)
+    def number(cls, index: int) -> Mark:
+        """The look of the candidate with this number; the first 12 are told apart by their markers."""
+        line = ("-", "--")[index // len(COLORS) % 2]
+        return cls(COLORS[index % len(COLORS)], MARKERS[index % len(MARKERS)], line)
 
     @property
     def style(self) -> dict[str, Any]:
         """Keywords of `Axes.plot`."""
-        face = self.color if self.filled else "none"
-        return {"color": self.color, "marker": self.marker, "linestyle": self.line, "markerfacecolor": face}
+        return {"color": self.color, "marker": self.marker, "linestyle": self.line}
 
     @property
     def html(self) -> Markup:
@@ -55,11 +53,10 @@ class Mark:
         outline = np.asarray(style.get_path().transformed(style.get_transform()).to_polygons(closed_only=True)[0])
         points = " ".join(f"{15 + 8 * x:.1f},{6 - 8 * y:.1f}" for x, y in outline)
         dashes = {"-": "none", "--": "6 3", ":": "1.5 2.5", "-.": "6 2 1.5 2"}[self.line]
-        fill = self.color if self.filled else "none"
         return Markup(  # noqa: S704 - numbers and constants only
             f'<svg class="mark" viewBox="0 0 30 12" width="30" height="12" aria-hidden="true">'
             f'<line x1="0" y1="6" x2="30" y2="6" stroke="{self.color}" stroke-width="2" stroke-dasharray="{dashes}"/>'
-            f'<polygon points="{points}" fill="{fill}" stroke="{self.color}" stroke-width="1.5"/></svg>'
+            f'<polygon points="{points}" fill="{self.color}" stroke="{self.color}" stroke-width="1.5"/></svg>'
         )
 
 
@@ -101,20 +98,12 @@ def spreads(rows: Sequence[tuple[str, Mark, Row]], metric: Metric) -> Figure:
 
 
 @rc_context(STYLE)
-def lines(
-    drawn: Sequence[Line],
-    *,
-    xlabel: str,
-    ylabel: str,
-    log_x: bool | None = None,
-    log_y: bool | None = None,
-    width: float = 3.1,
-) -> Figure:
-    """Lines with their bands. log_x, log_y: None for logarithmic where the values span enough."""
+def lines(drawn: Sequence[Line], *, xlabel: str, ylabel: str, width: float = 3.1) -> Figure:
+    """Lines with their bands; axes are logarithmic where the values span enough."""
     figure, (axes,) = new_figure(width, 2.35)
     bounds = [value for line in drawn for values in (line.y, line.low or (), line.high or ()) for value in values]
-    is_log = scale_axis(axes, "x", [x for line in drawn for x in line.x if x > 0 or log_x is False], log=log_x)
-    scale_axis(axes, "y", bounds, log=log_y)
+    is_log = scale_axis(axes, "x", [x for line in drawn for x in line.x if x > 0])
+    scale_axis(axes, "y", bounds)
     for i, line in enumerate(drawn):
         if line.low is not None and line.high is not None:
             axes.fill_between(line.x, line.low, line.high, color=line.mark.color, alpha=0.18, linewidth=0)
@@ -123,7 +112,7 @@ def lines(
         axes.plot(line.x, line.y, **line.mark.style, markevery=every, markersize=4.2, linewidth=1.3)
         if line.ringed:
             axes.plot(*line.ringed, "o", color=INK, markerfacecolor="none", markersize=9, markeredgewidth=0.9)
-    if is_log and log_x is None:
+    if is_log:
         axes.margins(x=0.04)
     axes.grid(color=INK, alpha=0.12, linewidth=0.6)
     axes.set(xlabel=xlabel, ylabel=ylabel)

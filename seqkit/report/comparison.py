@@ -11,22 +11,19 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from seqkit.comparison.results import read_results
-from seqkit.comparison.stages import Plan, grid_of, rate_values
-from seqkit.comparison.types import Planned, Results, Row, fixed
+from seqkit.comparison.stages import Plan
+from seqkit.comparison.types import Results, Row, fixed
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
 from seqkit.report import sentences
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, spreads
 from seqkit.report.figures import svg
 from seqkit.report.numbers import DASH, format_number, plural
-from seqkit.report.table import Cell, Table, to_csv, to_latex
+from seqkit.report.table import Cell, Table, to_csv
 from seqkit.report.templates import fill, write_page
 
 BRIEF = 5
-"""Columns of the ranking in a terminal and in LaTeX; the page has all."""
-
-FEWEST_DISTANCES = 8
-"""Tokens below which it means little how far a gradient reaches."""
+"""Columns of the ranking in a terminal; the page has all."""
 
 
 class Figure(NamedTuple):
@@ -49,7 +46,7 @@ class Section(NamedTuple):
 
 
 def write_comparison(folder: Path, results: Results | None = None) -> Path:
-    """Write `report.html`, `results.md`, `results.csv` and `results.tex` beside `results.json`; return the page.
+    """Write `report.html`, `results.md` and `results.csv` beside `results.json`; return the page.
 
     results: None: read from results.json. Raises DataError where it is missing or damaged.
     """
@@ -58,10 +55,6 @@ def write_comparison(folder: Path, results: Results | None = None) -> Path:
     values = _values(results)
     write_atomic(folder / "results.md", comparison_markdown(results, values).encode())
     write_atomic(folder / "results.csv", to_csv(runs_table(results)).encode())
-    caption = f"{results.recipe}: {values_are(results)}, {plural(results.num_test, 'test example')}. "
-    label = re.sub("[^a-z0-9]+", "-", results.recipe.lower()).strip("-")
-    tex = to_latex(ranking(results).first(BRIEF), caption + sentences.inference(results), label)
-    write_atomic(folder / "results.tex", tex.encode())
     return write_page("comparison.html", folder / "report.html", **values)
 
 
@@ -70,20 +63,6 @@ def comparison_markdown(results: Results, values: dict[str, Any] | None = None) 
     commands = [Markup(one_line(command)) for command in results.commands]  # noqa: S704 - in a code block
     text = fill("comparison.md", commands=commands, **(values or _values(results)))
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-
-
-def write_plan(plan: Plan, promised: Planned, folder: Path) -> Path:
-    """Write what will be run, and how it will be decided, as plan.md."""
-    grids = {}
-    for one in plan.candidates:
-        rates = [", ".join(map(_setting, rate_values(one, rate).values())) for rate in grid_of(plan, one)]
-        grids[one.name] = [*rates, *(f"{size.depth} layers of width {size.width}" for size in one.depths)]
-    command = Markup(plan.settings.command())  # noqa: S704 - in a code block
-    table = plan_table(plan)
-    text = fill("plan.md", settings=plan.settings, command=command, table=table, grids=grids, metric=plan.metric,
-                pairs=len(plan.candidates) * (len(plan.candidates) - 1) // 2, promised=promised)  # fmt: skip
-    write_atomic(folder / "plan.md", text.encode())
-    return folder / "plan.md"
 
 
 def _values(results: Results) -> dict[str, Any]:
@@ -118,15 +97,13 @@ def _made(results: Results) -> str:
 
 
 def _subtitle(results: Results) -> str:
-    """Version, preset, seeds, data, date and plan in one line."""
-    promise = results.promise
+    """Version, preset, seeds, data and date in one line."""
     parts = [
         f"seqkit {results.versions.get('seqkit', '')}".strip(),
         f"preset {results.preset}" if results.preset else None,
         plural(len(results.seeds), "seed"),
         plural(results.num_test, "test example"),
         results.started.replace("T", " ")[:16],
-        f"planned in advance on {promise.written} (SHA-256 {promise.sha256})" if promise and promise.written else None,
     ]
     return " · ".join(filter(None, parts))
 
@@ -135,25 +112,23 @@ def _subtitle(results: Results) -> str:
 
 
 def ranked(results: Results) -> list[Row]:
-    """Candidates, those without pretraining first, in each group the best first, and failed ones last."""
+    """Candidates, the best first, and failed ones last."""
     sign = -1 if results.metric.higher_is_better else 1
-    return sorted(results.candidates, key=lambda row: (row.group or "", row.mean is None, sign * (row.mean or 0.0)))
+    return sorted(results.candidates, key=lambda row: (row.mean is None, sign * (row.mean or 0.0)))
 
 
 def _marks(results: Results) -> dict[str, Mark]:
-    """The look of each candidate in figures; a pretrained one has that of its original, in another line."""
-    names = list(dict.fromkeys(row.own_name for row in results.candidates))
-    return {row.name: Mark.number(names.index(row.own_name), int(row.group is not None)) for row in results.candidates}
+    """The look of each candidate in figures."""
+    return {row.name: Mark.number(i) for i, row in enumerate(results.candidates)}
 
 
 def ranking(results: Results) -> Table:
-    """The ranked candidates. The first one is in bold if it is better than every other of its group."""
-    metric, marks, place = results.metric, _marks(results), dict[str | None, int]()
+    """The ranked candidates. The first one is in bold if it is better than every other."""
+    metric, marks = results.metric, _marks(results)
     unit = f" ({metric.difference_unit})" if metric.difference_unit else ""
     reference = results.candidates[0] if results.candidates else None
     rows = []
-    for row in ranked(results):
-        place[row.group] = rank = place.get(row.group, 0) + 1
+    for rank, row in enumerate(ranked(results), start=1):
         entry = results.difference(row.name, results.reference)
         small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
         style = "best" if rank == 1 and _is_best(results, row) else ""
@@ -181,9 +156,7 @@ def ranking(results: Results) -> Table:
 
 
 def _is_best(results: Results, row: Row) -> bool:
-    others = [
-        one.name for one in results.candidates if one.group == row.group and one is not row and one.mean is not None
-    ]
+    others = [one.name for one in results.candidates if one is not row and one.mean is not None]
     found = [results.difference(row.name, other) for other in others]
     return bool(found) and all(entry is not None and entry.better == row.name for entry in found)
 
@@ -273,8 +246,7 @@ def _sections(results: Results) -> list[Section]:
     dots = "Each small dot is a seed, the large marker their mean, the bar its 95 % confidence interval."
     alt = f"{metric.title} of each candidate, seed by seed, with mean and interval: {means}"
     found = [
-        Section("candidates", "Candidates", [rank, sentences.inference(results), *sentences.ranking_sentences(results)],
-                ranking(results)),
+        Section("candidates", "Candidates", [rank, sentences.inference(results)], ranking(results)),
         Section("values", "Every seed", [dots], figures=[Figure(svg(spreads(shown, metric)), alt)] if shown else [],
                 has_legend=False),
     ]  # fmt: skip
@@ -283,12 +255,6 @@ def _sections(results: Results) -> list[Section]:
     curves = "Lines are means over seeds. A band spans from the lowest seed to the highest."
     found.append(Section("curves", "Learning curves", [curves], figures=_curves(rows, marks)))
     found.append(Section("cost", "Cost by length", figures=_costs(rows, marks)))
-    known = [row for row in rows if len(row.gradient_flow or ()) >= FEWEST_DISTANCES]
-    drawn = [_pairs(row.gradient_flow or (), marks[row.name]) for row in known]
-    text = "Norm of the gradient of the last hidden state with respect to an earlier one. If a line falls fast, the "
-    text += "model forgets; if it rises, training is unstable."
-    figure = _figure(drawn, "distance (tokens)", "norm of the gradient", log_x=False, log_y=True, width=4.6)
-    found.append(Section("gradients", "Gradient flow", [text], figures=figure))
     by = results.tuning.by if results.tuning else "loss"
     figure = _figure(rate_lines(rows, marks), "learning rate", f"validation {by}", width=4.6)
     trials = trials_table(results) if any(row.trials for row in rows) else None

@@ -19,7 +19,7 @@ from seqkit.runs.summary import FEW_STEPS
 
 SHARES = {
     "accuracy", "balanced_accuracy", "macro_f1", "precision", "recall", "explained", "token_error", "sequence_error",
-    "calibration_error",
+    "calibration_error", "word_f1",
 }  # fmt: skip
 """Metrics that are shown in percent, as are recalls (`a_to_b@1`)."""
 

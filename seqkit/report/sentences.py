@@ -201,8 +201,7 @@ def tuning_sentence(results: Results) -> str:
         return "Nothing was tuned. Each candidate has the learning rate of its configuration."
     tried = plural(tuning.lr_trials, "learning rate")
     tried += f" each of {listed(tuning.optimizers)}" if len(tuning.optimizers) > 1 else ""
-    text = f"Each candidate was tuned with {tried}, chosen by the {tuning.by} on the validation split. A trial took "
-    text += f"{100 * tuning.trial_share:.0f} % of a run's steps."
+    text = f"Each candidate was tuned with {tried}, chosen by the {tuning.by} on the validation split."
     if len(tuning.seeds) > 1:
         text += (
             " The two best rates ran again with a second seed, and the best mean over both seeds was chosen. No "
@@ -212,20 +211,3 @@ def tuning_sentence(results: Results) -> str:
     if tuning.depths:
         text += " Other depths were tried with both seeds, at the same budget and at the best rate."
     return text
-
-
-def ranking_sentences(results: Results) -> list[str]:
-    """Whether pretraining changes the ranking of the candidates by means."""
-    order: dict[str | None, list[str]] = {}
-    rows = [row for row in results.candidates if row.mean is not None]
-    for row in sorted(rows, key=lambda row: row.mean or 0.0, reverse=results.metric.higher_is_better):
-        order.setdefault(row.group, []).append(row.own_name)
-    plain, found = order.pop(None, []), []
-    for group, names in order.items():
-        before = [name for name in plain if name in names]
-        now = [name for name in names if name in before]
-        if len(before) > 1 and before == now:
-            found.append(f"The ranking by means is the same with {group} and without: {', '.join(now)}.")
-        elif len(before) > 1:
-            found.append(f"The ranking by means changes with {group}: {', '.join(now)}; without, {', '.join(before)}.")
-    return found

@@ -1,4 +1,4 @@
-"""A table as a value, which is printed to the terminal, HTML, Markdown, LaTeX and CSV."""
+"""A table as a value, which is printed to the terminal, HTML, Markdown and CSV."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from seqkit.errors import one_line, printable
-
-LATEX = {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "±": r"$\pm$",
-    "×": r"$\times$", "–": "--", "<": "$<$", ">": "$>$", **{mark: f"\\{mark}" for mark in "&%$#_{}"},
-}  # fmt: skip
-"""Letters that LaTeX takes for something else, and those that older fonts lack."""
 
 
 class Cell(NamedTuple):
@@ -66,30 +60,3 @@ def to_csv(table: Table) -> str:
     text = io.StringIO(newline="")
     csv.writer(text).writerows([table.head, *([str(cell) for cell in row] for row in table.rows)])
     return text.getvalue()
-
-
-def to_latex(table: Table, caption: str, label: str) -> str:
-    """A `table` environment with the lines of the package booktabs."""
-    lines = [" & ".join(escaped(str(cell)) for cell in row) + r" \\" for row in table.rows]
-    columns = "".join("l" if i == table.name else "r" for i in range(len(table.head)))
-    head = " & ".join(map(escaped, table.head)) + r" \\"
-    rows = "\n".join(lines)
-    return rf"""% \usepackage{{booktabs}} in the preamble
-\begin{{table}}
-\centering
-\begin{{tabular}}{{{columns}}}
-\toprule
-{head}
-\midrule
-{rows}
-\bottomrule
-\end{{tabular}}
-\caption{{{escaped(caption)}}}
-\label{{tab:{label}}}
-\end{{table}}
-"""
-
-
-def escaped(text: str) -> str:
-    """Text in one line that LaTeX shows as it is."""
-    return "".join(LATEX.get(letter, letter) for letter in one_line(text))

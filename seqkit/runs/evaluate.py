@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -18,12 +19,13 @@ from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.files import write_json
-from seqkit.interfaces import LossOutput, Objective, TokenSpec
+from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.labels import LabelObjective
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
+from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.progress import track
 from seqkit.runs.folder import SUMMARY
 from seqkit.runs.intervals import errors_by_target, has_intervals, intervals, wilson
@@ -230,9 +232,21 @@ def baseline(
             output = step(batch)
             for metric in metrics.values():
                 update(metric, output)
+        if isinstance(objective, Seq2Seq):
+            metrics |= _most_frequent(objective, loader, held_out)
         with silence_lightning():
             found = {name: float(metric.compute()) for name, metric in metrics.items()}
     return found, int(metrics["loss"].count)
+
+
+def _most_frequent(objective: Seq2Seq, train: Any, held_out: Any) -> dict[str, Any]:
+    """Metrics of the target that is most frequent in training, as if it were generated for each held-out example."""
+    counts = Counter(tuple(one[0][one[0] != IGNORE].tolist()) for one in train.examples.targets)
+    ids, metrics = torch.tensor([counts.most_common(1)[0][0]]), objective.generation_metrics()
+    for target in held_out.examples.targets:
+        for metric in metrics.values():
+            metric.update(ids, target[None])
+    return metrics
 
 
 def bytes_of_test_split(data: DataModule) -> int:

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -84,12 +83,11 @@ class Prepared:
         )
 
 
-def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mapping[str, Any] | None = None) -> Prepared:
+def prepare(config: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> Prepared:
     """Seed the generators, read the data, build the model.
 
-    initial: run whose weights are taken, in the place of `model.init`. state: state of tokenizer and objective, as in
-    `state.json`, of a run that goes on: its weights are in its checkpoints; None: they are fitted. Raises DataError or
-    UsageError, each with one line.
+    state: state of tokenizer and objective, as in `state.json`, of a run that goes on: its weights are in its
+    checkpoints; None: they are fitted. Raises DataError or UsageError, each with one line.
     """
     import pytorch_lightning as pl
 
@@ -98,26 +96,23 @@ def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mappi
         raise UsageError(f"seed is {seed}; give 0 to {2**32 - 1}")
     pl.seed_everything(seed, verbose=False)
     if "tasks" in config:
-        return _mixture(config, initial, state)
+        return _mixture(config, state)
     built = build(config)
     TrainerSettings.of(built.trainer)  # both refuse before any data is read
     built.model["objective"].check_trainable()
     if state is None:
-        model, data, origin = _begun(config, built, initial)
+        model, data, origin = _begun(config, built)
     else:
         load_state(built, state)
         (model, data), origin = _model_and_data(built, seed), state.get("initial")
     return Prepared(_with_decided(config, built), built, model, data, initial=origin)
 
 
-def _begun(
-    config: Mapping[str, Any], built: Built, initial: Path | None = None
-) -> tuple[Model, DataModule, dict[str, Any] | None]:
+def _begun(config: Mapping[str, Any], built: Built) -> tuple[Model, DataModule, dict[str, Any] | None]:
     """Model and data of a training that begins, and where its weights come from; None: they are random."""
-    run = built.init if initial is None else initial
-    if run is None:
+    if built.init is None:
         return *_model_and_data(built, config["seed"]), None
-    weights = InitialWeights(run, config)
+    weights = InitialWeights(built.init, config)
     weights.give_vocabulary(built.tokenizer)
     model, data = _model_and_data(built, config["seed"])
     return model, data, weights.load_into(model, data.objective)
@@ -134,7 +129,7 @@ def _with_precision(trainer: Mapping[str, Any]) -> dict[str, Any]:
     return {**trainer, "precision": resolved_precision(trainer["precision"], trainer["accelerator"])}
 
 
-def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str, Any] | None) -> Prepared:
+def _mixture(config: Mapping[str, Any], state: Mapping[str, Any] | None) -> Prepared:
     """A mixture: each task is prepared in turn as a run of its own would be, but for the backbone, which is one."""
     tasks: dict[str, Prepared] = {}
     for name, own in task_configs(config).items():
@@ -144,7 +139,7 @@ def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str
             )
         try:
             built = build(own)
-            if initial is not None or built.init is not None:
+            if built.init is not None:
                 raise UsageError("model.init: a mixture begins with random weights; leave it out")
             built.model["objective"].check_trainable()
             if tasks:

@@ -60,17 +60,15 @@ def run(
     config: Mapping[str, Any],
     folder: Path,
     *,
-    initial: Path | None = None,
     examine: Callable[[Model, DataModule], dict[str, Any]] | None = None,
     specialist: Specialist | None = None,
     resume: bool = False,
 ) -> dict[str, Any]:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
-    initial: run whose embedder and backbone are taken, such as one of pretraining; None: random weights. examine: looks
-    at the tested model and its data; what it returns is added to the returned summary, not to its file. specialist:
-    strong baseline, beside the best constant. resume: whether `folder` holds an unfinished run of this configuration,
-    which goes on from its newest good checkpoint or, without one, begins anew.
+    examine: looks at the tested model and its data; what it returns is added to the returned summary, not to its file.
+    specialist: strong baseline, beside the best constant. resume: whether `folder` holds an unfinished run of this
+    configuration, which goes on from its newest good checkpoint or, without one, begins anew.
     Returns the summary; in a distributed run, an empty one on all processes but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
@@ -82,7 +80,7 @@ def run(
     point = _newest(folder) if resume and checkpoints(folder / FOLDER) else None
     signals = StopSignals()
     with signals.installed(), silence_lightning():
-        prepared = prepare(config, initial, None if point is None else read_mapping(folder / STATE))
+        prepared = prepare(config, None if point is None else read_mapping(folder / STATE))
         attempt = Attempt(prepared, folder, signals)
         if not is_first:
             with telling_of_lost_processes(folder):
@@ -190,7 +188,7 @@ def _is_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
     return bool(given == written) or (of_source and given is None) or given == "auto"
 
 
-def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str, Any]:
+def trial(config: Mapping[str, Any]) -> dict[str, Any]:
     """Train as `run` does, but evaluate on the validation split, and keep nothing; the test split is not read.
 
     Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, DivergedError if the validation
@@ -199,7 +197,7 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
     if "tasks" in config:
         raise UsageError(f"{config['recipe']} trains several tasks; give one of them, such as {config['recipe']}/NAME")
     quiet = {"enable_progress_bar": False, "logger": None}
-    prepared = prepare({**config, "trainer": {**config["trainer"], **quiet}}, initial)
+    prepared = prepare({**config, "trainer": {**config["trainer"], **quiet}})
     if prepared.built.trainer["strategy"] == SHARDED:
         raise UsageError(f"trials run without sharded weights; give --trainer.strategy auto in place of {SHARDED}")
     if not prepared.data.val_dataloader():

@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "graph_encodings": ["Degree", "EdgeTokens", "Laplacian", "RandomWalk", "ShortestPath", "VirtualNode"],
         "image": ["Patches"],
         "molecule": ["Molecule"],
+        "python_code": ["PythonCode"],
         "resize": ["Resize"],
         "text": ["Bytes", "Characters", "Words"],
     },

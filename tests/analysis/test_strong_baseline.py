@@ -12,8 +12,9 @@ from seqkit.analysis.strong_baseline import SETTINGS, _of_nodes, strong_baseline
 from seqkit.cli.parser import parser
 from seqkit.config import complete
 from seqkit.data import DataModule, DataSource, Sample, Splits
-from seqkit.objectives import Classify, Masked, MultiLabel, NextToken, Regress
+from seqkit.objectives import Classify, Masked, MultiLabel, NextToken, Regress, Seq2Seq
 from seqkit.raw import GraphData, Waveform
+from seqkit.runs.evaluate import baseline
 from seqkit.tokenizers import Cells, Characters, Graph, Ids, Join, LogMel, Molecule, Patches, Series, Words
 from seqkit.tokenizers.video import Tubelets
 
@@ -162,6 +163,18 @@ def test_a_forecast_of_a_random_walk_stands_beside_its_last_value():
     assert result["name"] == "the last value"
     error = [[b - raw[-1] for b in label] for raw, label, *_ in samples[::3]]
     assert result["metrics"]["rmse"] == pytest.approx(np.sqrt(np.mean(np.square(error))), rel=1e-5)
+
+
+def test_beside_a_text_stands_the_target_of_the_nearest_training_text_and_the_most_frequent_one():
+    texts = {"read a file": "read", "write a file": "write", "close it": "close", "close it again": "close"}
+    known = [Sample(text, target) for text, target in texts.items()]
+    test = [Sample("reads this file", "read"), Sample("rewrite files", "write"), Sample("closes them", "open")]
+    data = DataModule(Given(known, test, known[:1]), Words(), Seq2Seq(Words(), metrics=["WordF1"]))
+    data.setup()
+    found, _ = strong_baseline(data)
+    assert (found["num_train"], found["metrics"]) == (5, pytest.approx({"word_f1": 2 / 3, "sequence_error": 1 / 3}))
+    constant, _ = baseline(data.objective, data.objective.target_spec, data)
+    assert (constant["word_f1"], constant["sequence_error"]) == (0, 1)  # close
 
 
 def test_every_named_metric_is_that_of_the_method():

@@ -93,7 +93,7 @@ def publish(folder, name):
 def changes(results):
     """Keys of the recipe, or of a default, that are not what they were when the comparison ran, in any candidate."""
     settings, found = Settings(**results.settings), set()
-    rows = [row for row in results.candidates if row.group is None]
+    rows = results.candidates
     for variant, row in zip(settings.variants(), rows, strict=True):
         now = dict(flattened(complete(settings.recipe, settings.preset, words_of(settings, variant))))
         written = flattened(load_yaml(row.untuned))

@@ -102,8 +102,6 @@ def test_a_combination_that_cannot_be_right_is_refused_before_anything_runs():
         candidates(Settings(**DIGITS, backbones=["Transformer", "GIN"]))
     with pytest.raises(UsageError, match="LSTM"):
         candidates(Settings(**DIGITS, backbones=["Transformer", "LSTN"]))
-    with pytest.raises(UsageError, match="--pretrain next: Transformer: "):
-        candidates(Settings(**DIGITS, backbones=["Transformer", "LSTM"], pretrain="next"))
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def test_a_cell_is_claimed_by_one_process_and_free_again_when_that_dies(tmp_path
 def test_whatever_a_run_raises_is_one_line_and_its_folder_log_and_traceback_are_kept(
     error, message, tmp_path, monkeypatch
 ):
-    def fail(cell, root, folder):
+    def fail(cell, folder):
         folder.mkdir(parents=True)
         (folder / "log.txt").write_text("epoch 1", encoding="utf-8")
         raise error
@@ -103,7 +103,8 @@ def test_whatever_a_run_raises_is_one_line_and_its_folder_log_and_traceback_are_
 def execute(monkeypatch, tmp_path):
     """An executor of two jobs. In place of `run_cell`, the cell's configuration says what happens."""
 
-    def work(cell, root, folder):
+    def work(cell, folder):
+        root = tmp_path
         match cell.config:
             case {"raises": text}:
                 raise DataError(text)

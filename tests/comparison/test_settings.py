@@ -29,8 +29,6 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
         match="flops",
         seeds=2,
         lr_trials=4,
-        trial_share=0.5,
-        pretrain="masked",
         measure=False,
         threads=1,
     )
@@ -49,8 +47,6 @@ def test_settings_that_mean_nothing_are_refused():
         ({"match": "memory"}, "--match"),
         ({"seeds": 0}, "--seeds is 0"),
         ({"lr_trials": -1}, "--lr-trials is -1"),
-        ({"trial_share": 0.0}, "--trial-share is 0.0"),
-        ({"pretrain": "contrastive"}, "--pretrain"),
     ):
         with pytest.raises(UsageError, match=fact):
             Settings(**{"recipe": "image/digits", "backbones": ["LSTM", "GRU"], **wrong})

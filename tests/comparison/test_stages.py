@@ -20,7 +20,7 @@ def candidate(name, words=(), **changes):
 
 
 def plan_of(candidates=None, metric="loss", **changes):
-    words = {"lr_trials": 3, "seeds": 2, "trial_share": 0.25, "backbones": ["LSTM", "GRU"], **changes}
+    words = {"lr_trials": 3, "seeds": 2, "backbones": ["LSTM", "GRU"], **changes}
     two = candidates or [candidate("LSTM"), candidate("GRU")]
     return Plan(Settings(recipe="image/digits", **words), two, METRICS[metric])
 
@@ -64,18 +64,13 @@ def test_all_candidates_get_the_same_factors_of_every_learning_rate():
         assert nested == pytest.approx([0.0003, 0.000949, 0.003, 0.00949, 0.03], rel=1e-3)
 
 
-def test_a_trial_is_short_and_the_best_rate_trains_whole_runs():
+def test_a_trial_is_as_long_as_a_run_and_the_best_rate_trains_whole_runs():
     found, cells = trained(plan_of(), near(0.0316))
-    trial, run = cells[0], next(cell for cell in cells if cell.id == "GRU/seed-2")
-    assert (trial.config["trainer"]["max_steps"], trial.config["trainer"]["val_check_interval"]) == (10, 1)
+    run = next(cell for cell in cells if cell.id == "GRU/seed-2")
     assert (rate(run), run.config["seed"]) == (0.0316, 2)
+    assert cells[0].config["trainer"] == run.config["trainer"]
     assert run.config["trainer"]["val_check_interval"] == 5
     assert found.tuned["GRU"].values["optimizer.lr"] == 0.0316
-
-
-def test_a_trial_has_the_same_share_of_warm_up_as_a_whole_run():
-    _, cells = trained(plan_of([candidate(name, ["--schedule.warmup_steps=8"]) for name in ("LSTM", "GRU")]))
-    assert {cell.kind: cell.config["schedule"]["warmup_steps"] for cell in cells[:-1]} == {"trial": 2, "run": 8}
 
 
 def test_trials_choose_by_the_metric_by_which_the_page_ranks():
@@ -177,17 +172,6 @@ def test_each_optimizer_has_a_grid_of_its_own_and_the_best_trial_brings_its_opti
     assert [one["lr"] for one in first] == pytest.approx([0.00316, 0.01, 0.0316, 0.000949, 0.003, 0.00949])
     assert next(cell for cell in cells if cell.id == "GRU/seed-1").config["optimizer"] == adamw
     assert found.tuned["GRU"].values == {"optimizer.type": "AdamW", "optimizer.lr": 0.003}
-
-
-def test_pretraining_has_the_settings_of_its_original_and_comes_before_its_own_trials():
-    two = [candidate("LSTM"), candidate("LSTM + masked pretraining", of="LSTM", group="masked pretraining")]
-    _, cells = trained(plan_of(two, pretrain="masked"), near(0.0316))
-    kinds = [(cell.kind, cell.initial) for cell in cells if cell.candidate != "LSTM" and cell.kind != "measure"]
-    slug = "LSTM-masked-pretraining"
-    assert kinds[:2] == [("pretrain", None)] * 2
-    assert {initial for kind, initial in kinds if kind == "trial"} == {f"runs/{slug}/pretrain-1"}
-    assert [initial for kind, initial in kinds if kind == "run"] == [f"runs/{slug}/pretrain-{seed}" for seed in (1, 2)]
-    assert rate(next(cell for cell in cells if cell.kind == "pretrain")) == 0.0316
 
 
 def test_the_digest_of_a_plan_changes_with_all_that_decides():

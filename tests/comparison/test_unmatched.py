@@ -34,7 +34,7 @@ def row(name):
     )  # fmt: skip
 
 
-TUNING = Tuning(lr_trials=3, optimizers=["AdamW"], depths=False, seeds=[1001, 1002], trial_share=1.0, by="accuracy")
+TUNING = Tuning(lr_trials=3, optimizers=["AdamW"], depths=False, seeds=[1001, 1002], by="accuracy")
 FAIR = Results(
     title="", recipe="image/digits", metric=METRICS["accuracy"], candidates=[row("Transformer"), row("LSTM")],
     match="parameters", num_test=1000, varied=["model.backbone"], seeds=[1, 2, 3], tuning=TUNING,
@@ -82,7 +82,6 @@ PLANTED = {
     "test examples in training": (runs(test_in_training=114), "test data", "114 of 1,000 test examples are in the"),
     "a trial's seed among the reported ones": (tuning(seeds=[1, 1002]), "tuning seeds", "share a seed"),
     "nobody tuned": (tuning(lr_trials=0), "tuning", "Nothing was tuned"),
-    "quarter trials": (tuning(trial_share=0.25), "length of trials", "25 % of the steps"),
     "another dropout inside": (config("--model.backbone.dropout=0.3"), "model.backbone.dropout", "LSTM: 0.3"),
     "validation is test": (data(validation="c" * 64), "tuning split", "is the same"),
     "one seed": (second(runs=OWN.runs[:1]), "seeds", "One seed only"),

@@ -9,7 +9,7 @@ import torch
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, LossOutput, TokenSpec
 from seqkit.objectives import Classify, NextToken, Regress
-from seqkit.objectives.metrics import GeneratedCHRF, MeanLoss, build_metrics, update
+from seqkit.objectives.metrics import GeneratedCHRF, MeanLoss, WordF1, build_metrics, update
 
 NAMES = ["Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC",
          "AveragePrecision", "CalibrationError", "BrierScore"]  # fmt: skip
@@ -222,6 +222,15 @@ def test_chrf_of_a_generated_text_is_1_where_it_equals_a_reference():
     assert float(metric.compute()) == pytest.approx(1)
     metric.update(torch.tensor([[4, 5, 6, 0, 4, 5, 6]]), torch.tensor([[text, [IGNORE] * 7]]))
     assert 0.5 < float(metric.compute()) < 0.9
+
+
+def test_word_f1_is_that_of_the_summed_precision_and_recall_in_any_order():
+    metric = WordF1(lambda ids: " ".join(f"word{i}" for i in ids.tolist()))
+    metric.update(torch.tensor([[2, 1, 1, IGNORE]]), torch.tensor([[[1, 2, 3, 4], [5, 5, 5, 5]]]))  # 2 of 3, 2 of 4
+    metric.update(torch.tensor([[7]]), torch.tensor([[[7, 8]]]))  # 1 of 1, 1 of 2
+    metric.update(torch.tensor([[9]]), torch.tensor([[[IGNORE]]]))  # without a reference
+    precision, recall = 3 / 4, 3 / 6
+    assert float(metric.compute()) == pytest.approx(2 * precision * recall / (precision + recall))
 
 
 def test_each_objective_measures_its_usual_metrics_or_those_that_are_named():

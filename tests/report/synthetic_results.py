@@ -16,7 +16,6 @@ from seqkit.comparison.types import (
     Difference,
     Failure,
     Finding,
-    Planned,
     Results,
     Row,
     Run,
@@ -43,10 +42,10 @@ STEPS = 252
 CONFIG = "recipe: image/digits\ndata: {limit: null}\noptimizer: {lr: 0.003}\n"
 
 
-def candidate(index, *, seeds=(1, 2, 3), group=None, failed=False):
+def candidate(index, *, seeds=(1, 2, 3), failed=False):
     """A candidate with everything that a row has; number `index` decides its name and its curves."""
-    rng, name = np.random.default_rng(index), NAMES[index] if group is None else f"{NAMES[index]} + {group}"
-    rate, mean = (0.003, 0.001, 0.01)[index % 3], 0.965 + 0.025 * float(np.exp(-index / 3)) + (0.004 if group else 0)
+    rng, name = np.random.default_rng(index), NAMES[index]
+    rate, mean = (0.003, 0.001, 0.01)[index % 3], 0.965 + 0.025 * float(np.exp(-index / 3))
     slow, power = 1 + 0.3 * index, 2 if index % 2 == 0 else 1
     lengths = (16, 64, 256, 1024)
 
@@ -70,7 +69,7 @@ def candidate(index, *, seeds=(1, 2, 3), group=None, failed=False):
         for lr in (0.0003, 0.001, 0.003, 0.01)
     ]
     row = Row(
-        name=name, group=group, parameters=203914 + 137 * index, training_flops=10**9 + index, width=128, depth=3,
+        name=name, parameters=203914 + 137 * index, training_flops=10**9 + index, width=128, depth=3,
         budget_gap=0.004 * index, trials=trials, config=CONFIG, runs=[run(seed) for seed in seeds],
     )  # fmt: skip
     if failed:
@@ -84,7 +83,6 @@ def candidate(index, *, seeds=(1, 2, 3), group=None, failed=False):
     return replace(
         row, mean=mean, std=0.003 if len(seeds) > 1 else None, interval=(mean - 0.006, mean + 0.006), longest=256,
         constant=0.1, chosen={"optimizer.lr": rate}, cost=cost,
-        gradient_flow=[(t, float(np.exp(-t * (0.01 + 0.04 * index)))) for t in range(64)],
     )  # fmt: skip
 
 
@@ -99,19 +97,18 @@ def difference(a, b):
     )
 
 
-def comparison(num=4, *, seeds=(1, 2, 3), group=None, failed=()):
-    """A comparison of the first `num` candidates; with a group, of each twice. failed: numbers of those that failed."""
+def comparison(num=4, *, seeds=(1, 2, 3), failed=()):
+    """A comparison of the first `num` candidates. failed: numbers of those that failed."""
     rows = [candidate(i, seeds=seeds, failed=i in failed) for i in range(num)]
-    rows += [candidate(i, seeds=seeds, group=group) for i in range(num)] if group else []
     sound = [row for row in rows if row.mean is not None]
     return Results(
         title=f"image/digits: {', '.join(NAMES[:num])}", recipe="image/digits", metric=METRICS["accuracy"],
         candidates=rows, preset="debug", overrides=["--trainer.max_epochs", "8"],
         commands=["seqkit compare image/digits --backbones Transformer,LSTM,GRU,Mamba"], match="parameters",
         budget=203_914, tuning=Tuning(
-            lr_trials=4, optimizers=["AdamW"], depths=True, seeds=[1001, 1002], trial_share=1.0, by="accuracy"
+            lr_trials=4, optimizers=["AdamW"], depths=True, seeds=[1001, 1002], by="accuracy"
         ),
-        promise=Planned(sha256="ab12" * 16, written="2026-11-22T00:20:00"), seeds=list(seeds), num_test=1000,
+        seeds=list(seeds), num_test=1000,
         differences=[difference(a, b) for i, a in enumerate(sound) for b in sound[:i]],
         strong_baseline=StrongBaseline(name="an RBF-SVM", value=0.98, num_train=1257),
         unmatched=[Finding(kind="note", what="dropout", text="Each has its own."),
@@ -151,7 +148,6 @@ RESULTS = {
     "four": lambda: comparison(4, failed=(3,)).to_json(),
     "one": lambda: comparison(1, seeds=(7,)).to_json(),
     "twelve": lambda: comparison(12).to_json(),
-    "groups": lambda: comparison(4, group="masked pretraining").to_json(),
     "null": lambda: without_values().to_json(),
     "hostile": lambda: hostile().to_json(),
 }

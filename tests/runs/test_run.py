@@ -190,7 +190,8 @@ def test_a_run_begins_with_the_weights_of_another_where_it_is_told_to(tmp_path, 
     words = {"data.limit": 40, "optimizer": {"type": "AdamW", "lr": 0.0}, "trainer.enable_progress_bar": False}
     first = complete("image/digits", "debug", {**words, "seed": 1})
     run(first, tmp_path / "first")
-    run(complete("image/digits", "debug", {**words, "seed": 2}), tmp_path / "second", initial=tmp_path / "first")
+    words["model.init"] = str(tmp_path / "first")
+    run(complete("image/digits", "debug", {**words, "seed": 2}), tmp_path / "second")
     one, two = (load(tmp_path / name).model.state_dict() for name in ("first", "second"))
     assert all(torch.equal(one[name], two[name]) for name in one)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.formats import OF_KIND, own_reader
+from seqkit.data.formats import OF_TOKENIZER, own_reader
 from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
@@ -28,7 +28,7 @@ from seqkit.errors import DataError, one_line
 
 log = logging.getLogger("seqkit")
 
-KIND_OF_TOKENIZER = {name: kind for kind, known in OF_KIND.items() for name in known.tokenizers} | {
+KIND_OF_TOKENIZER = {name: known.kind for name, known in OF_TOKENIZER.items()} | {
     "Series": "series", "Ids": "series",
 }  # fmt: skip
 """Kind of the column that a tokenizer reads; for other tokenizers the table decides."""
