@@ -22,7 +22,7 @@ from seqkit.runs.summary import check_trained, data_name, read_summary
 
 MODALITIES = {
     **dict.fromkeys(("Bytes", "Characters", "Words", "BPE", "FromFile"), "text"),
-    **dict.fromkeys(("LogMel", "SampleWindows", "WhisperMel"), "audio"),
+    **dict.fromkeys(("LogMel", "MultiScale", "SpectrogramPatches", "SampleWindows", "WhisperMel"), "audio"),
     "Patches": "image", "Graph": "graph", "Molecule": "graph", "Cells": "tabular",
 }  # fmt: skip
 """Kind of input by the name of the tokenizer, as the hub speaks of it."""

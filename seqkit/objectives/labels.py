@@ -27,7 +27,7 @@ REPORTED = {
     "AveragePrecision": "average_precision", "CalibrationError": "calibration_error", "BrierScore": "brier",
     "RMSE": "rmse", "MAE": "mae", "R2Score": "r2", "SpearmanCorrCoef": "spearman", "PearsonCorrCoef": "pearson",
     "Perplexity": "perplexity", "TokenErrorRate": "token_error", "SequenceErrorRate": "sequence_error",
-    "CHRFScore": "chrf",
+    "WordErrorRate": "word_error", "CHRFScore": "chrf",
 }  # fmt: skip
 """Name of each metric in tables and files."""
 

@@ -32,10 +32,10 @@ from seqkit.objectives.losses import check_factor, cross_entropy, frequencies, i
 if TYPE_CHECKING:
     from seqkit.model import Model
 
-TokenMetric = Literal["Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
+TokenMetric = Literal["Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "WordErrorRate", "CHRFScore"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
 
-TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
+TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "WordErrorRate", "CHRFScore"]
 """Names of the metrics of generated sequences."""
 
 

@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "image": ["Patches"],
         "molecule": ["Molecule"],
         "resize": ["Resize"],
+        "spectrogram": ["MultiScale", "SpectrogramPatches"],
         "text": ["Bytes", "Characters", "Words"],
     },
 )

@@ -30,7 +30,8 @@ log = logging.getLogger("seqkit")
 
 KIND_OF_TOKENIZER = {
     "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "Patches": "image",
-    "LogMel": "audio", "WhisperMel": "audio", "SampleWindows": "audio",
+    "LogMel": "audio", "WhisperMel": "audio", "SampleWindows": "audio", "MultiScale": "audio",
+    "SpectrogramPatches": "audio",
     "Molecule": "smiles", "Series": "series", "Ids": "series",
 }  # fmt: skip
 """Kind of the column that a tokenizer reads; for other tokenizers the table decides."""
