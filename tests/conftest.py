@@ -176,7 +176,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "Patches": _images,
     "LogMel": lambda: _sounds("LogMel", 8_000, num_mels=7),
     "MultiScale": lambda: _sounds("MultiScale", {"fine": _mel(), "coarse": _mel(window_ms=60.0, hop_ms=25.0)}),
-    "SpectrogramPatches": lambda: _sounds("SpectrogramPatches", _mel(), patch=(5, 4), stride=(2, 3)),
+    "SpectrogramPatches": lambda: _sounds("SpectrogramPatches", _mel(), patch=(5, 4), hop=(2, 3)),
     "WhisperMel": lambda: _sounds("WhisperMel", 7, seconds=1),
     "SampleWindows": _sample_windows,
     "Graph": _graphs,

@@ -59,18 +59,16 @@ class MultiScale(Tokenizer):
 class SpectrogramPatches(Tokenizer):
     """Overlapping patches of a log-mel spectrogram, as in the Audio Spectrogram Transformer (Gong et al. 2021, AST).
 
-    frames: the spectrogram, `LogMel` of one frame a token. patch: frames and bands of a patch. stride: frames and bands
+    frames: the spectrogram, `LogMel` of one frame a token. patch: frames and bands of a patch. hop: frames and bands
     from one patch to the next; below the size of a patch, they overlap (10 of 16 in AST).
-    When: classes of sounds; a Transformer over them as over an image. Raises ValueError for sizes below 1, a stride
+    When: classes of sounds; a Transformer over them as over an image. Raises ValueError for sizes below 1, a hop
     above the patch, a patch of more bands than there are, or frames that are stacked.
     """
 
-    def __init__(
-        self, frames: LogMel, *, patch: tuple[int, int] = (16, 16), stride: tuple[int, int] = (10, 10)
-    ) -> None:
-        self.frames, self.patch, self.stride = frames, (patch[0], patch[1]), (stride[0], stride[1])
-        if min(self.stride) < 1 or self.stride[0] > patch[0] or self.stride[1] > patch[1]:
-            raise ValueError(f"{patch=}, {stride=}; give a stride of at least 1 and no larger than the patch")
+    def __init__(self, frames: LogMel, *, patch: tuple[int, int] = (16, 16), hop: tuple[int, int] = (10, 10)) -> None:
+        self.frames, self.patch, self.hop = frames, (patch[0], patch[1]), (hop[0], hop[1])
+        if min(self.hop) < 1 or self.hop[0] > patch[0] or self.hop[1] > patch[1]:
+            raise ValueError(f"{patch=}, {hop=}; give a hop of at least 1 and no larger than the patch")
         if not isinstance(frames, LogMel) or frames.spec.num_features != frames.num_mels or frames.stride > 1:
             raise ValueError("patches are of single frames; give a LogMel with stack=1, stride=1 and colour=false")
         if patch[1] > frames.num_mels:
@@ -86,9 +84,9 @@ class SpectrogramPatches(Tokenizer):
         them. The spectrogram is filled up with its least energy to whole patches. Raises DataError as `LogMel.encode`.
         """
         energies = self.frames.encode(raw).content
-        pads = [_missing(*sizes) for sizes in zip(energies.shape, self.patch, self.stride)]
+        pads = [_missing(*sizes) for sizes in zip(energies.shape, self.patch, self.hop)]
         energies = F.pad(energies, [0, pads[1], 0, pads[0]], value=float(energies.min()))
-        patches = energies.unfold(0, self.patch[0], self.stride[0]).unfold(1, self.patch[1], self.stride[1])
+        patches = energies.unfold(0, self.patch[0], self.hop[0]).unfold(1, self.patch[1], self.hop[1])
         h, w = patches.shape[:2]
         grid = torch.cartesian_prod(torch.arange(float(h)), torch.arange(float(w)))
         return Tokens(rearrange(patches, "h w p q -> (h w) (p q)"), grid)

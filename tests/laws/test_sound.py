@@ -56,7 +56,7 @@ TOKENIZERS = {
     "LogMel": (LogMel(RATE, **PLAIN), 80, 200),
     "stacked": (LogMel(RATE, stack=3, **PLAIN), 80, 300),
     "MultiScale": (MultiScale({"fine": LogMel(RATE, hop_ms=12.5, **PLAIN), "coarse": COARSE}), 100, 700),
-    "SpectrogramPatches": (SpectrogramPatches(LogMel(RATE, **PLAIN), patch=(5, 4), stride=(2, 3)), 160, 700),
+    "SpectrogramPatches": (SpectrogramPatches(LogMel(RATE, **PLAIN), patch=(5, 4), hop=(2, 3)), 160, 700),
     "SampleWindows": (SampleWindows(RATE, convolutions=STEM, normalize=False), STEM.hop_samples, STEM.window_samples),
 }
 

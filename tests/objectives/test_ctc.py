@@ -146,3 +146,24 @@ def test_word_errors_are_of_words_where_symbols_are_characters():
     assert {name: round(float(metric.compute()), 4) for name, metric in metrics.items()} == {
         "token_error": 0.4286, "word_error": 0.6667, "sequence_error": 1.0,
     }  # fmt: skip
+
+
+def test_sound_joined_with_text_and_an_image_is_read_too():
+    from seqkit.raw import Waveform
+    from seqkit.tokenizers import Join, LogMel, MultiScale, Patches, SpectrogramPatches
+
+    mels = [LogMel(8000, num_mels=7, window_ms=w, hop_ms=w / 2) for w in (25, 60)]
+    sounds = {
+        "scales": MultiScale(dict(zip("ab", mels))),
+        "patches": SpectrogramPatches(mels[0], patch=(5, 7), hop=(3, 7)),
+    }
+    tokenizer = Join({"text": Characters("abc"), "image": Patches(2), **sounds}, reads=dict.fromkeys(sounds, "sound"))
+    wave = Waveform(torch.randn(900, generator=torch.Generator().manual_seed(0)) * 0.1, 8000)
+    raws = [{"text": "ab", "image": torch.rand(1, 4, 6), "sound": wave}, {"sound": wave}, {"text": "c", "sound": wave}]
+    batch = TokenBatch.collate([tokenizer.encode(raw) for raw in raws])
+    objective = fitted()
+    model = Model(tokenizer.spec, Transformer(12, 1, num_heads=3), objective).eval()
+    loss = objective.step(model, (batch, collate_targets([objective.encode_target(label) for label in LABELS]))).loss
+    loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.embedder.parameters())
+    assert len(objective.decode(objective.predict(model, batch))) == 3

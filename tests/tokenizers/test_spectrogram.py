@@ -30,7 +30,7 @@ def test_scales_that_one_layer_cannot_embed_are_refused(scales):
 
 def test_patches_through_a_linear_layer_are_the_convolution_of_ast():
     mel, weight = LogMel(RATE, num_mels=13), torch.randn(5, 1, 4, 3)
-    tokens = SpectrogramPatches(mel, patch=(4, 3), stride=(3, 2)).encode(WAVE)
+    tokens = SpectrogramPatches(mel, patch=(4, 3), hop=(3, 2)).encode(WAVE)
     energies = mel.encode(WAVE).content  # 51 frames: patches begin at 0, 3, … 48, and the last one lacks a frame
     energies = F.pad(energies, [0, 0, 0, 1], value=float(energies.min()))
     expected = F.conv2d(rearrange(energies, "t m -> 1 1 t m"), weight, stride=(3, 2))
@@ -41,7 +41,7 @@ def test_patches_through_a_linear_layer_are_the_convolution_of_ast():
 
 @pytest.mark.parametrize("t", [1, 90, 4_003])
 def test_a_recording_shorter_than_a_patch_is_one(t):
-    tokens = SpectrogramPatches(LogMel(RATE, num_mels=7), patch=(16, 7), stride=(10, 7)).encode(
+    tokens = SpectrogramPatches(LogMel(RATE, num_mels=7), patch=(16, 7), hop=(10, 7)).encode(
         Waveform(WAVE.samples[:t], RATE)
     )
     assert len(tokens) == max(1, -(-(t // 80 + 1 - 16) // 10) + 1)
@@ -50,8 +50,8 @@ def test_a_recording_shorter_than_a_patch_is_one(t):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"stride": (0, 1)}, "stride"),
-        ({"stride": (5, 1)}, "no larger than the patch"),
+        ({"hop": (0, 1)}, "hop"),
+        ({"hop": (5, 1)}, "no larger than the patch"),
         ({"patch": (4, 8)}, "8 bands, and there are 7"),
         ({"frames": LogMel(RATE, num_mels=7, stack=3)}, "single frames"),
         ({"frames": LogMel(RATE, num_mels=7, stride=2)}, "single frames"),
@@ -59,7 +59,7 @@ def test_a_recording_shorter_than_a_patch_is_one(t):
 )
 def test_patches_that_do_not_fit_are_refused(settings, said):
     with pytest.raises(ValueError, match=said):
-        SpectrogramPatches(**{"frames": LogMel(RATE, num_mels=7), "patch": (4, 3), "stride": (2, 2)} | settings)
+        SpectrogramPatches(**{"frames": LogMel(RATE, num_mels=7), "patch": (4, 3), "hop": (2, 2)} | settings)
 
 
 @pytest.mark.parametrize("samples", [torch.zeros(0), torch.full((900,), torch.nan), torch.zeros(900)])
