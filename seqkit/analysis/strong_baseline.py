@@ -284,7 +284,8 @@ def _of_nodes(graph: GraphData, fitted: np.ndarray, target: Tensor) -> Any:
 
     n, (start, end) = len(graph.nodes), graph.edges[:, graph.edges[0] != graph.edges[1]].numpy()
     links = sparse.coo_array((np.ones(2 * len(start)), (np.r_[start, end], np.r_[end, start])), (n, n)).tocsr() > 0
-    own = graph.nodes.numpy() if graph.nodes.ndim == 2 else sparse.eye_array(graph.nodes.max() + 1).tocsr()[graph.nodes]
+    own = graph.nodes.numpy()  # features [n f], or an id of each node [n]
+    own = own if own.ndim == 2 else sparse.eye_array(own.max() + 1).tocsr()[own]
     degree, classes = np.maximum(links.sum(axis=1), 1), np.zeros((n, int(target.max()) + 1))
     classes[fitted, target[fitted]] = 1
     mean, scale = sparse.diags_array(1 / degree) @ links, sparse.diags_array(degree**-0.5)

@@ -12,7 +12,7 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
@@ -33,6 +34,9 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442",
 )  # fmt: skip
 """Okabe and Ito's palette, which the colour-blind can tell apart."""
+
+PALE = LinearSegmentedColormap.from_list("pale", [to_rgba(BLUE, 0.04), to_rgba(BLUE, 1)])
+"""Shares from 0 to 1 on a page that is light or dark: nearly nothing is the page's own colour."""
 
 STYLE: dict[Any, Any] = {
     "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
@@ -100,8 +104,13 @@ COLORS = {"training": BLUE, "validation": VERMILION}
 
 
 @rc_context(STYLE)
-def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None) -> Figure:
-    """Curves over optimizer steps, the constant baseline's value as a dashed line. unit: label of the vertical axis."""
+def curves(
+    series: Sequence[Series], *, unit: str, levels: Mapping[str, float | None] | None = None, kept: int | None = None
+) -> Figure:
+    """Curves over optimizer steps, and levels as dashed and dotted lines, by what the legend says of them.
+
+    unit: label of the vertical axis. kept: the step of which the run has the weights, marked on the last curve.
+    """
     figure, (axes,) = new_figure(4.6, 2.7)
     for one in series:
         color = COLORS.get(one.label, BLUE)
@@ -110,8 +119,12 @@ def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None
         axes.plot(one.x, one.y, color=color, label=one.label, marker=marker, markersize=4, alpha=0.35 if noisy else 1)
         if noisy:
             axes.plot(*_running_mean(one), color=color)
-    if baseline is not None:
-        axes.axhline(baseline, color=INK, linestyle="--", linewidth=1, label="constant baseline (test)")
+    if kept is not None:
+        place = int(np.abs(np.asarray(series[-1].x) - kept).argmin())  # steps are logged from 0
+        axes.plot(series[-1].x[place], series[-1].y[place], "o", color=color, markersize=5, label="kept weights")
+    for (label, level), style in zip((levels or {}).items(), ("--", ":")):
+        if level is not None:
+            axes.axhline(level, color=INK, linestyle=style, linewidth=1, label=label)
     axes.set(xlabel="optimizer steps", ylabel=unit)
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1))
     axes.legend()
@@ -126,17 +139,17 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     side = 1.9 + pitch * k if k <= MAX_NAMED else 5.4
     figure, (axes,) = new_figure(side + 0.5, side)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    image = axes.imshow(shares, cmap="cividis", vmin=0, vmax=1)
+    image = axes.imshow(shares, cmap=PALE, vmin=0, vmax=1)
     axes.set(xlabel="predicted class", ylabel="target class")
     if k <= MAX_NAMED:
         short = shortened([one_line(name) for name in names])
-        rotation = 90 if k > FEW_CLASSES else 45 if max(map(len, short)) > 2 else 0
+        rotation = 90 if k > FEW_CLASSES else 45 if max(map(len, short)) > 3 else 0
         axes.set_xticks(range(k), short, rotation=rotation, ha="right" if rotation == 45 else "center")
         axes.set_yticks(range(k), short)
         axes.tick_params(labelsize=8.5 if k <= FEW_CLASSES else 7)
         for (row, column), number in np.ndenumerate(counts):
             if (number or row == column) and k <= FEW_CLASSES:
-                color = "#000000" if shares[row, column] > 0.47 else "#ffffff"
+                color = "#ffffff" if shares[row, column] > 0.5 else INK
                 axes.text(column, row, str(int(number)), ha="center", va="center", color=color, fontsize=7)
     figure.colorbar(image, ax=axes, label="share of the target class", shrink=0.8, aspect=20 * side / 5.4)
     return figure

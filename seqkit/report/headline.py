@@ -115,14 +115,17 @@ def is_trial(summary: dict[str, Any]) -> bool:
 
 
 def cautions(summary: dict[str, Any]) -> list[str]:
-    """At most three sentences: this is a trial, is no better than a constant prediction, is worse than a specialist."""
+    """What to know of a run, in at most two sentences.
+
+    It is a trial, of which nothing else is said; or no better than a constant prediction; or worse than a specialist.
+    """
     found, metric = list[str](), headline(summary)
     own, baseline, strong = (format_metric(metric.name, x) for x in (metric.value, metric.baseline, metric.strong))
     if is_trial(summary):
         steps, limit = summary.get("steps"), summary.get("limit")
         known = [] if steps is None or steps >= FEW_STEPS else ["1 step" if steps == 1 else f"{steps} steps"]
         known += [] if limit is None or limit >= FEW_EXAMPLES else [f"at most {limit} examples a split (data.limit)"]
-        found.append(f"This training had {' and '.join(known)}: its figures say little of the model.")
+        return [f"This is a trial run, with {' and '.join(known)}: its figures say little of the model."]
     if metric.is_no_better_than_constant:
         found.append(
             f"With this seed, the run is no better than the best constant prediction ({metric.label}: {own} against "
@@ -188,6 +191,8 @@ class ResultTable:
 def _facts(summary: dict[str, Any]) -> Iterator[str]:
     """Lines below the table: the specialist, the metrics that were asked for, intervals, cautions."""
     metric, strong = headline(summary), summary.get("strong_baseline")
+    if is_trial(summary):
+        yield from cautions(summary)
     if metric.strong is not None:
         yield f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}; {metric.verdict}"
     for other, value in summary["metrics"].items():
@@ -197,4 +202,5 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
             yield f"{one_line(metric_label(summary, other))}: {format_metric(other, value)} ({known})"
     if (line := told(summary)) is not None:
         yield line
-    yield from cautions(summary)
+    if not is_trial(summary):
+        yield from cautions(summary)

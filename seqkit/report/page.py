@@ -12,8 +12,10 @@ import torch
 from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.files import read_mapping
+from seqkit.interfaces import IGNORE
 from seqkit.report.headline import cautions, headline
 from seqkit.report.learning_curves import loss_curve, metric_curve
+from seqkit.report.modality import find_renderer
 from seqkit.report.samples import MAX_EXAMPLES, samples
 from seqkit.report.templates import write_page
 from seqkit.runs.intervals import told
@@ -62,6 +64,8 @@ def _collect(folder: Path) -> dict[str, Any]:
         for split, (unknown, num_tokens) in summary.get("unknown", {}).items():
             warnings.append(f"{unknown:,} of {num_tokens:,} {split} tokens are unknown. They share one id.")
         data, loss = _data(trained, warnings), loss_curve(folder, summary)
+        if data is not None and getattr(trained.objective, "level", "") == "token" and summary.get("num_test") == 1:
+            summary |= _labelled(data)
         interval_line = told(summary) or ""
         return {
             "folder": str(folder),
@@ -105,7 +109,16 @@ def _facts(summary: dict[str, Any]) -> str:
     names = (("num_train", "training"), ("num_valid", "validation"), ("num_test", "test"))
     counts = ", ".join(f"{summary[key]:,} {name}" for key, name in names if key in summary)
     rule = summary.get("split_rule", "")
-    return " · ".join(filter(None, (summary["recipe"], date, f"{counts} examples" if counts else "", rule)))
+    unit = summary.get("unit", "examples")
+    return " · ".join(filter(None, (summary["recipe"], date, f"{counts} {unit}" if counts else "", rule)))
+
+
+def _labelled(data: DataModule) -> dict[str, Any]:
+    """How many nodes of the one graph have labels in each split."""
+    splits = data.splits()
+    parts = {"num_train": splits.train, "num_valid": splits.valid, "num_test": splits.test}
+    counts = {key: int((torch.as_tensor(part.labels[0]) != IGNORE).sum()) for key, part in parts.items() if part}
+    return {**counts, "unit": f"{find_renderer(data.tokenizer).unit} of one example"}
 
 
 def mixture_facts(summary: dict[str, Any]) -> str:

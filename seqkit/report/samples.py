@@ -5,6 +5,7 @@ b batch · n tokens · k classes · m predictions · f features
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
@@ -35,6 +36,7 @@ from seqkit.report.modality import Renderer, find_renderer
 from seqkit.report.modality.audio import MAX_SECONDS, player_source
 from seqkit.report.modality.base import Run
 from seqkit.report.modality.cells import written
+from seqkit.report.modality.graph import GraphRenderer
 from seqkit.report.numbers import DASH, format_number
 from seqkit.runs.trained_model import TrainedModel
 from seqkit.tokenizers.cells import Cells
@@ -47,6 +49,9 @@ NUM_PROMPT_TOKENS, NUM_GENERATED = 24, 400
 MAX_CHARACTERS = 600
 NUM_QUERIES, NUM_NEAREST, NUM_DIRECTIONS = 3, 5, 6
 """Queries of each direction of retrieval that are shown, how many of the nearest, and most directions."""
+
+WHOLE = 440
+"""Points from which on a section has the page's whole width."""
 
 MAX_CLASSES = 100
 """Rows of the table of classes."""
@@ -107,7 +112,8 @@ def samples(_objective: Objective, _trained: TrainedModel, _data: DataModule) ->
 @samples.register
 def _(objective: Classify, trained: TrainedModel, data: DataModule) -> list[Section]:
     k, is_whole = len(objective.names), objective.level == "sequence"
-    counts, errors = np.zeros((k, k), np.int64), list[Error]()
+    counts, kinds = np.zeros((k, k), np.int64), defaultdict[tuple[int, int], list[Error]](list)
+    renderer = find_renderer(trained.tokenizer)
     for places, label, output in _outputs(trained, data):
         assert output.prediction is not None
         preds, known = output.prediction.argmax(dim=-1), label != IGNORE
@@ -115,11 +121,22 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule) -> list[Sect
         for i in (known & (preds != label)).nonzero()[:, 0].tolist() if is_whole else ():
             confidence = float(output.prediction[i].softmax(dim=-1).max())
             caption = f"{objective.names[preds[i]]} ({100 * confidence:.0f} %), not {objective.names[label[i]]}"
-            errors.append((confidence, caption, places[i]))
-    sections = class_sections(counts, objective.names, "examples" if is_whole else "tokens")
-    if not is_whole and find_renderer(trained.tokenizer).is_text:
+            kinds[int(preds[i]), int(label[i])].append((confidence, caption, places[i]))
+    sections = class_sections(counts, objective.names, "examples" if is_whole else renderer.unit)
+    if not is_whole and renderer.is_text:
         sections.append(_tagged(objective, trained, data))
-    note = "These wrong predictions have the highest probability. The right class follows."
+    if not is_whole and isinstance(renderer, GraphRenderer) and len(label) == 1:
+        right = torch.where(known, (preds == label).int() * 2 - 1, 0)[0].numpy()
+        figure = renderer.answered(data.splits().test[0].raw, right)
+        note = "Green test nodes are right and red ones wrong; the class of a grey one was not asked."
+        sections.append(Section("The graph", note, [svg(figure)]))
+    # of each kind of error two come first, so that one frequent confusion does not fill the page
+    errors = [
+        (confidence - (place > 1), *rest)
+        for found in kinds.values()
+        for place, (confidence, *rest) in enumerate(sorted(found, key=lambda error: -error[0]))
+    ]
+    note = "These wrong predictions have the highest probability, first two of each kind. The right class follows."
     return [
         *sections,
         *_columns(trained, data, "loss"),
@@ -147,7 +164,7 @@ def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
     f1 = np.zeros(len(names))
     f1[known] = 2 * right[known] / (support + predicted)[known]
     note = (
-        "Support is the number of test examples of a class. Precision is the share of the predictions of a class that "
+        "Support is how many of a class the test split has. Precision is the share of the predictions of a class that "
         "are right, and recall the share of its examples that are found. F1 is their harmonic mean."
     )
     shown = known
@@ -410,6 +427,8 @@ def _gallery(
     title: str, note: str, trained: TrainedModel, examples: Sequence[Shown], *, pictures: int = 1
 ) -> list[Section]:
     """A section of examples, with how to read them; none without examples. pictures: of an example, side by side."""
+    if examples and all(one.cells and not (one.figures or one.sound) for one in examples):
+        return [_rows(title, note, examples)]
     renderer = find_renderer(trained.tokenizer)
     is_drawn = any(one.figures for one in examples)
     if is_drawn and renderer.note:
@@ -418,6 +437,17 @@ def _gallery(
         note += f" A player has at most the first {MAX_SECONDS:g} seconds."
     points = 72 * renderer.size[0] * pictures if is_drawn else 0
     return [Section(title, note, examples=examples, points=points)] if examples else []
+
+
+def _rows(title: str, note: str, examples: Sequence[Shown]) -> Section:
+    """Examples that are rows of a table, below each other."""
+    names = list(dict.fromkeys(name for one in examples for name, _ in one.cells))
+    found = [dict(one.cells) for one in examples]
+    rows = [
+        (one.caption, *(row.get(name, DASH) for name in names), Path(one.origin).name)
+        for one, row in zip(examples, found)
+    ]
+    return Section(title, note, columns=("prediction", *names, "from"), rows=rows, points=WHOLE)
 
 
 def _shown(

@@ -255,6 +255,12 @@ def test_a_class_of_its_own_never_reaches_a_node_over_its_neighbours():
     assert (votes == 0).all()
 
 
+def test_a_node_may_be_an_id():
+    graph = GraphData(torch.arange(20), torch.stack([torch.arange(19), torch.arange(1, 20)]))
+    ids = _of_nodes(graph, np.arange(5), torch.arange(20) % 2).toarray()[:, :20]
+    assert (ids == np.eye(20)).all()
+
+
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_each_winning_setting_is_one_of_the_command_and_was_measured(kind):
     words, _, measured = SETTINGS[kind].partition(" did better ")

@@ -2,13 +2,15 @@
 
     export OMP_NUM_THREADS=1
     python -m tests.benchmarks.defaults --half tune                      # one seed, the sets that may be looked at
-    python -m tests.benchmarks.defaults --half judge --seeds 3           # once, when nothing changes any more
+    python -m tests.benchmarks.defaults --half judge --draw 2 --seeds 3  # once, when nothing changes any more
+    python -m tests.benchmarks.defaults --half judge --draw 2 --list     # rows and classes; nothing is trained
     python -m tests.benchmarks.defaults text/fortunes --words --preset transformer      # one set, with other keys
 
 The default is `seqkit fit FILE`, the command that a newcomer types. The rival is the method of scikit-learn that is set
 beside it (`seqkit.analysis.strong_baseline`), chosen within the training rows. The difference is paired by test
 example, with a 95 % interval (t): of the share of right answers, in points, or of the squared error, relative to that
-of the best constant. Above 0 the default is better. Both halves were drawn by a hash before anything was run.
+of the best constant. Above 0 the default is better. Both halves of each draw were drawn by a hash before anything was
+run on them; the judging half of draw 1 has been run and is known.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import sys
 import tempfile
 import warnings
 from argparse import Namespace
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -103,19 +106,34 @@ def score(case: Case, answers: np.ndarray) -> np.ndarray:
     return -errors / np.square(truth - train.mean(0)).mean()
 
 
+def describe(case: Case) -> str:
+    """Rows, and what is to be answered."""
+    num_test, targets = int(case.is_test.sum()), case.targets
+    several = f"{len(targets[0])} values ahead" if case.kind == "forecast" else "a number"
+    answer = several if case.is_regression else ", ".join(f"{n} {y}" for y, n in sorted(Counter(targets).items()))
+    return f"{len(targets)} rows, {num_test} for the test: {answer}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="sets; none: those of --half")
     parser.add_argument("--half", choices=["tune", "judge"], default="tune")
+    parser.add_argument("--draw", type=int, choices=[1, 2], default=1, help="which sets --half is of")
+    parser.add_argument("--list", action="store_true", help="print rows and classes, and train nothing")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--words", nargs=argparse.REMAINDER, default=[], help="further words of seqkit fit")
     parser.add_argument("--out", type=Path, default=Path("build/defaults/results.jsonl"))
     args = parser.parse_args()
-    tune, judge = halves()
+    tune, judge = halves(args.draw)
+    names = args.names or (tune if args.half == "tune" else judge)
+    if args.list:
+        for name in names:
+            print(name, describe(cases()[name]()))
+        return
     table = Table("set", "test rows", "default", "rival", "difference [95 %]", "seconds", "rival's name")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     console = Console(width=140)
-    for name in args.names or (tune if args.half == "tune" else judge):
+    for name in names:
         case = cases()[name]()
         rival, answers = rival_answers(case)
         theirs, runs = (

@@ -113,7 +113,7 @@ def test_the_model_that_training_began_with_is_named(run):
 
 @pytest.mark.parametrize("trial", [{"steps": 3}, {"limit": 200}])
 def test_figures_of_a_trial_are_said_to_be_that(run, trial):
-    assert "This training had" in card(run(trial))
+    assert "This is a trial run" in card(run(trial))
 
 
 # ── text ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

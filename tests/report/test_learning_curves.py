@@ -6,13 +6,15 @@ import pytest
 
 from seqkit.errors import DataError
 from seqkit.report import learning_curves
-from seqkit.report.learning_curves import loss_curve, metric_curve
+from seqkit.report.learning_curves import BESIDE, CONSTANT, loss_curve, metric_curve
 
 SUMMARY = {
     "objective": "Classify",
     "main_metric": "accuracy",
     "metrics": {"loss": 0.5, "accuracy": 0.75},
     "baseline": {"loss": 2.25, "accuracy": 0.125},
+    "strong_baseline": {"name": "a forest", "num_train": 9, "metrics": {"accuracy": 0.5}},
+    "weights": "best, of step 2",
 }
 CSV = "step,train/loss,valid/loss,valid/accuracy\n1,2.5,,\n1,,2.0,0.25\n2,1.5,,\n"
 
@@ -25,7 +27,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """What was drawn: series, unit and baseline of each figure."""
+    """What was drawn: series, unit, levels and kept step of each figure."""
     seen = []
     monkeypatch.setattr(learning_curves, "curves", lambda series, **others: seen.append((series, others)))
     monkeypatch.setattr(learning_curves, "svg", lambda _: "<svg>")
@@ -39,14 +41,14 @@ def test_losses_are_those_of_metrics_csv(folder, drawn):
         ([1.0, 2.0], [2.5, 1.5], "training"),
         ([1.0], [2.0], "validation"),
     ]
-    assert others == {"unit": "loss", "baseline": 2.25}
+    assert others == {"unit": "loss", "levels": {CONSTANT: 2.25, BESIDE: None}, "kept": 2}
 
 
 def test_the_headline_metric_is_drawn_where_validation_measured_it(folder, drawn):
     assert metric_curve(folder, SUMMARY) == "<svg>"
     ((series, others),) = drawn
     assert [(list(s.x), list(s.y)) for s in series] == [([1.0], [25.0])]
-    assert others == {"unit": "accuracy, %", "baseline": 12.5}
+    assert others == {"unit": "accuracy, %", "levels": {CONSTANT: 12.5, BESIDE: 50.0}, "kept": 2}
     assert metric_curve(folder, SUMMARY | {"main_metric": "loss"}) is None, "its headline is the loss"
     assert metric_curve(folder, SUMMARY | {"objective": "Yours", "metrics": {"f1": 0.5}}) is None, "not measured"
 

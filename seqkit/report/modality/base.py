@@ -48,10 +48,12 @@ class Renderer:
     """Draws and names the tokens of one tokenizer. This base class knows no modality: it draws content.
 
     is_text: True: reports write tokens as text (`pieces`); False: they draw small pictures.
-    size: width and height of a small picture in inches. note: how to read it, in a sentence; may be empty.
+    unit: what tokens are called. size: width and height of a small picture in inches. note: how to read it, in a
+    sentence; may be empty.
     """
 
     is_text: ClassVar[bool] = False
+    unit: ClassVar[str] = "tokens"
     size: ClassVar[tuple[float, float]] = (1.6, 1.6)
     note: ClassVar[str] = "A picture has a column for each token and a row for each feature."
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 
 from seqkit.interfaces import Tokens
-from seqkit.report.figures import BLUE
+from seqkit.report.figures import BLUE, GREEN, STYLE, VERMILION, new_figure
 from seqkit.report.modality.base import WARM, Renderer
 from seqkit.tokenizers.graph import Graph
 from seqkit.tokenizers.molecule import BONDS, Molecule
 
-MAX_NODES = 40
-"""At most this many nodes of a graph are drawn, from around the first."""
+MAX_NODES, MAX_ANSWERED = 40, 300
+"""At most this many nodes of a graph are drawn, from around the first, and with answers."""
 
 _GREY = "#8795a3"
 
@@ -24,6 +26,7 @@ class GraphRenderer(Renderer):
     """The nodes around the first one, coloured by the attention that they receive."""
 
     tokenizer: Graph | Molecule
+    unit = "nodes"
     size = (1.7, 1.5)
     note = "Each picture is the graph: dots are nodes, lines are edges."
 
@@ -52,8 +55,7 @@ class GraphRenderer(Renderer):
         places = self.places(raw, graph)
         for node in graph:
             axes.annotate(names[node], places[node], (6, 5), textcoords="offset points", fontsize=8)
-        if len(graph) < len(tokens):
-            axes.set_xlabel(f"{len(graph)} of {len(tokens):,} nodes are drawn")
+        axes.set_xlabel(_drawn(graph, tokens))
 
     def height(self, tokens: Tokens) -> float:
         """4.2 inches."""
@@ -66,8 +68,28 @@ class GraphRenderer(Renderer):
         spring: dict[int, Any] = networkx.spring_layout(graph, seed=1, iterations=200)
         return spring
 
-    def _nearby(self, tokens: Tokens) -> Any:
-        """Edges of one hop among up to MAX_NODES nodes, breadth first from node 0, then from the next one not found."""
+    @rc_context(STYLE)
+    def answered(self, raw: Any, right: np.ndarray) -> Figure:
+        """The graph with its answers: right [n] is 1 for a right node, -1 for a wrong one, and 0 where none was asked.
+
+        Of a large graph, those around the first wrong node are drawn.
+        """
+        tokens = self.tokenizer.encode(raw)
+        graph = self._nearby(tokens, MAX_ANSWERED, int(np.argmin(right)))
+        places, nodes = self.places(raw, graph), np.array(graph)
+        figure, (axes,) = new_figure(6.0, 4.2)
+        lines = [(places[one], places[other]) for one, other in graph.edges]
+        axes.add_collection(LineCollection(lines, colors=_GREY, linewidths=0.5, alpha=0.6, zorder=0))
+        for value, label, color in ((0, "not asked", _GREY), (1, "right", GREEN), (-1, "wrong", VERMILION)):
+            xs, ys = np.array([places[node] for node in nodes[right[nodes] == value]]).reshape(-1, 2).T
+            axes.scatter(xs, ys, s=24 if value else 10, c=color, linewidths=0, label=f"{label} ({len(xs):,})")
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        axes.set(xticks=[], yticks=[], xlabel=_drawn(graph, tokens))
+        axes.set_frame_on(False)
+        return figure
+
+    def _nearby(self, tokens: Tokens, most_nodes: int = MAX_NODES, start: int = 0) -> Any:
+        """Edges of one hop among up to so many nodes, breadth first from one, then from the next one not found."""
         import networkx
 
         graph = networkx.Graph()
@@ -75,9 +97,9 @@ class GraphRenderer(Renderer):
         if tokens.adjacency is not None:
             most = len(BONDS) if isinstance(self.tokenizer, Molecule) else self.tokenizer.num_edge_types
             graph.add_edges_from(tokens.adjacency.edge_index[:, tokens.adjacency.edge_type <= most].T.tolist())
-        parts = networkx.connected_components(graph)
-        order = [node for part in parts for node in networkx.bfs_tree(graph, min(part))]
-        return graph.subgraph(order[:MAX_NODES])
+        parts = sorted(networkx.connected_components(graph), key=lambda part: start not in part)
+        order = [node for part in parts for node in networkx.bfs_tree(graph, start if start in part else min(part))]
+        return graph.subgraph(order[:most_nodes])
 
 
 class MoleculeRenderer(GraphRenderer):
@@ -114,6 +136,11 @@ class MoleculeRenderer(GraphRenderer):
         molecule = _molecule(raw)
         rdDepictor.Compute2DCoords(molecule)
         return dict(enumerate(np.asarray(molecule.GetConformer().GetPositions())[:, :2]))
+
+
+def _drawn(graph: Any, tokens: Tokens) -> str:
+    """How many nodes are drawn, if not all."""
+    return f"{len(graph)} of {len(tokens):,} nodes are drawn" if len(graph) < len(tokens) else ""
 
 
 def _molecule(raw: Any) -> Any:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from seqkit.interfaces import Tokens
 from seqkit.report.figures import BLUE
-from seqkit.report.modality.base import HEAT, Renderer
+from seqkit.report.modality.base import HEAT, MAX_RECEIVED, Renderer
 from seqkit.tokenizers.image import Patches
 
 
@@ -33,7 +33,8 @@ class ImageRenderer(Renderer):
         if received is not None:
             p, q = self.tokenizer.patch
             large = repeat(self._on_grid(tokens, received), "r s -> (r p) (s q)", p=p, q=q)
-            axes.imshow(large, **HEAT, alpha=0.6, interpolation="nearest")
+            cold = 0.55 * np.clip(large / MAX_RECEIVED, 0.1, 1)  # the picture shows through where little attention goes
+            axes.imshow(large, **HEAT, alpha=cold, interpolation="nearest")
         axes.set(xticks=[], yticks=[])
 
     def mark_tokens(self, axes: Axes, raw: Any, tokens: Tokens) -> None:

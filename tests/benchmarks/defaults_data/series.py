@@ -1,0 +1,136 @@
+"""Series with classes or a number to predict, and series to forecast."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.benchmarks.defaults_data.case import MAX_ROWS, TEST_SHARE, Case, distinct
+from tests.benchmarks.defaults_data.packages import r_table, text_of, wheel
+
+DRAWS = {
+    1: {
+        "series/gunpoint": lambda: _series("GunPoint"),
+        "series/italy-power": lambda: _series("ItalyPowerDemand"),
+        "series/arrow-head": lambda: _series("ArrowHead"),
+        "series/osu-leaf": lambda: _series("OSULeaf"),
+        "series/vowels": lambda: _series("JapaneseVowels/JapaneseVowels_eq"),
+        "series/motions": lambda: _series("BasicMotions"),
+        "forecast/sunspots": lambda: _forecast("statsmodels/datasets/sunspots/sunspots.csv", "SUNACTIVITY", 22, 5),
+        "forecast/el-nino": lambda: _el_nino(),
+        "forecast/temperatures": lambda: _forecast("vega_datasets/_data/seattle-temps.csv", "temp", 48, 12),
+    },
+    2: {
+        "series/appliances": lambda: _series("ACSF1"),
+        "series/plugs": lambda: _series("PLAID", package="sktime", once=True),
+        "series/gestures": lambda: _series("PickupGestureWiimoteZ"),
+        "series/meat": lambda: _series("Tecator", package="sktime", classes=False, once=True),
+        "series/transients": lambda: _trace(),
+        "series/cylinder-bell-funnel": lambda: _cylinder_bell_funnel(),
+        "forecast/co2": lambda: _co2(),
+        "forecast/electricity": lambda: _windows(r_table("forecast/taylor")["x"].to_numpy(float), 96, 24, 2),
+        "forecast/shares": lambda: _windows(r_table("datasets/EuStockMarkets")["DAX"].to_numpy(float), 30, 5, 1),
+        "forecast/nottingham": lambda: _windows(r_table("datasets/nottem")["value"].to_numpy(float), 24, 6, 1),
+        "forecast/unemployment": lambda: _forecast("statsmodels/datasets/macrodata/macrodata.csv", "unemp", 12, 4),
+        "forecast/casualties": lambda: _forecast("sktime/datasets/data/seatbelts/seatbelts.csv", "KSI", 24, 6),
+    },
+}
+
+
+def _series(name: str, *, package: str = "aeon", classes: bool = True, once: bool = False) -> Case:
+    """Classes or numbers of series, with the split that they were published with. once: no test row equals another."""
+    rows: list[np.ndarray] = []
+    targets: list[Any] = []
+    parts: list[bool] = []
+    place = name if "/" in name else f"{name}/{name}"
+    for part in ("TRAIN", "TEST"):
+        lines = text_of(package, f"{package}/datasets/data/{place}_{part}.ts").splitlines()
+        for line in lines:
+            if not line or line[0] in "@#":
+                continue
+            *channels, target = line.split(":")
+            rows.append(np.array([[float(x) for x in channel.split(",")] for channel in channels]).T)
+            targets.append(f"class {target.strip()}" if classes else float(target))
+            parts.append(part == "TEST")
+    if once:
+        rows, found = distinct(rows, list(zip(targets, parts, strict=True)))
+        targets, parts = [target for target, _ in found], [part for _, part in found]
+    return _of_series(rows, targets, np.array(parts), "series")
+
+
+def _of_series(rows: list[np.ndarray], targets: list[Any], is_test: np.ndarray, kind: str) -> Case:
+    def write(folder: Path) -> list[str]:
+        several = isinstance(targets[0], list)
+        names = [f"h{i:02}" for i in range(len(targets[0]))] if several else ["target"]
+        for part, kept in (("train", ~is_test), ("test", is_test)):
+            with (folder / f"{part}.jsonl").open("w", encoding="utf-8") as file:
+                for row, target, keep in zip(rows, targets, kept, strict=True):
+                    if keep:
+                        values = row[:, 0].tolist() if row.shape[1] == 1 else row.tolist()
+                        own = dict(zip(names, target if several else [target], strict=True))
+                        file.write(json.dumps({"series": values, **own}) + "\n")
+        return [str(folder), "--data.target", f"[{','.join(names)}]" if several else "target"]
+
+    return Case(kind, rows, targets, is_test, write)
+
+
+def _windows(values: np.ndarray, past: int, ahead: int, step: int) -> Case:
+    """Windows of a series, the last 30 % of which are for the test, scaled by what lies before."""
+    end = int((1 - TEST_SHARE) * len(values))
+    scaled = np.round((values - values[:end].mean()) / values[:end].std(), 4)
+    starts = [s for s in range(0, len(scaled) - past - ahead + 1, step) if s + past + ahead <= end or s + past >= end]
+    rows = [scaled[s : s + past, None] for s in starts]
+    targets = [scaled[s + past : s + past + ahead].tolist() for s in starts]
+    return _of_series(rows, targets, np.array([s + past >= end for s in starts]), "forecast")
+
+
+def _forecast(path: str, column: str, past: int, ahead: int) -> Case:
+    rows = list(csv.DictReader(io.StringIO(text_of(path.split("/")[0], path))))
+    values = np.array([float(row[column]) for row in rows])
+    return _windows(values, past, ahead, max(1, len(values) // MAX_ROWS))
+
+
+def _el_nino() -> Case:
+    rows = list(csv.reader(io.StringIO(text_of("statsmodels", "statsmodels/datasets/elnino/elnino.csv"))))[1:]
+    return _windows(np.array([float(x) for row in rows for x in row[1:]]), 36, 6, 1)
+
+
+def _co2() -> Case:
+    """Weekly CO2 at Mauna Loa; a missing week is as the last one before it, so that no value comes from later."""
+    values: list[float] = []
+    for row in csv.DictReader(io.StringIO(text_of("statsmodels", "statsmodels/datasets/co2/co2.csv"))):
+        values.append(float(row["co2"]) if row["co2"] else values[-1])
+    return _windows(np.array(values), 52, 8, 1)
+
+
+def _trace() -> Case:
+    """Transients of a nuclear plant that were simulated, with the published split."""
+    with np.load(io.BytesIO(wheel("tslearn").read("tslearn/.cached_datasets/Trace.npz"))) as data:
+        rows = [*data["X_train"], *data["X_test"]]
+        targets = [f"class {y}" for y in [*data["y_train"], *data["y_test"]]]
+        return _of_series(rows, targets, np.arange(len(rows)) >= len(data["y_train"]), "series")
+
+
+def _cylinder_bell_funnel() -> Case:
+    """A plateau, a ramp up or a ramp down in noise (Saito 1994), 60 to learn from and 300 for the test; seed 8."""
+    random, at = np.random.default_rng(8), np.arange(128)
+    rows: list[np.ndarray] = []
+    targets: list[Any] = []
+    for i in range(360):
+        name = ("cylinder", "bell", "funnel")[i % 3]
+        start = random.integers(16, 33)
+        end = start + random.integers(32, 97)
+        form = {
+            "cylinder": np.ones(128),
+            "bell": (at - start) / (end - start),
+            "funnel": (end - at) / (end - start),
+        }[name]
+        wave = (6 + random.normal()) * form * ((at >= start) & (at <= end)) + random.normal(size=128)
+        rows.append(wave[:, None])
+        targets.append(name)
+    return _of_series(rows, targets, np.arange(360) >= 60, "series")
