@@ -105,7 +105,7 @@ class SpecAugment:
 
     milliseconds: of a stretch, drawn between 0 and that, and at most a fifth of the clip. share: of the mel scale up to
     half the sample rate, drawn likewise for a band. num_stretches, num_bands: how many of each; they may overlap.
-    Bands are cut out of the short-time Fourier transform; a normalised band without energy is 0 in `LogMel`.
+    Bands are cut out of a short-time Fourier transform with windows of 32 ms or a little more.
     """
 
     milliseconds: float = 100.0
@@ -121,13 +121,13 @@ class SpecAugment:
         samples, t, rate = _samples(raw).clone(), raw.samples.shape[-1], raw.sample_rate
         if self.num_bands and self.share:
             size = 1 << max((round(0.032 * rate) - 1).bit_length(), 4)
-            transform = {"n_fft": size, "window": torch.hann_window(size), "center": True}
-            waves = torch.stft(samples, return_complex=True, pad_mode="constant", **transform)
+            window = torch.hann_window(size)
+            waves = torch.stft(samples, size, window=window, pad_mode="constant", return_complex=True)
             mels = torch.linspace(0, rate / 2, size // 2 + 1).div(700).log1p()
             for _ in range(self.num_bands):
                 low, high = _stretch(float(mels[-1]), self.share * float(mels[-1]))
                 waves[..., (mels >= low) & (mels < high), :] = 0
-            samples = torch.istft(waves, length=t, **transform)
+            samples = torch.istft(waves, size, window=window, length=t)
         for _ in range(self.num_stretches):
             start, end = _stretch(t, min(self.milliseconds * rate / 1000, t / 5))
             samples[..., round(start) : round(end)] = 0
