@@ -170,6 +170,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "Bytes": lambda: _text("Bytes"),
     "Characters": lambda: _text("Characters"),
     "Words": lambda: _text("Words"),
+    "CharNGrams": lambda: _text("CharNGrams"),
     "BPE": lambda: _text("BPE", vocab_size=263),
     "FromFile": _from_file,
     "FrozenEncoder": _frozen,

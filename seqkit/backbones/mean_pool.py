@@ -61,15 +61,17 @@ class MeanPool(SequenceBackbone):
     """Bag of tokens: out_i = rho(mean over j of phi(x_j)) (Deep Sets; Zaheer et al. 2017, theorem 2, with a sum).
 
     causal: True: j <= i, a running mean. depth: number of per-token MLPs with residual connections in phi, and in rho.
-    mlp: MLP, `dim -> nn.Module`. norm: norm before each MLP and of the last output. dropout: probability of dropping an
-    entry of an MLP's output. There is one mean, whatever the depth: a running mean of running means
-    would weigh early tokens more, and so know their order.
+    mlp: MLP, `dim -> nn.Module`; None: there are none, and the output is the norm of the mean of embeddings, which are
+    all that fastText has (Joulin et al. 2016, section 2). norm: norm before each MLP and of the last output. dropout:
+    probability of dropping an entry of an MLP's output.
+    There is one mean, whatever the depth: a running mean of running means would weigh early tokens more, and so know
+    their order.
     All tokens have the same output unless causal, and the order of tokens changes nothing: no positions are added
     (`ignores_order`) unless the model is given some.
     Time O(n d^2) for each MLP, memory O(n d). A step with a cache costs one token; the cache is one sum.
     Use it as the baseline that says what order, or interaction between tokens, is worth in a task.
     It refuses adjacency, as the RNNs do (graphs need model.adjacency=ignore: a bag of atoms), and segments.
-    Raises ValueError for sizes below 1.
+    Raises ValueError for sizes below 1, and for settings of MLPs where there are none.
 
     >>> from seqkit.interfaces import Embedded
     >>> x = Embedded(torch.randn(2, 7, 8), torch.zeros(2, 7, 1), torch.ones(2, 7, dtype=torch.bool))
@@ -86,17 +88,21 @@ class MeanPool(SequenceBackbone):
         depth: int = 1,
         *,
         causal: bool = False,
-        mlp: Callable[[int], nn.Module] = MLP,
+        mlp: Callable[[int], nn.Module] | None = MLP,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         dropout: float = 0.0,
     ):
         super().__init__()
+        if mlp is None and (depth, dropout) != (1, 0.0):
+            raise ValueError(f"depth={depth} and dropout={dropout} are of MLPs, and mlp is None; leave both out")
         if dim < 1 or depth < 1:
             raise ValueError(f"dim={dim}, depth={depth}; MeanPool needs at least one channel and one MLP")
         check_probability("dropout", dropout)
         self.dim, self.causal = dim, causal
 
         def mlps() -> nn.Sequential:
+            if mlp is None:
+                return nn.Sequential()
             return nn.Sequential(*(PerTokenMLP(dim, mlp=mlp, norm=norm, dropout=dropout) for _ in range(depth)))
 
         self.phi, self.mean, self.rho, self.norm = mlps(), MeanOverTokens(causal=causal), mlps(), norm(dim)

@@ -65,7 +65,8 @@ def take_data_as_recipe(args: Namespace) -> None:
     if args.command == "fit" and getattr(args, "out", None) is not None and args.resume is None:
         check_new(args.out)  # before the data is read
     pairs = list(dotted(args.overrides))
-    recipe, words, what = _recipe_for(path, pairs, reads_files=reads_files(named_tokenizer(pairs)))
+    recipe, words, what, fitting = _recipe_for(path, pairs, reads_files=reads_files(named_tokenizer(pairs)))
+    args.preset = args.preset or fitting
     given = {key for key, _ in pairs}
     words = [word for word in words if word[2:].partition("=")[0] not in given]
     data = f"--data={'./' if is_data_set(args.recipe) else ''}{path}"
@@ -77,8 +78,8 @@ def take_data_as_recipe(args: Namespace) -> None:
         print(one_line(f"{path} holds {what}; this runs: {command}"), file=sys.stderr)
 
 
-def _recipe_for(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -> tuple[str, list[str], str]:
-    """The recipe that reads a file or folder, keys that it needs beside `--data`, and what the file or folder holds.
+def _recipe_for(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -> tuple[str, list[str], str, Any]:
+    """The recipe that reads a file or folder, keys that it needs beside `--data`, what is there, and a preset if any.
 
     pairs: keys and values of the command. reads_files: True: the tokenizer reads files itself.
     """
@@ -91,18 +92,19 @@ def _recipe_for(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bo
             f"{path} for a class for each folder, seqkit fit text/char-lm --data {path} for a language model"
         )
     if source != "Table":
-        return RECIPES[source][0], [], RECIPES[source][1]
-    schema = _schema(arguments["path"], pairs, reads_files=reads_files)
+        return RECIPES[source][0], [], RECIPES[source][1], None
+    schema, has_few_rows = _schema(arguments["path"], pairs, reads_files=reads_files)
     recipe, words = _of_schema(schema)
     count, targets = len(schema.inputs), ", ".join(column.name for column in schema.targets)
     what = f"a table with {count} input columns" if count > 1 else f"a table with {schema.inputs[0].name} as input"
     if recipe == OF_ROWS["numbers"] and [column.kind for column in schema.inputs] == ["number"]:
         targets += " (the next values of a series are docs/data/forecast.md)"
-    return recipe, words, what + (f" and {targets} as target" if targets else "")
+    what += f" and {targets} as target" if targets else ""
+    return recipe, words, what, "ngrams" if has_few_rows and recipe == "text/classify" else None
 
 
-def _schema(path: Any, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -> Schema:
-    """The columns of a table, by what the command's keys give of them; the recipe says them when it reads them."""
+def _schema(path: Any, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -> tuple[Schema, bool]:
+    """The columns of a table, of which the recipe tells, by what the command says of them; and whether rows are few."""
     from seqkit.data.sources.table import Division, Table
     from seqkit.data.tables.schema import Given
 
@@ -119,7 +121,8 @@ def _schema(path: Any, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        return Table(path, Given(**columns), Division(**division)).schema(reads_files=reads_files)
+        table = Table(path, Given(**columns), Division(**division))
+        return table.schema(reads_files=reads_files), table.has_few_rows
     except DataError:
         raise
     except (ValueError, TypeError) as error:

@@ -21,7 +21,7 @@ from seqkit.runs.folder import CONFIG, STATE
 from seqkit.runs.summary import check_trained, data_name, read_summary
 
 MODALITIES = {
-    **dict.fromkeys(("Bytes", "Characters", "Words", "BPE", "FromFile"), "text"),
+    **dict.fromkeys(("Bytes", "Characters", "Words", "CharNGrams", "BPE", "FromFile"), "text"),
     **dict.fromkeys(("LogMel", "MultiScale", "SpectrogramPatches", "SampleWindows", "WhisperMel"), "audio"),
     "Patches": "image", "Graph": "graph", "Molecule": "graph", "Cells": "tabular",
 }  # fmt: skip

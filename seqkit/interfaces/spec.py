@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.errors import DataError, suggest
@@ -33,8 +34,9 @@ class TokenSpec:
     other.
     is_set: True: the order in which tokens come means nothing (points, the items of a basket), so a backbone that knows
     the order of columns is refused.
-    number_places: by the first id of a token, the place of its one number among num_features, -1: it has none;
-    `Tokens.features` is then [n 1], so a row of many columns of numbers stays small. Empty: it is [n num_features].
+    number_places: by the first id of a token, the place of its w numbers among the num_features / w places, -1: it has
+    none; `Tokens.features` is then [n w], so a row of many columns of numbers stays small. Empty: it is [n
+    num_features].
     num_prefix_tokens: k > 0: every example begins with k tokens that have a learned vector each and no content of their
     own, such as ViT's class token. The first k of num_features are flags: 1 in the token of that number, else 0.
     embedder: `dim -> nn.Module` from content to [b n dim], in place of a lookup table or a linear layer (a
@@ -70,8 +72,17 @@ class TokenSpec:
                 raise ValueError(f"TokenSpec.{name} is {value!r}; it counts, so make it an integer >= {least}")
         object.__setattr__(self, "number_places", tuple(self.number_places))
         places = self.number_places
-        if places and (self.vocab_sizes[:1] != (len(places),) or not {*places} <= {*range(-1, self.num_features)}):
-            raise ValueError("number_places has a place below num_features, or -1, for each first id")
+        num_places = max(places, default=0) + 1
+        if places and (
+            self.vocab_sizes[:1] != (len(places),)
+            or min(places) < -1
+            or num_places < 1
+            or self.num_features < num_places
+            or self.num_features % num_places
+        ):
+            raise ValueError(
+                "number_places has a place, or -1, for each first id, and num_features as many numbers for each place"
+            )
         if self.num_prefix_tokens and (self.is_categorical or self.num_features <= self.num_prefix_tokens):
             raise ValueError("num_prefix_tokens are flags that vectors begin with; add their number to num_features")
         given = bool(self.vocab_size) + bool(self.vocab_sizes or self.num_features)
@@ -162,13 +173,16 @@ class TokenSpec:
         if tokens.features is None or not self.number_places:
             return tokens.positions[..., :0] if tokens.features is None else tokens.features
         device = tokens.content.device
-        place = torch.tensor(self.number_places, device=device)[tokens.content[..., :1]]
-        return tokens.features.where(place == torch.arange(self.num_features, device=device), 0.0)
+        place = torch.tensor(self.number_places, device=device)[tokens.content[..., 0]]
+        num_places = self.num_features // self.num_given
+        is_own = rearrange(place, "... -> ... 1 1") == rearrange(torch.arange(num_places, device=device), "p -> p 1")
+        spread = rearrange(tokens.features, "... w -> ... 1 w").where(is_own, 0.0)
+        return rearrange(spread, "... p w -> ... (p w)")
 
     @property
     def num_given(self) -> int:
         """Width of `Tokens.features`, where tokens have ids."""
-        return 1 if self.number_places else self.num_features
+        return self.num_features // (max(self.number_places, default=0) + 1)
 
     def random(self, n: int, generator: torch.Generator | None = None) -> Tokens:
         """n tokens drawn at random, to measure or try a model: any ids, standard normal numbers, no edges.

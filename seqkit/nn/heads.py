@@ -122,8 +122,8 @@ def content_head(
     """The head that predicts the content of tokens: logits of an id, logits of each of several ids, or a vector.
 
     tied: whether its weight is the embedding table. The others: as of the heads.
-    Raises ValueError for tokens of which some have no content, and for a tied head of tokens without one table of the
-    width that the head needs.
+    Raises ValueError for tokens of which some have no content, or whose ids are bags, and for a tied head of tokens
+    without one table of the width that the head needs.
     """
     spec, made = embedder.spec, None if transform is None else transform(embedder.dim)
     if spec.num_prefix_tokens:
@@ -131,6 +131,8 @@ def content_head(
             f"the objective predicts the content of tokens, and {spec.num_prefix_tokens} before the others have none; "
             "give tokenizer.num_prefix_tokens=0, or an objective for whole examples"
         )
+    if spec.vocab_sizes and spec.embedder is not None:
+        raise ValueError("the objective predicts ids, and these tokens are bags of ids; give tokenizer BPE, or so")
     if tied:
         if spec.vocab_sizes:
             raise ValueError("tied=True shares one lookup table, and tokens of several ids have several; use False")

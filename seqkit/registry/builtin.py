@@ -46,6 +46,7 @@ from seqkit.tokenizers
   Bytes | UTF-8 bytes, 256 ids | any text or file, nothing to fit
   Characters | one id per character of an alphabet | small corpora, character models
   Words | one id per word, punctuation apart | small closed vocabularies, classic baselines
+  CharNGrams | words as bags of character n-grams | few labelled texts, short texts, names
   BPE | byte-level subwords, trained on your text | larger corpora, shorter sequences
   FromFile | subwords by the tokenizer.json of another model | weights that were trained with these ids
   Patches | p x q patches, (row, column) positions | images of any size that they tile

@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "audio": ["LogMel"],
         "bpe": ["BPE"],
         "cells": ["Cells"],
+        "char_ngrams": ["CharNGrams"],
         "from_file": ["FromFile"],
         "given": ["Ids", "Series"],
         "join": ["Join"],

@@ -13,6 +13,7 @@ from itertools import accumulate
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from einops import rearrange
 from torch import Tensor
@@ -23,16 +24,22 @@ from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 MAX_NUMBER = 1e18
 """Largest number of a cell: the square of a larger one, as the spread takes it, is too near the end of float32."""
 
+MAX_BINNED = 128
+"""Most columns of a table whose numbers have bins: the memory of a batch grows by columns squared, times bins."""
+
 UNKNOWN = 1
 """Id of words that training lacks, or has too seldom; 0 is the word of a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Column as it was learned. words: id of each word; None: it holds numbers, of this mean and spread."""
+    """Column as it was learned. words: id of each word; None: it holds numbers, of this mean and spread, in bins
+    with these edges.
+    """
 
     mean: float = 0.0
     std: float = 1.0
+    edges: tuple[float, ...] = ()
     words: Mapping[str, int] | None = None
 
 
@@ -40,29 +47,33 @@ class Cells(Tokenizer):
     """Numbers and categories of a row, a token for each filled cell; a missing cell has none.
 
     A raw example maps names of columns to a number, a word, or None. A token has two ids, column and word, and numbers
-    beside them: that of its cell, less the column's mean in training and divided by its standard deviation, at the
-    column's own place. So each column of numbers has a direction of its own in the embedding, as in FT-Transformer
-    (Gorishniy et al. 2021, section 3.3). Positions count the columns in the order of their names.
+    beside them at the column's own place: that of its cell, less the column's mean in training and divided by its
+    standard deviation, and its piecewise-linear encoding, the share of each bin that lies below it, 0 to 1. So each
+    column of numbers has directions of its own in the embedding, as in FT-Transformer (Gorishniy et al. 2021, section
+    3.3; bins: Gorishniy et al. 2022, section 3.2). Positions count the columns in the order of their names.
     min_count: number of training rows from which on a word has an id of its own; the others share one id, and so do
     words that training lacks. max_words: most words of a column with ids of their own, the most frequent ones.
+    num_bins: bins of a column between quantiles of its numbers in training, fewer where quantiles are equal; 0: none.
+    A table of more than 128 columns has none.
     When: tables of numbers and categories, with gaps. Raises ValueError for counts below 1.
 
-    >>> cells = Cells(min_count=1)
+    >>> cells = Cells(min_count=1, num_bins=2)
     >>> cells.fit([{"size": 1.0, "kind": "a"}, {"size": 3.0, "kind": "b"}])
     >>> tokens = cells.encode({"size": 3.0, "kind": None})
     >>> tokens.content.tolist(), tokens.features.tolist()
-    ([[1, 0]], [[1.0]])
+    ([[1, 0]], [[1.0, 1.0, 1.0]])
     """
 
-    def __init__(self, *, min_count: int = 2, max_words: int = 1000) -> None:
-        if min_count < 1 or max_words < 1:
-            raise ValueError(f"min_count={min_count}, max_words={max_words}; they count rows and words: give 1 or more")
-        self.min_count, self.max_words = min_count, max_words
+    def __init__(self, *, min_count: int = 2, max_words: int = 1000, num_bins: int = 8) -> None:
+        if min_count < 1 or max_words < 1 or num_bins < 0:
+            given = f"min_count={min_count}, max_words={max_words}, num_bins={num_bins}"
+            raise ValueError(f"{given}; they count rows, words and bins: give 1 or more, or no bins")
+        self.min_count, self.max_words, self.num_bins = min_count, max_words, num_bins
         self._columns: dict[str, _Column] = {}
 
     @property
     def spec(self) -> TokenSpec:
-        """Ids of column and word, and a number for each column of numbers. Raises ValueError before `fit`."""
+        """Ids of column and word; 1 + num_bins numbers at most for a column. Raises ValueError before `fit`."""
         if not self._columns:
             raise ValueError("Cells knows no columns yet; call fit(rows)")
         num_words = sum(len(column.words) for column in self._columns.values() if column.words is not None)
@@ -70,9 +81,14 @@ class Cells(Tokenizer):
         places = tuple(count - 1 if one else -1 for one, count in zip(is_number, accumulate(is_number)))
         return TokenSpec(
             vocab_sizes=(len(self._columns), UNKNOWN + 1 + num_words),
-            num_features=sum(is_number),
+            num_features=sum(is_number) * self._width,
             number_places=places if any(is_number) else (),
         )
+
+    @property
+    def _width(self) -> int:
+        """Numbers of a token: one, and a bin less than the edges of the column that has most."""
+        return max(1, *(len(column.edges) for column in self._columns.values()))
 
     @property
     def columns(self) -> list[str]:
@@ -80,27 +96,28 @@ class Cells(Tokenizer):
         return list(self._columns)
 
     def fit(self, raws: Sequence[Mapping[str, Any]]) -> None:
-        """Learn the columns: mean and spread of numbers, words of categories.
+        """Learn the columns: mean, spread and quantiles of numbers, words of categories.
 
         Raises DataError for a column with numbers and words, and where no cell is filled.
         """
         for raw in raws:
             _check_row(raw)
-        learned, first_word = {}, UNKNOWN + 1
-        for name in sorted(set().union(*raws)):
+        learned, first_word, names = {}, UNKNOWN + 1, sorted(set().union(*raws))
+        num_bins = self.num_bins if len(names) <= MAX_BINNED else 0
+        for name in names:
             values = [value for raw in raws if (value := raw.get(name)) is not None and value == value]
             if values:
-                learned[name] = self._learned(name, values, first_word)
+                learned[name] = self._learned(name, values, first_word, num_bins)
                 first_word += len(learned[name].words or ())
         if not learned:
             raise DataError("no training row has a number or a category; leave Cells out")
         self._columns = learned
 
     def encode(self, raw: Any, /) -> Tokens:
-        """A row as ids [n 2] and numbers [n 1], 0 for words; positions [n 1] are places of the columns.
+        """A row as ids [n 2] and numbers [n w], 0 for words; positions [n 1] are places of the columns.
 
-        Raises DataError where no cell is filled, for a column that training lacks, and a cell of another kind than its
-        column.
+        w is 1 + num_bins at most. Raises DataError where no cell is filled, for a column that training lacks, and a
+        cell of another kind than its column.
         """
         given, places = _filled(raw), {name: i for i, name in enumerate(self._columns)}
         if not given:
@@ -108,16 +125,19 @@ class Cells(Tokenizer):
         for name in given:
             if name not in places:
                 raise DataError(f"no training row has a cell in column {name!r}; {suggest(name, places)}")
-        ids, numbers = [], torch.zeros(len(given), 1)
+        ids, numbers = [], np.zeros((len(given), self._width), dtype=np.float32)
         for i, name in enumerate(sorted(given, key=places.__getitem__)):
             column, value = self._columns[name], given[name]
             if column.words is None:
-                numbers[i] = (_number(name, value) - column.mean) / column.std
+                number = _number(name, value)
+                numbers[i, 0] = (number - column.mean) / column.std
+                bins_below = np.interp(number, column.edges or [0.0], range(len(column.edges) or 1))
+                numbers[i, 1:] = (bins_below - np.arange(self._width - 1)).clip(0.0, 1.0)
             ids.append((places[name], 0 if column.words is None else column.words.get(_word(value), UNKNOWN)))
         content = torch.tensor(ids)
         has_numbers = any(column.words is None for column in self._columns.values())
         positions = rearrange(content[:, 0].float(), "n -> n 1")
-        return Tokens(content, positions, features=numbers if has_numbers else None)
+        return Tokens(content, positions, features=torch.from_numpy(numbers) if has_numbers else None)
 
     def unknown(self, raw: Mapping[str, Any]) -> dict[str, str]:
         """By column, the words of a row that have no id of their own: they share one, whatever they are."""
@@ -126,9 +146,9 @@ class Cells(Tokenizer):
         return {name: word for name, word in cells.items() if word not in words[name]}
 
     def state(self) -> dict[str, Any]:
-        """Each column in its order, with mean and spread or with its words; empty before `fit`."""
+        """Each column in its order, with mean, spread and quantiles or with its words; empty before `fit`."""
         columns = [
-            {"name": name, "mean": column.mean, "std": column.std}
+            {"name": name, "mean": column.mean, "std": column.std, "edges": list(column.edges)}
             if column.words is None
             else {"name": name, "words": list(column.words)}
             for name, column in self._columns.items()
@@ -140,26 +160,32 @@ class Cells(Tokenizer):
         learned: dict[str, _Column] = {}
         first_word = UNKNOWN + 1
         for column in state.get("columns", []):
-            name, words, numbers = column["name"], column.get("words"), [column.get("mean"), column.get("std")]
+            name, words, edges = column["name"], column.get("words"), column.get("edges", [])
+            numbers = [column.get("mean"), column.get("std"), *edges]
             if words is not None and all(isinstance(word, str) for word in words):
                 learned[name] = _Column(words={word: first_word + i for i, word in enumerate(words)})
                 first_word += len(words)
             elif all(isinstance(x, float) and math.isfinite(x) for x in numbers) and numbers[1] > 0:
-                learned[name] = _Column(*numbers)
+                if sorted(set(edges)) != edges or len(edges) > 1 + self.num_bins:
+                    raise ValueError(f"the state of column {name!r} has no {self.num_bins} rising bins; write it again")
+                learned[name] = _Column(numbers[0], numbers[1], tuple(edges))
             else:
                 raise ValueError(f"the state of column {name!r} has neither words nor mean and std; write it again")
         if state and not learned:
             raise ValueError(f"state holds {sorted(state)}; the state of Cells is {{'columns': list}}")
         self._columns = learned
 
-    def _learned(self, name: str, values: Sequence[Any], first_word: int) -> _Column:
+    def _learned(self, name: str, values: Sequence[Any], first_word: int, num_bins: int) -> _Column:
         """A column by its filled cells, all at once."""
         kinds = {kind: _is_word(name, kind) for kind in dict.fromkeys(map(type, values))}
         if not any(kinds.values()):
             numbers = _numbers(name, values)
             mean, std = float(numbers.mean()), float(numbers.std(correction=0))
             is_constant = std <= 1e-9 * abs(mean)  # rounding of equal numbers is no spread
-            return _Column(mean, 1.0 if is_constant or std == 0 else std)
+            if is_constant or std == 0:
+                return _Column(mean)
+            quantiles = np.quantile(numbers.numpy(), np.linspace(0, 1, 1 + num_bins)) if num_bins else ()
+            return _Column(mean, std, tuple(sorted({*map(float, quantiles)})))
         if not all(kinds.values()):
             number, word = (next(value for value in values if kinds[type(value)] is one) for one in (False, True))
             raise DataError(f"column {name!r} holds number {number!r} and {_shown(word)}; write all in one type")

@@ -22,7 +22,9 @@ from seqkit.tokenizers.given import counted
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 """Text that `decode` gives for the id of unknown characters or words."""
 
-_WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+"""A word, or a punctuation mark."""
+
 _CLOSING, _OPENING = frozenset(".,;:!?)]}"), frozenset("([{")
 
 
@@ -294,7 +296,7 @@ class Words(Text):
 
     def _split(self, text: str) -> list[str]:
         text = text.lower() if self.lowercase else text
-        return text.split() if self.split == "spaces" else _WORD.findall(text)
+        return text.split() if self.split == "spaces" else WORD.findall(text)
 
     def _ids(self, text: str) -> np.ndarray:
         if self._words is None:

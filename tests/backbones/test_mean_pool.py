@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.testing import assert_close
 
 from seqkit.backbones import GRU, MeanPool
@@ -32,6 +33,13 @@ def test_an_output_is_an_mlp_of_the_mean_of_mlps(causal, depth):
             over = each[: t + 1] if causal else each
             assert_close(got[i, t], pool.norm(pool.rho(sum(over) / len(over))))
         assert not got[i, n:].any()
+
+
+def test_without_mlps_an_output_is_the_normalised_mean_of_the_embeddings():
+    pool, x = MeanPool(DIM, mlp=None).double(), embedded([5, 3])
+    assert_close(pool(x)[1, 0], F.layer_norm(x.hidden[1, :3].mean(0), [DIM]))
+    with pytest.raises(ValueError, match="depth=2"):
+        MeanPool(DIM, 2, mlp=None)
 
 
 @pytest.mark.parametrize("depth", [1, 3])

@@ -18,7 +18,11 @@ def texts(figure):
 
 @pytest.fixture
 def loss_curves():
-    return curves([Series(range(7), range(7), "training")], unit="loss (nats)", levels={"constant baseline (test)": 3.0, "none": None})
+    return curves(
+        [Series(range(7), range(7), "training")],
+        unit="loss (nats)",
+        levels={"constant baseline (test)": 3.0, "none": None},
+    )
 
 
 def test_curves_name_their_axes_and_lines(loss_curves):

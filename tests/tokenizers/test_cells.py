@@ -40,7 +40,7 @@ def test_a_missing_cell_is_as_if_the_column_had_not_been_given():
 
 def test_the_embedding_of_a_row_is_that_of_ft_transformer():
     """A number is its column's own vector times the standardised number, and a bias; a word has its own vector."""
-    cells = fitted()
+    cells = fitted(num_bins=0)
     embedder = Embedder(cells.spec, 7, position=NoPosition)
     hidden = embedder(TokenBatch.collate([cells.encode(ROWS[0])])).hidden[0]
     column, word = (table.weight for table in embedder.content.tables)
@@ -66,6 +66,17 @@ def test_the_size_of_a_row_is_linear_in_its_numbers():
     assert cells.spec.numbers_of(tokens).equal(dense)
 
 
+def test_numbers_of_a_column_are_at_its_own_place():
+    cells = fitted(num_bins=2)
+    tokens = cells.encode(ROWS[0])
+    numbers = cells.spec.numbers_of(tokens)
+    assert tokens.features.shape == (3, 3)
+    assert numbers.shape == (3, 6)
+    assert numbers[0].tolist() == [*tokens.features[0].tolist(), 0, 0, 0]
+    assert not numbers[1].any()
+    assert numbers[2].tolist() == [0, 0, 0, *tokens.features[2].tolist()]
+
+
 def test_words_that_are_rare_or_new_share_an_id_and_words_of_two_columns_do_not():
     cells = fitted()
     unknown = cells.encode({"origin": "Peru"})
@@ -89,7 +100,16 @@ def test_the_most_frequent_words_have_ids():
 def test_a_constant_column_of_numbers_gives_zero(value):
     cells = Cells()
     cells.fit([{"a": value}] * 7)
-    assert cells.encode({"a": value}).features.item() == pytest.approx(0)
+    assert_close(cells.encode({"a": value}).features, torch.zeros(1, 1))
+
+
+def test_a_piecewise_linear_encoding_is_the_share_of_each_bin_that_lies_below_a_number():
+    cells = Cells(num_bins=4)
+    cells.fit([{"a": x} for x in (0, 1, 2, 4, 8)])  # which are its quantiles
+    for number, right in ((-3, [0, 0, 0, 0]), (0.5, [0.5, 0, 0, 0]), (3, [1, 1, 0.5, 0]), (9, [1, 1, 1, 1])):
+        assert_close(cells.encode({"a": number}).features[0, 1:], torch.tensor(right, dtype=torch.float32))
+    cells.fit([{"a": x} for x in (0, 0, 0, 0, 8)])
+    assert cells.encode({"a": 2}).features[0, 1:].tolist() == [0.25], "equal quantiles make no bin"
 
 
 def test_the_state_holds_all_that_was_learned():
@@ -97,7 +117,12 @@ def test_the_state_holds_all_that_was_learned():
     fresh.load_state(json.loads(json.dumps(cells.state(), sort_keys=True)))
     assert fresh.spec == cells.spec
     assert all(fresh.encode(row).equals(cells.encode(row)) for row in ROWS)
-    for broken in ({"columns": [{"name": "a"}]}, {"columns": [{"name": "a", "mean": 0.0, "std": 0.0}]}, {"rows": 1}):
+    for broken in (
+        {"columns": [{"name": "a"}]},
+        {"columns": [{"name": "a", "mean": 0.0, "std": 0.0}]},
+        {"rows": 1},
+        {"columns": [{"name": "a", "mean": 0.0, "std": 1.0, "edges": [1.0, 1.0]}]},
+    ):
         with pytest.raises(ValueError, match="state"):
             Cells().load_state(broken)
 
@@ -128,6 +153,8 @@ def test_columns_that_cannot_be_learned_are_refused():
         Cells().fit([{"a": None}, {}])
     with pytest.raises(ValueError, match="min_count=0"):
         Cells(min_count=0)
+    with pytest.raises(ValueError, match="num_bins=-1"):
+        Cells(num_bins=-1)
 
 
 def test_a_number_that_is_a_word_is_one_word_however_it_is_written():

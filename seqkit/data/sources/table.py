@@ -29,9 +29,9 @@ from seqkit.errors import DataError, one_line
 log = logging.getLogger("seqkit")
 
 KIND_OF_TOKENIZER = {
-    "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "Patches": "image",
-    "LogMel": "audio", "WhisperMel": "audio", "SampleWindows": "audio", "MultiScale": "audio",
-    "SpectrogramPatches": "audio",
+    "Bytes": "text", "Characters": "text", "Words": "text", "CharNGrams": "text", "BPE": "text",
+    "FromFile": "text", "Patches": "image", "LogMel": "audio", "WhisperMel": "audio", "SampleWindows": "audio",
+    "MultiScale": "audio", "SpectrogramPatches": "audio",
     "Molecule": "smiles", "Series": "series", "Ids": "series",
 }  # fmt: skip
 """Kind of the column that a tokenizer reads; for other tokenizers the table decides."""
@@ -104,13 +104,14 @@ class Table(DataSource):
         return file if file.is_dir() else file.parent
 
     def schema(self, *, reads: str | None = None, reads_files: bool = False) -> Schema:
-        """The columns of the table; inferred once, from the first rows. reads: as of `infer`.
+        """The columns of the table; inferred once, from the first rows, which may be all (`has_few_rows`).
 
-        reads_files: True: the tokenizer reads files itself, and a column may name them.
+        reads: as of `infer`. reads_files: True: the tokenizer reads files itself, and a column may name them.
         Raises DataError where a column does not exist, or what to learn is not clear.
         """
         if self._schema is None:
             rows = self._rows(self._files()[0], max_rows=LOOKED_AT)
+            self.has_few_rows = len(rows) < LOOKED_AT
             self._schema = infer(
                 rows, self.columns, reads=reads, split=self.division.split, group=self.division.group,
                 folder=self.folder if reads_files else None,

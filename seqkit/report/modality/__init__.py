@@ -13,14 +13,14 @@ from seqkit.report.modality.graph import GraphRenderer, MoleculeRenderer
 from seqkit.report.modality.image import ImageRenderer
 from seqkit.report.modality.join import JoinRenderer
 from seqkit.report.modality.text import TextRenderer
-from seqkit.tokenizers import Cells, Graph, Join, LogMel, Molecule, Patches
+from seqkit.tokenizers import Cells, CharNGrams, Graph, Join, LogMel, Molecule, Patches
 from seqkit.tokenizers.text import Text
 
 __all__ = ["RENDERERS", "Renderer", "attended", "find_renderer", "picture"]
 
 RENDERERS: dict[type, type[Renderer]] = {
-    Text: TextRenderer, Patches: ImageRenderer, LogMel: AudioRenderer, Graph: GraphRenderer,
-    Molecule: MoleculeRenderer, Cells: CellsRenderer, Join: JoinRenderer,
+    Text: TextRenderer, CharNGrams: TextRenderer, Patches: ImageRenderer, LogMel: AudioRenderer,
+    Graph: GraphRenderer, Molecule: MoleculeRenderer, Cells: CellsRenderer, Join: JoinRenderer,
 }  # fmt: skip
 """Renderer of each tokenizer class and its subclasses; all others have the generic one."""
 

@@ -14,6 +14,7 @@ from matplotlib.patches import Rectangle
 from seqkit.interfaces import Tokens
 from seqkit.report.figures import BLUE, INK
 from seqkit.report.modality.base import MAX_RECEIVED, WARM, Renderer
+from seqkit.tokenizers import CharNGrams
 from seqkit.tokenizers.text import Text
 
 MAX_PIECES = 72
@@ -32,7 +33,7 @@ _VISIBLE = str.maketrans({"\n": "↵", " ": "␣", "\t": "⇥", "\r": "␍"})
 class TextRenderer(Renderer):
     """Pieces of text in boxes, with their ids below, or coloured by the attention that they receive."""
 
-    tokenizer: Text
+    tokenizer: Text | CharNGrams
     is_text = True
 
     def draw(self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None) -> None:
@@ -64,16 +65,16 @@ class TextRenderer(Renderer):
     def pieces(self, tokens: Tokens) -> list[str]:
         """The text of each token by itself; spaces are made visible, a byte that is no character is hexadecimal."""
         texts = []
-        for i in tokens.content.tolist():
-            text = self.tokenizer.decode([i])
+        for ids in tokens.content.split(1):
+            text = self.tokenizer.decode(ids)
             broken = "\N{REPLACEMENT CHARACTER}" in text or not text.translate(_VISIBLE).isprintable()
-            texts.append(f"‹{i:02x}›" if broken else text.translate(_VISIBLE))
+            texts.append(f"‹{int(ids.flatten()[0]):02x}›" if broken else text.translate(_VISIBLE))
         return texts
 
     def _shown(self, tokens: Tokens) -> tuple[list[str], list[str]]:
         """Pieces and ids that are drawn."""
         tokens = tokens.at(slice(MAX_PIECES))
-        return self.pieces(tokens), [str(i) for i in tokens.content.tolist()]
+        return self.pieces(tokens), [str(int(ids.flatten()[0])) for ids in tokens.content.split(1)]
 
 
 def _boxes(texts: list[str], ids: list[str]) -> list[tuple[int, float, float]]:

@@ -4,6 +4,7 @@ from seqkit.report.figures import svg
 from seqkit.report.modality import attended, picture
 from seqkit.report.modality.base import WARM
 from seqkit.report.modality.text import LINE_WIDTH, MAX_NAME, MAX_PIECES, TextRenderer
+from seqkit.tokenizers import CharNGrams
 from seqkit.tokenizers.bpe import BPE
 from seqkit.tokenizers.text import Bytes, Characters, Words
 
@@ -33,6 +34,13 @@ def test_a_token_is_named_by_its_piece_which_may_be_shortened():
     name = TextRenderer(words).token_names("b" * 30, words.encode("b" * 30))[0]
     assert len(name) == MAX_NAME
     assert name.endswith("b…")
+
+
+def test_a_bag_of_ngrams_is_named_by_its_word():
+    bags = fitted(CharNGrams(), "to be, or not")
+    tokens = bags.encode("to begin")
+    assert TextRenderer(bags).token_names("to begin", tokens) == ["to", "‹00›"]
+    assert texts_in(picture(TextRenderer(bags), "to be", bags.encode("to")))[0] == "to"
 
 
 def test_text_shows_piece_and_id_of_each_of_the_first_tokens():
