@@ -61,7 +61,9 @@ def main():
     def errors(strings, *settings):
         return float(word_error_rate(words(svm, strings, *settings), [one.label for one in strings]))
 
-    settings = min(itertools.product((10, 13, 16, 20, 25, 30), (2, 4, 6, 8, 12)), key=lambda x: errors(splits.valid, *x))
+    settings = min(
+        itertools.product((10, 13, 16, 20, 25, 30), (2, 4, 6, 8, 12)), key=lambda x: errors(splits.valid, *x)
+    )
     print("pause: dB below the loudest, least frames", settings, "validation WER", errors(splits.valid, *settings))
     print("test WER", errors(splits.test, *settings))
 
