@@ -29,7 +29,7 @@ class CTC(PredictionObjective):
     of the target. It knows no language: symbols are independent given the tokens. A label is a text, or several
     references of which any is right: the first is trained on, and predictions are compared with the nearest.
     target: tokenizer of the text, fitted on the training labels: its ids are the symbols, and the blank is one more.
-    beam_width: number of prefixes that `predict` keeps (prefix beam search; Graves 2012, section 7.5); 1: the likeliest
+    beam_width: number of prefixes that `predict` keeps (prefix beam search; Hannun et al. 2014); 1: the likeliest
     symbol of each token (best path).
     metrics: metrics of the texts beside the error rates of symbols and of whole texts. That of symbols is the word
     error rate if they are words; WordErrorRate measures it where they are characters or phonemes.
