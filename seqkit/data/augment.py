@@ -141,6 +141,37 @@ def _stretch(total: float, most: float) -> tuple[float, float]:
 
 
 @dataclass
+class Affine:
+    """Turn, shear, scale, shift an image [c H W] of floats at random; the pixels at its edge are repeated outside it.
+
+    degrees: largest turn, and largest shear. scale, translate: largest change, as a share of the size. Angles and order
+    as in torchvision's RandomAffine, which fills with one colour. Raises ValueError for changes that leave nothing.
+    """
+
+    degrees: float = 10.0
+    scale: float = 0.1
+    translate: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.degrees < 90 and 0 <= self.scale < 1 and self.translate >= 0):
+            raise ValueError(f"{self}; give 0 <= degrees < 90, 0 <= scale < 1, translate >= 0")
+
+    def __call__(self, raw: Tensor) -> Tensor:
+        if not (isinstance(raw, Tensor) and raw.ndim == 3 and raw.is_floating_point()):
+            raise DataError(f"Affine was given {type(raw).__name__}; it changes images, tensors [c H W] of floats")
+        turn, shear, larger, down, right = (2 * torch.rand(5) - 1).tolist()
+        angle, tan = math.radians(self.degrees * turn), math.tan(math.radians(self.degrees * shear))
+        size, ratio = 1 + self.scale * larger, raw.shape[1] / raw.shape[2]
+        cos, sin = math.cos(angle) / size, math.sin(angle) / size
+        matrix = [
+            [cos - sin * tan, (sin + cos * tan) * ratio, 2 * self.translate * right],
+            [-sin / ratio, cos, 2 * self.translate * down],
+        ]
+        grid = F.affine_grid(torch.tensor([matrix]), [1, *raw.shape], align_corners=False)
+        return F.grid_sample(raw[None], grid.to(raw.dtype), padding_mode="border", align_corners=False)[0]
+
+
+@dataclass
 class OnPart:
     """Changes one part of an example of several, made one after the other; an example without it stays as it is.
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,7 @@ class Augmentation:
 
 class TokenizedDataset:
     """Samples as tokens, encoded once and cached; with `augment`, raw samples are changed and encoded anew each time.
+    Images that are augmented are read once, too.
 
     split: its name, for messages. encode_target: `Objective.encode_target`, applied once to every label; check_target:
     `Objective.check_target`, of the result. augment: changes of the raw sample; None: there are none.
@@ -98,12 +100,13 @@ class TokenizedDataset:
         self.targets = list(samples.labels)
         self._encoder = Encoder(samples, tokenizer, split, max_tokens)
         self._recordings: list[tuple[int, int]] = []  # number of samples and sample rate, where they are sound
+        self._images, self._image_bytes = dict[int, Tensor](), CACHE_BYTES if cache else 0  # what was read, and room
         with one_thread():
             if max_tokens is not None:
                 self.targets = [_first(target, max_tokens) for target in self.targets]
             if augment is not None:
                 indices = track(range(len(samples)), f"encoding {split} data", len(samples))
-                encoded = held((self._encoder(i, [self._note_recording]) for i in indices), self.targets, 0)
+                encoded = held((self._encoder(i, [partial(self._note, i)]) for i in indices), self.targets, 0)
             else:
                 encoded = encode_split(self._encoder, self.targets, max_bytes=CACHE_BYTES if cache else 0)
             self._cached, self.lengths = encoded.tokens, encoded.lengths
@@ -169,11 +172,15 @@ class TokenizedDataset:
         if self.augment is None:
             return self._encoder(index)
         with self.augment.draws(epoch, index) as changes:
-            return self._encoder(index, changes)
+            known = self._images.get(index)
+            return self._encoder(index, changes, None if known is None else known.clone())
 
-    def _note_recording(self, raw: Any) -> Any:
+    def _note(self, index: int, raw: Any) -> Any:
+        """Notes the length of a recording, and keeps an image: photographs take long to decode."""
         if isinstance(raw, Waveform):
             self._recordings.append((raw.samples.shape[-1], raw.sample_rate))
+        if isinstance(raw, Tensor) and raw.nbytes <= self._image_bytes:
+            self._images[index], self._image_bytes = raw, self._image_bytes - raw.nbytes
         return raw
 
     def _warn_of_lengths(self) -> None:

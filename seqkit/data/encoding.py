@@ -65,9 +65,12 @@ class Encoder:
     split: str
     max_tokens: int | None = None
 
-    def __call__(self, index: int, changes: Sequence[Callable[[Any], Any]] = ()) -> Tokens:
-        """Encode the sample, after these changes. Raises DataError with the names of split and sample."""
-        raw = self.samples.read(index)
+    def __call__(self, index: int, changes: Sequence[Callable[[Any], Any]] = (), raw: Any = None) -> Tokens:
+        """Encode the sample, after these changes. raw: what it holds; None: it is read.
+
+        Raises DataError with the names of split and sample.
+        """
+        raw = self.samples.read(index) if raw is None else raw
         with naming(self.split, self.samples, index, self.tokenizer):
             for change in changes:
                 raw = change(raw)

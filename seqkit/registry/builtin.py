@@ -242,6 +242,7 @@ from seqkit.data
   Noise | white noise at a signal-to-noise ratio | sound
   Shift | a shift in time | sound
   SpecAugment | muted stretches of time and bands of frequency | speech and sound
+  Affine | a turn, shear, scaling and shift that repeats the edges | images
   OnPart | changes of one part of an example | joined tokens
 from torchvision.transforms.v2
   * AutoAugment AugMix CenterCrop ColorJitter ElasticTransform GaussianBlur GaussianNoise Grayscale Normalize Pad

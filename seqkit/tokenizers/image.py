@@ -1,16 +1,18 @@
 """Images as patches: one token per patch, and before them learned tokens such as a class token.
 
 c channels · H W image height and width · h w grid of patches · p q patch height and width · f = c p q · n = h w
-k learned tokens before the patches
+k learned tokens before the patches · P Q window height and width: of the patch, with a stem of its margins, too
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
@@ -18,6 +20,7 @@ from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import describe_tensor
 from seqkit.tokenizers.given import counted
+from seqkit.tokenizers.image_stem import ConvStem, size_after
 from seqkit.tokenizers.resize import Resize, middle_of
 
 MAX_PATCHES = 2**14
@@ -44,6 +47,9 @@ class Patches(Tokenizer):
     num_prefix_tokens: learned tokens before the patches: class, distillation and register tokens, in this order.
     positions: "grid": (row, column) of a patch, and (-1, -1) of the tokens before; "index": one number for each token,
     from 0, for tables of positions as ViT has them.
+    stem: channels of 3 x 3 convolutions of stride 2 over a patch, before ViT's linear layer (`ConvStem`); () is none. A
+    token then holds a quarter of a patch more on each side, so tokens overlap, and an objective that masks some is
+    easier. The pixels at the edge of the image are repeated outside it.
     When: images of any size they tile. Raises ValueError on sizes below 1, a std that is not positive, or
     positions="index" of images whose size is not given.
     Dosovitskiy et al. 2021.
@@ -60,6 +66,7 @@ class Patches(Tokenizer):
         std: float | Sequence[float] = 0.5,
         num_prefix_tokens: int = 0,
         positions: Literal["grid", "index"] = "grid",
+        stem: Sequence[int] = (),
     ) -> None:
         self.patch = (patch, patch) if isinstance(patch, int) else (int(patch[0]), int(patch[1]))
         self.channels, self.crop = channels, crop
@@ -80,16 +87,32 @@ class Patches(Tokenizer):
             raise ValueError(f"positions={positions!r}; give grid or index")
         if positions == "index" and self.size is None:
             raise ValueError("positions=index numbers the patches of images of one size; give resize=(height, width)")
+        self.stem = tuple(stem)
+        self.margins = (self.patch[0] // 4, self.patch[1] // 4) if self.stem else (0, 0)
+        if self.stem and num_prefix_tokens:
+            raise ValueError("a stem embeds patches alone; give num_prefix_tokens=0, or no stem")
+        if min(self.stem, default=1) < 1 or min(size_after(side, len(self.stem)) for side in self.window) < 1:
+            raise ValueError(
+                f"stem={list(self.stem)} has channels below 1, or more convolutions than {self.window[0]}x"
+                f"{self.window[1]} pixels, a patch with its margins, allow; give fewer or a larger patch"
+            )
 
     @property
     def spec(self) -> TokenSpec:
         """Vectors of k + c p q numbers on two axes, or one: flags of the tokens before the patches, and pixels."""
         k = self.num_prefix_tokens
         return TokenSpec(
-            num_features=k + self.channels * self.patch[0] * self.patch[1],
+            num_features=k + self.channels * self.window[0] * self.window[1],
             num_axes=1 if self.positions == "index" else 2,
             num_prefix_tokens=k,
+            embedder=partial(ConvStem, self.window, self.channels, self.stem) if self.stem else None,
         )
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """(height, width) in pixels of what a token holds: of a patch, with a stem of its margins, too."""
+        (p, q), (above, left) = self.patch, self.margins
+        return p + 2 * above, q + 2 * left
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -131,9 +154,10 @@ class Patches(Tokenizer):
             raise DataError(
                 f"image has {h * w:,} patches of {p}x{q}, and {MAX_PATCHES:,} are the most; give --tokenizer.resize"
             )
-        content = rearrange(
-            (image - _channels(self.mean)) / _channels(self.std), "c (h p) (w q) -> (h w) (c p q)", p=p, q=q
-        )
+        scaled, (above, left) = (image - _channels(self.mean)) / _channels(self.std), self.margins
+        scaled = F.pad(scaled[None], [left, left, above, above], mode="replicate")[0]
+        windows = scaled.unfold(1, self.window[0], p).unfold(2, self.window[1], q)
+        content = rearrange(windows, "c h w P Q -> (h w) (c P Q)")
         content = torch.block_diag(torch.eye(k), content) if k else content
         if self.positions == "index":
             return Tokens(content, counted(k + h * w))
@@ -161,14 +185,17 @@ class Patches(Tokenizer):
         return tokens.content[:, : self.num_prefix_tokens].sum(dim=1) < 0.5
 
     def patches(self, tokens: Tokens) -> Tokens:
-        """The patches alone: content [n f] and positions [n 2], (row, column)."""
+        """The patches alone, without margins: content [n f] and positions [n 2], (row, column)."""
         k, is_patch = self.num_prefix_tokens, self.is_patch(tokens)
         cells = tokens.positions[is_patch].round()
         if self.positions == "index":
             assert self.size is not None
             columns = self.size[1] // self.patch[1]
             cells = torch.cat([(cells - k).div(columns, rounding_mode="floor"), (cells - k) % columns], dim=1)
-        return Tokens(tokens.content[is_patch, k:], cells)
+        (p, q), (above, left), (height, width) = self.patch, self.margins, self.window
+        windows = rearrange(tokens.content[is_patch, k:], "n (c P Q) -> n c P Q", P=height, Q=width)
+        content = rearrange(windows[:, :, above : above + p, left : left + q], "n c p q -> n (c p q)")
+        return Tokens(content, cells)
 
     def pixels(self, tokens: Tokens) -> Tensor:
         """The image [c H W] that the patches show, in any order, each at its position.

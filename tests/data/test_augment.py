@@ -2,8 +2,12 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms.v2.functional import affine
 
-from seqkit.data import Noise, Shift, SpecAugment, SpeedPerturb
+from seqkit.data import Affine, Noise, Shift, SpecAugment, SpeedPerturb
 from seqkit.errors import DataError
 from seqkit.raw import Waveform
 
@@ -130,3 +134,40 @@ def test_specaugment_mutes_bands_and_stretches_and_nothing_else():
     for settings in ({"share": 1.0}, {"milliseconds": -1.0}, {"num_bands": -1}):
         with pytest.raises(ValueError, match="give numbers from 0"):
             SpecAugment(**settings)
+
+
+IMAGE = torch.rand(3, 23, 31)
+
+
+def test_an_affine_change_that_changes_nothing_gives_the_image():
+    assert_close(Affine(0, 0, 0)(IMAGE), IMAGE)
+    with pytest.raises(DataError, match="was given ndarray"):
+        Affine()(IMAGE.numpy())
+
+
+@pytest.mark.parametrize("settings", [(10, 0, 0), (0, 0.1, 0), (0, 0, 0.1)])
+def test_affine_changes_are_torchvisions_in_the_middle(settings, monkeypatch):
+    """With the same draws, on an image that is not square, where no edge comes in."""
+    image = torch.rand(3, 6, 8)
+    image = F.interpolate(image[None], scale_factor=8, mode="bicubic", align_corners=False)[0].clamp(0, 1)
+    drawn = torch.rand(5)
+    monkeypatch.setattr(torch, "rand", lambda *_: drawn)
+    turn, shear, larger, down, right = (2 * drawn - 1).tolist()
+    degrees, scale, translate = settings
+    expected = affine(
+        image,
+        angle=degrees * turn,
+        translate=[-translate * right * 64, -translate * down * 48],
+        scale=1 + scale * larger,
+        shear=[degrees * shear, 0.0],
+        interpolation=InterpolationMode.BILINEAR,
+    )
+    assert_close(Affine(*settings)(image)[:, 12:-12, 16:-16], expected[:, 12:-12, 16:-16], atol=1e-4, rtol=0)
+
+
+def test_what_comes_in_at_the_edges_is_the_edge():
+    """Of an image of one colour nothing changes; RandomAffine would bring in black."""
+    white = torch.full((3, 16, 24), 0.7)
+    for seed in range(7):
+        torch.manual_seed(seed)
+        assert_close(Affine(30, 0.5, 0.5)(white), white)

@@ -5,10 +5,11 @@ import torch
 
 from seqkit.data import Noise, Shift, SpeedPerturb
 from seqkit.data.dataset import Augmentation, TokenizedDataset, collate_targets
-from seqkit.data.sample import Sample
+from seqkit.data.sample import Sample, Samples
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.raw import Waveform
+from seqkit.tokenizers import Patches
 
 
 class Letters(Tokenizer):
@@ -122,6 +123,21 @@ def test_augmentation_depends_on_seed_epoch_and_example_alone():
         )
         != n
     )
+
+
+def test_an_image_that_is_augmented_is_read_once_and_stays_as_it_was():
+    asked, images = [], torch.rand(2, 1, 4, 4)
+
+    def read(index):
+        asked.append(index)
+        return images[index].clone()
+
+    samples, augment = Samples(read, [0, 1]), Augmentation([lambda image: image.mul_(torch.rand(()))])
+    encoded = TokenizedDataset(samples, Patches(2), "training", augment=augment)
+    first = encoded[0, [1]][0].content
+    encoded[1, [0, 1]]
+    assert torch.equal(encoded[0, [1]][0].content, first)
+    assert asked == [0, 1]
 
 
 def test_examples_of_one_batch_are_augmented_independently_of_each_other():

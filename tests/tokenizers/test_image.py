@@ -5,12 +5,14 @@ import pickle
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 from PIL import Image
 from torch.testing import assert_close
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens
+from seqkit.testing import check_tokenizer
 from seqkit.tokenizers import Patches
 from seqkit.tokenizers.resize import Resize
 
@@ -114,6 +116,9 @@ def test_what_is_not_a_valid_image_is_refused(image, reason):
         (lambda: Patches(4, positions="index"), "images of one size; give resize"),
         (lambda: Patches(4, positions="index", resize=Resize(8)), "images of one size; give resize"),
         (lambda: Patches(4, positions="rows"), "positions='rows'; give grid or index"),
+        (lambda: Patches(4, stem=[3, 5, 7]), "more convolutions than 6x6 pixels"),
+        (lambda: Patches(4, stem=[0]), "channels below 1"),
+        (lambda: Patches(4, stem=[3], num_prefix_tokens=1), "give num_prefix_tokens=0, or no stem"),
         (lambda: Patches(2).decode(Tokens(torch.zeros(3, 4), torch.tensor([[0.0, 0], [0, 1], [1, 1]]))), "do not fill"),
         (lambda: Patches(2).decode(Tokens(torch.zeros(2, 4), torch.tensor([[0.0, 0], [0, 0]]))), "do not fill"),
     ],
@@ -196,3 +201,36 @@ def test_transparency_of_a_pil_image_is_laid_on_white_and_four_channels_are_refu
     assert torch.equal(tokenizer.encode(image).content, tokenizer.encode(right).content)
     with pytest.raises(DataError, match="4 channels"):
         tokenizer.encode(np.asarray(image))
+
+
+def test_with_a_stem_a_token_holds_its_patch_and_its_margins_with_the_edges_repeated():
+    """Each pixel by brute force; and the patches alone, decoded, are the image."""
+    tokenizer, image = Patches((5, 9), channels=2, mean=0, std=1, stem=[3]), torch.rand(2, 10, 27)
+    tokens = tokenizer.encode(image)
+    tokenizer.spec.check(tokens)
+    for content, (row, column) in zip(tokens.content, tokens.positions.int().tolist(), strict=True):
+        rows = torch.arange(5 * row - 1, 5 * row + 6).clamp(0, 9)
+        columns = torch.arange(9 * column - 2, 9 * column + 11).clamp(0, 26)
+        assert torch.equal(content, image[:, rows][:, :, columns].flatten())
+    order = torch.randperm(len(tokens))
+    assert torch.equal(tokenizer.decode(tokens.at(order)), image)
+
+
+def test_a_stem_is_the_convolutions_of_the_whole_image():
+    """At windows within the image, whose first convolutions are those of the image at every fourth pixel."""
+    tokenizer, image = Patches(4, mean=0, std=1, stem=[3]), torch.rand(1, 12, 16)
+    torch.manual_seed(0)
+    stem = tokenizer.spec.embedder(7)
+    (convolution,) = stem.convolutions
+    with torch.no_grad():
+        found = stem(tokenizer.encode(image).content[None])[0]
+        whole = F.gelu(convolution(F.pad(image[None], [1, 1, 1, 1], mode="replicate")))[0]  # [3 6 8]
+        two = whole[:, 2:4, 4:6]  # of the patch in row 1 and column 2
+        assert_close(found[6], stem.norm(stem.linear(two.flatten())))
+
+
+def test_a_tokenizer_with_a_stem_keeps_the_laws():
+    raws = [torch.rand(1, h, w) for h, w in ((6, 12), (12, 12), (6, 6))]
+    bad = [torch.rand(1, 5, 6), torch.full((1, 6, 6), torch.nan)]
+    tokenizer = Patches(6, stem=[3, 5])
+    check_tokenizer(tokenizer, raws, unfitted=tokenizer, bad=bad, other_process=False)
