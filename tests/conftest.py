@@ -124,6 +124,13 @@ def _images() -> Sample:
     return Sample(partial(find("tokenizer", "Patches").load(), (2, 3)), raws, bad)
 
 
+def _clips() -> Sample:
+    g = torch.Generator().manual_seed(0)
+    raws = [torch.rand(t, 1, h, w, generator=g) for t, h, w in ((4, 4, 9), (2, 6, 6), (6, 2, 3))]
+    bad = [torch.rand(1, 4, 6), torch.rand(3, 1, 4, 6), torch.rand(2, 1, 5, 6), torch.full((2, 1, 4, 6), torch.nan), []]
+    return Sample(partial(find("tokenizer", "Tubelets").load(), (2, 2, 3), frames=6), raws, bad)
+
+
 def _sounds(name: str, *arguments: Any, **settings: Any) -> Sample:
     g = torch.Generator().manual_seed(0)
     raws = [Waveform(torch.rand(t, generator=g) - 0.5, 8_000) for t in (620, 411, 730)]
@@ -175,6 +182,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "FromFile": _from_file,
     "FrozenEncoder": _frozen,
     "Patches": _images,
+    "Tubelets": _clips,
     "LogMel": lambda: _sounds("LogMel", 8_000, num_mels=7),
     "MultiScale": lambda: _sounds("MultiScale", {"fine": _mel(), "coarse": _mel(window_ms=60.0, hop_ms=25.0)}),
     "SpectrogramPatches": lambda: _sounds("SpectrogramPatches", _mel(), patch=(5, 4), hop=(2, 3)),

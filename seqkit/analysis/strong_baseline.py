@@ -23,6 +23,7 @@ from torch import Tensor
 from seqkit.analysis.forecasts import forecast
 from seqkit.analysis.n_grams import n_grams
 from seqkit.data.module import DataModule
+from seqkit.data.sample import Sample
 from seqkit.data.source import import_optional
 from seqkit.data.splits import shuffled
 from seqkit.data.tables.schema import CELLS
@@ -76,11 +77,11 @@ def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None,
         target, kind = torch.maximum(labelled, asked), "nodes"
         fitted, test = ((each != IGNORE).nonzero()[:, 0].numpy() for each in (labelled, asked))
     else:
-        samples = [sample for part in parts[:-1] for sample in part]
+        samples = [_small(sample) for part in parts[:-1] for sample in part]
         samples = [samples[i] for i in sorted(shuffled(len(samples), 0)[:MOST])]
         of_whom = None if samples[0].group is None else np.array([sample.group for sample in samples])
         fitted, test = np.split(np.arange(len(samples) + len(splits.test)), [len(samples)])
-        samples, kind = [*samples, *splits.test], _kind(data.tokenizer, rows)
+        samples, kind = [*samples, *map(_small, splits.test)], _kind(data.tokenizer, rows)
         rows = [sample.raw for sample in samples]
         target = torch.stack([torch.as_tensor(objective.encode_target(sample.label)) for sample in samples])
     m = len(fitted)
@@ -107,7 +108,8 @@ def _kind(tokenizer: Tokenizer, raw: Any) -> str:
     by_tokenizer = {Join: "cells", Cells: "cells", Molecule: "molecules", Series: "series"}
     kinds = [kind for known, kind in by_tokenizer.items() if isinstance(tokenizer, known)]
     kinds += ["texts"] * isinstance(raw, str) + ["sounds"] * isinstance(raw, Waveform)
-    return [*kinds, "images" if isinstance(raw, Tensor) and raw.ndim == 3 else "tokens"][0]
+    kinds += [{3: "images", 4: "videos"}.get(raw.ndim, "tokens")] if isinstance(raw, Tensor) else []
+    return [*kinds, "tokens"][0]
 
 
 def _methods(
@@ -147,6 +149,9 @@ def _methods(
         yield from on("pixels", pixels, hard, soft)
         yield from on("colours", (_statistics(rearrange(x, "c h w -> (h w) c")) for x in images), trees)
         yield from on("pixels", pixels, scaled(linear(0.01)))
+    elif kind == "videos":
+        pixels = np.stack([x.flatten().numpy() for x in rows])
+        yield from on("a frame and frame differences", pixels, hard, soft, scaled(linear(0.01)))
     elif kind == "sounds":
         frames = [LogMel(raw.sample_rate, num_mels=40, normalize=False).encode(raw).content for raw in rows]
         cepstra = (_statistics(torch.from_numpy(dct(x.numpy(), norm="ortho")[:, :20])) for x in frames)
@@ -256,6 +261,16 @@ def _same_size(rows: Sequence[Tensor]) -> list[Tensor]:
         return found
     found = [x[:3] if len(x) >= 3 else x[:1].expand(3, -1, -1) for x in found]
     return [F.interpolate(x[None], (SIDE, SIDE), mode="area")[0] for x in found]
+
+
+def _small(sample: Sample) -> Sample:
+    """Middle frame of a clip [t c h w], and differences of first, middle and last: [3 c SIDE/2 SIDE/2]."""
+    clip = sample.raw
+    if not (isinstance(clip, Tensor) and clip.ndim == 4):
+        return sample
+    frames = clip[[0, len(clip) // 2, -1]].float() / (255 if clip.dtype == torch.uint8 else 1)
+    first, middle, last = F.interpolate(frames, (SIDE // 2, SIDE // 2), mode="area")
+    return sample._replace(raw=torch.stack([middle, middle - first, last - middle]))
 
 
 def _molecule(raw: Any) -> np.ndarray:

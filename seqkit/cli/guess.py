@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqkit.data.formats import OF_CLASSES
 from seqkit.errors import DataError, UsageError, one_line
 
 if TYPE_CHECKING:
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
 
 RECIPES = {
     "TextFiles": ("text/char-lm", "text"),
-    "ImageFolder": ("image/classify", "images"),
-    "AudioFolder": ("audio/classify", "recordings"),
+    **{str(known.folder_source): (f"{known.kind}/classify", known.plural) for known in OF_CLASSES},
     "GraphFile": ("graph/nodes", "a graph"),
     "FileFolder": ("own/classify", "files of the tokenizer's own"),
 }
 """For a data source of files, its recipe and what the files hold."""
 
 OF_COLUMN = {
-    "text": "text/classify", "image": "image/classify", "audio": "audio/classify", "smiles": "graph/molecules",
-    "series": "series/classify", "file": "own/classify", "words": "text/classify",
+    **{known.kind: f"{known.kind}/classify" for known in OF_CLASSES},
+    "text": "text/classify", "smiles": "graph/molecules", "series": "series/classify", "file": "own/classify",
+    "words": "text/classify",
 }  # fmt: skip
 """The recipe that learns classes, numbers or labels from one column, by its kind."""
 

@@ -47,11 +47,13 @@ def is_data_set(name: str) -> bool:
     return name.lower() in {known.lower() for known in components("data_source")}
 
 
-def data_source(value: str, path: str, *, reads_files: bool = False, has_classes: bool = False) -> dict[str, Any]:
+def data_source(
+    value: str, path: str, *, reads_files: bool = False, has_classes: bool = False, tokenizer: Any = None
+) -> dict[str, Any]:
     """A data source from its name or, for the user's own files, from their path.
 
     reads_files: True: the tokenizer reads files itself. has_classes: True: the objective learns a class of each
-    example, so a folder of texts has a folder for each class.
+    example, so a folder of texts has a folder for each class. tokenizer: its name, as of `source_for`.
     """
     if is_data_set(value):
         return {"type": value}
@@ -59,7 +61,7 @@ def data_source(value: str, path: str, *, reads_files: bool = False, has_classes
 
     file = _own_path(value)
     if file.exists():
-        name, arguments = source_for(file, reads_files=reads_files)
+        name, arguments = source_for(file, reads_files=reads_files, tokenizer=tokenizer)
         if name == "TextFiles" and file.is_dir() and has_classes:
             return {"type": "TextFolder", "path": value}
         inside = list(file.iterdir()) if name == "FileFolder" else []
@@ -103,9 +105,8 @@ def with_own_files(
         if key in ("data", "data.source") and isinstance(name, str) and is_data_set(name) and Path(name).exists():
             raise UsageError(f"--{key} {name} is a data set of seqkit, and a path here; give ./{name} for the path")
     given = [*config.items(), *(preset or {}).items(), *pairs]
-    reads, has_classes = reads_files(named_tokenizer(given)), _named_objective(given) == "Classify"
-    if not reads and not has_classes:
-        return config, pairs
+    tokenizer, has_classes = named_tokenizer(given), _named_objective(given) == "Classify"
+    reads = reads_files(tokenizer)
 
     def written(key: str, value: Any) -> Any:
         if key == "data" and isinstance(value, Mapping):
@@ -113,8 +114,8 @@ def with_own_files(
         own = value.read() if isinstance(value, Word) else value
         if key not in ("data", "data.source") or not isinstance(own, str) or not _own_path(own).is_dir():
             return value
-        source = data_source(own, "data.source", reads_files=reads, has_classes=has_classes)
-        if not reads and source["type"] != "TextFolder":
+        source = data_source(own, "data.source", reads_files=reads, has_classes=has_classes, tokenizer=tokenizer)
+        if not reads and not source["type"].endswith("Folder"):
             return value
         return source if key == "data.source" else {"source": source}
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from stat import S_ISDIR
 
 import pyarrow as pa
 
@@ -43,9 +44,10 @@ def fingerprint(*parts: str | bytes | int) -> str:
 
 
 def state_of(file: Path) -> str:
-    """Path, size and time of change of a file: another state is taken for another content."""
+    """Path, size and time of change of a file, or of each in a folder: another state is taken for another content."""
     state = file.stat()
-    return f"{file.absolute()} {state.st_size} {state.st_mtime_ns}\n"
+    inside = "".join(map(state_of, sorted(file.iterdir()))) if S_ISDIR(state.st_mode) else ""
+    return f"{file.absolute()} {state.st_size} {state.st_mtime_ns}\n{inside}"
 
 
 def cached(key: str) -> pa.Table | None:

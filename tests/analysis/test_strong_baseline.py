@@ -15,6 +15,7 @@ from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.objectives import Classify, Masked, MultiLabel, NextToken, Regress
 from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers import Cells, Characters, Graph, Ids, Join, LogMel, Molecule, Patches, Series, Words
+from seqkit.tokenizers.video import Tubelets
 
 pytest.importorskip("sklearn")
 
@@ -84,6 +85,11 @@ def tone(i):
 KINDS = {
     "texts": (lambda i: f"{'good' if i % 2 else 'bad'} thing number {i}", Characters, "TF-IDF"),
     "images": (lambda i: noise(1, 8, 8) * 0.2 + 0.7 * (i % 2), lambda: Patches(4), "pixels"),
+    "videos": (
+        lambda i: torch.stack([noise(1, 8, 8) * 0.2 + 0.2 * t for t in range(4)][:: 1 - 2 * (i % 2)]),
+        lambda: Tubelets((2, 4, 4), frames=4),
+        "a frame and frame differences",
+    ),
     "sounds": (tone, lambda: LogMel(8000, num_mels=40), "MFCC"),
     "molecules": (lambda i: "C" * (2 + i % 5) + ("O" if i % 2 else "Cl"), Molecule, "RDKit"),
     "rows": (

@@ -190,7 +190,7 @@ def test_a_folder_is_its_tokenizers_and_a_pattern_is_one_table(place, caplog):
         if (name, tokenizer) == ("flat", "Pulses"):
             assert caplog.text.count("flat: each file in it is an example, which the tokenizer's read(path) reads") == 1
     assert sources == {
-        ("shards", "Pulses"): "FileFolder", ("data", "Bytes"): "ImageFolder", ("data", "Pulses"): "FileFolder",
+        ("shards", "Pulses"): "FileFolder", ("data", "Bytes"): "TextFolder", ("data", "Pulses"): "FileFolder",
         ("flat", "Pulses"): "FileFolder", ("flat", "Bytes"): "Table", ("flat/*.csv", "Pulses"): "Table",
     }  # fmt: skip
 

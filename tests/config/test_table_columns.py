@@ -90,7 +90,7 @@ def test_a_pattern_and_a_hub_name_are_tables_too(table, tmp_path):
         (["--data.target.x", "3"], r"data\.source\.target is a plain value"),
         (["--data.test_fraction", "many"], r"data\.source\.test_fraction is 'many'; give a number"),
         (["--data.test_fraction", "1.5"], r"test_fraction is 1\.5; give a number between 0 and 1"),
-        (["--data.columns", "{body: video}"], r"columns says that 'body' is 'video'; "),
+        (["--data.columns", "{body: film}"], r"columns says that 'body' is 'film'; "),
         (["--data.split", "x", "--data.test", "y.csv"], "leave test and valid out"),
     ],
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqkit.data.formats import FORMATS, UNREAD, format_of, readable_suffixes, source_for
+from seqkit.data.formats import FORMATS, IMAGE, UNREAD, format_of, readable_suffixes, source_for
 from seqkit.errors import UsageError
 from seqkit.registry import components
 
@@ -18,11 +18,13 @@ def make(folder, *names):
 
 def test_a_suffix_belongs_to_one_format_whatever_its_case():
     suffixes = [suffix for known in FORMATS for suffix in known.suffixes]
-    assert len(set(suffixes)) == len(suffixes)
+    assert {suffix for suffix in suffixes if suffixes.count(suffix) > 1} == {".gif"}  # which may move
     for known in FORMATS:
         for suffix in known.suffixes:
             assert suffix.startswith(".")
-            assert format_of(Path(f"a{suffix}")) is format_of(Path(f"a{suffix.upper()}")) is known
+            found = format_of(Path(f"a{suffix}"))
+            assert found is format_of(Path(f"a{suffix.upper()}"))
+            assert found is (IMAGE if suffix == ".gif" else known)
     assert format_of(Path("a.none")) is format_of(Path("a")) is None
 
 

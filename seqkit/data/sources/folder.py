@@ -82,6 +82,11 @@ class ClassFolder(DataSource):
         """Sentences about the values of the files, from a few of them. By default none."""
         yield from ()
 
+    def found(self, root: Path) -> tuple[Walked, list[str]]:
+        """Files below the folder, and the names of those that are examples."""
+        below = walk(root)
+        return below, [name for name in below.files if not self.suffixes or suffix_of(name) in self.suffixes]
+
     def splits(self) -> Splits:
         """Files are read on access, and their headers now; class names are in alphabetical order.
 
@@ -92,9 +97,9 @@ class ClassFolder(DataSource):
         root = Path(self.path)
         if not root.is_dir():
             raise DataError(f"{root} is not a folder; give one that holds a folder of {self._formats} for each class")
-        below = walk(root)
+        below, fitting = self.found(root)
         folders = _split_folders(below)
-        parts, skipped = self._files(root, below, folders)
+        parts, skipped = self._files(root, below, fitting, folders)
         if "valid" in parts and "test" not in parts:
             parts["test"] = parts.pop("valid")
         headers = self._headers([root / name for files in parts.values() for name in files])
@@ -130,10 +135,11 @@ class ClassFolder(DataSource):
         """Such files, by their suffixes, in words."""
         return f"{', '.join(suffix.removeprefix('.').upper() for suffix in self.suffixes)} files".lstrip()
 
-    def _files(self, root: Path, below: Walked, folders: Mapping[str, str]) -> tuple[_Parts, Counter[str]]:
+    def _files(
+        self, root: Path, below: Walked, fitting: list[str], folders: Mapping[str, str]
+    ) -> tuple[_Parts, Counter[str]]:
         """The files of each split with their classes, and the number of those that are not read, by reason."""
         skipped = below.skipped + Counter({"hidden": below.num_hidden})
-        fitting = [name for name in below.files if not self.suffixes or suffix_of(name) in self.suffixes]
         others = sorted({*below.files} - {*fitting})
         skipped.update(suffix_of(name) or "without a suffix" for name in others)
         parts: _Parts = {}

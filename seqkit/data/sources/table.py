@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.formats import own_reader
+from seqkit.data.formats import OF_KIND, own_reader
 from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
@@ -28,11 +28,8 @@ from seqkit.errors import DataError, one_line
 
 log = logging.getLogger("seqkit")
 
-KIND_OF_TOKENIZER = {
-    "Bytes": "text", "Characters": "text", "Words": "text", "CharNGrams": "text", "BPE": "text",
-    "FromFile": "text", "Patches": "image", "LogMel": "audio", "WhisperMel": "audio", "SampleWindows": "audio",
-    "MultiScale": "audio", "SpectrogramPatches": "audio",
-    "Molecule": "smiles", "Series": "series", "Ids": "series",
+KIND_OF_TOKENIZER = {name: kind for kind, known in OF_KIND.items() for name in known.tokenizers} | {
+    "Series": "series", "Ids": "series",
 }  # fmt: skip
 """Kind of the column that a tokenizer reads; for other tokenizers the table decides."""
 

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.cache import state_of
-from seqkit.data.formats import AUDIO, IMAGE, own_reader
+from seqkit.data.formats import OF_KIND, own_reader
 from seqkit.data.notes import Caution
 from seqkit.data.tables.cells import is_blank, is_missing, read_content, short, truth, word_of, words_of
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import CELLS, FILES, OF_CELLS, Column, Schema
 from seqkit.errors import DataError, attempt, one_line, reason
-
-FORMATS = {"image": IMAGE, "audio": AUDIO}
 
 
 class Examples:
@@ -126,7 +124,7 @@ class Examples:
         if column.kind not in FILES:
             return value
         tokenizer = self._tokenizers.get(column.name)
-        read = own_reader(tokenizer) or (lambda file: FORMATS[column.kind].read_for(file, tokenizer))
+        read = own_reader(tokenizer) or (lambda file: OF_KIND[column.kind].read_for(file, tokenizer))
         if isinstance(value, str):
             return read(self.folder / value)
         return read_content(column.read(self.rows.columns[column.name][row]), read, column.name)

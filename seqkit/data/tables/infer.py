@@ -15,7 +15,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.formats import AUDIO, IMAGE
+from seqkit.data.formats import IMAGE, OF_CLASSES
 from seqkit.data.tables.cells import (
     AMBIGUOUS,
     MISSING,
@@ -269,10 +269,9 @@ def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> Kind
     """The kind of a column of molecules, or of names of files; None: it is none of these."""
     first = texts[:100]
     suffixes = {suffix_of(text) for text in first}
-    if suffixes <= set(IMAGE.suffixes):
-        return "image"
-    if suffixes <= set(AUDIO.suffixes):
-        return "audio"
+    for known in (IMAGE, *OF_CLASSES):
+        if suffixes <= set(known.suffixes):
+            return known.kind  # type: ignore[return-value]
     if folder is not None and 2 * sum(exists_as(folder / text, Path.is_file) for text in first) > len(first):
         return "file"
     if name.lower().strip() in IMAGE_NAMES and all(map(is_word, first)):

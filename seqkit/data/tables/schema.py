@@ -30,8 +30,10 @@ from seqkit.data.tables.rows import Rows
 from seqkit.errors import DataError, suggest
 from seqkit.files import load_yaml
 
-Kind = Literal["number", "category", "date", "text", "image", "audio", "smiles", "series", "words", "file", "unused"]
-"""Kind of the cells of a column. Images, sounds and files are names relative to the table, or the bytes of files. A
+Kind = Literal[
+    "number", "category", "date", "text", "image", "audio", "video", "smiles", "series", "words", "file", "unused"
+]  # fmt: skip
+"""Kind of the cells of a column. Files of each kind are names relative to the table, or the bytes of files. A
 series is a list of numbers, or of lists of numbers; words are a list of words, or a text with spaces between them."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -45,7 +47,7 @@ OF_CELLS = ("number", "category", "date")
 CELLS = "cells"
 """Key of the row of numbers, categories and dates in a raw example, and name of its part."""
 
-FILES = ("image", "audio", "file")
+FILES = ("image", "audio", "video", "file")
 """Kinds of columns that are files."""
 
 MAX_NUMBER = 1e18
@@ -137,8 +139,8 @@ class Column:
 
 _READERS: dict[str, Callable[[Column, Any], Any]] = {
     "number": Column._number, "date": Column._date, "category": Column._category, "text": Column._text,
-    "smiles": Column._smiles, "series": Column._series, "words": Column._words, "image": Column._file,
-    "audio": Column._file, "file": Column._file, "unused": lambda _, cell: cell,
+    "smiles": Column._smiles, "series": Column._series, "words": Column._words,
+    **dict.fromkeys(FILES, Column._file), "unused": lambda _, cell: cell,
 }  # fmt: skip
 
 

@@ -15,12 +15,14 @@ from seqkit.report.modality.join import JoinRenderer
 from seqkit.report.modality.text import TextRenderer
 from seqkit.tokenizers import Cells, CharNGrams, Graph, Join, LogMel, Molecule, Patches
 from seqkit.tokenizers.text import Text
+from seqkit.tokenizers.video import Tubelets
 
 __all__ = ["RENDERERS", "Renderer", "attended", "find_renderer", "picture"]
 
 RENDERERS: dict[type, type[Renderer]] = {
     Text: TextRenderer, CharNGrams: TextRenderer, Patches: ImageRenderer, LogMel: AudioRenderer,
     Graph: GraphRenderer, Molecule: MoleculeRenderer, Cells: CellsRenderer, Join: JoinRenderer,
+    Tubelets: ImageRenderer,
 }  # fmt: skip
 """Renderer of each tokenizer class and its subclasses; all others have the generic one."""
 
