@@ -138,6 +138,11 @@ def _sounds(name: str, *arguments: Any, **settings: Any) -> Sample:
     return Sample(partial(find("tokenizer", name).load(), *arguments, **settings), raws, bad)
 
 
+def _mel(**settings: Any) -> Tokenizer:
+    """Built when the raw examples are asked for."""
+    return find("tokenizer", "LogMel").load()(8_000, num_mels=7, **settings)
+
+
 def _sample_windows() -> Sample:
     from seqkit.pretrained.audio_stems import Convolutions
 
@@ -180,6 +185,8 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "Patches": _images,
     "Tubelets": _clips,
     "LogMel": lambda: _sounds("LogMel", 8_000, num_mels=7),
+    "MultiScale": lambda: _sounds("MultiScale", {"fine": _mel(), "coarse": _mel(window_ms=60.0, hop_ms=25.0)}),
+    "SpectrogramPatches": lambda: _sounds("SpectrogramPatches", _mel(), patch=(5, 4), hop=(2, 3)),
     "WhisperMel": lambda: _sounds("WhisperMel", 7, seconds=1),
     "SampleWindows": _sample_windows,
     "Graph": _graphs,

@@ -64,6 +64,7 @@ SLOW = {
     "docs/concepts.md",
     "docs/data/forecast.md",
     "docs/data/images.md",
+    "docs/data/sound.md",
     "docs/data/splits.md",
     "docs/data/tables.md",
     "docs/data/text.md",
@@ -328,7 +329,7 @@ def _other(words: list[str]) -> None:
 
 
 def _own_files(folder: Path) -> None:
-    """The reader's own files: texts, tables of texts, photos/, recordings/ and clips/ by class, tables of molecules."""
+    """The reader's own files: texts, tables, photos/, recordings/ and clips/ by class, calls/ with transcripts."""
     import soundfile
 
     rng = np.random.default_rng(0)
@@ -346,10 +347,14 @@ def _own_files(folder: Path) -> None:
         recording = folder / "recordings" / ("yes", "no")[i % 2] / f"{i}.wav"
         recording.parent.mkdir(parents=True, exist_ok=True)
         soundfile.write(recording, 0.1 * rng.standard_normal(3001), 16_000)
+        (folder / "calls").mkdir(exist_ok=True)
+        soundfile.write(folder / "calls" / f"{i}.wav", 0.1 * rng.standard_normal(12_001), 8_000)
         clip = folder / "clips" / ("wave", "hop")[i % 2] / f"{i}.gif"
         clip.parent.mkdir(parents=True, exist_ok=True)
         frames = [Image.fromarray(rng.integers(0, 256, (29, 31), dtype=np.uint8)) for _ in range(5)]
         frames[0].save(clip, save_all=True, append_images=frames[1:])
+    rows = [f"calls/{i}.wav,{'call it ' * (i % 3)}a day" for i in range(12)]
+    (folder / "transcripts.csv").write_text("\n".join(["file,transcript", *rows]) + "\n", encoding="utf-8")
     rows = [f"{'C' * (i % 7 + 1)}O,{-0.4 * (i % 7):.1f}" for i in range(20)]
     (folder / "molecules.csv").write_text("\n".join(["smiles,target", *rows]) + "\n", encoding="utf-8")
     hours = np.column_stack([np.arange(1000), rng.standard_normal((1000, 7)).cumsum(axis=0)])

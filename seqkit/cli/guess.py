@@ -143,6 +143,8 @@ def _of_schema(schema: Schema) -> tuple[str, list[str]]:
         recipe = OF_COLUMN[kind]
         if target in OF_TEXTS and (has_text or (kind, target) == ("file", "text")):
             return OF_TEXTS[target], []
+        if (kind, target) == ("audio", "text"):
+            return "audio/ctc-digits", ["--model.objective.target=Characters", "--tokenizer.stride=2"]
         if target in OBJECTIVES:
             own = "numbers" if recipe == "graph/molecules" else "classes"
             if kind == "series" and target == "numbers" and len(schema.targets) > 1:

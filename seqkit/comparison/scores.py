@@ -23,6 +23,7 @@ METRICS = {
     "rmse": Metric("rmse", "test RMSE", "", 1, 3, root=True),
     "recall@1": Metric("recall@1", "recall at 1", "%", 100, 2, True),
     "sequence_error": Metric("sequence_error", "sequence error rate", "%", 100, 2),
+    "token_error": Metric("token_error", "token error rate", "%", 100, 2),
     "loss": Metric("loss", "test loss", "nats", 1, 4),
     "bits_per_byte": Metric("bits_per_byte", "bits per byte", "bits", 1, 4),
 }
@@ -75,8 +76,8 @@ def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) ->
                 output = objective.step(model, (batch, label))
                 recall.update(output.preds, output.target)
                 values = [(0.0, 0.0)] * len(batch)  # they are known once all vectors are
-            elif metric.name == "sequence_error":
-                values = _sequence_errors(objective, model, (batch, label))
+            elif metric.name in ("sequence_error", "token_error"):
+                values = _generated_errors(metric, objective, model, (batch, label))
             else:
                 values = _scores(metric, objective, model, (batch, label))
         tokens = batch.valid.sum(dim=1).tolist()
@@ -98,14 +99,14 @@ def _shares(hits: Tensor) -> list[tuple[float, float]]:
     return [(float(a), float(b)) for a, b in zip((hits.nan_to_num() * weight).sum(1), (known * weight).sum(1))]
 
 
-def _sequence_errors(objective: Objective, model: Model, batch: LabeledBatch) -> list[tuple[float, float]]:
-    from seqkit.objectives.metrics import SequenceErrorRate
-
+def _generated_errors(
+    metric: Metric, objective: Objective, model: Model, batch: LabeledBatch
+) -> list[tuple[float, float]]:
     label = objective.references(batch)
     assert label is not None
     generated, found = objective.predict(model, batch[0]), []
     for i in range(len(generated)):
-        rate = SequenceErrorRate()
+        rate = objective.generation_metrics()[metric.name]
         rate.update(generated[i : i + 1], label[i : i + 1])
         found.append((float(rate.total), float(rate.count)))
     return found

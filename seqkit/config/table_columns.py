@@ -20,6 +20,7 @@ TARGET_OF_OBJECTIVE = {
     "MultiLabel": "labels",
     "Regress": "numbers",
     "Seq2Seq": "text",
+    "CTC": "text",
     "NextToken": "none",
     "Contrastive": "none",
     "Features": "none",

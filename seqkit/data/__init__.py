@@ -5,7 +5,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "augment": ["Affine", "Noise", "OnPart", "Shift", "SpeedPerturb"],
+        "augment": ["Affine", "Noise", "OnPart", "Shift", "SpecAugment", "SpeedPerturb"],
         "download": ["data_folder", "fetch"],
         "io": ["read_audio", "read_image", "read_text"],
         "module": ["DataModule"],

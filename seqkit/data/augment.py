@@ -100,6 +100,47 @@ class Shift:
 
 
 @dataclass
+class SpecAugment:
+    """Mute stretches of time and bands of frequency (Park et al. 2019), whatever the tokenizer makes of the sound.
+
+    milliseconds: of a stretch, drawn between 0 and that, and at most a fifth of the clip. share: of the mel scale up to
+    half the sample rate, drawn likewise for a band. num_stretches, num_bands: how many of each; they may overlap.
+    Bands are cut out of a short-time Fourier transform with windows of 32 ms or a little more.
+    """
+
+    milliseconds: float = 100.0
+    share: float = 0.2
+    num_stretches: int = 2
+    num_bands: int = 2
+
+    def __post_init__(self) -> None:
+        if self.milliseconds < 0 or not 0 <= self.share < 1 or min(self.num_stretches, self.num_bands) < 0:
+            raise ValueError(f"{self}; give numbers from 0, and a share below 1")
+
+    def __call__(self, raw: Waveform) -> Waveform:
+        samples, t, rate = _samples(raw).clone(), raw.samples.shape[-1], raw.sample_rate
+        if self.num_bands and self.share:
+            size = 1 << max((round(0.032 * rate) - 1).bit_length(), 4)
+            window = torch.hann_window(size)
+            waves = torch.stft(samples, size, window=window, pad_mode="constant", return_complex=True)
+            mels = torch.linspace(0, rate / 2, size // 2 + 1).div(700).log1p()
+            for _ in range(self.num_bands):
+                low, high = _stretch(float(mels[-1]), self.share * float(mels[-1]))
+                waves[..., (mels >= low) & (mels < high), :] = 0
+            samples = torch.istft(waves, size, window=window, length=t)
+        for _ in range(self.num_stretches):
+            start, end = _stretch(t, min(self.milliseconds * rate / 1000, t / 5))
+            samples[..., round(start) : round(end)] = 0
+        return Waveform(samples, rate)
+
+
+def _stretch(total: float, most: float) -> tuple[float, float]:
+    """Beginning and end of a stretch of at most that length, both drawn evenly (Park et al. 2019, section 2)."""
+    length, place = torch.rand(2).tolist()
+    return (start := place * (total - length * most)), start + length * most
+
+
+@dataclass
 class Affine:
     """Turn, shear, scale, shift an image [c H W] of floats at random; the pixels at its edge are repeated outside it.
 

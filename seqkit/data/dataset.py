@@ -72,8 +72,8 @@ class TokenizedDataset:
     """Samples as tokens, encoded once and cached; with `augment`, raw samples are changed and encoded anew each time.
     Images that are augmented are read once, too.
 
-    split: its name, for messages. encode_target: `Objective.encode_target`, applied once to every label. augment:
-    changes of the raw sample; None: there are none.
+    split: its name, for messages. encode_target: `Objective.encode_target`, applied once to every label; check_target:
+    `Objective.check_target`, of the result. augment: changes of the raw sample; None: there are none.
     drop: leaves out parts of the tokens, drawn anew each time, after the cache; None: all parts are there.
     cache False: no tokens are held in memory (loader workers). max_tokens: an example's further tokens, and their
     labels, are left out.
@@ -88,6 +88,7 @@ class TokenizedDataset:
         split: str,
         *,
         encode_target: Callable[[Any], Any] | None = None,
+        check_target: Callable[[Any, int], None] | None = None,
         augment: Augmentation | None = None,
         cache: bool = True,
         max_tokens: int | None = None,
@@ -117,6 +118,8 @@ class TokenizedDataset:
                 if encode_target is not None:
                     with naming(split, samples, i):
                         target = self.targets[i] = encode_target(target)
+                        if check_target is not None:
+                            check_target(target, self.lengths[i])
                 if isinstance(target, Tensor) and target.is_floating_point() and target.ndim == 2:
                     self._check_one_each(i, target)
 

@@ -73,7 +73,8 @@ def _named(name: str) -> Callable[..., Any]:
 
 AUDIO = FileFormat(
     (".wav", ".flac", ".ogg", ".mp3"), "seqkit.data.io:read_audio", folder_source="AudioFolder",
-    kind="audio", plural="recordings", tokenizers=("LogMel", "WhisperMel", "SampleWindows"),
+    kind="audio", plural="recordings",
+    tokenizers=("LogMel", "MultiScale", "SpectrogramPatches", "WhisperMel", "SampleWindows"),
 )  # fmt: skip
 VIDEO = FileFormat(
     (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".gif"), "seqkit.data.clips:read_clip", folder_source="VideoFolder",

@@ -322,6 +322,7 @@ class DataModule(LightningDataModule):
             self.tokenizer,
             split,
             encode_target=self.objective.encode_target if self.objective.needs_labels else None,
+            check_target=self.objective.check_target if self.objective.needs_labels else None,
             augment=Augmentation(self.augment, self.seed) if training and self.augment else None,
             cache=self.num_workers == 0,
             max_tokens=self.max_tokens,

@@ -213,6 +213,9 @@ class Objective(Stateful, ABC):
         """
         return label
 
+    def check_target(self, target: Any, num_tokens: int) -> None:
+        """Raise DataError if an encoded target cannot be predicted from so many tokens."""
+
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Learn from the training labels, and the class names if the data has them; called before the head is built."""
 

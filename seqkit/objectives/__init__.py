@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "classify": ["Classify"],
         "contrastive": ["Contrastive"],
+        "ctc": ["CTC"],
         "features": ["Features"],
         "masked": ["Masked"],
         "next_token": ["NextToken"],

@@ -27,7 +27,7 @@ REPORTED = {
     "AveragePrecision": "average_precision", "CalibrationError": "calibration_error", "BrierScore": "brier",
     "RMSE": "rmse", "MAE": "mae", "R2Score": "r2", "SpearmanCorrCoef": "spearman", "PearsonCorrCoef": "pearson",
     "Perplexity": "perplexity", "TokenErrorRate": "token_error", "SequenceErrorRate": "sequence_error",
-    "WordF1": "word_f1", "CHRFScore": "chrf",
+    "WordErrorRate": "word_error", "WordF1": "word_f1", "CHRFScore": "chrf",
 }  # fmt: skip
 """Name of each metric in tables and files."""
 

@@ -25,7 +25,7 @@ from torchmetrics.functional.classification import (
     binary_auroc,
     binary_average_precision,
 )
-from torchmetrics.text import CHRFScore
+from torchmetrics.text import CHRFScore, WordErrorRate
 from torchmetrics.utilities import dim_zero_cat
 
 from seqkit.interfaces import IGNORE, LossOutput
@@ -72,6 +72,7 @@ def build_metrics(
         "Perplexity": Perplexity,
         "TokenErrorRate": TokenErrorRate,
         "SequenceErrorRate": SequenceErrorRate,
+        "WordErrorRate": lambda: GeneratedWER(decode),
         "WordF1": lambda: WordF1(decode),
         "CHRFScore": lambda: GeneratedCHRF(decode),
     }
@@ -352,6 +353,24 @@ class GeneratedCHRF(CHRFScore):
         """preds, target: as in `TokenErrorRate`."""
         if found := list(_with_references(preds, target, self.decode)):
             super().update(*map(list, zip(*found)))
+
+
+class GeneratedWER(WordErrorRate):
+    """Word error rate of generated texts, as torchmetrics has it; of several references, the nearest.
+
+    decode: ids [n] to text. A text without a reference does not count.
+    """
+
+    def __init__(self, decode: Callable[[Tensor], str]) -> None:
+        super().__init__()
+        self.decode = decode
+
+    def update(self, preds: Tensor, target: Tensor) -> None:  # type: ignore[override]  # ids in place of texts
+        """preds, target: as in `TokenErrorRate`."""
+        from torchmetrics.functional.text import word_error_rate
+
+        for generated, references in _with_references(preds, target, self.decode):
+            super().update([generated], [min(references, key=lambda one: word_error_rate(generated, one))])
 
 
 def _with_references(preds: Tensor, target: Tensor, decode: Callable[[Tensor], str]) -> Iterator[tuple[str, list[str]]]:

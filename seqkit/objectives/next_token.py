@@ -32,10 +32,12 @@ from seqkit.objectives.losses import check_factor, cross_entropy, frequencies, i
 if TYPE_CHECKING:
     from seqkit.model import Model
 
-TokenMetric = Literal["Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "WordF1", "CHRFScore"]
+TokenMetric = Literal[
+    "Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "WordErrorRate", "WordF1", "CHRFScore"
+]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
 
-TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "WordF1", "CHRFScore"]
+TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "WordErrorRate", "WordF1", "CHRFScore"]
 """Names of the metrics of generated sequences."""
 
 

@@ -122,7 +122,7 @@ class Seq2Seq(PredictionObjective):
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Fits the target tokenizer on all references, unless it is fitted; learns the length of the longest one."""
-        texts = [text for label in labels for text in _texts(label)]
+        texts = [text for label in labels for text in texts_of(label)]
         if hasattr(self.target, "fit") and not getattr(self.target, "was_fitted", False):
             self.target.fit(texts)
         self.longest = max(self._length(text) for text in texts)
@@ -143,7 +143,7 @@ class Seq2Seq(PredictionObjective):
 
         Raises DataError if the label is no text.
         """
-        rows = [self._encoded(text) for text in _texts(label)]
+        rows = [self._encoded(text) for text in texts_of(label)]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
 
     def head(self, embedder: nn.Module) -> nn.Module:
@@ -218,7 +218,7 @@ class Seq2Seq(PredictionObjective):
         return ids[:-1] if self.eos is not None and len(ids) and int(ids[-1]) == self.eos else ids
 
 
-def _texts(label: Any) -> list[str]:
+def texts_of(label: Any) -> list[str]:
     """The references of a label."""
     texts = [label] if isinstance(label, str) else list(label) if isinstance(label, (list, tuple)) else []
     if not texts or not all(isinstance(text, str) for text in texts):

@@ -51,6 +51,8 @@ from seqkit.tokenizers
   FromFile | subwords by the tokenizer.json of another model | weights that were trained with these ids
   Patches | p x q patches, (row, column) positions | images of any size that they tile
   LogMel | log-mel frames, positions in frames | speech and sound
+  MultiScale | log-mel frames of several widths, (time, scale) positions | sounds of fast and slow events
+  SpectrogramPatches | overlapping patches of a spectrogram, (time, frequency) positions | sound as an image (AST)
   Graph | nodes, with an adjacency | networkx, PyG-like objects
   Molecule | atoms, adjacency by bonds and distances | SMILES and rdkit molecules
   PythonCode | words of Python's source, and its syntax tree | functions and modules of Python
@@ -62,7 +64,7 @@ from seqkit.tokenizers.video
   Tubelets | blocks of frames, rows and columns, (time, row, column) positions | clips of videos
 from seqkit.pretrained.audio_tokenizers
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
-  SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
+  SampleWindows | windows of samples, for convolutions | raw samples; weights of wav2vec 2.0 and HuBERT
 from seqkit.runs.frozen_encoder
   FrozenEncoder | hidden states of a trained model that stays as it is | few labels, a part of joined tokens
 == graph_encoding
@@ -109,6 +111,7 @@ from seqkit.objectives
   Regress | one or more numbers per sequence or per token | labels are measurements
   Contrastive | the parts of one example get vectors that are alike | retrieval, zero-shot classes, no labels needed
   Features | a vector per example, nothing to train | models without a head
+  CTC | symbols in the order of the tokens, without their alignment | recordings of several words; labels are texts
   Seq2Seq | generate one sequence from another | translation, pronunciation; labels are texts
 == transform
 from seqkit.nn.mlp
@@ -227,6 +230,8 @@ from seqkit.recipes.image.official
   cifar10=Cifar10 | 60,000 colour photographs 32x32 | downloads once
 from seqkit.recipes.audio.fsdd
   fsdd=Fsdd | 3,000 spoken digits, six speakers, 8 kHz | official split or leave one speaker out
+from seqkit.recipes.audio.digit_strings
+  digit-strings=DigitStrings | three to seven spoken digits, of fsdd or spoken-digits | recordings of several words
 from seqkit.recipes.audio.speech_commands
   speech-commands=SpeechCommands | 105,829 recordings of 35 words, 16 kHz | official lists, 2.4 GB by torchaudio
 from seqkit.recipes.audio.spoken_digits
@@ -256,6 +261,7 @@ from seqkit.data
   SpeedPerturb | resampling to another speed | speech
   Noise | white noise at a signal-to-noise ratio | sound
   Shift | a shift in time | sound
+  SpecAugment | muted stretches of time and bands of frequency | speech and sound
   Affine | a turn, shear, scaling and shift that repeats the edges | images
   OnPart | changes of one part of an example | joined tokens
 from torchvision.transforms.v2

@@ -19,12 +19,13 @@ from seqkit.runs.summary import FEW_STEPS
 
 SHARES = {
     "accuracy", "balanced_accuracy", "macro_f1", "precision", "recall", "explained", "token_error", "sequence_error",
-    "calibration_error", "word_f1",
+    "word_error", "word_f1", "calibration_error",
 }  # fmt: skip
 """Metrics that are shown in percent, as are recalls (`a_to_b@1`)."""
 
 LOWER_IS_BETTER = {
-    "loss", "rmse", "mae", "perplexity", "bits_per_byte", "token_error", "sequence_error", "calibration_error", "brier",
+    "loss", "rmse", "mae", "perplexity", "bits_per_byte", "token_error", "sequence_error", "word_error",
+    "calibration_error", "brier",
 }  # fmt: skip
 """Metrics of which less is better; of all others more is."""
 

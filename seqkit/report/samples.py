@@ -24,6 +24,7 @@ from seqkit.generation import Sampling, stream_text
 from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokens
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.contrastive import Contrastive
+from seqkit.objectives.ctc import CTC
 from seqkit.objectives.losses import is_positive
 from seqkit.objectives.masked import Masked
 from seqkit.objectives.multi_label import MultiLabel
@@ -290,7 +291,7 @@ def _captions(objective: NextToken, trained: TrainedModel, data: DataModule) -> 
 
 
 @samples.register
-def _(objective: Seq2Seq, trained: TrainedModel, data: DataModule) -> list[Section]:
+def _(objective: Seq2Seq | CTC, trained: TrainedModel, data: DataModule) -> list[Section]:
     batch, label = _first_examples(data, NUM_SHOWN)
     assert label is not None
     texts = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))

@@ -18,6 +18,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "molecule": ["Molecule"],
         "python_code": ["PythonCode"],
         "resize": ["Resize"],
+        "spectrogram": ["MultiScale", "SpectrogramPatches"],
         "text": ["Bytes", "Characters", "Words"],
     },
 )

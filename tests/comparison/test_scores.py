@@ -31,6 +31,7 @@ CASES = {
     "graph/solubility": "rmse",
     "text/char-lm": "loss",
     "text/g2p": "sequence_error",
+    "audio/ctc-digits": "token_error",
     "text/masked-lm": "loss",
     "image/masked-patches": "loss",
     "multimodal/clip": "recall@1",
@@ -38,9 +39,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    "recipe", [pytest.param(r, marks=pytest.mark.slow) if r.startswith("text") else r for r in CASES]
+    "recipe", [pytest.param(r, marks=pytest.mark.slow) if r.startswith(("text", "audio")) else r for r in CASES]
 )
-def test_scores_of_examples_add_up_to_the_metric_of_the_split(recipe, tmp_path):
+def test_scores_of_examples_add_up_to_the_metric_of_the_split(recipe, tmp_path, request):
+    if recipe == "audio/ctc-digits":
+        request.getfixturevalue("shared_data")
     found = {}
 
     def examine(model, data):

@@ -7,13 +7,13 @@ from torch.testing import assert_close
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2.functional import affine
 
-from seqkit.data import Affine, Noise, Shift, SpeedPerturb
+from seqkit.data import Affine, Noise, Shift, SpecAugment, SpeedPerturb
 from seqkit.errors import DataError
 from seqkit.raw import Waveform
 
 RATE = 8000
 TONE = Waveform(0.25 * torch.sin(2 * torch.pi * 440 * torch.arange(4001) / RATE)[None], RATE)
-ALL = [SpeedPerturb(), Noise(), Shift()]
+ALL = [SpeedPerturb(), Noise(), Shift(), SpecAugment()]
 
 
 @pytest.mark.parametrize("augment", ALL)
@@ -111,6 +111,29 @@ def test_impossible_ranges_are_refused():
     ):
         with pytest.raises(ValueError, match=said):
             make()
+
+
+def test_specaugment_mutes_bands_and_stretches_and_nothing_else():
+    noise = Waveform(torch.randn(1, 8000, generator=torch.Generator().manual_seed(0)), RATE)
+    assert torch.equal(SpecAugment(num_bands=0, num_stretches=0)(noise).samples, noise.samples)
+    shares, muted = [], []
+    for seed in range(11):
+        torch.manual_seed(seed)
+        banded = SpecAugment(share=0.5, num_bands=1, num_stretches=0)(noise).samples[0]
+        assert len(banded) == 8000
+        change = torch.fft.rfft(banded).abs().reshape(-1)[:4000] / torch.fft.rfft(noise.samples[0]).abs()[:4000]
+        middle = change.reshape(80, 50).median(dim=1).values  # of bands of 50 Hz
+        assert ((middle < 0.5).diff().sum()) <= 2  # one band
+        shares.append(float((middle < 0.5).float().mean()))
+        torch.manual_seed(seed)
+        stretched = SpecAugment(num_bands=0, num_stretches=1)(noise).samples[0]
+        assert torch.equal(stretched[stretched != 0], noise.samples[0][stretched != 0])
+        muted.append(int((stretched == 0).sum()))
+    assert max(shares) > 0.1
+    assert 400 < max(muted) <= 801
+    for settings in ({"share": 1.0}, {"milliseconds": -1.0}, {"num_bands": -1}):
+        with pytest.raises(ValueError, match="give numbers from 0"):
+            SpecAugment(**settings)
 
 
 IMAGE = torch.rand(3, 23, 31)

@@ -5,6 +5,7 @@ import pytest
 import soundfile
 
 from seqkit.errors import DataError
+from seqkit.recipes.audio.digit_strings import DigitStrings, take_of
 from seqkit.recipes.audio.fsdd import Fsdd
 from seqkit.recipes.audio.speech_commands import FOLDER, SpeechCommands
 from seqkit.recipes.audio.spoken_digits import TEST_VOICES, TRAIN_VOICES, SpokenDigits
@@ -42,6 +43,30 @@ def test_fsdd_leaves_one_speaker_out(tmp_path):
     assert official.test.groups == ["ann" if s.raw.samples.shape[1] < 200 else "bob" for s in official.test]
     assert {s.raw.samples.shape[1] % 100 for s in official.test} == {0, 1, 2, 3, 4}
     assert {s.raw.samples.shape[1] % 100 for s in official.train} == {5, 6}
+
+
+def test_strings_of_digits_take_every_recording_of_a_speaker_once_a_round(tmp_path):
+    folder = write_fsdd(tmp_path / "r", takes=13)  # takes 0 to 4 are test, 5 to 9 validation
+    source = DigitStrings(folder=folder, rounds=2)
+    splits, again = source.splits(), source.splits()
+    for split, takes, rounds in (("train", (10, 11, 12), 2), ("valid", range(5, 10), 1), ("test", range(5), 1)):
+        strings, same = getattr(splits, split), getattr(again, split)
+        names = Counter(name for one in strings for name in one.name.split())
+        assert names == {f"{d}_{s}_{take}.wav": rounds for d in (0, 1) for s in ("ann", "bob") for take in takes}
+        for string, other in zip(strings, same, strict=True):
+            known = string.name.split()
+            assert string.label.split() == [("zero", "one")[int(name[0])] for name in known]
+            assert {name.split("_")[1] for name in known} == {string.group}
+            assert len(known) <= 7
+            length = sum(100 * (1 + (string.group == "bob")) + take_of(string._replace(name=name)) for name in known)
+            assert length <= string.raw.samples.shape[1] <= length + (len(known) - 1) * 3200
+            assert (string.raw.samples == other.raw.samples).all()
+    held_out = DigitStrings(held_out="bob", folder=folder).splits()
+    assert {one.name.split("_")[1] for one in held_out.test} == {"bob"}
+    assert {one.group for one in [*held_out.train, *held_out.valid]} == {"ann"}
+    for settings in ({"digits": "tsdd"}, {"digits": "spoken-digits", "held_out": "bob"}, {"rounds": 0}):
+        with pytest.raises(ValueError, match=r"choose 'fsdd'|are of FSDD|give 1 to 1000"):
+            DigitStrings(**settings)
 
 
 def test_fsdd_names_what_is_wrong(tmp_path, own_folder):

@@ -1,0 +1,169 @@
+"""Connectionist temporal classification: a text from tokens without knowing which of them each symbol is.
+
+b batch · n tokens · v symbols and the blank · t symbols of a target · a references · k prefixes
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqkit.errors import DataError, attempt
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, Tokenizer
+from seqkit.nn.embedder import TokenEmbedder
+from seqkit.nn.heads import TokenHead
+from seqkit.objectives.next_token import TextMetric
+from seqkit.objectives.seq2seq import texts_of
+
+
+class CTC(PredictionObjective):
+    """Text of a recording: each token gives a symbol or the blank; repeats are merged, then blanks are left out.
+
+    The loss is that of all alignments together (Graves et al. 2006; `torch.nn.functional.ctc_loss`), in nats per symbol
+    of the target. It knows no language: symbols are independent given the tokens. A label is a text, or several
+    references of which any is right: the first is trained on, and predictions are compared with the nearest.
+    target: tokenizer of the text, fitted on the training labels: its ids are the symbols, and the blank is one more.
+    beam_width: number of prefixes that `predict` keeps (prefix beam search; Hannun et al. 2014); 1: the likeliest
+    symbol of each token (best path).
+    metrics: metrics of the texts beside the error rates of symbols and of whole texts. That of symbols is the word
+    error rate if they are words; WordErrorRate measures it where they are characters or phonemes.
+    Tokens must have an order, and be at least as many as the symbols of the target and one more for each repeat.
+    Raises ValueError for a width below 1, or a tokenizer without ids or `decode`; `head` for tokens that are a set.
+    """
+
+    needs_labels = True
+    primary_metric = "token_error"
+
+    def __init__(self, target: Tokenizer, *, beam_width: int = 1, metrics: list[TextMetric] | None = None):
+        if not hasattr(target, "decode"):
+            raise ValueError(f"{type(target).__name__} has no decode(ids), so ids could not become text; use Words")
+        if beam_width < 1:
+            raise ValueError(f"beam_width={beam_width} counts prefixes; make it 1 (best path) or more")
+        self.target: Any = target
+        self.beam_width = beam_width
+        self.chosen_metrics: list[str] = ["TokenErrorRate", *(metrics or ()), "SequenceErrorRate"]
+
+    @property
+    def blank(self) -> int:
+        """Id of the blank: the one behind the target tokenizer's. Raises ValueError before `fit`."""
+        if not self.target.spec.ids:
+            raise ValueError(f"{type(self.target).__name__} does not give one id a symbol; use Words or Characters")
+        return int(self.target.spec.vocab_size)
+
+    def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+        """Fits the target tokenizer on all references, unless it is fitted."""
+        texts = [text for label in labels for text in texts_of(label)]
+        if hasattr(self.target, "fit") and not self.target.was_fitted:
+            self.target.fit(texts)
+
+    def state(self) -> dict[str, Any]:
+        """The target tokenizer's state."""
+        state = self.target.state()
+        return {"target": state} if state else {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores the target tokenizer's state."""
+        self.target.load_state(state.get("target", {}))
+
+    def encode_target(self, label: Any) -> Tensor:
+        """int64 [a t], a row for each reference, IGNORE after its end. Raises DataError if the label is no text."""
+        rows = [attempt(self.target, "encode", text).content for text in texts_of(label)]
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
+
+    def check_target(self, target: Any, num_tokens: int) -> None:
+        """Raise DataError where the first reference does not fit into the tokens."""
+        symbols = target[0][target[0] != IGNORE]
+        if (needed := int(_needed(symbols[None]))) > num_tokens:
+            raise DataError(
+                f"its text has {len(symbols)} symbols, which need {needed} tokens, and it has {num_tokens}; give more "
+                "tokens (a shorter hop or stride), or symbols that stand for more (Words, BPE)"
+            )
+
+    def head(self, embedder: nn.Module) -> nn.Module:
+        """Logits [b n v]. Raises ValueError for tokens without an order."""
+        assert isinstance(embedder, TokenEmbedder)
+        if embedder.spec.is_set or not embedder.spec.num_axes:
+            raise ValueError("CTC reads symbols in the order of the tokens, and these have none; use Classify")
+        return TokenHead(embedder.dim, self.blank + 1)
+
+    def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
+        """The unchanged batch; target [b 1+t]: the number of tokens, then the first reference."""
+        if label is None or label.ndim != 3 or label.is_floating_point() or len(label) != len(batch):
+            got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
+            raise DataError(f"labels are {got}; CTC needs ids [{len(batch)} a t], as encode_target makes of texts")
+        return ModelInput(batch, None, torch.cat([batch.valid.sum(dim=1, keepdim=True), label[:, 0]], dim=1))
+
+    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
+        """Negative log likelihood of the targets, summed; count: their symbols.
+
+        In training, an example that an augmentation made too short for its target counts nothing; else the loss of such
+        an example is infinite.
+        """
+        lengths, symbols = target[:, 0], target[:, 1:]
+        num_symbols = (symbols != IGNORE).sum(dim=1)
+        fits = _needed(symbols) <= lengths
+        losses = F.ctc_loss(
+            prediction.float().log_softmax(dim=-1).transpose(0, 1), symbols.clamp(min=0), lengths, num_symbols,
+            blank=self.blank, reduction="none", zero_infinity=training,
+        )  # fmt: skip
+        return LossOutput(losses.sum(), (num_symbols * fits).sum() if training else num_symbols.sum())
+
+    def generation_metrics(self) -> dict[str, Any]:
+        """The chosen metrics of the predicted texts."""
+        from seqkit.objectives.metrics import build_metrics
+
+        return build_metrics(self.chosen_metrics, decode=self._text)
+
+    def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
+        """Ids [b t] of the symbols that are read, IGNORE after their end."""
+        logits, rows = model(batch).float().log_softmax(dim=-1), []
+        for each, valid in zip(logits, batch.valid):
+            rows.append(self._best_path(each[valid]) if self.beam_width == 1 else self._beam(each[valid]))
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
+
+    def decode(self, prediction: Tensor) -> list[Any]:
+        """Predicted ids [b t] as texts."""
+        return [self._text(row[row != IGNORE]) for row in prediction]
+
+    def _best_path(self, scores: Tensor) -> Tensor:
+        ids = scores.argmax(dim=-1).unique_consecutive()
+        return ids[ids != self.blank]
+
+    def _beam(self, scores: Tensor) -> Tensor:
+        """The likeliest text [t] of log probabilities [n v], over all alignments of the prefixes that are kept."""
+        blank, beams = self.blank, {(): (0.0, -math.inf)}  # log probabilities of ending with the blank, and without it
+        for row in scores.tolist():
+            found: dict[tuple[int, ...], tuple[float, float]] = defaultdict(lambda: (-math.inf, -math.inf))
+            for prefix, (ends_blank, ends_symbol) in beams.items():
+                either = _add(ends_blank, ends_symbol)
+                known = found[prefix]
+                again = ends_symbol + row[prefix[-1]] if prefix else -math.inf
+                found[prefix] = _add(known[0], either + row[blank]), _add(known[1], again)
+                for symbol in range(blank):
+                    before = ends_blank if prefix[-1:] == (symbol,) else either
+                    known = found[(*prefix, symbol)]
+                    found[(*prefix, symbol)] = known[0], _add(known[1], before + row[symbol])
+            kept = sorted(found, key=lambda prefix: -_add(*found[prefix]))[: self.beam_width]
+            beams = {prefix: found[prefix] for prefix in kept}
+        return torch.tensor(next(iter(beams)), dtype=torch.int64, device=scores.device)
+
+    def _text(self, ids: Tensor) -> str:
+        return str(attempt(self.target, "decode", ids.cpu())) if len(ids) else ""
+
+
+def _needed(symbols: Tensor) -> Tensor:
+    """Number of tokens that targets [b t] need at least: a blank stands between two equal symbols."""
+    real = symbols != IGNORE
+    return real.sum(dim=1) + ((symbols[:, 1:] == symbols[:, :-1]) & real[:, 1:]).sum(dim=1)
+
+
+def _add(a: float, b: float) -> float:
+    """Logarithm of the sum of two probabilities, of which a and b are the logarithms."""
+    high, low = max(a, b), min(a, b)
+    return high if low == -math.inf else high + math.log1p(math.exp(low - high))
