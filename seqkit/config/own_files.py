@@ -118,7 +118,7 @@ def with_own_files(
             return value
         is_folder = _own_path(own).is_dir()
         if known is CODE and (is_folder or CODE.fits(own)):
-            source = {"type": CODE.folder_source, "path": own}
+            source: dict[str, Any] = {"type": CODE.folder_source, "path": own}
         elif not is_folder:
             return value
         else:

@@ -137,7 +137,9 @@ class CTC(PredictionObjective):
 
     def _beam(self, scores: Tensor) -> Tensor:
         """The likeliest text [t] of log probabilities [n v], over all alignments of the prefixes that are kept."""
-        blank, beams = self.blank, {(): (0.0, -math.inf)}  # log probabilities of ending with the blank, and without it
+        blank = self.blank
+        # log probabilities of ending with the blank, and without it
+        beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
         for row in scores.tolist():
             found: dict[tuple[int, ...], tuple[float, float]] = defaultdict(lambda: (-math.inf, -math.inf))
             for prefix, (ends_blank, ends_symbol) in beams.items():

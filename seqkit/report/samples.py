@@ -133,9 +133,9 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule) -> list[Sect
         sections.append(Section("The graph", note, [svg(figure)]))
     # of each kind of error two come first, so that one frequent confusion does not fill the page
     errors = [
-        (confidence - (place > 1), *rest)
+        (confidence - (place > 1), caption, at)
         for found in kinds.values()
-        for place, (confidence, *rest) in enumerate(sorted(found, key=lambda error: -error[0]))
+        for place, (confidence, caption, at) in enumerate(sorted(found, key=lambda error: -error[0]))
     ]
     note = "These wrong predictions have the highest probability, first two of each kind. The right class follows."
     return [

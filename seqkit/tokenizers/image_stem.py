@@ -33,10 +33,10 @@ class ConvStem(nn.Module):
     def __init__(self, window: tuple[int, int], channels: int, widths: Sequence[int], dim: int):
         super().__init__()
         self.window, self.channels = window, channels
-        pairs = zip((channels, *widths), widths)
-        self.convolutions = nn.ModuleList(nn.Conv2d(i, o, KERNEL, STRIDE) for i, o in pairs)
-        for convolution in self.convolutions:
+        layers = [nn.Conv2d(i, o, KERNEL, STRIDE) for i, o in zip((channels, *widths), widths)]
+        for convolution in layers:
             nn.init.kaiming_normal_(convolution.weight)  # torch's own start makes them smaller with each convolution
+        self.convolutions = nn.ModuleList(layers)
         height, width = (size_after(side, len(widths)) for side in window)
         self.linear, self.norm = nn.Linear(widths[-1] * height * width, dim), nn.LayerNorm(dim)
 

@@ -1,4 +1,4 @@
-"""`multimodal/cars` over five folds of all cars, beside specialists on the same rows, with paired intervals.
+"""`multimodal/regress --preset cars` over five folds of all cars, beside specialists on the same rows, with paired intervals.
 
     python tests/benchmarks/cars.py [--seeds 1,2] [--keys JSON]    # 5 runs a seed; keys: others of the recipe
 
@@ -70,12 +70,12 @@ def errors(seed, rows, folder, keys):
     for table, aside in folds(rows, folder, seed):
         source = {"type": "Table", "path": str(table), "target": TARGET, "split": "split", "columns": KINDS}
         words = {"data.source": source, "seed": seed, "trainer.enable_progress_bar": False, **keys}
-        run = seqkit.fit("multimodal/cars", words, out=folder / table.stem, strong_baseline=False)
+        run = seqkit.fit("multimodal/regress", words, preset="cars", out=folder / table.stem, strong_baseline=False)
         columns, division = seqkit.data.Given(target=TARGET, columns=KINDS), seqkit.data.Division(split="split")
         splits = seqkit.data.Table(str(table), columns, division).splits()
         train, test = ([(one.raw, one.label) for one in split] for split in (splits.train, splits.test))
         raws, target = [raw for raw, *_ in test], np.array([label for _, label, *_ in test])
-        own = {"multimodal/cars": np.array(run.predict(raws))}
+        own = {"the preset": np.array(run.predict(raws))}
         own |= specialists(seed, [raw for raw, *_ in train], np.array([label for _, label, *_ in train]), raws)
         assert target.tolist() == [rows[i][TARGET] for i in aside]
         for name, predicted in own.items():
@@ -97,7 +97,7 @@ def main():
         for name in next(iter(by_seed.values()))
     }
     for name, own in scores.items():
-        told = differences({"multimodal/cars": scores["multimodal/cars"], "other": own}, RMSE)[0]
+        told = differences({"the preset": scores["the preset"], "other": own}, RMSE)[0]
         beside = f"the recipe {RMSE.signed(told.difference)} {RMSE.interval(told.interval, signed=True)}"
         print(f"{name}: {RMSE.number(spread(own, RMSE)[0])}; {beside}", flush=True)
 
