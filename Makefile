@@ -1,4 +1,4 @@
-# make demo    train on each kind of data, and on two at once, in two queues (5 minutes); one HTML report
+# make demo    train on each kind of data, and on two at once, in two queues; one HTML report
 # make test    the fast tier of the tests (5 to 6 minutes)
 # make test-all   every test (20 minutes)
 # make lint    ruff and mypy

@@ -108,7 +108,7 @@ def with_own_files(
             raise UsageError(f"--{key} {name} is a data set of seqkit, and a path here; give ./{name} for the path")
     given = [*config.items(), *(preset or {}).items(), *pairs]
     tokenizer, has_classes = named_tokenizer(given), _named_objective(given) == "Classify"
-    reads, known = reads_files(tokenizer), OF_TOKENIZER.get(tokenizer)
+    reads, known = reads_files(tokenizer), OF_TOKENIZER.get(tokenizer if isinstance(tokenizer, str) else "")
 
     def written(key: str, value: Any) -> Any:
         if key == "data" and isinstance(value, Mapping):

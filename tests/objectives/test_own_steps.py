@@ -54,7 +54,7 @@ class Forecast(PredictionObjective):
 
 
 @register("objective")
-class CTC(Objective):
+class Alignments(Objective):
     needs_labels = separable = True
     def encode_target(self, label):
         return torch.tensor([label + 1])
@@ -80,7 +80,7 @@ class TwoViews(Objective):
 RECIPES = {
     "Contrast": ["image/digits"],
     "Forecast": ["image/digits", "--model.backbone.causal", "true"],
-    "CTC": ["image/digits"],
+    "Alignments": ["image/digits"],
     "TwoViews": ["image/digits"],
 }
 SMALL = ["--preset", "debug", "--model.backbone.dim", "16", "--model.backbone.depth", "1", "--data.batch_size", "16",

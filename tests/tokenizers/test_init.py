@@ -9,7 +9,7 @@ import seqkit.tokenizers
 from seqkit.interfaces import Tokenizer
 from seqkit.registry import components
 
-PARTS = {"Resize"}
+PARTS = {"Resize", "Degree", "EdgeTokens", "Laplacian", "RandomWalk", "ShortestPath", "VirtualNode"}
 """Names of what tokenizers are given."""
 
 

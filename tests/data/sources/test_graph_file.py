@@ -292,7 +292,9 @@ def test_what_was_left_open_is_learned_and_travels_with_the_state(tmp_path):
     with pytest.raises(ValueError, match="call fit"):
         _ = tokenizer.spec
     tokenizer.fit([data])
-    assert tokenizer.state() == {"num_features": 4, "num_categories": 0, "num_edge_types": 2, "directed": True}
+    assert tokenizer.state() == {
+        "num_features": 4, "num_categories": 0, "num_edge_types": 2, "num_edge_features": 0, "directed": True
+    }  # fmt: skip
     other.load_state(tokenizer.state())
     assert other.spec == tokenizer.spec
     assert torch.equal(other.encode(data).content, tokenizer.encode(data).content)
