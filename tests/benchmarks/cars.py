@@ -1,4 +1,4 @@
-"""`multimodal/regress --preset cars` over five folds of all cars, beside specialists on the same rows, with paired intervals.
+"""Preset `cars` of `multimodal/regress` over five folds of all cars, beside specialists on the same rows.
 
     python tests/benchmarks/cars.py [--seeds 1,2] [--keys JSON]    # 5 runs a seed; keys: others of the recipe
 
