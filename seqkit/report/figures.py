@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_rgba
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
@@ -35,8 +35,10 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
 )  # fmt: skip
 """Okabe and Ito's palette, which the colour-blind can tell apart."""
 
-PALE = LinearSegmentedColormap.from_list("pale", [to_rgba(BLUE, 0.04), to_rgba(BLUE, 1)])
-"""Shares from 0 to 1 on a page that is light or dark: nearly nothing is the page's own colour."""
+PALE = LinearSegmentedColormap.from_list("pale", ["#ffffff", BLUE])
+"""Shares from 0 to 1; black text is legible (4.5 to 1) on those below `DARK`, and white text on the others."""
+
+DARK = 0.93
 
 STYLE: dict[Any, Any] = {
     "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
@@ -149,7 +151,7 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
         axes.tick_params(labelsize=8.5 if k <= FEW_CLASSES else 7)
         for (row, column), number in np.ndenumerate(counts):
             if (number or row == column) and k <= FEW_CLASSES:
-                color = "#ffffff" if shares[row, column] > 0.5 else INK
+                color = "#ffffff" if shares[row, column] > DARK else "#000000"
                 axes.text(column, row, str(int(number)), ha="center", va="center", color=color, fontsize=7)
     figure.colorbar(image, ax=axes, label="share of the target class", shrink=0.8, aspect=20 * side / 5.4)
     return figure
