@@ -22,7 +22,7 @@ demo: .venv/.demo
 	@folder=runs/demo/$$(date +%Y-%m-%d-%H%M%S); \
 	fit() { $(THREADS) $(BIN)/seqkit fit "$$@" --out $$folder/$$1 2>&1 | cat; }; \
 	set -o pipefail; \
-	{ fit graph/molecules && fit text/char-lm; } & first=$$!; \
+	{ fit graph/molecules && fit text/char-lm --preset demo; } & first=$$!; \
 	{ fit image/digits --preset demo && fit audio/spoken-digits && fit multimodal/av-digits --preset demo; }; failed=$$?; \
 	wait $$first || failed=1; \
 	$(BIN)/seqkit runs $$folder; \
