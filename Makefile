@@ -1,5 +1,5 @@
-# make demo    train on each kind of data, and on two at once, in two queues; one HTML report
-# make test    the fast tier of the tests (5 to 6 minutes)
+# make demo    train on each kind of data, and on two at once, in two queues (5 minutes); one HTML report
+# make test    the fast tier of the tests (5 minutes)
 # make test-all   every test (20 minutes)
 # make lint    ruff and mypy
 # make docs    the site, in site/, with every link checked (150 s on one core)
