@@ -22,6 +22,8 @@ import torch
 from PIL import Image
 from pyarrow.parquet import read_table
 
+pytest.importorskip("litserve")
+
 import seqkit
 from seqkit.cli.main import main
 from seqkit.errors import DataError, UsageError

@@ -1,6 +1,9 @@
 """The copy button copies what a reader types of a session, and leaves its prompts and output."""
 
 import pytest
+
+pytest.importorskip("markdown")
+
 from markdown import Markdown
 
 from docs.website.blocks import Blocks

@@ -114,7 +114,7 @@ def test_files_of_a_folder_that_are_called_train_and_test_are_these(tmp_path):
 
 
 def test_a_hub_name_is_asked_for_its_splits(tmp_path, monkeypatch):
-    import datasets
+    datasets = pytest.importorskip("datasets")
 
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path))
     load = {"train": texts(20), "test": texts(6)}

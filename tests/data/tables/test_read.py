@@ -165,7 +165,7 @@ def test_decimals_and_durations_are_numbers_and_the_index_of_pandas_is_no_column
 
 def test_names_of_a_hubs_classes_are_kept(tmp_path):
     """As `datasets` writes them: numbers in the column, names in the metadata of the file."""
-    import datasets
+    datasets = pytest.importorskip("datasets")
 
     features = datasets.Features({"label": datasets.ClassLabel(names=["neg", "pos"])})
     datasets.Dataset.from_dict({"label": [0, 1, None, -1]}, features=features).to_parquet(tmp_path / "a.parquet")
@@ -239,7 +239,7 @@ def test_what_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A hub that has one data set, and the questions that it was asked."""
-    import datasets
+    datasets = pytest.importorskip("datasets")
 
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
