@@ -101,7 +101,8 @@ def _recipe_for(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bo
     if recipe == OF_ROWS["numbers"] and [column.kind for column in schema.inputs] == ["number"]:
         targets += " (the next values of a series are docs/data/forecast.md)"
     what += f" and {targets} as target" if targets else ""
-    return recipe, words, what, "ngrams" if has_few_rows and recipe == "text/classify" else None
+    is_own = any(key.partition(".")[0] in ("tokenizer", "model") for key, _ in pairs)  # a model of the user's choice
+    return recipe, words, what, "ngrams" if has_few_rows and recipe == "text/classify" and not is_own else None
 
 
 def _schema(path: Any, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -> tuple[Schema, bool]:

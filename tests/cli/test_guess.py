@@ -122,12 +122,16 @@ def test_the_recipe_that_fits_is_said_with_the_whole_command(tmp_path, monkeypat
         assert type(ours.train[0].label) is type(theirs.train[0].label)
 
 
-@pytest.mark.parametrize(("num_rows", "preset"), [(40, "ngrams"), (2_000, None)])
-def test_few_texts_get_the_preset_for_few_texts(tmp_path, monkeypatch, capsys, num_rows, preset):
+@pytest.mark.parametrize(
+    ("num_rows", "words", "preset"),
+    [(40, [], "ngrams"), (40, ["--model.backbone=GRU"], None), (2_000, [], None)],
+    ids=["few", "few, own model", "many"],
+)
+def test_few_texts_get_the_preset_for_few_texts(tmp_path, monkeypatch, capsys, num_rows, words, preset):
     lines = [f"it took {i} days,{'ab'[i % 2]}" for i in range(num_rows)]
     (tmp_path / "own.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    args = Namespace(command="fit", recipe="own.csv", preset=None, overrides=[])
+    args = Namespace(command="fit", recipe="own.csv", preset=None, overrides=words)
     take_data_as_recipe(args)
     assert args.preset == preset
     assert ("--preset ngrams" in capsys.readouterr().err) == (preset is not None)
