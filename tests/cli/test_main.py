@@ -120,6 +120,13 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+def test_what_several_devices_hold_is_listed(capsys):
+    assert main(["list", "text/char-lm", "--preset", "debug", "--devices", "2"]) == 0
+    assert "reduce-scatter of a step" in capsys.readouterr().out
+    assert main(["list", "tokenizers", "--devices", "2"]) == 2
+    assert "seqkit list RECIPE --devices 8" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("delay", [0.05, 0.4, pytest.param(1.6, marks=pytest.mark.slow)])
 def test_ctrl_c_while_it_starts_is_one_line_and_130(delay, tmp_path):
     command = [sys.executable, "-c", START, "tune", "graph/karate", "--preset", "debug"]
