@@ -422,7 +422,7 @@ def test_an_encoder_along_edges_costs_as_many_of_its_operations_as_there_are_tok
 
 @pytest.mark.slow
 def test_several_devices_hold_a_share_each_and_gather_all_but_the_root_twice():
-    """In a process of its own: a backward pass of tensors without values forbids forks."""
+    """In a process of its own, as a backward pass of `fully_shard` forbids further forks that train."""
     code = """
 from seqkit.analysis.cost import describe
 cost = describe("llama_7b", context_length=8, num_devices=8)

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import torch
@@ -10,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from seqkit.analysis.cost import PresetModel, example_batch
-from seqkit.analysis.sharding import Collectives
+from seqkit.analysis.sharding import Collectives, describe_sharding
 from seqkit.backbones.presets import PUBLISHED
 from seqkit.training.checkpoint_io import read_checkpoint, write_checkpoint
 from seqkit.training.optim import Muon, TorchOptimizer
@@ -127,6 +128,14 @@ def find(folder):
     if rank == 0:
         (folder / "results.json").write_text(json.dumps(found))
     distributed.barrier()
+
+
+def fake_collectives(folder):
+    """Write those of a step of two processes that are not there."""
+    published = PresetModel(PUBLISHED["llama_nano"])
+    build, batch = partial(copy.deepcopy, published), example_batch(published, 9)
+    found = describe_sharding(build, batch, 2, fake=False).collectives
+    (folder / "collectives.json").write_text(json.dumps(found))
 
 
 def reshard(source, target, number):

@@ -12,10 +12,7 @@ from runs.two_processes import needs_forks
 from torch import nn
 from training import sharded_worker
 
-from seqkit.analysis.cost import PresetModel, example_batch
-from seqkit.analysis.sharding import describe_sharding
 from seqkit.backbones import EncoderDecoder, Transformer
-from seqkit.backbones.presets import PUBLISHED
 from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
 from seqkit.nn.block import PreNormBlock
@@ -63,12 +60,9 @@ class TestTwoProcesses:
         assert found["read back"]
         assert found["files"] == ["resume-step=5.ckpt", "resume-step=5.ckpt.json"]
 
-    def test_collectives_are_those_of_the_fake_processes(self, found):
-        build = partial(PresetModel, PUBLISHED["llama_nano"])
-        sharding = describe_sharding(build, example_batch(build(), 9), 2, fake=False)
-        assert {name: tuple(call) for name, call in found["collectives"].items()} == sharding.collectives
-        with pytest.raises(ValueError, match="devices is 1; give 2 or more"):
-            describe_sharding(build, example_batch(build(), 9), 1)
+    def test_collectives_are_those_of_fake_processes(self, found, tmp_path):
+        in_processes(partial(sharded_worker.fake_collectives, tmp_path), 1, tmp_path)
+        assert found["collectives"] == json.loads((tmp_path / "collectives.json").read_text())
 
     def test_a_checkpoint_passed_on_by_other_numbers_of_processes_stays_to_the_bit(self, found, tmp_path):
         first = point = Path(found["point"])
