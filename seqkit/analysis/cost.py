@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,9 @@ from seqkit.nn.join_embedder import JoinEmbedder
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 
+if TYPE_CHECKING:
+    from seqkit.analysis.sharding import Sharding
+
 
 @dataclass(frozen=True, slots=True)
 class Description:
@@ -39,6 +42,7 @@ class Description:
     also those that a causal mask excludes; sums, norms and activations do not count, except in modules that are made of
     them (`uncounted_flops`). activations: bytes saved for the backward pass, without the loss, if attention runs in a
     fused kernel, which saves no scores. cache: bytes for generating `context_length` tokens; None: there is no cache.
+    sharding: what each of several devices holds and sends.
     """
 
     name: str
@@ -50,6 +54,7 @@ class Description:
     flops: int
     activations: int
     cache: int | None
+    sharding: Sharding | None = None
 
     @property
     def tokens(self) -> int:
@@ -91,14 +96,16 @@ class Description:
     def __str__(self) -> str:
         rows = self.rows()
         width = max(len(label) for label, _ in rows)
-        return "\n".join([self.name, *(f"{label:{width}}  {value}" for label, value in rows)])
+        lines = [self.name, *(f"{label:{width}}  {value}" for label, value in rows)]
+        return "\n".join([*lines, "", str(self.sharding)] if self.sharding else lines)
 
 
-def describe(preset: str, *, context_length: int | None = None) -> Description:
+def describe(preset: str, *, context_length: int | None = None, num_devices: int | None = None) -> Description:
     """Cost of a preset with the tokens, positions and head that it was published with; nothing is allocated.
 
-    context_length: number of tokens; None: as published. Raises ValueError for an unknown preset, no tokens, or more
-    tokens than its table of positions has.
+    context_length: number of tokens; None: as published. num_devices: how many share a training step; None: one, and
+    nothing is said of it. Raises ValueError for an unknown preset, no tokens, or more tokens than its table of
+    positions has, and less than two devices.
     """
     if preset not in PUBLISHED:
         raise ValueError(f"there is no preset called {preset!r}; {suggest(preset, PUBLISHED)}")
@@ -110,7 +117,13 @@ def describe(preset: str, *, context_length: int | None = None) -> Description:
     num_positions = position.sizes[0] - position.first if isinstance(position, Learned) else context_length
     if context_length > num_positions:
         raise ValueError(f"{preset} has {num_positions} positions; context_length={context_length} is more")
-    return describe_model(model, context_length, name=preset)
+    found = describe_model(model, context_length, name=preset)
+    if num_devices is None:
+        return found
+    from seqkit.analysis.sharding import describe_sharding  # Lightning takes a second
+
+    batch = example_batch(model, context_length)
+    return replace(found, sharding=describe_sharding(partial(PresetModel, published), batch, num_devices))
 
 
 class PresetModel(nn.Module):
@@ -140,17 +153,9 @@ def describe_model(model: nn.Module, context_length: int, *, name: str = "model"
     """
     if context_length < 1:
         raise ValueError(f"context_length={context_length} counts tokens; make it 1 or more")
-    embedder, backbone, source = model.embedder, model.backbone, model.source_embedder
-    assert isinstance(embedder, TokenEmbedder)
-    assert isinstance(backbone, Backbone)
-    assert source is None or isinstance(source, TokenEmbedder)
-    encoders = embedder.encoders.items() if isinstance(embedder, JoinEmbedder) else ()
-    graphs = [name for name, encoder in encoders if getattr(encoder, "num_edge_types", 0)]
-    batch = _batch(embedder.spec if source is None else source.spec, context_length, graphs)
-    if source is not None:
-        batch = _batch(embedder.spec, context_length).replace(source=batch)
-    copied, batch, forward = counted(model, batch)
-    first = sum(p.numel() for p in {*embedder.parameters(), *(source.parameters() if source is not None else ())})
+    embedders = [each for each in (model.embedder, model.source_embedder) if isinstance(each, nn.Module)]
+    copied, batch, forward = counted(model, example_batch(model, context_length))
+    first = sum(p.numel() for p in {p for each in embedders for p in each.parameters()})
     total = sum(p.numel() for p in model.parameters())
     unused = 0  # experts that a token is not routed to
     for experts in (module for module in model.modules() if isinstance(module, MixtureOfExperts)):
@@ -158,7 +163,7 @@ def describe_model(model: nn.Module, context_length: int, *, name: str = "model"
     return Description(
         name,
         context_length,
-        source is not None,
+        len(embedders) == 2,
         total,
         first,
         total - unused,
@@ -168,17 +173,37 @@ def describe_model(model: nn.Module, context_length: int, *, name: str = "model"
     )
 
 
-def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = None) -> Description:
+def example_batch(model: nn.Module, context_length: int) -> TokenBatch:
+    """One example of so many random tokens for a `seqkit.model.Model`, and as many of its source if it has one."""
+    embedder, source = model.embedder, model.source_embedder
+    assert isinstance(embedder, TokenEmbedder)
+    assert source is None or isinstance(source, TokenEmbedder)
+    encoders = embedder.encoders.items() if isinstance(embedder, JoinEmbedder) else ()
+    graphs = [name for name, encoder in encoders if getattr(encoder, "num_edge_types", 0)]
+    batch = _batch(embedder.spec if source is None else source.spec, context_length, graphs)
+    return batch if source is None else _batch(embedder.spec, context_length).replace(source=batch)
+
+
+def describe_recipe(
+    config: Mapping[str, Any], *, context_length: int | None = None, num_devices: int | None = None
+) -> Description:
     """Cost of the model of a complete configuration, its tokenizer fitted on its data; nothing is trained.
 
-    context_length: number of tokens; None: length of the longest example of the first batch.
-    Raises as `seqkit.runs.run.run`.
+    context_length: number of tokens; None: length of the longest example of the first batch. num_devices: as `describe`
+    takes it. Raises as `seqkit.runs.run.run`.
     """
     from seqkit.runs.prepare import untrained  # seconds to import, and no preset needs it
 
     model, data = untrained(config)
     batch, _ = next(iter(data.train_dataloader()))
-    return describe_model(model, context_length or batch.valid.shape[1], name=config["recipe"])
+    context_length = context_length or batch.valid.shape[1]
+    found = describe_model(model, context_length, name=config["recipe"])
+    if num_devices is None:
+        return found
+    from seqkit.analysis.sharding import describe_sharding
+
+    example, build = example_batch(model, context_length), partial(copy.deepcopy, model)
+    return replace(found, sharding=describe_sharding(build, example, num_devices, fake=False))
 
 
 def training_flops(model: nn.Module, objective: Objective, batch: LabeledBatch) -> int:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import torch
@@ -9,9 +10,19 @@ from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from seqkit.analysis.cost import PresetModel, example_batch
+from seqkit.analysis.sharding import Collectives, describe_sharding
+from seqkit.backbones.presets import PUBLISHED
 from seqkit.training.checkpoint_io import read_checkpoint, write_checkpoint
 from seqkit.training.optim import Muon, TorchOptimizer
-from seqkit.training.parallel import ELEMENTWISE, gather_weights, sharded_tensors, whole_tensors, without_weights
+from seqkit.training.parallel import (
+    ELEMENTWISE,
+    gather_weights,
+    shard,
+    sharded_tensors,
+    whole_tensors,
+    without_weights,
+)
 from seqkit.training.resume import check_finite_weights
 
 ROWS = 31
@@ -98,7 +109,15 @@ def find(folder):
         write_checkpoint(whole, path)
     distributed.barrier()
     found["read back"] = same(sharded_tensors(read_checkpoint(path, mmap=True), mesh), content)
+    found["point"] = str(path)
     found["files"] = sorted(path.name for path in folder.iterdir())
+
+    published = PresetModel(PUBLISHED["llama_nano"])
+    batch = example_batch(published, 9)
+    shard(published, mesh)
+    with Collectives() as calls:
+        published(batch).sum().backward()
+    found["collectives"] = calls.found
 
     bad = nn.Linear(4, 4)
     fully_shard(bad, mesh=mesh)
@@ -108,6 +127,27 @@ def find(folder):
     found["not finite"] = sorted(told_not_finite(bad))
     if rank == 0:
         (folder / "results.json").write_text(json.dumps(found))
+    distributed.barrier()
+
+
+def fake_collectives(folder):
+    """Write those of a step of two processes that are not there."""
+    published = PresetModel(PUBLISHED["llama_nano"])
+    build, batch = partial(copy.deepcopy, published), example_batch(published, 9)
+    found = describe_sharding(build, batch, 2, fake=False).collectives
+    (folder / "collectives.json").write_text(json.dumps(found))
+
+
+def reshard(source, target, number):
+    """Read a checkpoint as one of so many processes, and write it again."""
+    distributed.init_process_group("gloo")
+    mesh = init_device_mesh("cpu", (number,))
+    content = sharded_tensors(read_checkpoint(source, mmap=True), mesh)
+    rows = content["state_dict"]["0.weight"].to_local().shape[0]
+    assert rows in (ROWS // number, -(-ROWS // number)), rows
+    whole = whole_tensors(content, keep=distributed.get_rank() == 0)
+    if distributed.get_rank() == 0:
+        write_checkpoint(whole, target)
     distributed.barrier()
 
 

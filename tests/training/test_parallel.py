@@ -3,6 +3,7 @@
 import json
 import warnings
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
 from seqkit.nn.block import PreNormBlock
 from seqkit.training.callbacks import EMA
+from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.optim import AdamW, Muon, TorchOptimizer
 from seqkit.training.parallel import ELEMENTWISE, check_sharding
 from seqkit.training.trainer import TrainerSettings, make_trainer
@@ -24,18 +26,21 @@ from seqkit.training.trainer import TrainerSettings, make_trainer
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What two processes found (`sharded_worker`)."""
-    folder, said = tmp_path_factory.mktemp("sharded"), tmp_path_factory.mktemp("said")
+    folder = tmp_path_factory.mktemp("sharded")
+    in_processes(partial(sharded_worker.find, folder), 2, tmp_path_factory.mktemp("said"))
+    return json.loads((folder / "results.json").read_text())
 
+
+def in_processes(find, number, said):
     def work(rank):
         torch.set_num_threads(1)
         warnings.simplefilter("default")
-        sharded_worker.find(folder)
+        find()
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking where torch's threads wait
-        ended = [process.ended() for process in ranks(work, 2, said)]
-    assert [one.code for one in ended] == [0, 0], ended
-    return json.loads((folder / "results.json").read_text())
+        ended = [process.ended() for process in ranks(work, number, said)]
+    assert [one.code for one in ended] == [0] * number, ended
 
 
 @needs_forks
@@ -54,6 +59,17 @@ class TestTwoProcesses:
     def test_a_checkpoint_comes_back_to_the_bit_from_one_file(self, found):
         assert found["read back"]
         assert found["files"] == ["resume-step=5.ckpt", "resume-step=5.ckpt.json"]
+
+    def test_collectives_are_those_of_fake_processes(self, found, tmp_path):
+        in_processes(partial(sharded_worker.fake_collectives, tmp_path), 1, tmp_path)
+        assert found["collectives"] == json.loads((tmp_path / "collectives.json").read_text())
+
+    def test_a_checkpoint_passed_on_by_other_numbers_of_processes_stays_to_the_bit(self, found, tmp_path):
+        first = point = Path(found["point"])
+        for i, number in enumerate((1, 4, 2)):
+            source, point = point, tmp_path / f"resume-step={i}.ckpt"
+            in_processes(partial(sharded_worker.reshard, source, point, number), number, tmp_path)
+        assert sharded_worker.same(read_checkpoint(first), read_checkpoint(point))
 
     def test_both_processes_say_that_a_part_of_one_is_not_finite(self, found):
         assert found["not finite"][0] == found["not finite"][1]

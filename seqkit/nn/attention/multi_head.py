@@ -274,10 +274,10 @@ class MultiHeadAttention(AttentionLayer):
 
 def _linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     """A linear layer with copies of these weights; no random numbers are drawn."""
-    as_given = {"device": weight.device, "dtype": weight.dtype}
-    layer = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0], bias=bias is not None, **as_given)
-    layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
-    return layer
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+    given = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
+    layer.load_state_dict({name: x.clone() for name, x in given.items()}, assign=True)
+    return layer.requires_grad_()
 
 
 def apply_rotary(x: Tensor, rotary: Tensor) -> Tensor:
