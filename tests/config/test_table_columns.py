@@ -99,13 +99,6 @@ def test_a_mistyped_key_of_the_source_is_answered_with_the_nearest(table, words,
         build(complete("text/classify", None, ["--data", table("body,stars", "a text {i},{n}"), *words]))
 
 
-@pytest.mark.parametrize("source", [{"type": "MixedTable"}, {"type": "SmilesTable"}, {"type": "Table", "kind": "text"}])
-def test_a_configuration_of_an_older_version_is_refused_in_a_line(source):
-    with pytest.raises(UsageError, match=r"versions before 2026-11-26 .* --data x\.csv") as error:
-        complete({**MINE, "data": {"source": {**source, "path": "x.csv"}}})
-    assert "\n" not in str(error.value)
-
-
 def test_a_metric_of_another_objective_is_refused_with_the_objectives_that_have_it():
     with pytest.raises(UsageError, match=r"for the objective Regress, or another .*--model\.objective Classify"):
         complete("graph/molecules", None, ["--model.objective.metrics", "[BalancedAccuracy]"])
