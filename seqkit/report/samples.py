@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.classification import binary_auroc
 
-from seqkit.analysis.column_importance import NUM_PERMUTATIONS, column_importance
 from seqkit.data.module import DataModule
 from seqkit.generation import Sampling, stream_text
 from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokens
@@ -138,11 +137,7 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule) -> list[Sect
         for place, (confidence, caption, at) in enumerate(sorted(found, key=lambda error: -error[0]))
     ]
     note = "These wrong predictions have the highest probability, first two of each kind. The right class follows."
-    return [
-        *sections,
-        *_columns(trained, data, "loss"),
-        *_largest("Most confident errors", note, trained, data, errors),
-    ]
+    return [*sections, *_largest("Most confident errors", note, trained, data, errors)]
 
 
 def class_sections(counts: np.ndarray, names: Sequence[str], unit: str) -> list[Section]:
@@ -244,23 +239,9 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Secti
     target, preds = (torch.cat(part).double().numpy() + center for part in (targets, predicted))
     note = f"Each dot is one of {len(target):,} test targets. On the dashed line the prediction is right."
     figure = scatter(target, preds, rmse=float(np.sqrt(np.mean((target - preds) ** 2))))
-    sections = [Section("Predictions and targets", note, [svg(figure)]), *_columns(trained, data, "rmse")]
+    sections = [Section("Predictions and targets", note, [svg(figure)])]
     note = "These predictions are furthest from their targets, which follow."
     return sections + _largest("Largest errors", note, trained, data, errors)
-
-
-def _columns(trained: TrainedModel, data: DataModule, metric: str) -> Iterator[Section]:
-    """By how much loss or RMSE is higher without what a column of a table says, as a table; none for other data."""
-    found = column_importance(trained, data)
-    if found is None or not found.columns:
-        return
-    note = (
-        f"By how much the {metric} is higher than {format_number(found.metric)} if the cells of a column are permuted "
-        f"among {found.num_examples:,} test examples, the mean of {NUM_PERMUTATIONS} permutations. If two columns say "
-        "the same, the model may need neither of them alone."
-    )
-    rows = [(name, format_number(worse)) for name, worse in found.columns.items()]
-    yield Section("Which columns matter", note, columns=("column", f"{metric} added"), rows=rows)
 
 
 # ── a sequence ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -74,10 +74,8 @@ def test_the_configuration_says_what_each_column_became(run):
 
 
 @pytest.mark.slow
-def test_the_report_says_which_columns_matter_and_shows_the_cells_of_wrong_rows(run):
+def test_the_report_shows_the_cells_of_wrong_rows(run):
     report = write_report(run[0]).read_text(encoding="utf-8")
-    table = report.partition("Which columns matter</h3>")[2].partition("</table>")[0]
-    assert all(f"<td>{name}</td>" in table for name in ("a title", "photo", "price", "sold", "size"))
     errors = report.partition("Most confident errors</h3>")[2]
     assert "<tr><th>column</th><th>value</th></tr>" in errors
     assert "<tr><td>price</td><td>" in errors
