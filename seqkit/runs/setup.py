@@ -43,7 +43,6 @@ class RunSetup:
         from pytorch_lightning.callbacks import WeightAveraging
 
         from seqkit.training.callbacks import FinalValidation, best_weights, check_monitors
-        from seqkit.training.health import LossSpikes
         from seqkit.training.progress import StepProgress
         from seqkit.training.resume import RandomState, ResumePoints
         from seqkit.training.step_graph import StepGraph
@@ -52,8 +51,7 @@ class RunSetup:
         settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
         users = list(settings["callbacks"] or ())
         check_monitors(users, list(_columns(prepared.objectives(), validates=validates)))
-        # losses of tasks in turn jump in every step
-        callbacks = [*users, *([] if prepared.tasks else [LossSpikes()]), StepLog(), self.facts, RandomState()]
+        callbacks = [*users, StepLog(), self.facts, RandomState()]
         callbacks.append(StepGraph(settings["cuda_graph"]))
         if settings["enable_progress_bar"] is not False and rank() == 0:
             callbacks.append(StepProgress(prepared.config["recipe"]))

@@ -1,11 +1,10 @@
 """Figures of a training's health: gradient norm by layer, loss spikes.
 
-`seqkit doctor` takes them before a training; a callback says spikes in one. Nothing here changes a model.
+`seqkit doctor` takes them, and a callback logs norms. Nothing here changes a model.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -17,10 +16,6 @@ import torch
 from pytorch_lightning import Callback
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-
-from seqkit.training.module import STABILIZERS
-
-log = logging.getLogger("seqkit")
 
 EXPLODING_NORM = 1_000.0
 """Norm of a gradient (of the mean loss) above which it explodes. The median of 40 steps is 0.01 to 3.3 in the recipes,
@@ -111,46 +106,6 @@ def highest_usual(losses: Sequence[float]) -> float:
     spread = 1.4826 * statistics.median(abs(one - middle) for one in logs)
     highest = middle + max(ln(SPIKE_FACTOR), SPIKE_SPREADS * spread)
     return exp(highest) if highest < 700 else inf
-
-
-class LossSpikes(Callback):
-    """Warns once if the training loss jumps (`is_spike`) and stays as high.
-
-    The median of SPIKE_WINDOW / 2 losses is compared with the SPIKE_WINDOW losses before: a hard batch alone is not
-    worth a line. Losses are read when a row is logged, since a reading waits for an accelerator.
-    """
-
-    def __init__(self) -> None:
-        self.losses: list[Any] = []
-        """Losses of the last optimizer steps, those that were not read yet as tensors."""
-        self.has_warned = False
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Note the loss of an optimizer step, and look at those since the last row."""
-        if self.has_warned or trainer.fit_loop.epoch_loop._should_accumulate():
-            return
-        self.losses.append(pl_module.step_loss)
-        if trainer.global_step % (trainer.log_every_n_steps or SPIKE_WINDOW):
-            return
-        self.losses, num_after = [float(loss) for loss in self.losses], SPIKE_WINDOW // 2
-        for jump in range(SPIKE_WINDOW, len(self.losses) - num_after + 1):
-            before = self.losses[jump - SPIKE_WINDOW : jump]
-            after = statistics.median_low(self.losses[jump : jump + num_after])
-            if is_spike(before, after):
-                self.has_warned = True
-                if trainer.is_global_zero:
-                    step, usual = trainer.global_step - len(self.losses) + jump, statistics.median(before)
-                    line = "step %d: the loss jumps from %.3g to %.3g and stays there; if it does not come down, %s"
-                    log.warning(line, step, usual, after, STABILIZERS)
-                return
-        self.losses = self.losses[-SPIKE_WINDOW - num_after + 1 :]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Losses of the last steps, and whether the line was said."""
-        return {"losses": [float(loss) for loss in self.losses], "has_warned": self.has_warned}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.losses, self.has_warned = list(state_dict["losses"]), state_dict["has_warned"]
 
 
 class GradientNorms(Callback):

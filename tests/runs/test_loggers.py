@@ -10,8 +10,8 @@ import yaml
 from seqkit.config import complete
 from seqkit.files import read_mapping
 from seqkit.runs.run import resume_run, run
-from seqkit.training.health import LossSpikes
 from seqkit.training.loggers import MLflow, log_settings, log_test_metrics
+from seqkit.training.step_log import StepLog
 
 WORDS = {
     "data.augment": None, "data.limit": 40, "data.batch_size": 8, "model.backbone.dim": 16, "model.backbone.depth": 1,
@@ -47,7 +47,7 @@ class _Stopped(Exception):
 
 @pytest.mark.slow
 def test_mlflow_gets_what_metrics_csv_gets_and_goes_on_after_a_resume(tmp_path, client, monkeypatch):
-    folder, end = tmp_path / "run", LossSpikes.on_train_batch_end
+    folder, end = tmp_path / "run", StepLog.on_train_batch_end
 
     def stop(self, trainer, *rest):
         end(self, trainer, *rest)
@@ -56,10 +56,10 @@ def test_mlflow_gets_what_metrics_csv_gets_and_goes_on_after_a_resume(tmp_path, 
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy's, about MLflow
-        monkeypatch.setattr(LossSpikes, "on_train_batch_end", stop)
+        monkeypatch.setattr(StepLog, "on_train_batch_end", stop)
         with pytest.raises(_Stopped):
             run(complete("image/digits", "debug", WORDS), folder)
-        monkeypatch.setattr(LossSpikes, "on_train_batch_end", end)
+        monkeypatch.setattr(StepLog, "on_train_batch_end", end)
         resume_run(folder, {})
         found = client(folder)
         (experiment,) = [one for one in found.search_experiments() if one.name == "seqkit"]
@@ -82,17 +82,17 @@ def test_tensorboard_gets_settings_once_and_the_test_metrics_at_the_end(tmp_path
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    folder, end = tmp_path / "run", LossSpikes.on_train_batch_end
+    folder, end = tmp_path / "run", StepLog.on_train_batch_end
 
     def stop(self, trainer, *rest):
         end(self, trainer, *rest)
         if trainer.global_step == 3:
             raise _Stopped
 
-    monkeypatch.setattr(LossSpikes, "on_train_batch_end", stop)
+    monkeypatch.setattr(StepLog, "on_train_batch_end", stop)
     with pytest.raises(_Stopped):
         run(complete("image/digits", "debug", WORDS | {"trainer.logger": ["TensorBoard"]}), folder)
-    monkeypatch.setattr(LossSpikes, "on_train_batch_end", end)
+    monkeypatch.setattr(StepLog, "on_train_batch_end", end)
     metrics = resume_run(folder, {"data.num_workers": 0})["metrics"]
     events = EventAccumulator(str(folder / "tensorboard")).Reload()
     assert [(one.step, one.value) for one in events.Scalars("test/accuracy")] == [
