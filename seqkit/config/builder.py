@@ -105,10 +105,9 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     component = field.component(value["type"], path)
     cls = component.load()
     if is_torchs(component):
-        from seqkit.training.optim import TorchOptimizer, TorchSchedule
+        from seqkit.training.optim import TorchOptimizer
 
-        wrapper: Any = TorchOptimizer if field.kind == "optimizer" else TorchSchedule
-        cls = partial(wrapper, cls)
+        cls = partial(TorchOptimizer, cls)
     factory = partial(cls, **_arguments(field, value, path))
     return factory if field.num_given is not None else _made(factory, path)
 
