@@ -41,8 +41,8 @@ class Headline(NamedTuple):
 
     strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
     unit: empty for shares, which are shown in percent. is_higher_better: whether more of it is better.
-    interval: 95 %, in words; empty: not known. verdict: how the run compares with the specialist, in words. low: the lower
-    end of the interval; None: not known.
+    interval: 95 %, in words; empty: not known. verdict: how the run compares with the specialist, in words.
+    low: the lower end of the interval; None: not known.
     """
 
     name: str
