@@ -363,7 +363,7 @@ def test_doctor_reads_metadata_before_it_imports_torch():
 
 
 def test_recipes_are_found_and_begin_with_what_they_are():
-    assert {"text/char-lm", "image/digits", "audio/spoken-digits", "graph/solubility"} <= set(recipe_names())
+    assert {"text/char-lm", "image/digits", "audio/spoken-digits", "graph/molecules"} <= set(recipe_names())
     for name in recipe_names():
         first = (find_recipe(name)[1]).read_text(encoding="utf-8").splitlines()[0]
         assert first.startswith("# "), f"recipes/{name}.yaml should begin with a line that `seqkit list` shows"

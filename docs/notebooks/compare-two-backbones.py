@@ -13,7 +13,7 @@
 import seqkit
 
 results = seqkit.compare(
-    "mechanism/copy",
+    "mechanism/tasks",
     ["Transformer", "GRU"],
     overrides={"data.source.num_train": 64, "data.source.num_test": 64},
     preset="debug",
@@ -27,7 +27,7 @@ results = seqkit.compare(
 # %% [markdown]
 # Each training has a process of its own. In a script, put the call under `if __name__ == "__main__":`. On the command
 # line the same is
-# `seqkit compare mechanism/copy --preset debug --backbones Transformer,GRU --seeds 2 --lr-trials 0 --no-depths`.
+# `seqkit compare mechanism/tasks --preset debug --backbones Transformer,GRU --seeds 2 --lr-trials 0 --no-depths`.
 #
 # ## Read the answer
 #

@@ -122,6 +122,6 @@ for answer in predictions(run, [Input(name, raw) for name, raw in cases.items()]
 
 # %% [markdown]
 # A table with a column of files and a column of texts needs no code:
-# `seqkit fit multimodal/classify --data products.csv --data.target verdict`.
+# `seqkit fit multimodal/table --data products.csv --data.target verdict`.
 #
 # Next: [everything about parts](../multimodal.md): captions, retrieval, several tasks in one backbone.

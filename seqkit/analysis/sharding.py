@@ -1,4 +1,4 @@
-"""What several devices hold and send in a training step, by torch's fake process group: one process, nothing is sent.
+"""Shares and collectives of a training step on several devices, by torch's fake process group: nothing is sent.
 
 The collectives of `fsdp` are those that `torch.distributed.fsdp.fully_shard` calls in a step; those of `ddp` are one
 all-reduce of each gradient.

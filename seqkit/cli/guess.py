@@ -35,8 +35,8 @@ OF_COLUMN = {
 OF_TEXTS = {"text": "text/translate", "none": "text/char-lm", "tags": "text/tag"}
 """The recipe for a column of texts, by what is learned of it, where that is something else."""
 
-OF_ROWS = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
-"""The recipe that learns from all columns, by the kind of the target."""
+OF_ROWS = {"classes": [], "numbers": ["--model.objective=Regress"]}
+"""Keys of the recipe that learns from all columns, by the kind of the target."""
 
 OBJECTIVES = {"classes": "{type: Classify, pool: mean}", "labels": "MultiLabel", "numbers": "Regress"}
 """The objective by the kind of the target, where a recipe of one column has another."""
@@ -98,7 +98,7 @@ def _recipe_for(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bo
     recipe, words = _of_schema(schema)
     count, targets = len(schema.inputs), ", ".join(column.name for column in schema.targets)
     what = f"a table with {count} input columns" if count > 1 else f"a table with {schema.inputs[0].name} as input"
-    if recipe == OF_ROWS["numbers"] and [column.kind for column in schema.inputs] == ["number"]:
+    if words == OF_ROWS["numbers"] and [column.kind for column in schema.inputs] == ["number"]:
         targets += " (the next values of a series are docs/data/forecast.md)"
     what += f" and {targets} as target" if targets else ""
     is_own = any(key.partition(".")[0] in ("tokenizer", "model") for key, _ in pairs)  # a model of the user's choice
@@ -152,6 +152,6 @@ def _of_schema(schema: Schema) -> tuple[str, list[str]]:
                 return recipe, FORECAST
             return recipe, [] if target == own else [f"--model.objective={OBJECTIVES[target]}"]
     elif target in OF_ROWS:
-        return OF_ROWS[target], []
+        return "multimodal/table", OF_ROWS[target]
     what = f"target_kind {target} from {', '.join(column.name for column in schema.inputs)}"
     raise DataError(f"{schema.name}: no recipe learns {what}; name another --data.target, or one --data.input")

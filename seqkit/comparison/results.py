@@ -32,8 +32,9 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
     scored = [_row(plan, candidate, trained) for candidate in plan.candidates]
     first = trained.runs[reference.name].get(1)
     by = plan.metric.name if any(t.score != t.loss for row, _ in scored for t in row.trials) else "loss"
+    recipe = settings.recipe if settings.preset is None else f"{settings.recipe} --preset {settings.preset}"
     results = Results(
-        title=f"{settings.recipe}: {', '.join(candidate.name for candidate in plan.candidates)}",
+        title=f"{recipe}: {', '.join(candidate.name for candidate in plan.candidates)}",
         recipe=settings.recipe,
         metric=plan.metric,
         candidates=[row for row, _ in scored],

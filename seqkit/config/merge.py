@@ -19,7 +19,7 @@ from seqkit.config.overrides import Switch, Word, shown
 from seqkit.config.own_files import data_source, tell_unread, with_own_files
 from seqkit.config.recipe import check_name, load_yaml
 from seqkit.config.schema import REQUIRED, Field, check_value, fits
-from seqkit.config.table_columns import current, settle
+from seqkit.config.table_columns import settle
 from seqkit.errors import UsageError
 from seqkit.registry import components, suggest
 
@@ -73,7 +73,6 @@ def completed(
     only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """A complete configuration of a recipe as `read_recipe` gives it. pairs: overrides, as `dotted` gives them."""
-    config = current(config)
     top = Node(root(only))
     for key, value in pairs:  # wrong names are answered before torch is imported
         top.field(key.partition(".")[0])

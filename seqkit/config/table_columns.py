@@ -38,30 +38,6 @@ def reads_files(tokenizer: Any) -> bool:
         return False  # it is refused where it is built, with its key
 
 
-OLD_KEYS = ("kind", "decimal", "separator")
-"""Keys of a table's section in runs of before 2026-11-26."""
-
-
-def current(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration without what older versions had; raises UsageError where they used it, or read its table."""
-    data = config.get("data")
-    if isinstance(data, Mapping) and "noise" in data:
-        if data["noise"]:
-            raise UsageError("data.noise: versions before 2026-11-26 replace parts by noise; leave it out")
-        data = {key: value for key, value in data.items() if key != "noise"}
-        config = {**config, "data": data}
-    source = data.get("source") if isinstance(data, Mapping) else None
-    if not isinstance(source, Mapping):
-        return config
-    is_gone = source.get("type") in ("MixedTable", "SmilesTable")
-    if is_gone or (source.get("type") == "Table" and any(key in source for key in OLD_KEYS)):
-        raise UsageError(
-            "data.source: versions before 2026-11-26 read tables as this configuration says; here its run does "
-            f"predict, embed and generate alone; to train it anew: seqkit fit RECIPE --data {source.get('path')}"
-        )
-    return config
-
-
 def settle(config: Mapping[str, Any]) -> None:
     """Write into a complete configuration what its objective learns of a table. Opens no file."""
     source = config["data"]["source"]

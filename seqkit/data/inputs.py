@@ -59,8 +59,7 @@ class Input:
 def schema_of(config: Mapping[str, Any]) -> Schema | None:
     """Schema of the examples that a run reads, as its configuration has it; None: they are no rows.
 
-    A part of another source than a table is as its tokenizer reads it; one that no table can hold is left out. Runs of
-    before 2026-11-26 have `kind` and `decimal` in place of kinds and forms of columns.
+    A part of another source than a table is as its tokenizer reads it; one that no table can hold is left out.
     """
     source, tokenizer = config.get("data", {}).get("source"), config.get("tokenizer", {})
     if isinstance(source, Mapping) and ("target_kind" in source or "columns" in source):
@@ -78,10 +77,8 @@ def _schema_of_table(source: Mapping[str, Any]) -> Schema | None:
     if isinstance(names := source.get("input"), list):
         steps = tuple(Column(name, "number", form=forms.get(name, "")) for name in names)
         return Schema((Column(f"{names[0]} … {names[-1]}", "series"),), "none", missing, steps=steps, header=header)
-    if source.get("decimal") == ",":
-        forms |= {name: "," for name, kind in kinds.items() if kind == "number"}
     if not kinds and isinstance(names, str):
-        kinds = {names: source.get("kind") or "text"}
+        kinds = {names: "text"}
     columns = [Column(name, kind, form=forms.get(name, "")) for name, kind in kinds.items() if kind != "unused"]
     return Schema(tuple(columns), "none", missing, header=header) if columns else None
 

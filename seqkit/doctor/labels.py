@@ -29,7 +29,7 @@ NUM_PERMUTATIONS = 100
 
 NO_SIGNAL = 3.0
 """Signal, in standard deviations of chance, below which labels do not depend on the inputs. Recipes have 4.6
-(graph/solubility cut to 60 molecules) to 103; shuffled labels had more than 3 in 3 of 440 trials."""
+(solubility cut to 60 molecules) to 103; shuffled labels had more than 3 in 3 of 440 trials."""
 
 MAX_IDS, MAX_FEATURES, NUM_PARTS, NUM_MIXED = 256, 2_000, 4, 16
 

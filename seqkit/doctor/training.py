@@ -24,7 +24,7 @@ from seqkit.training.optim import Constant
 
 HIGH_START, HIGH_START_SQUARED = 1.5, 10.0
 """Multiples of the loss of guessing above which an initial loss is too high: in nats, and for squared errors, which a
-sum over tokens blows up. The recipes have 0.99 to 1.01 and 1.0 to 4.8 (graph/solubility)."""
+sum over tokens blows up. The recipes have 0.99 to 1.01 and 1.0 to 4.8 (solubility)."""
 
 LOW_START = 0.5
 """Multiple of the loss of guessing below which an untrained model knows too much. The recipes have 0.997 and more."""

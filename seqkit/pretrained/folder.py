@@ -76,14 +76,6 @@ def _stem(config: ConfigFile) -> str:
     return found[1] if found else ""
 
 
-def objective_with_head(folder: Path, task: str | None) -> dict[str, Any] | None:
-    """The section `objective` of a recipe for a task; None if the family has no head for it."""
-    config = ConfigFile(folder / NAME)
-    head = family_of(config, task).heads.get(task or "")
-    with _understood(config):
-        return None if head is None else {**head.objective(config)}
-
-
 def kept_files(place: Path) -> dict[str, bytes]:
     """Contents of a foreign model's settings files by name, with which a run is exported as such a model.
 

@@ -23,16 +23,20 @@ BUDGETS = {
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a comparison. doubts: what could overturn it. others: on other candidates, budgets, baselines."""
+    """The answer of a comparison. doubts: what could overturn it. others: on other candidates, budgets, baselines.
+
+    is_trial: the runs are too short for an answer, and `text` says so alone.
+    """
 
     text: str
     doubts: list[str]
     others: list[str]
+    is_trial: bool = False
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing that is known could overturn it."""
-        return not self.doubts
+        return not (self.doubts or self.is_trial)
 
 
 def answers(results: Results) -> Answer:
@@ -43,17 +47,18 @@ def answers(results: Results) -> Answer:
     order = sorted(rows.values(), key=lambda row: row.mean or 0.0, reverse=metric.higher_is_better)
     best, others = order[0], order[1:]
     rival = next((row for row in others if row.name == results.reference), others[0] if others else None)
-    found = list(_baselines(results, order))
+    found = []
     if failed := [row.name for row in results.candidates if row.mean is None]:
         found.append(f"{listed(failed)} {'has' if len(failed) == 1 else 'have'} no result (see the failures).")
-    trial = _trial_sentence(results)
+    if trial := _trial_sentence(results):
+        return Answer(trial, [], found, is_trial=True)
+    found = [*_baselines(results, order), *found]
     if rival is None:
         text = f"Only {best.name} has a result: {metric.label} {metric.value(best.mean)}."
-        return Answer(text, [trial] if trial else [], found)
+        return Answer(text, [], found)
     pair = results.difference(best.name, rival.name)
     assert pair is not None
-    overturning = [trial] if trial else []
-    overturning += [f"This is not settled: {why}" for why in doubts(pair, rows)]
+    overturning = [f"This is not settled: {why}" for why in doubts(pair, rows)]
     rest = [row.name for row in others if row is not rival]
     return Answer(_answer(results, best, rival, pair), overturning, [*_others(results, pair, rest), *found])
 

@@ -64,7 +64,9 @@ class Series(Tokenizer):
 
     num_features: numbers of a time step; None: as many as the first training series has. normalize: "training": less
     the mean and divided by the standard deviation of each feature in training; "series": by those of each series, as
-    in RevIN without affine (Kim et al. 2022), which drops its level and scale; None: numbers stay as they are.
+    in RevIN without affine (Kim et al. 2022), which drops its level and scale; "statistics": the same, and each token
+    ends with asinh((mean - m) / s) and log(std / s), where m and s are the medians of mean and std over the training
+    series; None: numbers stay as they are.
     patch: time steps of a token, as in PatchTST (Nie et al. 2023, section 3.1); None: a sixteenth of the median length
     of the training series, and 4 at least. stride: time steps from one patch to the next; None: a quarter of a patch.
     The last step is repeated up to the end of the last patch.
@@ -78,7 +80,7 @@ class Series(Tokenizer):
         self,
         num_features: int | None = 1,
         *,
-        normalize: Literal["training", "series"] | None = None,
+        normalize: Literal["training", "series", "statistics"] | None = None,
         patch: int | None = 1,
         stride: int | None = None,
     ) -> None:
@@ -87,8 +89,8 @@ class Series(Tokenizer):
                 raise ValueError(f"{name}={count} counts numbers or time steps; make it 1 or more")
         if patch is not None and stride is not None and stride > patch:
             raise ValueError(f"stride={stride} leaves out steps between patches of {patch}; make it {patch} or less")
-        if normalize not in (None, "training", "series"):
-            raise ValueError(f"normalize={normalize!r}; choose 'training', 'series' or None")
+        if normalize not in (None, "training", "series", "statistics"):
+            raise ValueError(f"normalize={normalize!r}; choose 'training', 'series', 'statistics' or None")
         self.num_features, self.normalize, self.patch, self.stride = num_features, normalize, patch, stride
         self._learned: dict[str, Any] = {}
 
@@ -112,7 +114,8 @@ class Series(Tokenizer):
     @property
     def spec(self) -> TokenSpec:
         """Vectors of the numbers of a patch on one axis. Raises ValueError if it must be fitted first."""
-        return TokenSpec(num_features=self.width * self.steps[0])
+        num_statistics = 2 if self.normalize == "statistics" else 0
+        return TokenSpec(num_features=self.width * (self.steps[0] + num_statistics))
 
     def fit(self, raws: Sequence[Any]) -> None:
         """Learn width, patch and scale, as far as they are not given. Raises DataError as `encode`."""
@@ -123,10 +126,11 @@ class Series(Tokenizer):
         learned["patch"] = self.patch or max(4, int(median(map(len, raws))) // 16)
         self._learned = learned
         if self.normalize == "training":
-            values = torch.cat([self._values(raw) for raw in raws])
-            mean, std = values.mean(0), values.std(0, correction=0)
-            is_constant = std <= 1e-9 * mean.abs()  # rounding of equal numbers is no spread
-            self._learned |= {"mean": mean.tolist(), "std": std.masked_fill(is_constant, 1.0).tolist()}
+            mean, std = _mean_and_std(torch.cat([self._values(raw) for raw in raws]))
+            self._learned |= {"mean": mean.tolist(), "std": std.tolist()}
+        elif self.normalize == "statistics":
+            found = torch.stack([torch.stack(_mean_and_std(self._values(raw))) for raw in raws])
+            self._learned |= dict(zip(("mean", "std"), found.median(0).values.tolist()))
 
     def state(self) -> dict[str, Any]:
         """Width, patch and scale that `fit` learned; empty where all are given."""
@@ -134,11 +138,11 @@ class Series(Tokenizer):
 
     @property
     def _is_given(self) -> bool:
-        return self.num_features is not None and self.patch is not None and self.normalize != "training"
+        return self.num_features is not None and self.patch is not None and self.normalize in (None, "series")
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
-        wanted = {"num_features", "patch", *(("mean", "std") if self.normalize == "training" else ())}
+        wanted = {"num_features", "patch", *(("mean", "std") if self.normalize in ("training", "statistics") else ())}
         if state and set(state) != wanted:
             raise ValueError(f"state holds {sorted(state)}; the state of this Series holds {sorted(wanted)}")
         self._learned = deepcopy(state)
@@ -155,24 +159,32 @@ class Series(Tokenizer):
             values = torch.cat([values, values[-1:].expand(missing, -1)])
         if self.normalize == "training":
             values = (values - self._learned_of("mean")) / self._learned_of("std")
-        elif self.normalize == "series" and len(values):
-            mean, std = values.mean(0), values.std(0, correction=0)
-            values = (values - mean) / std.masked_fill(std <= 1e-9 * mean.abs(), 1.0)
+        elif self.normalize is not None and len(values):
+            mean, std = _mean_and_std(values)
+            values = (values - mean) / std
         if patch > 1 and len(values):
             values = rearrange(values.unfold(0, patch, stride), "m f p -> m (p f)")
+        if self.normalize == "statistics" and len(values):
+            unit = self._learned_of("std")
+            statistics = torch.cat([((mean - self._learned_of("mean")) / unit).asinh(), (std / unit).log()])
+            values = torch.cat([values, statistics.expand(len(values), -1)], dim=1)
         return Tokens(values.float(), counted(len(values)))
 
     def decode(self, tokens: Tokens) -> Tensor:
-        """The vectors [n f] of the time steps, as normalised if that is by series; repeated last steps stay."""
+        """The vectors [n f] of the time steps, normalised if that is by "series"; repeated last steps stay."""
         steps = self.joined(tokens.content)
-        if self.normalize != "training":
+        if self.normalize in (None, "series"):
             return steps
-        return (steps.double() * self._learned_of("std") + self._learned_of("mean")).float()
+        mean, std = self._learned_of("mean"), self._learned_of("std")
+        if self.normalize == "statistics":
+            level, scale = tokens.content[0, -2 * self.width :].double().chunk(2)
+            mean, std = mean + std * level.sinh(), std * scale.exp()
+        return (steps.double() * std + mean).float()
 
     def joined(self, content: Tensor) -> Tensor:
         """Time steps [... n f] of tokens [... m (p f)]: of each patch after the first, the steps that it adds."""
         patch, stride = self.steps
-        patches = rearrange(content, "... m (p f) -> ... m p f", p=patch)
+        patches = rearrange(content[..., : patch * self.width], "... m (p f) -> ... m p f", p=patch)
         later = rearrange(patches[..., 1:, patch - stride :, :], "... m p f -> ... (m p) f")
         return torch.cat([patches[..., 0, :, :], later], dim=-2)
 
@@ -191,6 +203,12 @@ class Series(Tokenizer):
         if values.ndim != 2 or values.shape[1] != self.width:
             raise DataError(f"the series is {describe_tensor(values)}; give [n {self.width}] (num_features)")
         return values.double()
+
+
+def _mean_and_std(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation [f] of values [n f]; 1 where all are equal, since their rounding is no spread."""
+    mean, std = values.mean(0), values.std(0, correction=0)
+    return mean, std.masked_fill(std <= 1e-9 * mean.abs(), 1.0)
 
 
 _SERIES = "give a list, an array or a tensor of numbers [n f]"

@@ -24,7 +24,7 @@ log = logging.getLogger("seqkit")
 
 EXPLODING_NORM = 1_000.0
 """Norm of a gradient (of the mean loss) above which it explodes. The median of 40 steps is 0.01 to 3.3 in the recipes,
-and 184 in graph/solubility, where a sum over atoms gives squared errors of hundreds at first."""
+and 184 for solubility, where a sum over atoms gives squared errors of hundreds at first."""
 
 VANISHING_SHARE = 1e-3
 """Share of the largest gradient norm in a stack of layers below which a layer's has vanished. The recipes have 0.095 to
@@ -33,7 +33,7 @@ VANISHING_SHARE = 1e-3
 SPIKE_FACTOR, SPIKE_SPREADS, SPIKE_WINDOW = 2.0, 6.0, 16
 """Bounds of a spike: a loss of this many times the median of the losses before it (a window), and this many spreads
 (median absolute deviation, as a standard deviation) above it in logarithms. The first alone would find spikes in
-graph/solubility, whose losses differ by a factor of 10 from batch to batch; with both no recipe has one in 40 steps."""
+solubility, whose losses differ by a factor of 10 from batch to batch; with both no recipe has one in 40 steps."""
 
 
 def layer_of(name: str) -> str:

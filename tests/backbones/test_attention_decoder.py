@@ -89,7 +89,7 @@ def test_it_can_be_written_in_a_recipe():
         "model.backbone.encoder": {"type": "TCN", "dim": 8, "depth": 2},
         "model.backbone.decoder": {"type": "AttentionDecoder", "backbone": inner, "num_heads": 2},
     }
-    config = complete("text/g2p", "debug", overrides)
+    config = complete("text/translate", "debug", overrides)
     backbone = builder.build({"model": config["model"]}).model["backbone"]
     assert isinstance(backbone.decoder, AttentionDecoder)
     assert isinstance(backbone.decoder.backbone, GRU)

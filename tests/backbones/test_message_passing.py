@@ -273,7 +273,7 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
 
 @ALL
 def test_it_is_chosen_by_name_in_a_recipe(cls):
-    config = complete("graph/solubility", "debug", ["--model.backbone", cls.__name__])
+    config = complete("graph/molecules", "debug", ["--model.backbone", cls.__name__])
     keys = {"type": cls.__name__, "dim": 96, "depth": 4, "dropout": 0.1, "max_edge_type": None}
     assert {key: config["model"]["backbone"][key] for key in keys} == keys
     backbone = builder.build({"model": config["model"]}).model["backbone"]

@@ -148,9 +148,9 @@ def fitted_classify() -> Classify:
 def test_a_recipe_names_a_backbone_for_each_part():
     each = "{type: LSTM, dim: 16, depth: 1}"
     words = [f"--model.backbone={{type: Towers, parts: {{image: {each}, sound: {each}, word: {each}}}}}"]
-    built = build(complete("multimodal/clip-digits", "debug", words))
+    built = build(complete("multimodal/av-digits", "clip", words))
     built.model["objective"].fit([0, 1], None)
     model = build_model(built, built.tokenizer.spec)
     assert [type(one).__name__ for one in model.backbone.parts.values()] == ["LSTM"] * 3
     with pytest.raises(UsageError, match="LTSM"):
-        complete("multimodal/clip-digits", "debug", [words[0].replace("word: {type: LSTM", "word: {type: LTSM")])
+        complete("multimodal/av-digits", "clip", [words[0].replace("word: {type: LSTM", "word: {type: LTSM")])

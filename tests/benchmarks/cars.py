@@ -1,4 +1,4 @@
-"""Preset `cars` of `multimodal/regress` over five folds of all cars, beside specialists on the same rows.
+"""Preset `cars` of `multimodal/table` over five folds of all cars, beside specialists on the same rows.
 
     python tests/benchmarks/cars.py [--seeds 1,2] [--keys JSON]    # 5 runs a seed; keys: others of the recipe
 
@@ -70,7 +70,7 @@ def errors(seed, rows, folder, keys):
     for table, aside in folds(rows, folder, seed):
         source = {"type": "Table", "path": str(table), "target": TARGET, "split": "split", "columns": KINDS}
         words = {"data.source": source, "seed": seed, "trainer.enable_progress_bar": False, **keys}
-        run = seqkit.fit("multimodal/regress", words, preset="cars", out=folder / table.stem, strong_baseline=False)
+        run = seqkit.fit("multimodal/table", words, preset="cars", out=folder / table.stem, strong_baseline=False)
         columns, division = seqkit.data.Given(target=TARGET, columns=KINDS), seqkit.data.Division(split="split")
         splits = seqkit.data.Table(str(table), columns, division).splits()
         train, test = ([(one.raw, one.label) for one in split] for split in (splits.train, splits.test))

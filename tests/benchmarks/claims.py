@@ -21,6 +21,7 @@ from pathlib import Path
 
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
 FSDD = ["--data.source", "fsdd"]
+SOLUBILITY = ["--data.source", "solubility"]
 TINY = ["--data.source", "tinyshakespeare"]
 
 CLAIMS: dict[str, list[str]] = {
@@ -30,9 +31,9 @@ CLAIMS: dict[str, list[str]] = {
     "text/char-lm tinyshakespeare GRU": ["--preset", "gru", *TINY],
     "text/char-lm tinyshakespeare LSTM": ["--preset", "lstm", *TINY],
     "text/masked-lm": [],
-    "text/g2p": [],
-    "text/g2p GRU": ["--preset", "gru"],
-    "text/g2p Bahdanau": ["--preset", "bahdanau"],
+    "text/translate g2p": ["--preset", "g2p"],
+    "text/translate g2p GRU": ["--preset", "gru"],
+    "text/translate g2p Bahdanau": ["--preset", "bahdanau"],
     "text/classify": [],
     "text/classify Transformer": ["--preset", "transformer"],
     "image/classify": [],
@@ -47,17 +48,17 @@ CLAIMS: dict[str, list[str]] = {
     "audio/spoken-digits fsdd": FSDD,
     "audio/spoken-digits fsdd GRU": ["--preset", "gru", *FSDD],
     "audio/spoken-digits fsdd LSTM": ["--preset", "lstm", *FSDD],
-    "graph/solubility": [],
-    "graph/solubility Transformer": ["--preset", "transformer"],
-    "graph/solubility GRU": ["--preset", "gru"],
-    "graph/solubility LSTM": ["--preset", "lstm"],
     "graph/karate": [],
     "graph/nodes": [],
     "graph/nodes GCN": ["--preset", "gcn"],
     "graph/nodes Transformer": ["--preset", "transformer"],
     "graph/molecules": [],
     "graph/molecules Transformer": ["--preset", "transformer"],
-    "graph/molecules classes": ["--data", "solubility", "--data.source.classes", "true", "--preset", "classes"],
+    "graph/molecules solubility": SOLUBILITY,
+    "graph/molecules solubility Transformer": ["--preset", "transformer", *SOLUBILITY],
+    "graph/molecules solubility GRU": ["--preset", "gru", *SOLUBILITY],
+    "graph/molecules solubility LSTM": ["--preset", "lstm", *SOLUBILITY],
+    "graph/molecules classes": [*SOLUBILITY, "--data.source.classes", "true", "--preset", "classes"],
     **{
         f"audio/spoken-digits fsdd without {speaker}": [*FSDD, "--data.source.held_out", speaker]
         for speaker in SPEAKERS

@@ -2,15 +2,14 @@
 
     export OMP_NUM_THREADS=1
     python -m tests.benchmarks.defaults --half tune                      # one seed, the sets that may be looked at
-    python -m tests.benchmarks.defaults --half judge --draw 2 --seeds 3  # once, when nothing changes any more
-    python -m tests.benchmarks.defaults --half judge --draw 2 --list     # rows and classes; nothing is trained
+    python -m tests.benchmarks.defaults --half judge --seeds 3           # once, when nothing changes any more
+    python -m tests.benchmarks.defaults --half judge --list              # rows and classes; nothing is trained
     python -m tests.benchmarks.defaults text/fortunes --words --preset transformer      # one set, with other keys
 
 The default is `seqkit fit FILE`, the command that a newcomer types. The rival is the method of scikit-learn that is set
 beside it (`seqkit.analysis.strong_baseline`), chosen within the training rows. The difference is paired by test
 example, with a 95 % interval (t): of the share of right answers, in points, or of the squared error, relative to that
-of the best constant. Above 0 the default is better. Both halves of each draw were drawn by a hash before anything was
-run on them; the judging half of draw 1 has been run and is known.
+of the best constant. Above 0 the default is better.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from seqkit.cli.guess import take_data_as_recipe
 from seqkit.cli.parser import parser
 from seqkit.config import complete
 from seqkit.runs.prepare import untrained
-from tests.benchmarks.defaults_data import Case, cases, halves
+from tests.benchmarks.defaults_data import Case, cases
 
 
 def rival_answers(case: Case) -> tuple[str, np.ndarray]:
@@ -118,23 +117,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="sets; none: those of --half")
     parser.add_argument("--half", choices=["tune", "judge"], default="tune")
-    parser.add_argument("--draw", type=int, choices=[1, 2], default=1, help="which sets --half is of")
     parser.add_argument("--list", action="store_true", help="print rows and classes, and train nothing")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--words", nargs=argparse.REMAINDER, default=[], help="further words of seqkit fit")
     parser.add_argument("--out", type=Path, default=Path("build/defaults/results.jsonl"))
     args = parser.parse_args()
-    tune, judge = halves(args.draw)
-    names = args.names or (tune if args.half == "tune" else judge)
+    known = cases(args.half)
+    names = args.names or list(known)
     if args.list:
         for name in names:
-            print(name, describe(cases()[name]()))
+            print(name, describe(known[name]()))
         return
     table = Table("set", "test rows", "default", "rival", "difference [95 %]", "seconds", "rival's name")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     console = Console(width=140)
     for name in names:
-        case = cases()[name]()
+        case = known[name]()
         rival, answers = rival_answers(case)
         theirs, runs = (
             score(case, answers),

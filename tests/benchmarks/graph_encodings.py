@@ -29,7 +29,7 @@ STEPS = {"freesolv": 150, "solubility": 150, "cora": 40}
 FIXED = {"trainer.enable_progress_bar": False, "trainer.min_steps": None, "trainer.max_epochs": -1}
 RECIPES = {
     "freesolv": ("graph/molecules", {**FIXED, "schedule.warmup_steps": 20}, "rmse"),
-    "solubility": ("graph/solubility", {**FIXED, "schedule.warmup_steps": 20}, "rmse"),
+    "solubility": ("graph/molecules", {**FIXED, "data.source": "solubility", "schedule.warmup_steps": 20}, "rmse"),
     "cora": ("graph/nodes", FIXED, "accuracy"),
 }
 WALK, VECTORS, EVERY = {"type": "RandomWalk"}, {"type": "Laplacian"}, {"type": "ShortestPath"}

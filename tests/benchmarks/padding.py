@@ -45,11 +45,11 @@ CASES = (
     Case("FSDD", "audio/spoken-digits", "--data fsdd --data.augment null"),
     Case("FSDD, augmented", "audio/spoken-digits", "--data fsdd"),
     Case("spoken digits", "audio/spoken-digits", "--data.augment null"),
-    Case("solubility (SMILES)", "graph/solubility", ""),
-    Case("solubility, masked atoms", "graph/solubility", "--model.objective Masked", 64),
-    Case("CMUdict (text/g2p)", "text/g2p", ""),
+    Case("solubility (SMILES)", "graph/molecules", "--data solubility"),
+    Case("solubility, masked atoms", "graph/molecules", "--data solubility --model.objective Masked", 64),
+    Case("CMUdict", "text/translate", "--tokenizer Characters --model.objective.target Words --data.batch_size 128"),
     Case("text messages (SMS)", "text/char-lm", "--data sms-spam --data.window null", 1024),
-    Case("parity", "mechanism/parity", ""),
+    Case("parity", "mechanism/tasks", "--data parity"),
 )
 
 

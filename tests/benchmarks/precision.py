@@ -23,7 +23,7 @@ from seqkit.runs.run import run
 PRECISIONS = ("32-true", "bf16-mixed", "bf16-true")
 CASES = {
     "image/digits": ("accuracy", ["--data", "digits", "--tokenizer.patch", "2", "--trainer.max_epochs", "8"]),
-    "graph/solubility": ("rmse", ["--trainer.max_epochs", "8"]),
+    "graph/molecules": ("rmse", ["--data", "solubility", "--trainer.max_epochs", "8"]),
 }
 
 

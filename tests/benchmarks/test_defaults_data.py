@@ -3,36 +3,19 @@
 import numpy as np
 import pytest
 
-from tests.benchmarks.defaults_data import cases, halves, packages
+from tests.benchmarks.defaults_data import cases, packages
 from tests.benchmarks.defaults_data.case import distinct, each_class, row_key, split_groups
 
-GENERATED = ["image/shapes", "audio/chords", "nodes/hubs", "nodes/regions", "series/cylinder-bell-funnel"]
-JUDGES = {
-    1: """
-        table/wine table/weather table/breast-cancer table/mpg text/languages text/languages-160 image/icons
-        image/mnist-1000 audio/waveforms molecule/solubility nodes/unlike-neighbours nodes/blocks series/osu-leaf
-        series/vowels series/gunpoint forecast/sunspots forecast/el-nino
-    """,
-    2: """
-        table/orange-juice table/credit table/attrition text/glosses text/provinces text/artworks image/emoji
-        image/shapes audio/chords audio/vowels molecule/drugs molecule/decades nodes/hubs nodes/words
-        series/appliances series/plugs series/transients forecast/nottingham forecast/casualties
-        forecast/electricity
-    """,
+GENERATED = {
+    "tune": ["audio/chirps", "nodes/regions", "series/cylinder-bell-funnel"],
+    "judge": ["image/lines", "audio/rhythms", "nodes/roles", "series/processes", "series/faults"],
 }
-"""A set that is added to a draw, or renamed, would draw its halves anew: add it to a draw of its own."""
 
 
-@pytest.mark.parametrize("draw", [1, 2])
-def test_the_judging_half_is_the_one_that_was_drawn(draw):
-    tune, judge = halves(draw)
-    assert judge == JUDGES[draw].split()
-    assert sorted(tune + judge) == sorted(cases(draw))
+def test_both_halves_have_every_kind_and_no_set_in_common():
+    tune, judge = cases("tune"), cases("judge")
+    assert not tune.keys() & judge.keys()
     assert {name.split("/")[0] for name in tune} == {name.split("/")[0] for name in judge}
-
-
-def test_no_set_is_in_two_draws():
-    assert len(cases()) == len(cases(1)) + len(cases(2))
 
 
 def test_naming_the_sets_fetches_nothing(monkeypatch):
@@ -41,20 +24,20 @@ def test_naming_the_sets_fetches_nothing(monkeypatch):
 
     monkeypatch.setattr(packages.subprocess, "run", fetch)
     monkeypatch.setattr(packages.zipfile, "ZipFile", fetch)
-    assert len(halves(2)[1]) >= 13
+    assert len(cases("judge")) >= 20
 
 
 def test_a_package_with_other_content_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(packages, "KEPT", tmp_path)
     (tmp_path / "wheels").mkdir()
-    (tmp_path / "wheels" / f"tslearn-{packages.WHEELS['tslearn'][0]}-py3-none-any.whl").write_bytes(b"other")
+    (tmp_path / "wheels" / f"sktime-{packages.WHEELS['sktime'][0]}-py3-none-any.whl").write_bytes(b"other")
     with pytest.raises(ValueError, match="SHA-256"):
-        packages.wheel.__wrapped__("tslearn")
+        packages.wheel.__wrapped__("sktime")
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_generated_sets_are_reproduced_and_no_test_row_is_a_training_row(name):
-    one, other = cases()[name](), cases()[name]()
+@pytest.mark.parametrize(("half", "name"), [(half, name) for half, names in GENERATED.items() for name in names])
+def test_generated_sets_are_reproduced_and_no_test_row_is_a_training_row(half, name):
+    one, other = cases(half)[name](), cases(half)[name]()
     for a, b in zip(one.rows, other.rows, strict=True):
         np.testing.assert_array_equal(a, b)
     assert one.targets == other.targets

@@ -89,10 +89,10 @@ CASES = {
     "chat.jsonl": (objects(chat), "text/char-lm", []),
     "beats.jsonl": (objects(lambda i: {"beats": [i % 7, 1, 2.5], "label": "ab"[i % 2]}), "series/classify", []),
     "heights.jsonl": (objects(lambda i: {"beats": [i % 7, 1, 2.5], "height": i / 3}), "series/classify", REGRESS),
-    "patients.csv": (table("age,crp,home,readmitted", "{i}.0,7.25{i},{n},{yes}"), "multimodal/classify", []),
-    "sizes.csv": (table("size,price", "{i}.5,{i}.75"), "multimodal/regress", []),
-    "words.csv": (table("feed,weight", "f{n},{i}.5"), "multimodal/regress", []),
-    "notes.csv": (table("note,crp,verdict", TEXT + ",7.{i},{yes}"), "multimodal/classify", []),
+    "patients.csv": (table("age,crp,home,readmitted", "{i}.0,7.25{i},{n},{yes}"), "multimodal/table", []),
+    "sizes.csv": (table("size,price", "{i}.5,{i}.75"), "multimodal/table", REGRESS),
+    "words.csv": (table("feed,weight", "f{n},{i}.5"), "multimodal/table", REGRESS),
+    "notes.csv": (table("note,crp,verdict", TEXT + ",7.{i},{yes}"), "multimodal/table", []),
 }  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def test_what_is_said_of_columns_decides_and_is_given_once(tmp_path, monkeypatch
     assert "notes.csv: text: 'note', input; to change: --data.columns '{note: KIND}'" in caplog.messages
     assert guessed("notes.csv", "--data.input", "note", "--data.target", "crp").recipe == "text/classify"
     (tmp_path / "bare.csv").write_text((tmp_path / "notes.csv").read_text().partition("\n")[2], encoding="utf-8")
-    assert guessed("bare.csv", "--data.columns", "[note, crp, verdict]").recipe == "multimodal/classify"
+    assert guessed("bare.csv", "--data.columns", "[note, crp, verdict]").recipe == "multimodal/table"
 
 
 def test_columns_of_yes_and_no_are_labels_if_the_objective_says_so(tmp_path, monkeypatch, capsys):

@@ -64,7 +64,7 @@ def asked(capsys, *words):
 def test_the_configuration_says_what_each_column_became(run):
     config = read_mapping(run[0] / "config.yaml")
     source = config["data"]["source"]
-    assert config["recipe"] == "multimodal/classify"
+    assert config["recipe"] == "multimodal/table"
     assert source["columns"] == {
         "a title": "text", "photo": "image", "price": "number", "weight": "number", "sold": "date", "size": "category",
     }  # fmt: skip
@@ -262,5 +262,5 @@ def test_decimals_and_the_index_of_pandas_need_no_flag(tmp_path, capsys):
     frame.iloc[::-1].to_parquet(tmp_path / "doses.parquet")
     assert main(["fit", str(tmp_path / "doses.parquet"), *QUICK, "--print_config"]) == 0
     said = capsys.readouterr()
-    assert "multimodal/regress" in said.err
+    assert "multimodal/table" in said.err
     assert "__index_level_0__" not in said.out

@@ -62,8 +62,8 @@ def test_half_and_double_the_depth_have_the_budget_of_the_reference_too():
         ("text/char-lm", "flops", ["Transformer", "LSTM", "TCN", "Mamba"], ["--data.limit=24", "--data.window=16"]),
         ("image/digits", "parameters", ["Transformer", "GRU", "S4D"], []),
         ("audio/spoken-digits", "parameters", ["Transformer", "MeanPool"], ["--data.limit=50"]),
-        ("graph/solubility", "parameters", ["Transformer", "LSTM", "GIN", "GCN", "APPNP"], ["--data.limit=50"]),
-        ("graph/solubility", "flops", ["Transformer", "GIN"], ["--data.limit=50"]),
+        ("graph/molecules", "parameters", ["Transformer", "LSTM", "GIN", "GCN", "APPNP"], ["--data.limit=50"]),
+        ("graph/molecules", "flops", ["Transformer", "GIN"], ["--data.limit=50"]),
     ],
 )
 def test_every_backbone_gets_the_budget_of_the_transformer_in_every_modality(recipe, match, names, words):
@@ -83,7 +83,7 @@ def test_every_backbone_gets_the_budget_of_the_transformer_in_every_modality(rec
 @pytest.mark.slow
 def test_an_encoder_decoder_gets_the_backbone_on_both_sides():
     settings = Settings(
-        recipe="text/g2p",
+        recipe="text/translate",
         depths=False,
         overrides=["--data.limit=50"],
         backbones=["Transformer", "GRU", "TCN", "S4D", "Mamba"],

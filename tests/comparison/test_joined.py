@@ -42,7 +42,7 @@ def test_towers_get_the_backbone_in_every_tower():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "causal"),
-    [("multimodal/caption", True), pytest.param("multimodal/regress", False, marks=pytest.mark.slow)],
+    [("multimodal/caption", True), pytest.param("multimodal/table", False, marks=pytest.mark.slow)],
 )
 def test_a_backbone_that_cannot_take_causality_from_the_batch_gets_what_the_objective_needs(recipe, causal):
     reference, other = found(recipe, "--model.backbone.causal=null")

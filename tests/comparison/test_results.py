@@ -121,9 +121,10 @@ def test_baselines_stand_beside_the_candidates_with_what_they_were_fit_on():
     assert other.strong_baseline is None, "it has another metric"
 
 
-def test_trial_runs_are_named():
+def test_of_trial_runs_nothing_else_is_said():
     answer = answers(summarised("loss", of(3.0, 2.0, steps=49))[0])
-    assert answer.doubts[0].startswith("These are trial runs, with 49 optimizer steps")
+    assert answer.text.startswith("These are trial runs, with 49 optimizer steps")
+    assert (answer.doubts, answer.others, answer.is_settled) == ([], [], False)
 
 
 def test_budgets_that_are_not_equal_are_not_said_to_be():

@@ -28,9 +28,9 @@ from seqkit.training.module import evaluation_rng
 
 CASES = {
     "image/digits": "accuracy",
-    "graph/solubility": "rmse",
+    "graph/molecules": "rmse",
     "text/char-lm": "loss",
-    "text/g2p": "sequence_error",
+    "text/translate": "sequence_error",
     "audio/ctc-digits": "token_error",
     "text/masked-lm": "loss",
     "image/masked-patches": "loss",
@@ -62,8 +62,8 @@ def test_scores_of_examples_add_up_to_the_metric_of_the_split(recipe, tmp_path, 
 
 
 def test_scores_stand_in_the_order_of_the_split_whatever_the_batches():
-    model, data = untrained(complete("graph/solubility", "debug", {"data.batch_size": 7}))
-    other_model, other = untrained(complete("graph/solubility", "debug", {"data.batch_size": 13}))
+    model, data = untrained(complete("graph/molecules", "debug", {"data.batch_size": 7}))
+    other_model, other = untrained(complete("graph/molecules", "debug", {"data.batch_size": 13}))
     other_model.load_state_dict(model.state_dict())
     one, two = (example_scores(m, d, METRICS["rmse"], 1) for m, d in ((model, data), (other_model, other)))
     assert one.tokens == two.tokens == data.test_dataloader().examples.lengths

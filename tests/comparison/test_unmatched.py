@@ -132,7 +132,7 @@ def test_sizes_are_matched_to_the_reference_and_not_to_each_other():
 
 def test_encoders_of_different_types_are_one_difference_and_not_one_for_each_key():
     rows = [
-        replace(one, config=config_of("text/g2p", f"--model.backbone.encoder={one.name}", *BASE[:2]))
+        replace(one, config=config_of("text/translate", f"--model.backbone.encoder={one.name}", *BASE[:2]))
         for one in FAIR.candidates
     ]
     found = warnings(replace(FAIR, candidates=rows))

@@ -50,10 +50,10 @@ def mine(tmp_path, path, **parts):
         ("text/tag", "tags"),
         ("text/translate", "text"),
         ("text/char-lm", "none"),
-        ("graph/solubility", "numbers"),
+        ("graph/molecules", "numbers"),
         ("image/digits", "classes"),
         ("multimodal/clip", "none"),
-        ("multimodal/regress", "numbers"),
+        ("multimodal/table", "classes"),
     ],
 )
 def test_the_objective_says_what_the_target_holds_and_no_table_is_opened(tmp_path, recipe, kind):
@@ -72,7 +72,7 @@ def test_a_key_that_the_data_module_lacks_is_one_of_the_source(table, order):
     keys = {"data.source": path, "data.source.target": "stars", "data.source.group": "body", "data.batch_size": 5}
     assert config == complete("text/classify", None, keys)
     assert (config["data"]["source"]["group"], config["data"]["batch_size"]) == ("body", 5)
-    assert complete("mechanism/copy", None, {"data.limit": 7})["data"]["limit"] == 7, "a key of both is the module's"
+    assert complete("mechanism/tasks", None, {"data.limit": 7})["data"]["limit"] == 7, "a key of both is the module's"
 
 
 def test_a_pattern_and_a_hub_name_are_tables_too(table, tmp_path):
@@ -97,13 +97,6 @@ def test_a_pattern_and_a_hub_name_are_tables_too(table, tmp_path):
 def test_a_mistyped_key_of_the_source_is_answered_with_the_nearest(table, words, advice):
     with pytest.raises(UsageError, match=advice):
         build(complete("text/classify", None, ["--data", table("body,stars", "a text {i},{n}"), *words]))
-
-
-@pytest.mark.parametrize("source", [{"type": "MixedTable"}, {"type": "SmilesTable"}, {"type": "Table", "kind": "text"}])
-def test_a_configuration_of_an_older_version_is_refused_in_a_line(source):
-    with pytest.raises(UsageError, match=r"versions before 2026-11-26 .* --data x\.csv") as error:
-        complete({**MINE, "data": {"source": {**source, "path": "x.csv"}}})
-    assert "\n" not in str(error.value)
 
 
 def test_a_metric_of_another_objective_is_refused_with_the_objectives_that_have_it():
@@ -210,7 +203,7 @@ def test_the_columns_of_a_series_are_written_out_and_read_again(table, given):
 def test_a_file_without_a_header_keeps_the_names_that_it_was_given(table):
     path = table("0.5,A", "{i}.25,{ab}", num=19)
     words = ["--data", path, "--data.columns", "[size, sort]", "--data.batch_size", "4"]
-    done = prepare(complete("multimodal/classify", "debug", words)).config
+    done = prepare(complete("multimodal/table", "debug", words)).config
     source = done["data"]["source"]
     assert (source["header"], source["columns"], source["target"]) == (["size", "sort"], {"size": "number"}, "sort")
     splits = build(done).data["source"].splits()

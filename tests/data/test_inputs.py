@@ -104,12 +104,11 @@ def test_faulty_rows_of_a_table_are_answered_with_their_line(tmp_path):
     assert [*inputs][2].error.startswith(f"{path}, line 3 has 1 cell")
 
 
-def test_older_configurations_and_tables_without_a_header_have_a_schema():
+def test_configurations_of_tables_have_a_schema():
     def of(**source):
         return schema_of({"data": {"source": {"type": "Table", **source}}})
 
-    assert of(target_kind="classes", input="body", kind="text").inputs == [Column("body", "text")]
-    assert of(target_kind="numbers", columns={"a": "number"}, decimal=",").inputs[0].read("1,5") == 1.5
+    assert of(target_kind="classes", input="body").inputs == [Column("body", "text")]
     assert of(target_kind="classes", input=["s0", "s1"]).steps == (Column("s0", "number"), Column("s1", "number"))
     assert of(columns={"a": "text"}, header=["a", "b"]).header == ("a", "b")
     assert schema_of({"data": {"source": {"type": "TextFiles"}}}) is None

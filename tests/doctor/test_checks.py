@@ -49,9 +49,9 @@ def test_a_broken_law_is_found_and_no_other(subject, recipe, words, check, fix):
         ("text/char-lm", ["--model.backbone.position", "null", "--model.position", "{type: Learned, sizes: [64]}"]),
         ("text/char-lm", ["--model.backbone", "LSTM"]),
         ("image/digits", ["--model.backbone", "MeanPool"]),
-        ("graph/solubility", ["--model.backbone", "GIN"]),
+        ("graph/molecules", ["--model.backbone", "GIN"]),
         ("text/masked-lm", []),
-        pytest.param("text/g2p", [], marks=pytest.mark.slow),
+        pytest.param("text/translate", [], marks=pytest.mark.slow),
         pytest.param("multimodal/caption", [], marks=pytest.mark.slow),
     ],
 )
@@ -66,8 +66,8 @@ def test_other_backbones_and_positions_keep_the_laws(subject, recipe, words):
         ("image/digits", check_future, "bidirectional"),
         ("image/digits", check_target, "labels"),
         ("graph/karate", check_positions, "no positions"),
-        ("mechanism/parity", check_positions, "in their order"),
-        ("mechanism/copy", check_inputs, "ids"),
+        ("series/classify", check_positions, "in their order"),
+        ("mechanism/tasks", check_inputs, "ids"),
     ],
 )
 def test_a_check_that_says_nothing_here_says_why(subject, recipe, check, why):
@@ -94,7 +94,7 @@ def test_poor_tokens_and_inputs_are_found(subject, recipe, words, check, problem
 
 @pytest.mark.parametrize(("value", "problem"), [(50.0, "feature 3 has size"), (torch.nan, "nan")])
 def test_a_column_in_another_unit_and_nan_are_found(subject, value, problem):
-    made = subject("graph/solubility")
+    made = subject("graph/molecules")
     assert check_inputs(made).finding is None
     for i, (batch, _) in enumerate(made.batches):
         batch.content[..., 3] = value * (i % 2)
@@ -104,7 +104,7 @@ def test_a_column_in_another_unit_and_nan_are_found(subject, value, problem):
 @pytest.mark.parametrize(
     ("recipe", "words", "check", "problem", "fix"),
     [
-        ("mechanism/copy", ["--optimizer.lr", "0.3"], check_learning_rate, "an update changes", "--optimizer.lr 0.00"),
+        ("mechanism/tasks", ["--optimizer.lr", "0.3"], check_learning_rate, "an update changes", "--optimizer.lr 0.00"),
         ("image/digits", ["--model.backbone", "FreezesALayer"], check_trained_parameters, "blocks.1 cannot", "Freezes"),
         ("image/digits", ["--model.backbone", "DetachesALayer"], check_trained_parameters, "no gradient", "Detaches"),
         ("image/digits", ["--optimizer", "ForgetsALayer"], check_trained_parameters, "did not change", "ForgetsALayer"),
@@ -123,7 +123,7 @@ def test_a_fault_of_training_is_found(subject, recipe, words, check, problem, fi
 
 
 def test_what_a_wild_learning_rate_does_is_not_blamed_on_the_model(subject):
-    trials = Trials(subject("mechanism/copy", "--optimizer", "{type: torch.optim.SGD, lr: 1.0e+30}"))
+    trials = Trials(subject("mechanism/tasks", "--optimizer", "{type: torch.optim.SGD, lr: 1.0e+30}"))
     assert check_learning_rate(trials).finding is not None
     assert not trials.short.is_finite
     assert len(trials.short.losses) < 10, "it ends at once"
@@ -131,13 +131,13 @@ def test_what_a_wild_learning_rate_does_is_not_blamed_on_the_model(subject):
 
 
 def test_a_loss_that_starts_too_low_is_found(subject, monkeypatch):
-    trials = Trials(subject("mechanism/copy"))
+    trials = Trials(subject("mechanism/tasks"))
     monkeypatch.setattr("seqkit.doctor.training.LOW_START", 100.0)
     assert "part of the input" in check_start(trials).finding.cause
 
 
 def test_a_trial_changes_nothing_and_repeats_bit_for_bit(subject):
-    made = subject("mechanism/copy", "--model.backbone.dropout", "0.3")
+    made = subject("mechanism/tasks", "--model.backbone.dropout", "0.3")
     before, state = {name: p.clone() for name, p in made.model.named_parameters()}, torch.get_rng_state()
     first = Trials(made).short.losses
     assert torch.get_rng_state().equal(state)
@@ -148,9 +148,9 @@ def test_a_trial_changes_nothing_and_repeats_bit_for_bit(subject):
 
 def test_a_model_whose_steps_cost_too_much_is_not_trained(subject, monkeypatch):
     monkeypatch.setattr("seqkit.doctor.training.STEP_FLOPS", 1e3)
-    assert Trials(subject("mechanism/copy")).num_steps == 0
+    assert Trials(subject("mechanism/tasks")).num_steps == 0
     monkeypatch.setattr("seqkit.doctor.subject.STEP_FLOPS", 1.0)
-    assert {len(tokens) for tokens, _ in subject("mechanism/copy").batches} == {1}
+    assert {len(tokens) for tokens, _ in subject("mechanism/tasks").batches} == {1}
 
 
 def test_every_learning_rate_of_an_optimizer_has_its_key():

@@ -24,9 +24,9 @@ def test_a_learning_rate_a_hundred_times_too_high_is_named_alone_and_its_keys_me
     assert findings(*words, *keys) == {}
 
 
-HEALTHY = ["graph/karate", "graph/solubility", "text/char-lm", "image/masked-patches",
-           "audio/classify", "mechanism/parity", "text/g2p", "text/masked-lm", "multimodal/clip", "multimodal/caption",
-           "multimodal/regress"]  # fmt: skip
+HEALTHY = ["graph/karate", "graph/molecules", "text/char-lm", "image/masked-patches",
+           "audio/classify", "mechanism/tasks", "text/translate", "text/masked-lm", "multimodal/clip",
+           "multimodal/caption", "multimodal/table"]  # fmt: skip
 """Recipes of each modality and objective; graph/karate is quick."""
 
 
@@ -45,7 +45,7 @@ def test_what_a_users_component_raises_is_a_finding(monkeypatch):
     for name in ("MODEL_AND_DATA_CHECKS", "TRAINING_CHECKS"):
         monkeypatch.setattr(module, name, ())
     monkeypatch.setattr(module, "MODEL_AND_DATA_CHECKS", (check_nothing, lambda _: Result("next", "")))
-    results = examine(complete("mechanism/copy", "debug"))
+    results = examine(complete("mechanism/tasks", "debug"))
     assert "no such thing" in results[0].finding.problem
     assert [result.name for result in results] == ["nothing", "next"]
 
@@ -56,4 +56,4 @@ def test_data_that_cannot_be_read_is_no_finding(monkeypatch):
 
     monkeypatch.setattr(module, "MODEL_AND_DATA_CHECKS", (check_nothing,))
     with pytest.raises(DataError, match="it is broken"):
-        examine(complete("mechanism/copy", "debug"))
+        examine(complete("mechanism/tasks", "debug"))

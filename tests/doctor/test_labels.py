@@ -22,7 +22,7 @@ def test_shuffled_labels_of_sequences_are_found(subject):
     assert "--data.source (now ShuffledDigits)" in finding.fix
 
 
-@pytest.mark.parametrize("recipe", ["mechanism/adding", "graph/solubility", "image/digits"])
+@pytest.mark.parametrize("recipe", ["graph/molecules", "image/digits", "series/classify"])
 def test_numbers_and_classes_that_depend_on_their_inputs_have_a_signal(subject, recipe):
     made = subject(recipe)
     result = check_labels(made)
@@ -34,7 +34,7 @@ def test_numbers_and_classes_that_depend_on_their_inputs_have_a_signal(subject, 
 
 
 @pytest.mark.parametrize(
-    ("recipe", "why"), [("mechanism/copy", "labels of tokens"), ("text/char-lm", "needs none"), ("graph/karate", "")]
+    ("recipe", "why"), [("mechanism/tasks", "labels of tokens"), ("text/char-lm", "needs none"), ("graph/karate", "")]
 )
 def test_labels_of_tokens_and_none_are_not_judged(subject, recipe, why):
     result = check_labels(subject(recipe))

@@ -39,7 +39,7 @@ def test_a_run_that_did_not_end_has_no_weights(tmp_path):
 
 
 def test_trained_weights_are_finite(subject):
-    made = subject("mechanism/copy")
+    made = subject("mechanism/tasks")
     made.trained = SimpleNamespace(model=made.model)
     assert check_trained_weights(made).finding is None
     with torch.no_grad():

@@ -378,8 +378,8 @@ def test_a_run_is_tested_reported_and_gives_cosines_and_vectors(tmp_path, capsys
     pytest.importorskip("espeakng_loader")
     monkeypatch.undo()  # figures are drawn here: the nearest examples are one
     run = tmp_path / "run"
-    words = ["--model.backbone.depth", "1", "--data.limit", "60", "--trainer.accelerator", "cpu"]
-    command = ["fit", "multimodal/clip-digits", "--preset", "debug", *words, "--out", str(run)]
+    words = ["--model.backbone.depth=1", "--data.limit=60", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"]
+    command = ["fit", "multimodal/av-digits", "--preset", "clip", *words, "--out", str(run)]
     assert main(command) == 0, capsys.readouterr().err
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     assert 0 <= summary["metrics"]["recall@1"] <= 1

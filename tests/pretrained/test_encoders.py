@@ -14,7 +14,8 @@ import seqkit
 from seqkit.cli.main import main
 from seqkit.config import complete
 from seqkit.errors import DataError
-from seqkit.pretrained.folder import objective_with_head
+from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.families import family_of
 from seqkit.runs.exported import to_hf
 from seqkit.runs.imported import import_model
 from seqkit.runs.trained_model import load_one
@@ -160,7 +161,8 @@ def test_the_head_of_a_tagger_is_not_that_of_a_classifier(tmp_path):
 @pytest.mark.parametrize("name", ["Bert", "Roberta"])
 def test_a_classifier_on_a_masked_language_model_is_theirs_if_its_head_is(tmp_path, name):
     folder = folder_of(tmp_path / "theirs", name, MASKED)
-    wanted = objective_with_head(folder, "Classify")
+    config = ConfigFile(folder / "config.json")
+    wanted = {**family_of(config, "Classify").heads["Classify"].objective(config)}
     run = tuned(folder, wanted)
     assert to_hf(run, tmp_path / "back") == []
     theirs = getattr(transformers, f"{name}ForSequenceClassification")

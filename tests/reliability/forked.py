@@ -121,15 +121,15 @@ def command(*words: str, report: bool = False) -> Callable[[], int]:
 
 def fit_words(recipe: str, out: Path, text: Path, **changes: Any) -> list[str]:
     """Words of `seqkit fit` for a run of a second or two, with dropout. changes: keys with `__` for a dot."""
-    common = {"trainer.enable_progress_bar": "false", "trainer.log_every_n_steps": "1", "trainer.accelerator": "cpu",
-              "trainer.weights": "last"}  # fmt: skip
+    common = {"preset": "debug", "trainer.enable_progress_bar": "false", "trainer.log_every_n_steps": "1",
+              "trainer.accelerator": "cpu", "trainer.weights": "last"}  # fmt: skip
     words = {**common, **SMALL[recipe], **{name.replace("__", "."): str(value) for name, value in changes.items()}}
     if recipe == "text/char-lm":
         words.setdefault("data", str(text / "text.txt"))
     if recipe == "audio/spoken-digits":
         words.setdefault("data", str(text / "sounds"))
     given = [item for name, value in words.items() for item in (f"--{name}", value)]
-    return ["fit", recipe, "--preset", "debug", "--out", str(out), *given]
+    return ["fit", recipe, "--out", str(out), *given]
 
 
 _BODY = {"model.backbone.dim": "16", "model.backbone.depth": "1", "model.dropout": "0.2"}
@@ -142,9 +142,10 @@ SMALL: dict[str, dict[str, str]] = {
     "audio/spoken-digits": {**_BODY, "data.batch_size": "7", "data.valid_fraction": "0.2", "trainer.max_epochs": "3"},
     "graph/karate": {"model.backbone.dim": "16", "model.backbone.depth": "1", "model.dropout": "0.2",
                      "trainer.max_epochs": "12", "data.source.valid_per_class": "0"},
-    "mechanism/adding": {"model.backbone.dim": "8", "model.backbone.depth": "1", "data.batch_size": "16",
-                         "data.valid_fraction": "0.1", "trainer.max_epochs": "3",
-                         "data.source.num_train": "80", "data.source.num_test": "10", "data.source.length": "10"},
+    "mechanism/tasks": {"preset": "adding", "data.limit": "64", "schedule.warmup_steps": "2",
+                        "model.backbone.dim": "8", "model.backbone.depth": "1", "data.batch_size": "16",
+                        "data.valid_fraction": "0.1", "trainer.max_epochs": "3",
+                        "data.source.num_train": "80", "data.source.num_test": "10", "data.source.length": "10"},
 }  # fmt: skip
 """Words of a short run of each recipe that the cases use."""
 

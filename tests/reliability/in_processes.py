@@ -94,13 +94,13 @@ def _failing(data: Path, what: str, whom: int, step: int, folder: Path) -> None:
 def evaluations(data: Path) -> Iterator[Case]:
     """Metrics of the validation split on one, two and three processes."""
     yield Case("fewer validation batches than processes", partial(_too_few, data))
-    for recipe in ("text/char-lm", "image/digits", "audio/spoken-digits", "mechanism/adding"):
+    for recipe in ("text/char-lm", "image/digits", "audio/spoken-digits", "mechanism/tasks"):
         for size in (2, 3, 4):
             yield Case(f"{recipe}, batches of {size}", partial(_evaluated, data, recipe, size))
 
 
 def _too_few(data: Path, folder: Path) -> None:
-    fit = command(*fit_words("mechanism/adding", folder / "run", data, **TWO))
+    fit = command(*fit_words("mechanism/tasks", folder / "run", data, **TWO))
     ended = [process.ended() for process in ranks(lambda rank: fit(), 2, folder)]
     lines = [line for line in ended[0].said.splitlines() if line.startswith("seqkit fit:")]
     if [one.code for one in ended] != [2, 2] or len(lines) != 1 or "fewer than the 2 devices" not in lines[0]:

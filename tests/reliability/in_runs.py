@@ -371,7 +371,7 @@ def not_finite(data: Path) -> Iterator[Case]:
 
 def _not_finite(data: Path, place: str, value: float, step: int, budget: int, folder: Path) -> None:
     run = folder / "run"
-    words = fit_words("mechanism/adding", run, data, trainer__checkpoint_every_n_steps=2,
+    words = fit_words("mechanism/tasks", run, data, trainer__checkpoint_every_n_steps=2,
                       trainer__skip_nonfinite=budget)  # fmt: skip
 
     def work() -> int:

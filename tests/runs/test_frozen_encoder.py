@@ -133,7 +133,7 @@ def test_a_part_of_joined_tokens_may_be_frozen(tmp_path):
     part = {"type": "FrozenEncoder", "model": kept_run(), "pool": "mean"}
     settings = {"data": str(tmp_path / "rows.csv"), "tokenizer.parts.text": part}
     run = seqkit.fit(
-        "multimodal/classify", settings, preset="debug", out=tmp_path / "run", report=False, strong_baseline=False
+        "multimodal/table", settings, preset="debug", out=tmp_path / "run", report=False, strong_baseline=False
     )
     assert isinstance(run.tokenizer.parts["text"], FrozenEncoder)
     assert len(run.predict([{"text": "to be", "cells": {"size": 2.5}}, {"text": "a sea"}])) == 2

@@ -122,15 +122,16 @@ def test_of_other_tokens_the_embedder_is_new(tmp_path):
 
 @pytest.mark.slow
 def test_a_part_that_both_have_brings_its_embedder(tmp_path):
-    def pairs(recipe, **words):
+    def pairs(preset, **words):
         settings = {name.replace("__", "."): value for name, value in words.items()}
-        return complete(recipe, "debug", {**QUIET, "data.augment": None, **settings})
+        small = {"data.augment": None, "data.limit": 100, "trainer.max_epochs": 1}
+        return complete("multimodal/av-digits", preset, {**QUIET, **small, **settings})
 
-    run(pairs("multimodal/clip-digits"), tmp_path / "run")
+    run(pairs("clip"), tmp_path / "run")
     source = load(tmp_path / "run")
     backbone = source.config["model"]["backbone"]
     parts = {name: source.config["tokenizer"]["parts"][name] for name in ("image", "sound")}
-    config = pairs("multimodal/av-digits", model__init=str(tmp_path / "run"))
+    config = pairs(None, model__init=str(tmp_path / "run"))
     config = {
         **config, "tokenizer": {**config["tokenizer"], "parts": parts},
         "model": {**config["model"], "backbone": backbone, "position": source.config["model"]["position"]},

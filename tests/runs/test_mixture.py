@@ -200,7 +200,7 @@ def test_a_mixture_that_was_stopped_ends_as_one_that_was_not(tmp_path, text, wor
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mixture") / "run"
-    tasks = {"image": IMAGE, "sound": SOUND, "graph": {"from": "graph/solubility", "preset": "debug"}}
+    tasks = {"image": IMAGE, "sound": SOUND, "graph": {"from": "graph/molecules", "preset": "debug"}}
     run(mixture(tasks, trainer__max_steps=6), folder)
     return folder
 
@@ -292,7 +292,7 @@ MISTAKES = [
 
 @pytest.mark.slow
 def test_a_mistake_is_answered_in_one_line(text):
-    tasks = {"image": IMAGE, "text": text, "graph": {"from": "graph/solubility", "preset": "debug"}}
+    tasks = {"image": IMAGE, "text": text, "graph": {"from": "graph/molecules", "preset": "debug"}}
     for change, said in MISTAKES:
         with pytest.raises(UsageError, match=said) as error:
             len(prepare(mixture(tasks, **change)).data.train_dataloader())
@@ -322,7 +322,7 @@ def test_a_mixture_is_not_tuned_and_a_task_that_is_null_is_left_out(text):
 
 def recipe_file(folder, text, **words):
     path = folder / "mixed.yaml"
-    graph = {"from": "graph/solubility", "preset": "debug", "data": {"batch_size": 8}}
+    graph = {"from": "graph/molecules", "preset": "debug", "data": {"batch_size": 8}}
     config = mixture({"image": IMAGE, "text": text, "graph": graph}, **words)
     path.write_text(to_yaml(config), encoding="utf-8")
     return str(path)

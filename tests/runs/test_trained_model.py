@@ -68,7 +68,7 @@ RAWS = {
     "image/digits": [torch.rand(1, 8, 8), torch.rand(1, 8, 8)],
     "text/char-lm": ["To be", "or not to be"],
     "text/tag": ["to be or not", "to be"],
-    "graph/solubility": ["CCO", "c1ccccc1O"],
+    "graph/molecules": ["CCO", "c1ccccc1O"],
 }
 """Raw examples of recipes whose objectives are a class, the next token, a class for each token, a number."""
 

@@ -119,6 +119,27 @@ def test_a_series_is_scaled_by_training_or_by_itself():
     assert own.encode(raws[0]).content.tolist() == [[-1.0, 0.0], [1.0, 0.0]]
 
 
+def test_statistics_keep_the_form_of_a_faint_series_and_its_level_in_any_unit():
+    random = np.random.default_rng(0)
+    raws = [random.normal(level, scale, size=(23, 2)) for level, scale in ((0, 0.01), (3, 1.0), (50, 100.0))]
+
+    def contents(raws):
+        series = Series(2, normalize="statistics", patch=5)
+        series.fit(raws)
+        return [series.encode(raw).content for raw in raws]
+
+    faint, middle, loud = contents(raws)
+    for content in (faint, middle, loud):
+        assert content.shape[1] == 5 * 2 + 4
+        assert 0.5 < content[:, :-4].std() < 1.5
+        assert (content[:, -4:] == content[0, -4:]).all()
+    assert_close(middle[0, -4:], torch.zeros(4))  # the median series
+    own = torch.tensor(np.log(raws[0].std(0) / raws[1].std(0)))
+    assert_close(faint[0, -2:].double(), own, rtol=1e-6, atol=1e-6)
+    for content, other in zip((faint, middle, loud), contents([1000 * raw for raw in raws])):
+        assert_close(content, other)
+
+
 def test_what_is_not_given_is_learned_and_comes_back():
     series = Series(None, patch=None, normalize="training")
     with pytest.raises(ValueError, match="has no num_features yet"):
@@ -140,7 +161,7 @@ def test_what_is_not_given_is_learned_and_comes_back():
         Series(normalize="training").encode([1.0])
 
 
-@pytest.mark.parametrize("normalize", [None, "training", "series"])
+@pytest.mark.parametrize("normalize", [None, "training", "series", "statistics"])
 def test_a_series_of_patches_keeps_every_law(normalize):
     raws = [np.random.default_rng(i).normal(size=(37 + i, 2)).tolist() for i in range(3)]
     series = Series(None, normalize=normalize, patch=5, stride=2)

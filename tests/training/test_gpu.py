@@ -27,7 +27,7 @@ DATA = {
     "text/classify": {"data.source": "texts.csv"},
     "image/digits": {"data.source": "digits", "data.augment": None},
     "graph/karate": {"data.batch_size": 1},
-    "mechanism/induction-heads": {},
+    "mechanism/tasks": {},
 }
 """Recipes of tokens in windows, of different lengths, of numbers and with edges; their data is at hand everywhere."""
 

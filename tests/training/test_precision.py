@@ -17,7 +17,7 @@ PRECISIONS = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16}
 RECIPES = list(single_recipes())
 
 
-QUICK = {"graph/karate", "image/digits", "mechanism/adding", "multimodal/clip-digits", "text/char-lm"}
+QUICK = {"graph/karate", "image/digits", "mechanism/tasks", "multimodal/clip", "text/char-lm"}
 """Recipes of different tokens, backbones and objectives; a few more operations are in the others."""
 
 

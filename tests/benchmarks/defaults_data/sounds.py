@@ -12,14 +12,15 @@ import numpy as np
 from tests.benchmarks.defaults_data.case import Case, distinct, each_class, files_case, split, split_groups
 from tests.benchmarks.defaults_data.packages import debian
 
-DRAWS = {
-    1: {"audio/waveforms": lambda: _waveforms(), "audio/chirps": lambda: _chirps()},
-    2: {
-        "audio/drums": lambda: _drums(),
-        "audio/words": lambda: _words(),
-        "audio/vowels": lambda: _vowels(),
-        "audio/chords": lambda: _chords(),
-    },
+TUNE = {
+    "audio/chirps": lambda: _chirps(),
+    "audio/drums": lambda: _drums(),
+    "audio/words": lambda: _words(),
+}
+JUDGE = {
+    "audio/alphabets": lambda: _alphabets(),
+    "audio/rhythms": lambda: _rhythms(),
+    "audio/intervals": lambda: _intervals(),
 }
 RATE = 8_000
 
@@ -32,26 +33,6 @@ def _save_sound(path: Path, samples: np.ndarray) -> None:
     import soundfile
 
     soundfile.write(path, samples.astype(np.float32), RATE)
-
-
-def _waveforms() -> Case:
-    """Form of a wave of any pitch, in noise: sine, square, saw, triangle."""
-    random, rate = np.random.default_rng(0), RATE
-    rows: list[np.ndarray] = []
-    targets: list[Any] = []
-    for i in range(480):
-        name = ("sine", "square", "saw", "triangle")[i % 4]
-        time = np.arange(rate // 2) / rate * random.uniform(150, 600) + random.uniform()
-        phase = time % 1
-        wave = {
-            "sine": np.sin(2 * math.pi * phase),
-            "square": np.sign(phase - 0.5),
-            "saw": 2 * phase - 1,
-            "triangle": 4 * np.abs(phase - 0.5) - 1,
-        }[name]
-        rows.append(0.2 * wave + random.normal(0, random.uniform(0.02, 0.2), wave.shape))
-        targets.append(name)
-    return _sounds("waveforms", rows, targets)
 
 
 def _chirps() -> Case:
@@ -113,33 +94,44 @@ def _words() -> Case:
     return _sounds("words", *each_class(found, 200))
 
 
-def _vowels() -> Case:
-    """Vowel of a syllable of a consonant and a vowel, read aloud in four languages (KLettres')."""
-    place = debian("klettres-data") / "usr/share/klettres"
-    found: list[tuple[np.ndarray, str]] = []
-    for language in ("es", "it", "ml", "pt_BR"):
-        for path in sorted((place / language / "syllab").glob("*.ogg")):
-            syllable = re.fullmatch(r"[^aeiou]+(a+|e+|i+|o+|u+)", path.stem)
-            if syllable:
-                found.append((_recording(path, 1.0), syllable[1][0]))
-    return _sounds("vowels", *each_class(found, len(found)))
+def _alphabets() -> Case:
+    """Language of a letter that is read aloud (KLettres'), one voice for each of eight languages."""
+    place, languages = debian("klettres-data") / "usr/share/klettres", ("cs", "da", "de", "he", "hu", "lt", "nb", "ru")
+    found = [(_recording(path, 1.2), code) for code in languages for path in sorted((place / code / "alpha").glob("*"))]
+    return _sounds("alphabets", *each_class(found, 40))
 
 
-def _chords() -> Case:
-    """Kind of a chord on any root and in any inversion, of decaying harmonics, in noise; seed 3."""
-    random = np.random.default_rng(3)
-    steps = {"major": (0, 4, 7), "minor": (0, 3, 7), "diminished": (0, 3, 6), "augmented": (0, 4, 8)}
-    at = np.arange(RATE) / RATE
+def _rhythms() -> Case:
+    """Rhythm of clicks of any tempo and pitch, in noise: even, in twos, in threes, or at random; seed 11."""
+    random = np.random.default_rng(11)
+    accents = {"even": [1.0], "twos": [1.0, 0.3], "threes": [1.0, 0.3, 0.3]}
     rows: list[np.ndarray] = []
     targets: list[Any] = []
-    for i in range(600):
-        name = list(steps)[i % 4]
-        root, lowest, wave = random.uniform(130, 260), random.integers(3), np.zeros(RATE)
-        for note, step in enumerate(steps[name]):
-            pitch = root * 2 ** (step / 12 + int(note < lowest))
-            for harmonic in range(1, 5):
-                phase = 2 * math.pi * (pitch * harmonic * at + random.uniform())
-                wave += np.sin(phase) * np.exp(-at * random.uniform(1, 4)) / harmonic
-        rows.append(0.1 * wave + random.normal(0, random.uniform(0.005, 0.05), RATE))
+    for i in range(480):
+        name, wave, at = (*accents, "random")[i % 4], np.zeros(2 * RATE), random.uniform(0, 0.2)
+        beat, pitch, n = random.uniform(0.12, 0.25), random.uniform(400, 2000), 0
+        while at < 1.9:
+            start, time = int(at * RATE), np.arange(800) / RATE
+            strength = random.uniform(0.2, 1.0) if name == "random" else accents[name][n % len(accents[name])]
+            wave[start : start + 800] += strength * np.sin(2 * math.pi * pitch * time) * np.exp(-40 * time)
+            at, n = at + beat, n + 1
+        rows.append(0.4 * wave + random.normal(0, random.uniform(0.005, 0.05), len(wave)))
         targets.append(name)
-    return _sounds("chords", rows, targets)
+    return _sounds("rhythms", rows, targets)
+
+
+def _intervals() -> Case:
+    """Two notes of any pitch after one another, with harmonics: a third, a fifth or an octave, up or down; seed 12."""
+    random, time = np.random.default_rng(12), np.arange(RATE // 2) / RATE
+    steps = {"third": 4, "fifth": 7, "octave": 12}
+    rows: list[np.ndarray] = []
+    targets: list[Any] = []
+    for i in range(480):
+        name, way = list(steps)[i % 3], (1, -1)[i // 3 % 2]
+        low = random.uniform(200, 400)
+        notes = [low, low * 2 ** (steps[name] / 12)][::way]
+        decay = np.exp(-time * random.uniform(2, 8))
+        wave = [sum(np.sin(2 * math.pi * h * note * time) / h for h in (1, 2, 3)) * decay for note in notes]
+        rows.append(0.2 * np.concatenate(wave) + random.normal(0, random.uniform(0.005, 0.05), RATE))
+        targets.append(f"{name} {'up' if way == 1 else 'down'}")
+    return _sounds("intervals", rows, targets)

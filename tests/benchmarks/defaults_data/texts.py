@@ -7,25 +7,19 @@ import re
 from collections import Counter
 from typing import Any
 
-import numpy as np
+from tests.benchmarks.defaults_data.case import Case, each_class, fewer, split, write_table
+from tests.benchmarks.defaults_data.packages import debian, text_of
 
-from tests.benchmarks.defaults_data.case import Case, distinct, each_class, fewer, split, write_table
-from tests.benchmarks.defaults_data.packages import debian, r_table, text_of
-
-DRAWS = {
-    1: {
-        "text/fortunes": lambda: _fortunes(),
-        "text/languages": lambda: _languages(each=400),
-        "text/languages-160": lambda: _languages(each=40),
-        "text/sentiment-of-words": lambda: _sentiment(),
-    },
-    2: {
-        "text/glosses": lambda: _glosses(),
-        "text/subjectivity": lambda: _subjectivity(),
-        "text/provinces": lambda: _provinces(),
-        "text/first-names": lambda: _first_names(),
-        "text/artworks": lambda: _artworks(),
-    },
+TUNE = {
+    "text/fortunes": lambda: _fortunes(),
+    "text/sentiment-of-words": lambda: _sentiment(),
+    "text/subjectivity": lambda: _subjectivity(),
+    "text/first-names": lambda: _first_names(),
+}
+JUDGE = {
+    "text/verbs": lambda: _verbs(),
+    "text/parts-of-speech": lambda: _parts_of_speech(),
+    "text/divisions": lambda: _divisions(),
 }
 
 
@@ -49,43 +43,11 @@ def _fortunes() -> Case:
     return _texts("fortunes", [text for text, _ in found], [topic for _, topic in found])
 
 
-def _languages(each: int) -> Case:
-    """Language of a word; `each` words of four languages."""
-    lists = {"english": "wamerican", "german": "wngerman", "french": "wfrench", "italian": "witalian"}
-    names = {"english": "american-english", "german": "ngerman", "french": "french", "italian": "italian"}
-    words: list[str] = []
-    targets: list[Any] = []
-    for language, package in lists.items():
-        content = (debian(package) / "usr/share/dict" / names[language]).read_bytes()
-        try:
-            known = content.decode().split()
-        except UnicodeDecodeError:
-            known = content.decode("latin-1").split()
-        known = sorted({word.lower() for word in known if word.isalpha() and len(word) > 4})
-        chosen = np.random.default_rng(0).permutation(len(known))[:each]
-        words += [known[i] for i in chosen]
-        targets += [language] * each
-    return _texts(f"languages {each}", words, targets)
-
-
 def _sentiment() -> Case:
     """Mean rating of a word by ten people, from -4 to 4."""
     lines = [line.split("\t") for line in text_of("vaderSentiment", "vaderSentiment/vader_lexicon.txt").splitlines()]
     kept = [(line[0], float(line[1])) for line in lines if line[0].isalpha() and len(line[0]) > 3]
     return _texts("sentiment", [word for word, _ in kept], [rating for _, rating in kept])
-
-
-def _glosses() -> Case:
-    """Domain of a noun, such as food or person, from its definition in WordNet 3.0; 250 of each of eight."""
-    files = {"04": "act", "05": "animal", "06": "artifact", "10": "communication", "13": "food", "18": "person"}
-    files |= {"26": "state", "27": "substance"}
-    lines = (debian("wordnet-base") / "usr/share/wordnet/data.noun").read_text(encoding="utf-8").splitlines()
-    found = [
-        (line.split(" | ")[1].split('; "')[0].strip(), files[line.split()[1]])
-        for line in lines
-        if line[0] != " " and line.split()[1] in files
-    ]
-    return _texts("glosses", *each_class(found, 250))
 
 
 def _subjectivity() -> Case:
@@ -95,14 +57,6 @@ def _subjectivity() -> Case:
     first = {word["form"]: word for word in reversed(words)}
     texts = [f"{form}: {word['sense']}" for form, word in first.items()]
     return _texts("subjectivity", texts, [float(word["subjectivity"]) for word in first.values()])
-
-
-def _provinces() -> Case:
-    """Country of a province or district (ISO 3166-2), of the eight countries that have the most."""
-    path = debian("iso-codes") / "usr/share/iso-codes/json/iso_3166-2.json"
-    found = [(row["name"], row["code"][:2]) for row in json.loads(path.read_text(encoding="utf-8"))["3166-2"]]
-    countries = [country for country, _ in Counter(country for _, country in found).most_common(8)]
-    return _texts("provinces", *each_class([row for row in found if row[1] in countries], 250))
 
 
 def _first_names() -> Case:
@@ -116,8 +70,33 @@ def _first_names() -> Case:
     return _texts("first names", *each_class(found, 1_000))
 
 
-def _artworks() -> Case:
-    """Year of a work of art at the Tate Gallery, from its title and medium."""
-    frame = r_table("modeldata/tate_text").dropna()
-    texts = [f"{title}. {medium}" for title, medium in zip(frame["title"], frame["medium"], strict=True)]
-    return _texts("artworks", *distinct(texts, frame["year"].astype(float).tolist()))
+def _verbs() -> Case:
+    """Domain of a verb, such as motion, from its definition in WordNet 3.0; 200 of each of eight."""
+    files = {"29": "body", "30": "change", "31": "cognition", "32": "communication", "35": "contact"}
+    files |= {"36": "creation", "38": "motion", "41": "social"}
+    lines = (debian("wordnet-base") / "usr/share/wordnet/data.verb").read_text(encoding="utf-8").splitlines()
+    found = [
+        (line.split(" | ")[1].split('; "')[0].strip(), files[line.split()[1]])
+        for line in lines
+        if line[0] != " " and line.split()[1] in files
+    ]
+    return _texts("verbs", *each_class(found, 200))
+
+
+def _parts_of_speech() -> Case:
+    """Whether a word is a noun, a verb, an adjective or an adverb; words of several left out (WordNet 3.0)."""
+    parts: dict[str, set[str]] = {}
+    for part in ("noun", "verb", "adj", "adv"):
+        path = debian("wordnet-base") / f"usr/share/wordnet/index.{part}"
+        for line in path.read_text(encoding="utf-8").splitlines():
+            parts.setdefault(line.split(" ")[0], set()).add(part)
+    found = [(word, min(own)) for word, own in parts.items() if len(own) == 1 and word.isalpha()]
+    return _texts("parts of speech", *each_class(found, 400))
+
+
+def _divisions() -> Case:
+    """What a part of a country is, such as a province or a municipality (ISO 3166-2): the six most frequent."""
+    path = debian("iso-codes") / "usr/share/iso-codes/json/iso_3166-2.json"
+    found = [(row["name"], row["type"].lower()) for row in json.loads(path.read_text(encoding="utf-8"))["3166-2"]]
+    kinds = [kind for kind, _ in Counter(kind for _, kind in found).most_common(6)]
+    return _texts("divisions", *each_class([row for row in found if row[1] in kinds], 250))

@@ -178,12 +178,12 @@ def test_a_change_on_a_part_leaves_the_others_and_absent_parts_alone():
 
 
 def test_a_recipe_names_the_sources_and_the_changes_of_its_parts():
-    config = complete("multimodal/clip-digits", "debug", ["--data.source.parts.image", "digits"])
+    config = complete("multimodal/av-digits", "clip", ["--data.source.parts.image", "digits"])
     built = build(config)
     assert [type(own).__name__ for own in built.data["source"].parts.values()] == ["Digits", "SpokenDigits"]
     assert [change.part for change in built.data["augment"]] == ["image", "sound"]
     with pytest.raises(UsageError, match="'digit'"):
-        complete("multimodal/clip-digits", "debug", ["--data.source.parts.image", "digit"])
+        complete("multimodal/av-digits", "clip", ["--data.source.parts.image", "digit"])
 
 
 def test_samples_without_a_group_are_in_none_together():
