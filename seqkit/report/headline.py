@@ -42,6 +42,7 @@ class Headline(NamedTuple):
     strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
     unit: empty for shares, which are shown in percent. is_higher_better: whether more of it is better.
     interval: 95 %, in words; empty: not known. verdict: how the run compares with the specialist, in words.
+    low: the lower end of the interval; None: not known.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Headline(NamedTuple):
     is_higher_better: bool = False
     interval: str = ""
     verdict: str = ""
+    low: float | None = None
 
     @property
     def label(self) -> str:
@@ -62,8 +64,9 @@ class Headline(NamedTuple):
 
     @property
     def is_no_better_than_constant(self) -> bool:
-        """True if the best constant prediction does as well, or better."""
-        return self.value == self.baseline or self.is_worse_than(self.baseline)
+        """True if the best constant prediction does as well, or better, or the interval holds it."""
+        lowest = self.value if self.low is None else self.low
+        return lowest == self.baseline or self._replace(value=lowest).is_worse_than(self.baseline)
 
     def is_worse_than(self, other: float | None) -> bool:
         """True if the other value is better."""
@@ -95,6 +98,7 @@ def headline(summary: dict[str, Any]) -> Headline:
         is_higher_better,
         "" if interval is None else f"[{', '.join(format_metric(name, x).removesuffix(' %') for x in interval)}]",
         _verdict(name, strong.get("difference"), is_higher_better=is_higher_better),
+        None if interval is None else interval[0],
     )
 
 
@@ -127,6 +131,7 @@ def cautions(summary: dict[str, Any]) -> list[str]:
         known += [] if limit is None or limit >= FEW_EXAMPLES else [f"at most {limit} examples a split (data.limit)"]
         return [f"This is a trial run, with {' and '.join(known)}: its figures say little of the model."]
     if metric.is_no_better_than_constant:
+        own = f"{own} {metric.interval}".rstrip()
         found.append(
             f"With this seed, the run is no better than the best constant prediction ({metric.label}: {own} against "
             f"{baseline}); train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for "
