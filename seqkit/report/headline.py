@@ -210,8 +210,8 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
     if is_trial(summary):
         yield from cautions(summary)
     if metric.strong is not None:
-        line = f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}; {metric.verdict}"
-        yield f"{line}. {_better_setting(summary)}".rstrip() if metric.is_beaten else line
+        beside = f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}; {metric.verdict}"
+        yield f"{beside}. {_better_setting(summary)}".rstrip() if metric.is_beaten else beside
     for other, value in summary["metrics"].items():
         if other not in USUAL | {metric.name} and "@" not in other:
             known = f"baseline {format_metric(other, summary.get('baseline', {}).get(other))}"
