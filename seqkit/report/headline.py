@@ -42,6 +42,7 @@ class Headline(NamedTuple):
     strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
     unit: empty for shares, which are shown in percent. is_higher_better: whether more of it is better.
     interval: 95 %, in words; empty: not known. verdict: how the run compares with the specialist, in words.
+    low: the lower end of the interval; None: not known.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Headline(NamedTuple):
     is_higher_better: bool = False
     interval: str = ""
     verdict: str = ""
+    low: float | None = None
 
     @property
     def label(self) -> str:
@@ -62,8 +64,14 @@ class Headline(NamedTuple):
 
     @property
     def is_no_better_than_constant(self) -> bool:
-        """True if the best constant prediction does as well, or better."""
-        return self.value == self.baseline or self.is_worse_than(self.baseline)
+        """True if the best constant prediction does as well, or better, or the interval holds it."""
+        lowest = self.value if self.low is None else self.low
+        return lowest == self.baseline or self._replace(value=lowest).is_worse_than(self.baseline)
+
+    @property
+    def is_beaten(self) -> bool:
+        """True if the specialist is better, by more than the interval of the difference where that is known."""
+        return self.is_worse_than(self.strong) and "as good" not in self.verdict
 
     def is_worse_than(self, other: float | None) -> bool:
         """True if the other value is better."""
@@ -94,14 +102,17 @@ def headline(summary: dict[str, Any]) -> Headline:
         f"{strong['name']} ({strong['num_train']:,} training {unit})",
         is_higher_better,
         "" if interval is None else f"[{', '.join(format_metric(name, x).removesuffix(' %') for x in interval)}]",
-        _verdict(name, strong.get("difference"), is_higher_better=is_higher_better),
+        _verdict(name, metrics[name], strong, is_higher_better=is_higher_better),
+        None if interval is None else interval[0],
     )
 
 
-def _verdict(name: str, difference: Sequence[float] | None, *, is_higher_better: bool) -> str:
+def _verdict(name: str, value: float, strong: Mapping[str, Any], *, is_higher_better: bool) -> str:
     """How a run compares with a specialist: better or worse only where the interval of the difference excludes 0."""
+    difference, other = strong.get("difference"), strong["metrics"].get(name)
     if difference is None:
-        return "with this seed, and no known interval of the difference"
+        word = "as good" if other in (None, value) else ["worse", "better"][(value > other) == is_higher_better]
+        return f"with this seed, the run is {word}; no interval of the difference is known"
     low, high = difference[1:]
     word = "as good, within the interval" if low <= 0 <= high else ["worse", "better"][(low > 0) == is_higher_better]
     middle, *ends = ("+-"[x < 0] + format_metric(name, abs(x)).removesuffix(" %") for x in difference)
@@ -127,17 +138,22 @@ def cautions(summary: dict[str, Any]) -> list[str]:
         known += [] if limit is None or limit >= FEW_EXAMPLES else [f"at most {limit} examples a split (data.limit)"]
         return [f"This is a trial run, with {' and '.join(known)}: its figures say little of the model."]
     if metric.is_no_better_than_constant:
+        own = f"{own} {metric.interval}".rstrip()
         found.append(
             f"With this seed, the run is no better than the best constant prediction ({metric.label}: {own} against "
             f"{baseline}); train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for "
             "the cause with seqkit doctor."
         )
-    if metric.is_worse_than(metric.strong) and "as good" not in metric.verdict:
-        setting = summary["strong_baseline"].get("setting", "")
-        hint = f" On such data, {setting}." if setting and summary["backbone"].lower() not in setting else ""
+    if metric.is_beaten:
         against = f"{metric.label}: {own} against {strong}; {metric.verdict}"
-        found.append(f"{metric.strong_name} is better ({against}).{hint}")
+        found.append(f"{metric.strong_name} is better ({against}). {_better_setting(summary)}".rstrip())
     return found
+
+
+def _better_setting(summary: Mapping[str, Any]) -> str:
+    """What did better on such data than the recipe, where that is known."""
+    setting = summary["strong_baseline"].get("setting", "")
+    return f"On such data, {setting}." if setting and summary["backbone"].lower() not in setting else ""
 
 
 def metric_label(summary: Mapping[str, Any], name: str) -> str:
@@ -194,7 +210,8 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
     if is_trial(summary):
         yield from cautions(summary)
     if metric.strong is not None:
-        yield f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}; {metric.verdict}"
+        beside = f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}; {metric.verdict}"
+        yield f"{beside}. {_better_setting(summary)}".rstrip() if metric.is_beaten else beside
     for other, value in summary["metrics"].items():
         if other not in USUAL | {metric.name} and "@" not in other:
             known = f"baseline {format_metric(other, summary.get('baseline', {}).get(other))}"
@@ -203,4 +220,4 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
     if (line := told(summary)) is not None:
         yield line
     if not is_trial(summary):
-        yield from cautions(summary)
+        yield from (one for one in cautions(summary) if metric.strong is None or not one.startswith(metric.strong_name))

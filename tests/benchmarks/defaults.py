@@ -89,7 +89,7 @@ def _seconds_of_children() -> float:
 def _answer(row: dict[str, str], case: Case) -> Any:
     if not case.is_regression:
         return row["prediction"]
-    names = [name for name in row if name.startswith("prediction")] or [name for name in row if f"{name} low" in row]
+    names = [name for name in row if name.startswith("prediction")] or [name for name in row if f"{name} target" in row]
     values = [json.loads(row[name]) for name in names]
     flat = values[0] if isinstance(values[0], list) else values
     return flat if case.kind == "forecast" else float(flat[0])

@@ -91,6 +91,13 @@ def test_a_run_no_better_than_the_constant_prediction_says_so_below_the_table(ob
     assert ("no better than the best constant prediction" in captured.get()) == is_said
 
 
+def test_a_run_whose_interval_holds_the_constant_prediction_is_no_better():
+    found = [summary(accuracy_interval=[low, 0.9], steps=5000) for low in (0.1, 0.2)]
+    baseline = headline(found[0]).baseline
+    assert 0.1 < baseline < 0.2
+    assert ["no better than the best constant" in "".join(cautions(one)) for one in found] == [True, False]
+
+
 def test_a_training_of_few_steps_or_few_examples_is_said():
     assert "2 steps" in cautions(summary(steps=2))[0]
     assert "at most 37 examples" in cautions(summary(steps=5000, limit=37))[0]
