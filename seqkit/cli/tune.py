@@ -7,6 +7,9 @@ from argparse import ArgumentParser, Namespace
 from seqkit.cli.options import add_recipe
 from seqkit.config import complete
 
+OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
+"""Schedules that set the learning rate themselves, whatever the optimizer's is, and the key of its highest."""
+
 
 def run(args: Namespace) -> int:
     """Print the keys that set a good learning rate; 1: none was found."""
@@ -23,8 +26,9 @@ def run(args: Namespace) -> int:
     if rate is None:
         print(f"no learning rate was found: the loss does not fall; see what is wrong: seqkit doctor {args.recipe}")
         return 1
+    schedule = OWN_RATES.get(str(config["schedule"]["type"]).rpartition(".")[2])
     keys = [key for key, _ in rates_in(config["optimizer"])] or ["optimizer.lr"]
-    print("use:", *(f"--{key} {rate:.2g}" for key in keys))
+    print("use:", *(f"--{key} {rate:.2g}" for key in ([f"schedule.{schedule}"] if schedule else keys)))
     return 0
 
 

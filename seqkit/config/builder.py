@@ -105,9 +105,10 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     component = field.component(value["type"], path)
     cls = component.load()
     if is_torchs(component):
-        from seqkit.training.optim import TorchOptimizer
+        from seqkit.training.optim import TorchOptimizer, TorchSchedule
 
-        cls = partial(TorchOptimizer, cls)
+        wrapper: Any = TorchOptimizer if field.kind == "optimizer" else TorchSchedule
+        cls = partial(wrapper, cls)
     factory = partial(cls, **_arguments(field, value, path))
     return factory if field.num_given is not None else _made(factory, path)
 

@@ -125,8 +125,8 @@ class Field:
 
 
 def is_torchs(component: Component) -> bool:
-    """Whether a component is an optimizer of torch, which `training.optim` wraps."""
-    return component.path.startswith("torch.optim:")
+    """Whether a component is an optimizer or a schedule of torch, which `training.optim` wraps."""
+    return component.path.startswith(("torch.optim:", "torch.optim.lr_scheduler:"))
 
 
 @lru_cache(maxsize=1000)

@@ -280,6 +280,9 @@ from seqkit.training.optim
   Cosine | warm-up, then half a cosine down to a floor | the default
   InverseSqrt | warm-up, then 1 / sqrt(step) | the original Transformer's; length not known beforehand
   Constant | warm-up, then flat | small experiments
+from torch.optim.lr_scheduler
+  * ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LinearLR MultiStepLR OneCycleLR
+  * PolynomialLR StepLR
 == callback
 from seqkit.training.callbacks
   EMA | moving average of the weights | smoother validation, often a little better
@@ -300,7 +303,7 @@ from seqkit.training.loggers
   MLflow | a database in the run folder, or the server of MLFLOW_TRACKING_URI | teams that use it
 """
 """A row a component: name (or name=Class) | what it is | when to use it. Rows with * name classes of torch as they are;
-optimizers of torch are called by their full name, since ours have the short ones."""
+optimizers and schedules of torch are called by their full name, since ours have the short ones."""
 
 
 def _read(table: str) -> dict[str, list[Component]]:

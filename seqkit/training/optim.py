@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from seqkit.errors import UsageError
 from seqkit.nn.position.base import RelativePosition
@@ -295,3 +295,19 @@ class Constant(WarmupSchedule):
 
     def after_warmup(self, step: int, num_steps: int) -> float:
         return 1.0
+
+
+class TorchSchedule(Schedule):
+    """Scheduler class of `torch.optim.lr_scheduler`, with its keyword arguments."""
+
+    def __init__(self, cls: type[LRScheduler], **arguments: Any):
+        self.cls, self.arguments = cls, arguments
+        # it refuses wrong arguments now, before data is read; some schedule the momentum
+        cls(torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9), **arguments)
+
+    def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
+        """Scheduler, whose arguments alone say how long it is. Raises ValueError if it ends before `num_steps`."""
+        scheduler = self.cls(optimizer, **self.arguments)
+        if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < num_steps:
+            raise ValueError(f"OneCycleLR ends after {scheduler.total_steps} steps; give total_steps {num_steps}")
+        return scheduler

@@ -29,6 +29,12 @@ def test_the_number_of_predictions_of_a_batch_does_not_change_the_loss(capsys):
     assert 1e-4 < float(keys[1]) < 0.3
 
 
+@pytest.mark.slow
+def test_a_schedule_that_sets_the_rate_gets_it(capsys):
+    schedule = "{type: torch.optim.lr_scheduler.OneCycleLR, max_lr: 0.02, total_steps: 10}"
+    assert tuned(capsys, "image/digits", "--preset", "debug", "--schedule", schedule)[0] == "--schedule.max_lr"
+
+
 def test_a_wrong_command_is_said_in_one_line(capsys):
     assert main(["tune", "image/digits", "--sed", "3"]) == 2
     error = capsys.readouterr().err

@@ -25,7 +25,7 @@ from seqkit.errors import UsageError
 from seqkit.interfaces import Backbone
 from seqkit.nn.mlp import GatedMLP
 from seqkit.registry import BUILT_IN, KINDS, components, find, lookup, register
-from seqkit.training.optim import AdamW, Muon, TorchOptimizer
+from seqkit.training.optim import AdamW, Muon, TorchOptimizer, TorchSchedule
 
 
 def test_components_are_built_with_their_arguments():
@@ -57,9 +57,17 @@ def test_a_transform_of_another_package_is_no_component_of_ours():
 
 
 def test_torchs_own_are_wrapped():
-    built = build(complete("image/digits", "debug", {"optimizer": "torch.optim.SGD"}))
+    overrides = {
+        "optimizer": "torch.optim.SGD",
+        "schedule": {"type": "torch.optim.lr_scheduler.StepLR", "step_size": 3},
+    }
+    built = build(complete("image/digits", "debug", overrides))
     assert isinstance(built.optimizer, TorchOptimizer)
-    assert type(built.optimizer.build(torch.nn.Linear(3, 2))) is torch.optim.SGD
+    assert isinstance(built.schedule, TorchSchedule)
+    layer = torch.nn.Linear(3, 2)
+    optimizer = built.optimizer.build(layer)
+    assert type(optimizer) is torch.optim.SGD
+    assert type(built.schedule.build(optimizer, 7)) is torch.optim.lr_scheduler.StepLR
 
 
 def test_augmentations_are_built_and_names_of_enums_taken():
@@ -87,6 +95,7 @@ SAFE = (
     "seqkit.",
     "torch.nn:",
     "torch.optim:",
+    "torch.optim.lr_scheduler:",
     "torchvision.transforms.v2:",
     "pytorch_lightning.callbacks:EarlyStopping",
     "pytorch_lightning.callbacks:LearningRateMonitor",

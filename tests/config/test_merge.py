@@ -130,11 +130,13 @@ def test_data_alone_is_the_source(tmp_path):
     assert completed(data=str(tmp_path / "notes.txt"))["data"]["source"] == source
 
 
-def test_torchs_optimizers_can_be_named():
+def test_torchs_optimizers_and_schedules_can_be_named():
     config = completed("--optimizer", "torch.optim.SGD", "--optimizer.momentum", "0.9")
     assert config["optimizer"]["type"] == "torch.optim.SGD"
     assert (config["optimizer"]["lr"], config["optimizer"]["momentum"]) == (0.01, 0.9)
     assert "ns_steps" not in config["optimizer"]
+    steps = completed("--schedule", "torch.optim.lr_scheduler.StepLR", "--schedule.step_size", "3")
+    assert steps["schedule"]["step_size"] == 3
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.optim import lr_scheduler
 from torch.testing import assert_close
 
 from seqkit.backbones import LSTM, Transformer
@@ -22,6 +23,7 @@ from seqkit.training.optim import (
     InverseSqrt,
     Muon,
     TorchOptimizer,
+    TorchSchedule,
 )
 
 
@@ -348,6 +350,8 @@ def test_a_torch_optimizer_is_built_with_its_arguments_over_every_parameter(cls,
     [
         (TorchOptimizer, torch.optim.SGD, {"lr": -1.0}, "-1.0"),
         (TorchOptimizer, torch.optim.SGD, {"beta": 0.9}, "'beta'"),
+        (TorchSchedule, lr_scheduler.StepLR, {}, "'step_size'"),
+        (TorchSchedule, lr_scheduler.LinearLR, {"start_factor": 2.0}, "Starting"),
     ],
 )
 def test_impossible_arguments_of_torchs_classes_are_refused_when_the_factory_is_made(factory, cls, arguments, message):
@@ -356,7 +360,7 @@ def test_impossible_arguments_of_torchs_classes_are_refused_when_the_factory_is_
 
 
 def learning_rates(factory, schedule):
-    """Of every parameter group, in the order of 5 optimizer steps."""
+    """Of every parameter group, in the order of 5 optimizer steps; and the scheduler."""
     m, rates = model(), []
     optimizer = factory.build(m)
     scheduler = schedule.build(optimizer, 5)
@@ -365,14 +369,38 @@ def learning_rates(factory, schedule):
         gradients(m, step)
         optimizer.step()
         scheduler.step()
-    return list(zip(*rates))
+    return list(zip(*rates)), scheduler
 
 
 @pytest.mark.parametrize("factory", [AdamW(0.5), Muon(0.5)], ids=["AdamW", "Muon"])
 @pytest.mark.parametrize("schedule", [Cosine(warmup_steps=2, floor=0.2), InverseSqrt(warmup_steps=1), Constant()])
 def test_a_schedule_builds_a_scheduler_of_its_factor(factory, schedule):
-    for rates in learning_rates(factory, schedule):
+    groups, _ = learning_rates(factory, schedule)
+    for rates in groups:
         assert rates == pytest.approx([0.5 * schedule.factor(step, 5) for step in range(5)])
+
+
+@pytest.mark.parametrize("factory", [AdamW(0.5), Muon(0.5)], ids=["AdamW", "Muon"])
+@pytest.mark.parametrize(
+    ("cls", "arguments", "formula"),
+    [
+        (lr_scheduler.StepLR, {"step_size": 2, "gamma": 0.1}, lambda s: 0.5 * 0.1 ** (s // 2)),
+        (lr_scheduler.LinearLR, {"start_factor": 0.2, "total_iters": 4}, lambda s: 0.5 * (0.2 + 0.8 * min(s, 4) / 4)),
+        (lr_scheduler.ExponentialLR, {"gamma": 0.9}, lambda s: 0.5 * 0.9**s),
+        (lr_scheduler.CosineAnnealingLR, {"T_max": 5}, lambda s: 0.25 * (1 + math.cos(math.pi * s / 5))),
+    ],
+)
+def test_a_torch_scheduler_is_built_with_its_arguments(factory, cls, arguments, formula):
+    groups, scheduler = learning_rates(factory, TorchSchedule(cls, **arguments))
+    assert type(scheduler) is cls
+    for rates in groups:
+        assert rates == pytest.approx([formula(step) for step in range(5)])
+
+
+def test_a_cycle_that_ends_before_the_training_is_refused():
+    schedule = TorchSchedule(lr_scheduler.OneCycleLR, max_lr=0.1, total_steps=4)
+    with pytest.raises(ValueError, match="total_steps 5"):
+        schedule.build(AdamW().build(model()), 5)
 
 
 @pytest.mark.parametrize(("warmup_steps", "taken"), [(0, 0), (15, 15), (16, 3), (50, 3), (400, 3)])
