@@ -151,7 +151,7 @@ def cautions(summary: dict[str, Any]) -> list[str]:
 
 
 def _better_setting(summary: Mapping[str, Any]) -> str:
-    """What did better on such data than the recipe, where that is known."""
+    """Words of a setting that did better on such data than the recipe; empty: none is known."""
     setting = summary["strong_baseline"].get("setting", "")
     return f"On such data, {setting}." if setting and summary["backbone"].lower() not in setting else ""
 
