@@ -267,8 +267,9 @@ def _check_stay_apart(positions: Tensor) -> None:
 
 def may_read(x: Tensor) -> bool:
     """Whether values may decide what happens next: an accelerator waits for them, a graph or a fake tensor has none."""
-    fake = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
-    return x.device.type == "cpu" and not torch.compiler.is_compiling() and fake is None
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is None
 
 
 def by_token(holder: Any) -> dict[str, Tensor]:
