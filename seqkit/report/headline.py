@@ -64,7 +64,7 @@ class Headline(NamedTuple):
 
     @property
     def is_no_better_than_constant(self) -> bool:
-        """True if the best constant prediction does as well, or better, or the interval holds it."""
+        """True if the best constant prediction does as well, or better, or the test interval holds it."""
         lowest = self.value if self.low is None else self.low
         return lowest == self.baseline or self._replace(value=lowest).is_worse_than(self.baseline)
 
@@ -125,10 +125,11 @@ def is_trial(summary: dict[str, Any]) -> bool:
     return (steps is not None and steps < FEW_STEPS) or (limit is not None and limit < FEW_EXAMPLES)
 
 
-def cautions(summary: dict[str, Any]) -> list[str]:
+def cautions(summary: dict[str, Any], *, specialist: bool = True) -> list[str]:
     """At most two sentences to know of a run.
 
-    It is a trial, of which nothing else is said; or no better than a constant prediction; or worse than a specialist.
+    It is a trial, of which nothing else is said; or no better than a constant prediction, or not shown to be; or worse
+    than a specialist. specialist: whether the last is said.
     """
     found, metric = list[str](), headline(summary)
     own, baseline, strong = (format_metric(metric.name, x) for x in (metric.value, metric.baseline, metric.strong))
@@ -138,13 +139,15 @@ def cautions(summary: dict[str, Any]) -> list[str]:
         known += [] if limit is None or limit >= FEW_EXAMPLES else [f"at most {limit} examples a split (data.limit)"]
         return [f"This is a trial run, with {' and '.join(known)}: its figures say little of the model."]
     if metric.is_no_better_than_constant:
+        is_as_bad = metric.value == metric.baseline or metric.is_worse_than(metric.baseline)
+        word = "no better" if is_as_bad else "not shown to be better"
         own = f"{own} {metric.interval}".rstrip()
         found.append(
-            f"With this seed, the run is no better than the best constant prediction ({metric.label}: {own} against "
+            f"With this seed, the run is {word} than the best constant prediction ({metric.label}: {own} against "
             f"{baseline}); train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for "
             "the cause with seqkit doctor."
         )
-    if metric.is_beaten:
+    if specialist and metric.is_beaten:
         against = f"{metric.label}: {own} against {strong}; {metric.verdict}"
         found.append(f"{metric.strong_name} is better ({against}). {_better_setting(summary)}".rstrip())
     return found
@@ -220,4 +223,4 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
     if (line := told(summary)) is not None:
         yield line
     if not is_trial(summary):
-        yield from (one for one in cautions(summary) if metric.strong is None or not one.startswith(metric.strong_name))
+        yield from cautions(summary, specialist=False)

@@ -66,7 +66,7 @@ class Series(Tokenizer):
     the mean and divided by the standard deviation of each feature in training; "series": by those of each series, as
     in RevIN without affine (Kim et al. 2022), which drops its level and scale; "statistics": the same, and each token
     ends with asinh((mean - m) / s) and log(std / s), where m and s are the medians of mean and std over the training
-    series; None: numbers stay as they are.
+    series; None: numbers stay as they are. With a series' own figures, each token tells of later steps.
     patch: time steps of a token, as in PatchTST (Nie et al. 2023, section 3.1); None: a sixteenth of the median length
     of the training series, and 4 at least. stride: time steps from one patch to the next; None: a quarter of a patch.
     The last step is repeated up to the end of the last patch.
