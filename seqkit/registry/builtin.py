@@ -256,6 +256,9 @@ from seqkit.recipes.mechanism.tasks
   parity=Parity | whether the number of ones is odd | state tracking beyond the trained length
   adding=Adding | the sum of two marked numbers | gradients over long lags
   cylinder-bell-funnel=CylinderBellFunnel | the form of an event in a noisy series | classes of series, offline
+from seqkit.recipes.series.benchmarks
+  etth1=ETTh1 | seven columns of a transformer station, hour by hour | forecasts by the usual protocol; downloads once
+  mnist1d=Mnist1D | 5,000 digits as noisy curves of 40 steps, from mnist1d | classes of series, if the package is there
 == augmentation
 from seqkit.data
   SpeedPerturb | resampling to another speed | speech

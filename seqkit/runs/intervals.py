@@ -27,8 +27,8 @@ COVERAGE = Fraction(9, 10)
 FEWEST = 20
 """Validation examples below which no interval is made: it would be about as wide as the largest error."""
 
-SHOWN = 6
-"""Targets of which a line shows the interval; a forecast of many steps has one for each step."""
+SHOWN = 3
+"""Most targets of which a line shows the interval of each; a forecast of many steps has one for each step."""
 
 
 def errors_by_target(objective: Regress, tested: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
@@ -93,18 +93,23 @@ def told(summary: Mapping[str, Any]) -> str | None:
     if not found:
         return None
     claimed, made = f"{100 * COVERAGE} %", f"from {found[0]['num_valid']:,} validation examples"
-    each = [f"± {one['half_width']:.4g} of {one_line(one.get('target', 'the target'))}{_held(one)}" for one in found]
-    more = f", and {len(found) - SHOWN} more targets in summary.json" if len(found) > SHOWN else ""
+    if len(found) <= SHOWN:
+        names = [one_line(one.get("target", "the target")) for one in found]
+        widths = ", ".join(f"± {one['half_width']:.4g} of {name}{_held(one)}" for one, name in zip(found, names))
+    else:
+        least, most = (end(one["half_width"] for one in found) for end in (min, max))
+        widths = f"± {least:.4g} to ± {most:.4g} of {len(found)} targets{_held(*found)}"
     # P(so few or fewer of the test examples | COVERAGE) < 2.5 %
     covered = [(one["num_test"], one["test_coverage"]) for one in found if "num_test" in one]
     if any(stats.binom.cdf(round(n * share), n, float(COVERAGE)) < 0.025 for n, share in covered):
-        return f"predictions are within {', '.join(each[:SHOWN])}{more}: less than the {claimed} that was meant, {made}"
-    return f"{claimed} of predictions are within {', '.join(each[:SHOWN])}{more}, {made}"
+        return f"predictions are within {widths}: less than the {claimed} that was meant, {made}"
+    return f"{claimed} of predictions are within {widths}, {made}"
 
 
-def _held(interval: Mapping[str, Any]) -> str:
-    share = interval.get("test_coverage")
-    return "" if share is None else f" ({100 * share:.0f} % of the test split were)"
+def _held(*intervals: Mapping[str, Any]) -> str:
+    """The share of the test split that was covered, from the least to the most covered target; "": it is unknown."""
+    shares = sorted({f"{100 * one['test_coverage']:.0f}" for one in intervals if "test_coverage" in one}, key=int)
+    return f" ({' to '.join(dict.fromkeys((shares[0], shares[-1])))} % of the test split were)" if shares else ""
 
 
 def wilson(share: float, number: int) -> tuple[float, float]:

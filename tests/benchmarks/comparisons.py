@@ -53,9 +53,13 @@ SET = ("seed", "model.adjacency")
 ADDED = {
     "embedding_scale": 1.0, "embedding_bias": True, "residual.scale": 1.0, "tokenizer.num_prefix_tokens": 0,
     "tokenizer.positions": "grid", "objective.tied_bias": False, "objective.logit_scale": 1.0,
-    "position.interleaved": True,
+    "position.interleaved": True, "objective.forecast": False, "tokenizer.stem": [], "tokenizer.colour": False,
+    "tokenizer.patch": 1,
 }  # fmt: skip
 """Settings that some pages are older than, with the value that changes nothing. (None needs no entry.)"""
+
+AUTO_ON_CPU = {"trainer.compile": False, "trainer.cuda_graph": None, "trainer.precision": None}
+"""What auto does on a CPU, where all pages were made."""
 
 
 def main():
@@ -97,6 +101,7 @@ def changes(results):
     rows = results.candidates
     for variant, row in zip(settings.variants(), rows, strict=True):
         now = dict(flattened(complete(settings.recipe, settings.preset, words_of(settings, variant))))
+        now |= {key: value for key, value in AUTO_ON_CPU.items() if now.get(key) == "auto"}
         written = flattened(load_yaml(row.untuned))
         then = {key: value for key, value in written if key in now or not key.startswith("trainer.")}  # some have left
         before = {key: value for key in now for end, value in ADDED.items() if key.endswith(end)} | then
@@ -107,26 +112,24 @@ def changes(results):
 
 
 def index():
-    """All comparisons, with their answer, what they were made by, and whether their recipe has changed since."""
+    """All comparisons, with their answer, and whether their recipe has changed since."""
     lines = [
-        "| comparison | answer | metric | seeds | made on | by | state |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| comparison | answer | metric | seeds | made on | state |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for path in sorted(PUBLISHED.glob("*/results.json")):
         name, results = path.parent.name, read_results(path)
         answer, keys = answers(results), changes(results)
         told = " ".join([f"{answer.text.partition('. ')[0].removesuffix('.')}.", *answer.doubts])
-        made = " ".join(f"{key} {results.versions.get(key, '–')}" for key in ("seqkit", "torch"))
         state = f"**stale**: {', '.join(keys)} changed since" if keys else "current"
         cells = [f"[{name}]({name}/)", told, results.metric.title, str(len(results.seeds)), results.started[:10]]
-        lines.append(f"| {' | '.join([*cells, made, state])} |")
+        lines.append(f"| {' | '.join([*cells, state])} |")
     table = "\n".join(lines)
     return f"""# Published comparisons
 
 Each folder holds `results.json` with every number, and `scores.npz` with the score of every test example, from which
-each interval can be computed again ([how](../compare.md#what-the-numbers-are)). On the site, a link leads to the page
-that seqkit makes of them, with the command that repeats it. A comparison is stale when its recipe, or a default of it,
-has changed since.
+each interval can be computed again ([how](../compare.md#what-the-numbers-are)). On the site, a link leads to the page,
+with the command that repeats it. A comparison is stale when its recipe has changed since.
 
 {table}
 """
