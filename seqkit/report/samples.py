@@ -37,6 +37,7 @@ from seqkit.report.modality.audio import MAX_SECONDS, player_source
 from seqkit.report.modality.base import Run
 from seqkit.report.modality.cells import written
 from seqkit.report.modality.graph import GraphRenderer
+from seqkit.report.modality.series import forecast, steps_of
 from seqkit.report.numbers import DASH, format_number
 from seqkit.runs.trained_model import TrainedModel
 from seqkit.tokenizers.cells import Cells
@@ -240,8 +241,28 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Secti
     note = f"Each dot is one of {len(target):,} test targets. On the dashed line the prediction is right."
     figure = scatter(target, preds, rmse=float(np.sqrt(np.mean((target - preds) ** 2))))
     sections = [Section("Predictions and targets", note, [svg(figure)])]
+    if objective.forecast:
+        return sections + _forecasts(objective, trained, data)
     note = "These predictions are furthest from their targets, which follow."
     return sections + _largest("Largest errors", note, trained, data, errors)
+
+
+def _forecasts(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Section]:
+    """Windows that are evenly spread over the test split, with what followed and what was predicted."""
+    found, (column, *_) = data.test_dataloader().examples, objective.linear["column"]
+    places = np.unique(np.linspace(0, len(found) - 1, NUM_SHOWN).round().astype(int)).tolist()
+    batch, label = found[0, places]
+    target = objective.in_unit(label).numpy()
+    output = trained.predictor.step(objective, (batch, label))
+    assert output.prediction is not None
+    predicted = np.array(objective.decode(output.prediction))
+    examples = []
+    for place, right, guess in zip(places, target, predicted.reshape(target.shape)):
+        past = steps_of(data.splits().test[place].raw)[-max(2 * len(right), 24) :, column]
+        caption = f"RMSE {format_number(float(np.sqrt(np.nanmean((guess - right) ** 2))))}"
+        examples.append(Shown(caption, _origin(trained, data, place), [svg(forecast(past, right, guess))]))
+    note = "The last steps of some test windows. Left of the dotted line the model reads, in colour is its forecast."
+    return [Section("Forecasts", note, examples=examples, points=72 * 2.8)]
 
 
 # ── a sequence ───────────────────────────────────────────────────────────────────────────────────────────────────────

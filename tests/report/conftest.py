@@ -1,5 +1,6 @@
 """Small finished runs to report on: each objective once, trained for two steps."""
 
+import json
 import warnings
 import wave
 
@@ -14,9 +15,12 @@ def config(folder, kind):
     (folder / "text.txt").write_text("To be, or not to be: that is the question.\n" * 37, encoding="utf-8")
     rows = "\n".join(f"{'C' * n}O,{n}.5" for n in range(1, 12))
     (folder / "molecules.csv").write_text(f"smiles,target\n{rows}\n", encoding="utf-8")
+    windows = [{"series": [n * t % 7 + 0.5 for t in range(13)], "h1": n % 5, "h2": n % 3} for n in range(41)]
+    (folder / "windows.jsonl").write_text("\n".join(map(json.dumps, windows)), encoding="utf-8")
     digits, patches = {"source": "digits", "limit": 37}, {"type": "Patches", "patch": 4}
     text = {"source": {"type": "TextFiles", "path": str(folder / "text.txt")}, "window": 17}
     table = {"source": {"type": "Table", "path": str(folder / "molecules.csv")}}
+    ahead = {"source": {"type": "Table", "path": str(folder / "windows.jsonl"), "target": ["h1", "h2"]}}
     sounds = {"source": {"type": "AudioFolder", "path": str(_sounds(folder / "sounds"))}, "valid_fraction": 0.0}
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     pairs = {"source": {"type": "Pairs", "parts": {"image": "digits"}, "words": {"word": words}}, "limit": 37}
@@ -29,6 +33,7 @@ def config(folder, kind):
         "masked ids": (text, "Characters", "Masked"),
         "next token": (text, "Characters", "NextToken"),
         "regress": (table, "Molecule", "Regress"),
+        "forecast": (ahead, "Series", {"type": "Regress", "forecast": True}),
         "nodes": (
             {"source": "karate", "valid_fraction": 0.0},
             {"type": "Graph", "num_categories": 34},

@@ -35,6 +35,7 @@ KINDS = {
     "classify": "Confusion matrix",
     "nodes": "Confusion matrix",
     "regress": "Predictions and targets",
+    "forecast": "Forecasts",
     "next token": "Sample",
     "masked ids": "Masked and predicted",
     "masked vectors": "Masked and predicted",

@@ -12,8 +12,9 @@ from seqkit.report.modality.cells import CellsRenderer
 from seqkit.report.modality.graph import GraphRenderer, MoleculeRenderer
 from seqkit.report.modality.image import ImageRenderer
 from seqkit.report.modality.join import JoinRenderer
+from seqkit.report.modality.series import SeriesRenderer
 from seqkit.report.modality.text import TextRenderer
-from seqkit.tokenizers import Cells, CharNGrams, Graph, Join, LogMel, Molecule, Patches
+from seqkit.tokenizers import Cells, CharNGrams, Graph, Join, LogMel, Molecule, Patches, Series
 from seqkit.tokenizers.text import Text
 from seqkit.tokenizers.video import Tubelets
 
@@ -22,7 +23,7 @@ __all__ = ["RENDERERS", "Renderer", "attended", "find_renderer", "picture"]
 RENDERERS: dict[type, type[Renderer]] = {
     Text: TextRenderer, CharNGrams: TextRenderer, Patches: ImageRenderer, LogMel: AudioRenderer,
     Graph: GraphRenderer, Molecule: MoleculeRenderer, Cells: CellsRenderer, Join: JoinRenderer,
-    Tubelets: ImageRenderer,
+    Tubelets: ImageRenderer, Series: SeriesRenderer,
 }  # fmt: skip
 """Renderer of each tokenizer class and its subclasses; all others have the generic one."""
 
