@@ -87,7 +87,8 @@ def intervals(valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[s
 def told(summary: Mapping[str, Any]) -> str | None:
     """The intervals of a run in one line, with what was covered on the test split; None: it has none.
 
-    If one covered significantly less than `COVERAGE` (binomial test, 2.5 %), the line claims no more than was covered.
+    If one covered significantly less than `COVERAGE` (binomial test, 2.5 % over all targets, Bonferroni), the line
+    claims no more than was covered.
     """
     found = summary.get("intervals", [])
     if not found:
@@ -99,9 +100,9 @@ def told(summary: Mapping[str, Any]) -> str | None:
     else:
         least, most = (end(one["half_width"] for one in found) for end in (min, max))
         widths = f"± {least:.4g} to ± {most:.4g} of {len(found)} targets{_held(*found)}"
-    # P(so few or fewer of the test examples | COVERAGE) < 2.5 %
+    # P(so few or fewer of the test examples | COVERAGE)
     covered = [(one["num_test"], one["test_coverage"]) for one in found if "num_test" in one]
-    if any(stats.binom.cdf(round(n * share), n, float(COVERAGE)) < 0.025 for n, share in covered):
+    if any(stats.binom.cdf(round(n * share), n, float(COVERAGE)) < 0.025 / len(covered) for n, share in covered):
         return f"predictions are within {widths}: less than the {claimed} that was meant, {made}"
     return f"{claimed} of predictions are within {widths}, {made}"
 
