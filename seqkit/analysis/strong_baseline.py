@@ -72,6 +72,8 @@ def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None,
     """The best method for examples with a target each, or for nodes of one graph; None: none is known for such."""
     splits, is_number, of_whom = data.splits(), isinstance(objective, Regress), None
     parts = [part for part in (splits.valid, splits.train, splits.test) if part]
+    if is_number and isinstance(data.tokenizer, Series):
+        parts[:-1] = parts[-2::-1]  # a forecast is chosen by the latest windows
     rows: Any = splits.test[0].raw
     if getattr(objective, "level", "sequence") == "token":
         if not (isinstance(rows, GraphData) and max(map(len, parts)) == 1 and isinstance(objective, Classify)):

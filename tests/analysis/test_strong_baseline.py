@@ -165,6 +165,17 @@ def test_a_forecast_of_a_random_walk_stands_beside_its_last_value():
     assert result["metrics"]["rmse"] == pytest.approx(np.sqrt(np.mean(np.square(error))), rel=1e-5)
 
 
+def test_a_forecast_is_chosen_by_the_latest_windows():
+    """In training the value of four steps before comes again, in validation and test the last one."""
+    draw = torch.Generator().manual_seed(0)
+    old, new, test = ([torch.randn(16, generator=draw) for _ in range(n)] for n in (40, 20, 10))
+    early = [Sample(x.tolist(), [float(x[-4])]) for x in old]
+    late, tested = ([Sample(x.tolist(), [float(x[-1])]) for x in part] for part in (new, test))
+    data = DataModule(Given(early, tested, late), Series(), Regress())
+    data.setup()
+    assert strong_baseline(data)[0]["name"] == "the last value"
+
+
 def test_beside_a_text_stands_the_target_of_the_nearest_training_text_and_the_most_frequent_one():
     texts = {"read a file": "read", "write a file": "write", "close it": "close", "close it again": "close"}
     known = [Sample(text, target) for text, target in texts.items()]
