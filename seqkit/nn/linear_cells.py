@@ -34,10 +34,6 @@ class LinearCells(Shortcut):
         )
         self.register_buffer("shares", torch.tensor([1.0, 0.0]))
 
-    def differences(self, batch: TokenBatch) -> TokenBatch:
-        """The batch as it is."""
-        return batch
-
     def is_bin(self) -> Tensor:
         """[q] bool: which inputs are bins."""
         place = torch.arange(len(self.weight))

@@ -103,8 +103,8 @@ class Regress(LabelObjective):
 
     def read_from(self, tokenizer: Tokenizer) -> None:
         """For a forecast, the tokenizer of its windows. Raises UsageError for another one, or one that scales them."""
+        super().read_from(tokenizer)
         if not self.forecast:
-            super().read_from(tokenizer)
             return
         if not isinstance(tokenizer, Series) or tokenizer.normalize is not None:
             raise UsageError("model.objective.forecast=true reads windows as --tokenizer Series, with normalize=null")
@@ -127,9 +127,9 @@ class Regress(LabelObjective):
 
     def shortcut(self) -> Shortcut | None:
         """The linear forecast that the network's outputs are added to, or the linear model of cells."""
-        if self.linear and self.windows is not None:
-            return LinearForecast(self.windows, self.linear)
-        return super().shortcut()
+        if self.windows is None:
+            return super().shortcut()
+        return LinearForecast(self.windows, self.linear) if self.linear else None
 
     @property
     def center(self) -> list[float]:

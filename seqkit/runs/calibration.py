@@ -1,4 +1,4 @@
-"""What a trained model gets beside its weights: the share of a linear model of cells, and a classifier's temperature.
+"""Fits after training: a linear model of a table's cells beside the network, and the temperature of a classifier.
 
 k classes or outputs · m labels or rows · q inputs of the linear model
 """
@@ -36,8 +36,6 @@ that the linear model reads."""
 PRIOR = 10
 """Validation rows that equal shares of network and linear model weigh as much as."""
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-
 
 def add_linear_model(prepared: Prepared) -> float | None:
     """Fit a linear model of a table's cells, average it with the network, and return the network's share.
@@ -50,25 +48,24 @@ def add_linear_model(prepared: Prepared) -> float | None:
     if prepared.tasks or not isinstance(shortcut, LinearCells) or isinstance(loader, list):
         return None
 
-    def loss(outputs: Tensor, target: Tensor) -> Tensor:
-        found: Tensor = data.objective.loss(outputs, target).loss
-        return found
-
     rows = islice(data.train_dataloader(), int(MAX_NUMBERS / len(shortcut.weight) / data.batch_size) + 1)
     x, target = _collected(prepared, rows, lambda task: (shortcut.inputs(task.batch), task.target))
-    shortcut.weight.copy_(fitted(x, target, shortcut, loss))
-    found = _collected(
+    shortcut.weight.copy_(fitted(x, target, shortcut, data.objective))
+    x, target, outputs = _collected(
         prepared, loader, lambda task: (shortcut.inputs(task.batch), task.target, model(task.batch).float())
     )
-    x, target, outputs = found
     linear = x @ shortcut.weight.cpu()
-    best = minimize_scalar(lambda share: float(loss(linear + share * (outputs - linear), target)), bounds=(0, 1)).x
-    share = (len(x) * float(best) + PRIOR / 2) / (len(x) + PRIOR)
+
+    def loss(share: float) -> float:
+        return float(data.objective.loss(linear + share * (outputs - linear), target).loss)
+
+    best = float(minimize_scalar(loss, bounds=(0, 1), method="bounded").x)
+    share = (len(x) * best + PRIOR / 2) / (len(x) + PRIOR)
     shortcut.shares.copy_(torch.tensor([share, 1 - share]))
     return share
 
 
-def fitted(x: Tensor, target: Tensor, shortcut: LinearCells, loss: Loss) -> Tensor:
+def fitted(x: Tensor, target: Tensor, shortcut: LinearCells, objective: Any) -> Tensor:
     """Weights [q k] from inputs [m q]; bins are left out where they do not lower the loss."""
 
     def fit(x: Tensor, target: Tensor, penalty: float) -> Tensor:
@@ -77,7 +74,9 @@ def fitted(x: Tensor, target: Tensor, shortcut: LinearCells, loss: Loss) -> Tens
 
         def penalised() -> Tensor:
             optimizer.zero_grad()
-            total = loss(x @ weight, target) + penalty * weight[:-1].square().sum()  # the last is the intercept
+            total: Tensor = (
+                objective.loss(x @ weight, target).loss + penalty * weight[:-1].square().sum()
+            )  # the last is the intercept
             total.backward()
             return total
 
@@ -87,7 +86,7 @@ def fitted(x: Tensor, target: Tensor, shortcut: LinearCells, loss: Loss) -> Tens
     def held_out(x: Tensor, penalty: float) -> float:
         fold = torch.arange(len(x)) % 5
         each = [fold == i for i in range(5 if len(x) <= FEW else 1)]
-        return sum(float(loss(x[out] @ fit(x[~out], target[~out], penalty), target[out])) for out in each)
+        return sum(float(objective.loss(x[o] @ fit(x[~o], target[~o], penalty), target[o]).loss) for o in each)
 
     choices = ((one, penalty) for one in (x.masked_fill(shortcut.is_bin(), 0.0), x) for penalty in PENALTIES)
     x, penalty = min(choices, key=lambda each: held_out(*each))

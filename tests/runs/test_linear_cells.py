@@ -103,7 +103,7 @@ def test_the_linear_model_is_that_of_scikit_learn(classes, monkeypatch):
     target = torch.tensor(y > 0).long() if classes else torch.tensor(y)[:, None].float()
     made = LinearCells(tokenizer.spec, None, objective.num_outputs)
     made.weight = made.weight[:5]
-    weight = fitted(torch.tensor(x), target, made, lambda one, other: objective.loss(one, other).loss)
+    weight = fitted(torch.tensor(x), target, made, objective)
     if classes:  # two columns of weights share the penalty
         witness = LogisticRegression(C=1 / 2.0, max_iter=1000, tol=1e-8).fit(x[:, :4], y > 0)
         assert_close(weight[:4, 1] - weight[:4, 0], torch.tensor(witness.coef_[0]).float(), atol=2e-3, rtol=2e-2)
@@ -124,7 +124,7 @@ def test_bins_are_used_where_the_loss_is_lower_with_them():
     x = made.inputs(batch_of(tokenizer, [{"a": value} for value in values]))
     for y, are_used in ((values, False), (np.abs(values), True)):
         target = torch.tensor(y + 0.3 * random.normal(size=200))[:, None].float()
-        weight = fitted(x, target, made, lambda one, other: objective.loss(one, other).loss)
+        weight = fitted(x, target, made, objective)
         assert bool(weight[made.is_bin()].any()) == are_used
     assert min(PENALTIES) > 0
 
