@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.linear_forecast import LinearForecast
 from seqkit.nn.pooling import FeaturesHead, SequenceHead
 from seqkit.nn.position.absolute import Learned
 
@@ -130,7 +131,7 @@ def _check(model: Model, to: str) -> None:
     """Raise UsageError for models of more inputs than one sequence, and for missing packages."""
     if model.source_embedder is not None:
         raise UsageError("an encoder–decoder generates token by token, and is not exported; export an encoder or a GPT")
-    if model.shortcut is not None:
+    if isinstance(model.shortcut, LinearForecast):
         raise UsageError("a forecast reads windows of one length, and a graph's vary; use seqkit serve or predict")
     if model.spec.is_joined:
         parts = ", ".join(name for name, _ in model.spec.parts)

@@ -314,12 +314,12 @@ class Objective(Stateful, ABC):
         raise ValueError(f"{type(self).__name__} predicts nothing for a raw example: it has no method decode")
 
 
-class Shortcut(nn.Module, ABC):
+class Shortcut(nn.Module):
     """Path from a batch past the network: `forward(outputs, batch)` makes predictions of the head's outputs."""
 
-    @abstractmethod
     def differences(self, batch: TokenBatch) -> TokenBatch:
-        """The batch that the network embeds."""
+        """The batch that the network embeds: by default as it is."""
+        return batch
 
 
 class PredictionObjective(Objective):

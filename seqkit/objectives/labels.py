@@ -14,10 +14,14 @@ import torch
 from torch import Tensor, from_numpy, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import ModelInput, PredictionObjective, TokenBatch
+from seqkit.interfaces import ModelInput, PredictionObjective, TokenBatch, Tokenizer, TokenSpec
+from seqkit.interfaces.base import Shortcut
 from seqkit.nn.embedder import TokenEmbedder
+from seqkit.nn.linear_cells import LinearCells
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool, label_head
+from seqkit.tokenizers.cells import Cells
+from seqkit.tokenizers.join import Join
 
 Level = Literal["sequence", "token"]
 
@@ -46,6 +50,17 @@ class LabelObjective(PredictionObjective):
 
     def __init__(self, level: Level, pool: Pool, transform: Callable[[int], Transform] | None):
         self.level, self.pool, self.transform = level, pool, transform
+        self.cells: tuple[TokenSpec, str | None] | None = None
+
+    def read_from(self, tokenizer: Tokenizer) -> None:
+        """Notes where a row's numbers and categories are among its tokens, if there are any."""
+        parts = tokenizer.parts if isinstance(tokenizer, Join) else {None: tokenizer}
+        names = [name for name, part in parts.items() if isinstance(part, Cells)]
+        self.cells = (tokenizer.spec, names[0]) if names and self.level == "sequence" else None
+
+    def shortcut(self) -> Shortcut | None:
+        """A linear model of the cells beside the network, which is fitted after training; None without cells."""
+        return None if self.cells is None else LinearCells(*self.cells, self.num_outputs)
 
     @property
     @abstractmethod

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import LossOutput, ModelInput, TokenBatch, Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces.base import Shortcut
 from seqkit.nn.linear_forecast import LinearForecast, fitted
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
@@ -102,6 +103,7 @@ class Regress(LabelObjective):
 
     def read_from(self, tokenizer: Tokenizer) -> None:
         """For a forecast, the tokenizer of its windows. Raises UsageError for another one, or one that scales them."""
+        super().read_from(tokenizer)
         if not self.forecast:
             return
         if not isinstance(tokenizer, Series) or tokenizer.normalize is not None:
@@ -123,9 +125,11 @@ class Regress(LabelObjective):
         targets = torch.cat([self._rows(label) for label in labels])
         self.linear = fitted(self.windows, torch.stack([one.content for one in tokens]), targets, num_valid, mean, std)
 
-    def shortcut(self) -> LinearForecast | None:
-        """The linear forecast that the network's outputs are added to."""
-        return LinearForecast(self.windows, self.linear) if self.linear and self.windows is not None else None
+    def shortcut(self) -> Shortcut | None:
+        """The linear forecast that the network's outputs are added to, or the linear model of cells."""
+        if self.windows is None:
+            return super().shortcut()
+        return LinearForecast(self.windows, self.linear) if self.linear else None
 
     @property
     def center(self) -> list[float]:

@@ -24,7 +24,7 @@ from seqkit.errors import DataError, DivergedError, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
-from seqkit.runs.calibration import calibrate
+from seqkit.runs.calibration import add_linear_model, calibrate
 from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
@@ -290,7 +290,8 @@ class Attempt:
         for name, weight in self.prepared.model.state_dict().items():
             if weight.is_floating_point() and not bool(weight.isfinite().all()):
                 raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
-        summary = self._write(trainer, module, weights, tokens_seen, calibrate(self.prepared))
+        after = {"network_share": add_linear_model(self.prepared), "temperature": calibrate(self.prepared)}
+        summary = self._write(trainer, module, weights, tokens_seen, after)
         log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
         signals.deferred = False
         return summary
@@ -305,7 +306,7 @@ class Attempt:
         check_data(known, self.prepared.data, self.folder)
 
     def _write(
-        self, trainer: Any, module: Any, weights: str, tokens: Mapping[str, int], temperature: float | None
+        self, trainer: Any, module: Any, weights: str, tokens: Mapping[str, int], after: Mapping[str, float | None]
     ) -> dict[str, Any]:
         """Write the weights, then the summary, of the run or of each of its tasks. tokens: seen in training, by task.
 
@@ -313,7 +314,7 @@ class Attempt:
         """
         prepared, steps = self.prepared, trainer.global_step
         facts = {"state": "trained", "skipped_steps": module.num_skipped, "weights": weights, "steps": steps}
-        facts |= {} if temperature is None else {"temperature": round(temperature, 4)}
+        facts |= {name: round(value, 4) for name, value in after.items() if value is not None}
         facts |= {"wall_seconds": round(self.seconds, 1), **end_fine_tuning(prepared.built.trainer, prepared.model)}
         try:
             if not prepared.tasks:
