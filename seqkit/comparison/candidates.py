@@ -92,6 +92,8 @@ def words_of(settings: Settings, variant: Variant) -> list[str]:
     if width is not None:
         base = complete(settings.recipe, settings.preset, words)
         words += [f"--{key}={width}" for key in widths_of(base)]
+    if base["model"]["objective"].get("linear") and not any("objective.linear" in word for word in words):
+        words.append("--model.objective.linear=false")  # networks are compared, not what stands beside them
     if base["data"]["valid_fraction"] == 0:
         words.append(f"--data.valid_fraction={VALID_FRACTION}")
     return words

@@ -35,7 +35,7 @@ class LinearCells(Shortcut):
         self.register_buffer("shares", torch.tensor([1.0, 0.0]))
 
     def is_bin(self) -> Tensor:
-        """[q] bool: which inputs are bins."""
+        """Which inputs are bins, [q] bool."""
         place = torch.arange(len(self.weight))
         return (place < self.spec.num_features) & (place % max(1, self.spec.num_given) > 0)
 
@@ -60,6 +60,6 @@ class LinearCells(Shortcut):
 
     def forward(self, outputs: Tensor, batch: TokenBatch) -> Tensor:
         """Outputs [b k] of both; in training, those of the network."""
-        return (
-            outputs if self.training else self.shares[0] * outputs + self.shares[1] * (self.inputs(batch) @ self.weight)
-        )
+        if self.training:
+            return outputs
+        return self.shares[0] * outputs + self.shares[1] * (self.inputs(batch) @ self.weight)

@@ -43,20 +43,23 @@ class LabelObjective(PredictionObjective):
     """Base class of `Classify`, `MultiLabel` and `Regress`: k outputs for each sequence, or for each token.
 
     level: what has a label: a sequence or a token. pool: how a sequence's hidden states become one vector. transform:
-    layers between the hidden states and the head's output layer; None: none.
+    layers between the hidden states and the head's output layer; None: none. linear: True: a linear model of a row's
+    numbers and categories, if it has any, is averaged with the network after training (`nn.linear_cells`).
     """
 
     needs_labels = True
 
-    def __init__(self, level: Level, pool: Pool, transform: Callable[[int], Transform] | None):
-        self.level, self.pool, self.transform = level, pool, transform
+    def __init__(self, level: Level, pool: Pool, transform: Callable[[int], Transform] | None, *, linear: bool = False):
+        if linear and level == "token":
+            raise ValueError("linear=True is for labels of whole rows; leave level=token out")
+        self.level, self.pool, self.transform, self.linear = level, pool, transform, linear
         self.cells: tuple[TokenSpec, str | None] | None = None
 
     def read_from(self, tokenizer: Tokenizer) -> None:
         """Notes where a row's numbers and categories are among its tokens, if there are any."""
         parts = tokenizer.parts if isinstance(tokenizer, Join) else {None: tokenizer}
         names = [name for name, part in parts.items() if isinstance(part, Cells)]
-        self.cells = (tokenizer.spec, names[0]) if names and self.level == "sequence" else None
+        self.cells = (tokenizer.spec, names[0]) if names and self.linear else None
 
     def shortcut(self) -> Shortcut | None:
         """A linear model of the cells beside the network, which is fitted after training; None without cells."""

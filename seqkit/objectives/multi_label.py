@@ -26,6 +26,7 @@ class MultiLabel(LabelObjective):
     through some.
     pool: how a sequence's hidden states become one vector.
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
+    linear: whether a linear model of a row's numbers and categories is averaged with the network (`LabelObjective`).
 
     >>> objective = MultiLabel()
     >>> objective.fit([[1, 0], [0, float("nan")]], ["toxic", "soluble"])
@@ -33,8 +34,10 @@ class MultiLabel(LabelObjective):
     [[0.5, 0.5]]
     """
 
-    def __init__(self, *, pool: Pool = "mean", transform: Callable[[int], Transform] | None = None):
-        super().__init__("sequence", pool, transform)
+    def __init__(
+        self, *, pool: Pool = "mean", transform: Callable[[int], Transform] | None = None, linear: bool = False
+    ):
+        super().__init__("sequence", pool, transform, linear=linear)
         self.shares: list[float] = []
         self.label_names: list[str] = []
 

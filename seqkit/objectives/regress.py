@@ -46,6 +46,7 @@ class Regress(LabelObjective):
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
     forecast: True: the targets are the next values of a series, in its unit; the network learns the errors of a linear
     forecast from the differences to the window's last step (`nn.linear_forecast`).
+    linear: whether a linear model of a row's numbers and categories is averaged with the network (`LabelObjective`).
     Raises ValueError for a forecast of each token.
 
     >>> objective = Regress()
@@ -65,13 +66,14 @@ class Regress(LabelObjective):
         metrics: list[NumberMetric] | None = None,
         transform: Callable[[int], Transform] | None = None,
         forecast: bool = False,
+        linear: bool = False,
     ):
-        super().__init__(level, pool, transform)
+        super().__init__(level, pool, transform, linear=linear)
         if forecast and level == "token":
             raise ValueError("forecast=True predicts what follows a whole window; leave level=token out")
         self.forecast = forecast
         self.windows: Series | None = None
-        self.linear: dict[str, Any] = {}
+        self.fitted: dict[str, Any] = {}
         self.chosen_metrics = metrics
         self._error = F.mse_loss if loss == "squared" else F.huber_loss
         self.mean: list[float] = []
@@ -123,13 +125,13 @@ class Regress(LabelObjective):
             raise DataError("the windows of a forecast differ in length; cut them to one, or give forecast=false")
         mean, std = (torch.tensor(x, dtype=torch.float64) for x in (self.mean, self.std))
         targets = torch.cat([self._rows(label) for label in labels])
-        self.linear = fitted(self.windows, torch.stack([one.content for one in tokens]), targets, num_valid, mean, std)
+        self.fitted = fitted(self.windows, torch.stack([one.content for one in tokens]), targets, num_valid, mean, std)
 
     def shortcut(self) -> Shortcut | None:
         """The linear forecast that the network's outputs are added to, or the linear model of cells."""
         if self.windows is None:
             return super().shortcut()
-        return LinearForecast(self.windows, self.linear) if self.linear else None
+        return LinearForecast(self.windows, self.fitted) if self.fitted else None
 
     @property
     def center(self) -> list[float]:
@@ -173,12 +175,12 @@ class Regress(LabelObjective):
 
     def state(self) -> dict[str, Any]:
         """Mean and standard deviation of each target, and the linear forecast if there is one."""
-        forecast = {"forecast": self.linear} if self.linear else {}
+        forecast = {"forecast": self.fitted} if self.fitted else {}
         return {"mean": self.mean, "std": self.std} | forecast if self.mean else {}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores mean, standard deviation and linear forecast."""
-        self.linear = dict(state.get("forecast", {}))
+        self.fitted = dict(state.get("forecast", {}))
         self.mean, self.std = [float(x) for x in state["mean"]], [float(x) for x in state["std"]]
 
     @property

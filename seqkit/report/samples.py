@@ -249,7 +249,7 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Secti
 
 def _forecasts(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Section]:
     """Windows that are evenly spread over the test split, with what followed and what was predicted."""
-    found, (column, *_) = data.test_dataloader().examples, objective.linear["column"]
+    found, (column, *_) = data.test_dataloader().examples, objective.fitted["column"]
     places = np.unique(np.linspace(0, len(found) - 1, NUM_SHOWN).round().astype(int)).tolist()
     batch, label = found[0, places]
     target = objective.in_unit(label).numpy()

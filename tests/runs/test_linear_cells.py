@@ -2,6 +2,7 @@
 
 import csv
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
+from seqkit.comparison.candidates import words_of
+from seqkit.comparison.settings import Settings
 from seqkit.config import complete
 from seqkit.errors import Interrupted
 from seqkit.export.graph import export
@@ -165,7 +168,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_linear_model(tmp_path):
 
 
 def test_the_network_trains_alone_and_the_sum_is_exported(tmp_path):
-    tokenizer, objective = cells(), Regress()
+    tokenizer, objective = cells(), Regress(linear=True)
     objective.fit([1.0, 2.0], None)
     objective.read_from(tokenizer)
     model = Model(tokenizer.spec, Transformer(12, 1, num_heads=2), objective)
@@ -178,7 +181,19 @@ def test_the_network_trains_alone_and_the_sum_is_exported(tmp_path):
     assert export(model, tmp_path / "model.pt2", "torch", {}) < 1e-4
 
 
-def test_without_cells_and_for_each_token_there_is_no_linear_model():
-    for objective, tokenizer in ((Regress(), Bytes()), (Regress(level="token"), cells())):
+def test_without_cells_or_where_it_is_not_asked_for_there_is_no_linear_model():
+    for objective, tokenizer in ((Regress(linear=True), Bytes()), (Regress(), cells())):
         objective.read_from(tokenizer)
         assert objective.shortcut() is None
+    with pytest.raises(ValueError, match="level=token"):
+        Classify(level="token", linear=True)
+
+
+def test_a_comparison_is_of_networks_alone(tmp_path):
+    path = table(tmp_path, classes=True)
+    words = ["--data", str(path), "--data.target", "y"]
+    settings = Settings(recipe="multimodal/table", backbones=["Transformer", "GRU"], overrides=words)
+    for variant in settings.variants():
+        assert "--model.objective.linear=false" in words_of(settings, variant)
+    asked = replace(settings, overrides=[*words, "--model.objective.linear", "true"])
+    assert "--model.objective.linear=false" not in words_of(asked, asked.variants()[0])
