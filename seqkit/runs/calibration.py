@@ -74,9 +74,8 @@ def fitted(x: Tensor, target: Tensor, shortcut: LinearCells, objective: Any) -> 
 
         def penalised() -> Tensor:
             optimizer.zero_grad()
-            total: Tensor = (
-                objective.loss(x @ weight, target).loss + penalty * weight[:-1].square().sum()
-            )  # the last is the intercept
+            squares = weight[:-1].square().sum()  # without the intercept
+            total: Tensor = objective.loss(x @ weight, target).loss + penalty * squares
             total.backward()
             return total
 
