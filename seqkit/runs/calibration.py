@@ -44,8 +44,9 @@ def add_linear_model(prepared: Prepared) -> float | None:
     half where validation rows are few. None: there are no cells, or no validation.
     """
     model, data = prepared.model, prepared.data
-    shortcut, loader = model.shortcut, data.val_dataloader()
-    if prepared.tasks or not isinstance(shortcut, LinearCells) or isinstance(loader, list):
+    shortcut = None if prepared.tasks else model.shortcut
+    loader = data.val_dataloader()
+    if not isinstance(shortcut, LinearCells) or isinstance(loader, list):
         return None
 
     rows = islice(data.train_dataloader(), int(MAX_NUMBERS / len(shortcut.weight) / data.batch_size) + 1)
