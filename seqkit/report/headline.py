@@ -207,6 +207,14 @@ class ResultTable:
             yield from (Text(f"{name}{line}") for line in _facts(summary))
 
 
+def averaged(summary: Mapping[str, Any]) -> str:
+    """In words, the share of a linear model in the predictions of a table; "": they are the network's alone."""
+    share = summary.get("network_share")
+    if share is None:
+        return ""
+    return f"a prediction is {100 * share:.0f} % the network's, the rest that of a linear model of the table's cells"
+
+
 def _facts(summary: dict[str, Any]) -> Iterator[str]:
     """Lines below the table: the specialist, the metrics that were asked for, intervals, cautions."""
     metric, strong = headline(summary), summary.get("strong_baseline")
@@ -220,7 +228,6 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
             known = f"baseline {format_metric(other, summary.get('baseline', {}).get(other))}"
             known += f", beside it {format_metric(other, strong['metrics'].get(other))}" if strong else ""
             yield f"{one_line(metric_label(summary, other))}: {format_metric(other, value)} ({known})"
-    if (line := told(summary)) is not None:
-        yield line
+    yield from filter(None, (averaged(summary), told(summary)))
     if not is_trial(summary):
         yield from cautions(summary, specialist=False)

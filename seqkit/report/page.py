@@ -13,7 +13,7 @@ from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.files import read_mapping
 from seqkit.interfaces import IGNORE
-from seqkit.report.headline import cautions, headline
+from seqkit.report.headline import averaged, cautions, headline
 from seqkit.report.learning_curves import loss_curve, metric_curve
 from seqkit.report.modality import find_renderer
 from seqkit.report.samples import MAX_EXAMPLES, samples
@@ -66,12 +66,12 @@ def _collect(folder: Path) -> dict[str, Any]:
         data, loss = _data(trained, warnings), loss_curve(folder, summary)
         if data is not None and getattr(trained.objective, "level", "") == "token" and summary.get("num_test") == 1:
             summary |= _labelled(data)
-        interval_line = told(summary) or ""
+        lines = filter(None, (averaged(summary), told(summary)))
         return {
             "folder": str(folder),
             "title": f"{data_name(trained.config)} · {summary['backbone']}",
             "summary": trained.summary,
-            "intervals": interval_line[:1].upper() + interval_line[1:],
+            "intervals": ". ".join(line[:1].upper() + line[1:] for line in lines),
             "metric": metric,
             "others": {name: value for name, value in summary["metrics"].items() if name != metric.name},
             "data": data_name(trained.config),
