@@ -144,8 +144,8 @@ def cautions(summary: dict[str, Any], *, specialist: bool = True) -> list[str]:
         own = f"{own} {metric.interval}".rstrip()
         found.append(
             f"With this seed, the run is {word} than the best constant prediction ({metric.label}: {own} against "
-            f"{baseline}); train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for "
-            "the cause with seqkit doctor."
+            f"{baseline}); train longer (--trainer.min_steps 1000), change the learning rate (seqkit tune), or look "
+            "for the cause with seqkit doctor."
         )
     if specialist and metric.is_beaten:
         against = f"{metric.label}: {own} against {strong}; {metric.verdict}"
