@@ -245,6 +245,9 @@ class Attempt:
         num_steps = count_steps(settings, len(train_loader), trainer.world_size)
         if settings["min_steps"] is not None:  # max_epochs would end the training before them
             trainer.fit_loop.max_epochs, trainer.fit_loop.epoch_loop.max_steps = -1, num_steps
+        if num_steps < settings["max_steps"]:
+            ends = f"max_epochs {settings['max_epochs']} end after {num_steps} steps, before max_steps"
+            log.warning("%s; for all of them, add --trainer.max_epochs -1", ends)
         for callback in settings["callbacks"] or ():
             if isinstance(callback, EMA):
                 callback.check_steps(num_steps)

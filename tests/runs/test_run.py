@@ -236,6 +236,14 @@ def test_a_run_is_not_finished_with_a_test_split_that_has_changed(reviewed):
         evaluate(folder, "test")
 
 
+def test_a_run_that_ends_before_its_max_steps_says_so(tmp_path, caplog):
+    words = ["--trainer.max_epochs", "1"]
+    run(config(*words, "--trainer.max_steps", "3"), tmp_path / "whole")
+    assert "before max_steps" not in caplog.text
+    run(config(*words, "--trainer.max_steps", "90"), tmp_path / "short")
+    assert "max_epochs 1 end after 4 steps, before max_steps" in caplog.text
+
+
 def test_a_test_of_data_that_have_changed_since_the_run_says_so(reviewed, caplog):
     folder, file = reviewed
     evaluate(folder, "test")
