@@ -19,7 +19,7 @@ MOST = 3.0
 class LinearCells(Shortcut):
     """s (outputs of the network) + t (x W), where x are the numbers, bins and words of a row, and a 1.
 
-    The network is trained alone: s is 1 and t is 0 until `seqkit.runs.calibration` fits W, s and t.
+    The network is trained alone: s is 1 and t is 0 until `seqkit.runs.linear_model` fits W, s and t.
     spec: of the tokens. part: name of the part of joined tokens that holds the cells; None: they have no parts.
     """
 

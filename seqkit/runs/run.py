@@ -24,7 +24,7 @@ from seqkit.errors import DataError, DivergedError, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
-from seqkit.runs.calibration import add_linear_model, calibrate
+from seqkit.runs.calibration import calibrate
 from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
@@ -40,6 +40,7 @@ from seqkit.runs.folder import (
 )
 from seqkit.runs.initial_weights import told
 from seqkit.runs.launcher import rank, telling_of_lost_processes
+from seqkit.runs.linear_model import add_linear_model
 from seqkit.runs.mixture import constants, evaluate_run, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
 from seqkit.runs.setup import RunSetup, begin_fine_tuning, end_fine_tuning

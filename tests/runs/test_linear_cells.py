@@ -21,7 +21,7 @@ from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 from seqkit.nn.linear_cells import LinearCells
 from seqkit.objectives import Classify, Regress
-from seqkit.runs.calibration import PENALTIES, fitted
+from seqkit.runs.linear_model import PENALTIES, fitted
 from seqkit.runs.run import resume_run, run
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers import Bytes, Cells, Join
@@ -95,7 +95,7 @@ def test_a_number_far_outside_counts_as_three_standard_deviations():
 
 @pytest.mark.parametrize("classes", [False, True])
 def test_the_linear_model_is_that_of_scikit_learn(classes, monkeypatch):
-    monkeypatch.setattr("seqkit.runs.calibration.PENALTIES", (2.0,))
+    monkeypatch.setattr("seqkit.runs.linear_model.PENALTIES", (2.0,))
     random = np.random.default_rng(0)
     x = np.hstack([random.normal(size=(90, 4)), np.ones((90, 1))]).astype(np.float32)
     y = x[:, 0] - x[:, 1] + random.normal(size=90)
