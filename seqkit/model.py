@@ -78,6 +78,9 @@ class Model(nn.Module):
             spec = spec.as_sequence()
         check_compatible(spec, backbone, objective)
 
+        ends = (backbone, backbone.get_encoder())
+        shares_unit = share_embeddings and any(end is not None and end.needs_unit_inputs for end in ends)
+
         def embedder(spec: TokenSpec, backbone: Backbone | None, position: Position | None, masks: bool) -> Embedder:
             made = Embedder(
                 spec,
@@ -89,6 +92,7 @@ class Model(nn.Module):
                 norm=embedding_norm,
                 scale=embedding_scale,
                 bias=embedding_bias,
+                unit=shares_unit or (backbone is not None and backbone.needs_unit_inputs),
             )
             if made.position.mixes_tokens:
                 check_may_mix(made, backbone, objective)

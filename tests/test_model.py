@@ -148,8 +148,8 @@ def test_the_adjacency_of_a_source_is_ignored_too_where_that_is_set():
 
 
 def test_shared_weights_count_once_and_frozen_ones_not_at_all():
-    untied = Model(IDS, LSTM(DIM, causal=True), NextToken(bias=False))
-    tied = Model(IDS, LSTM(DIM, causal=True), NextToken(tied=True))
+    untied = Model(IDS, LSTM(DIM, causal=True, residual=False), NextToken(bias=False))
+    tied = Model(IDS, LSTM(DIM, causal=True, residual=False), NextToken(tied=True))
     assert untied.num_parameters - tied.num_parameters == 11 * DIM
     lstm = sum(p.numel() for p in nn.LSTM(DIM, DIM, 2).parameters())
     assert tied.num_parameters == 11 * DIM + lstm

@@ -56,7 +56,7 @@ class AttentionDecoder(Backbone):
             )
         self.backbone, self.dim, self.num_heads = backbone, backbone.dim, num_heads
         self.uses_positions, self.is_recurrent = backbone.uses_positions, backbone.is_recurrent
-        self.ignores_order = backbone.ignores_order
+        self.ignores_order, self.needs_unit_inputs = backbone.ignores_order, backbone.needs_unit_inputs
         self.attention = attention(self.dim, num_heads).for_cross_attention()
         self.attention.check_supported(AttentionFeature.CROSS_ATTENTION)
         self.out = nn.Linear(2 * self.dim, self.dim)
@@ -66,7 +66,7 @@ class AttentionDecoder(Backbone):
 
         Raises ValueError for adjacency, segments, no source, or what the backbone refuses.
         """
-        cache = checked(self, embedded, cache, Cache)
+        cache = checked(self, embedded, cache)
         memory = encoder_output(self, embedded, cache)
         states = self.backbone(embedded.replace(source=None, memory=None), None if cache is None else cache.inner)
         context = cross_attention_context(embedded.valid, memory, needs_mask=self.attention.needs_mask)
@@ -78,4 +78,5 @@ class AttentionDecoder(Backbone):
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError where the backbone has none."""
-        return DecoderCache(self.backbone.init_cache(max_tokens), self.attention.init_cache(max_tokens))
+        inner = self.backbone.init_cache(max_tokens)
+        return DecoderCache(type(self), inner, self.attention.init_cache(max_tokens))

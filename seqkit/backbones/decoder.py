@@ -16,7 +16,8 @@ from seqkit.nn.attention.kv_cache import LayerCache, reordered
 class DecoderCache(Cache):
     """The cache of the network over the target, the encoder's output, and its keys and values if there is attention."""
 
-    def __init__(self, inner: Any, attention: LayerCache | None):
+    def __init__(self, owner: type, inner: Any, attention: LayerCache | None):
+        self.owner = owner
         self.num_tokens = 0
         self.inner, self.attention = inner, attention
         self.memory: Embedded | None = None
@@ -28,8 +29,8 @@ class DecoderCache(Cache):
             self.attention.reorder(rows)
 
 
-def checked(decoder: Backbone, embedded: Embedded, cache: Cache | None, inner: type) -> DecoderCache | None:
-    """The decoder's cache, if it has one. inner: what it should hold.
+def checked(decoder: Backbone, embedded: Embedded, cache: Cache | None) -> DecoderCache | None:
+    """The decoder's cache, if it has one.
 
     Raises ValueError for adjacency or segments of the target (the source's are the encoder's), or another cache.
     """
@@ -38,7 +39,7 @@ def checked(decoder: Backbone, embedded: Embedded, cache: Cache | None, inner: t
         raise ValueError(f"{name} does not support adjacency or segments; give each target a row of its own")
     if cache is None:
         return None
-    if not isinstance(cache, DecoderCache) or not isinstance(cache.inner, inner):
+    if not isinstance(cache, DecoderCache) or cache.owner is not type(decoder):
         raise ValueError(f"{name} was given a {type(cache).__name__}; make its cache with init_cache")
     return cache
 

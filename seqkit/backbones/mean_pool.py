@@ -81,6 +81,7 @@ class MeanPool(SequenceBackbone):
     """
 
     ignores_order = True
+    needs_unit_inputs = False
 
     def __init__(
         self,

@@ -142,6 +142,7 @@ class _AlongEdges(Backbone):
 
     supports_adjacency = True
     causal = False
+    needs_unit_inputs = False  # a norm stands before each convolution, and APPNP's layers scale with their input
 
     def __init__(self, dim: int, depth: int, *, max_edge_type: int | None, dropout: float):
         super().__init__()
@@ -204,7 +205,8 @@ class _MessagePassing(_AlongEdges):
 
     Layer: x + dropout(convolution(norm(x))); then `norm` once more. The norm acts on the channels of each token, where
     the papers have none (GCN) or a batch norm (GIN), which would mix the graphs of a batch. The residual connection is
-    ours too.
+    ours too: with residual=False, norm=nn.Identity and depth 1 a GCN is the paper's network of two layers, of which the
+    second is the head's, since a linear layer and a propagation may change places.
     depth: number of layers. max_edge_type: largest edge type that messages go along; None: all types.
     norm: norm of each layer's input and of the last output. dropout: probability of dropping an entry of a layer's
     output.

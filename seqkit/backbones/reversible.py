@@ -39,6 +39,8 @@ class Reversible(Backbone):
     auxiliary loss or a position with parameters (their graphs are not stored either), and what `Transformer` refuses.
     """
 
+    needs_unit_inputs = False
+
     def __init__(
         self,
         dim: int,

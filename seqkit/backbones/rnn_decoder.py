@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
-from seqkit.backbones.rnn import RNNCache, run_rnn
+from seqkit.backbones.sequence import StateCache
 from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.nn.attention.context import cross_attention_context
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.multi_head import AttentionLayer
+from seqkit.nn.dropout import check_probability
+from seqkit.nn.recurrence import RecurrentLayer, State, run_layers
 
 
 class RNNDecoder(Backbone):
@@ -57,11 +59,15 @@ class RNNDecoder(Backbone):
             raise ValueError(f"dim={dim}, depth={depth}; a recurrent network needs at least one unit and one layer")
         if cell not in ("GRU", "LSTM"):
             raise ValueError(f"cell={cell!r}; choose 'GRU' or 'LSTM'")
+        check_probability("dropout", dropout)
         self.dim, self.depth = dim, depth
         self.summary, self.start = nn.Linear(2 * dim, dim), nn.Linear(dim, depth * dim)
-        between = dropout if depth > 1 else 0.0  # torch drops between layers only, and warns if there is no between
-        layers = nn.GRU if cell == "GRU" else nn.LSTM
-        self.layers: nn.RNNBase = layers(2 * dim, dim, depth, batch_first=True, dropout=between)
+        self.cell = nn.GRU if cell == "GRU" else nn.LSTM
+        self.blocks = nn.ModuleList()
+        for layer in range(depth):
+            one = self.cell(2 * dim if layer == 0 else dim, dim, batch_first=True)
+            between = dropout if layer < depth - 1 else 0.0  # `dropout` drops the last layer's output
+            self.blocks.append(RecurrentLayer(one, residual=False, dropout=between))
         self.attention = None if attention is None else attention(dim, num_heads).for_cross_attention()
         if self.attention is not None:
             self.attention.check_supported(AttentionFeature.CROSS_ATTENTION)
@@ -72,11 +78,11 @@ class RNNDecoder(Backbone):
 
         Raises ValueError for adjacency, segments, no source, or an example without tokens.
         """
-        own_cache = checked(self, embedded, cache, RNNCache) or self.init_cache(1)
+        own_cache = checked(self, embedded, cache) or self.init_cache(1)
         memory = encoder_output(self, embedded, own_cache)
         summary = self._summary(memory)
         if own_cache.num_tokens == 0:
-            own_cache.inner.state = self._initial_state(summary)
+            own_cache.inner.states = self._initial_states(summary)
         if self.attention is None:
             hidden, attended = self._all_steps(embedded, summary, own_cache)
         else:
@@ -90,41 +96,33 @@ class RNNDecoder(Backbone):
         rows, last = torch.arange(len(memory.valid), device=memory.valid.device), memory.valid.sum(dim=1) - 1
         return self.summary(torch.cat([memory.hidden[:, 0], memory.hidden[rows, last]], dim=-1)).tanh()
 
-    def _initial_state(self, summary: Tensor) -> Any:
-        state = rearrange(self.start(summary).tanh(), "b (l d) -> l b d", l=self.depth).contiguous()
-        return (state, torch.zeros_like(state)) if isinstance(self.layers, nn.LSTM) else state
+    def _initial_states(self, summary: Tensor) -> list[State]:
+        hidden = [one.contiguous() for one in self.start(summary).tanh().chunk(self.depth, dim=-1)]
+        return [(one, torch.zeros_like(one)) if self.cell is nn.LSTM else (one,) for one in hidden]
 
     def _all_steps(self, embedded: Embedded, summary: Tensor, cache: DecoderCache) -> tuple[Tensor, Tensor]:
         """States [b n d], and the summary that every step gets."""
         attended = rearrange(summary, "b d -> b 1 d").expand_as(embedded.hidden)
         x = torch.cat([embedded.hidden, attended], dim=-1)
-        hidden, cache.inner.state = run_rnn(self.layers, x, embedded, cache.inner.state)
-        return hidden, attended
+        return run_layers(self.blocks, x, embedded, cache.inner.states), attended
 
     def _step_by_step(self, embedded: Embedded, memory: Embedded, cache: DecoderCache) -> tuple[Tensor, Tensor]:
         """States [b n d] and attention outputs [b n d]: a step's query depends on the state before it."""
         attention = self.attention
         assert attention is not None
         context = cross_attention_context(embedded.valid, memory, needs_mask=attention.needs_mask)
-        padded = embedded.is_padded
-        states, outputs = [], []
+        hidden, outputs = [], []
         for t in range(embedded.valid.shape[1]):
-            before = cache.inner.state
-            query = rearrange((before[0] if isinstance(before, tuple) else before)[-1], "b d -> b 1 d")
-            now = replace(context, query_valid=embedded.valid[:, t : t + 1])
-            attended = attention(query, now, cache.attention)
-            state, after = self.layers(torch.cat([embedded.hidden[:, t : t + 1], attended], dim=-1), before)
-            cache.inner.state = _where(embedded.valid[:, t], after, before) if padded else after
-            states.append(state)
+            column = slice(t, t + 1)
+            valid = embedded.valid[:, column]
+            query = rearrange(cache.inner.states[-1][0], "b d -> b 1 d")
+            attended = attention(query, replace(context, query_valid=valid), cache.attention)
+            x = torch.cat([embedded.hidden[:, column], attended], dim=-1)
+            token = Embedded(x, embedded.positions[:, column], valid, whole=None if embedded.is_padded else valid)
+            hidden.append(run_layers(self.blocks, x, token, cache.inner.states))
             outputs.append(attended)
-        return torch.cat(states, dim=1), torch.cat(outputs, dim=1)
+        return torch.cat(hidden, dim=1), torch.cat(outputs, dim=1)
 
     def init_cache(self, max_tokens: int) -> DecoderCache:
-        return DecoderCache(RNNCache(), None if self.attention is None else self.attention.init_cache(max_tokens))
-
-
-def _where(real: Tensor, after: Any, before: Any) -> Any:
-    """The state [l b d] after a step of the examples whose token is real, [b] bool, and before it of the others."""
-    if isinstance(after, tuple):
-        return tuple(_where(real, a, b) for a, b in zip(after, before))
-    return torch.where(rearrange(real, "b -> 1 b 1"), after, before)
+        attention = None if self.attention is None else self.attention.init_cache(max_tokens)
+        return DecoderCache(type(self), StateCache(self.depth), attention)

@@ -55,8 +55,9 @@ class SequenceBackbone(Backbone):
         name = type(self).__name__
         if embedded.adjacency is not None or embedded.segments is not None:
             raise ValueError(f"{name} does not support adjacency or segments; it runs over the tokens in order")
-        if cache is not None and type(cache) is not type(self.new_cache()):
-            raise ValueError(f"{name} was given a {type(cache).__name__}; make its cache with init_cache")
+        if cache is not None and cache.owner is not type(self):
+            owner = "" if cache.owner is None else f" of {cache.owner.__name__}"
+            raise ValueError(f"{name} was given a {type(cache).__name__}{owner}; make its cache with init_cache")
         hidden = self.run(embedded, cache)
         if cache is not None:
             cache.num_tokens += hidden.shape[1]
@@ -68,7 +69,9 @@ class SequenceBackbone(Backbone):
         """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""
         if not self.causal:
             raise ValueError(f"this {type(self).__name__} is not causal, so it has no cache; build it with causal=True")
-        return self.new_cache()
+        cache = self.new_cache()
+        cache.owner = type(self)
+        return cache
 
 
 class LayerStack(SequenceBackbone):
@@ -78,6 +81,7 @@ class LayerStack(SequenceBackbone):
     """
 
     is_recurrent = True
+    needs_unit_inputs = False  # a norm stands before each layer of S4D and Mamba
     states_per_block = 1
     blocks: nn.ModuleList
     norm: nn.Module

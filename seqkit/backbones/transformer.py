@@ -71,6 +71,8 @@ class Transformer(Backbone):
     support what causal, position or blocks require.
     """
 
+    needs_unit_inputs = False
+
     def __init__(
         self,
         dim: int,

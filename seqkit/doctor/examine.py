@@ -12,7 +12,7 @@ from seqkit.doctor.labels import check_labels
 from seqkit.doctor.laws import check_future, check_padding, check_positions, check_target
 from seqkit.doctor.runs import check_curve, check_trained_weights
 from seqkit.doctor.subject import Subject, subject_of
-from seqkit.doctor.tokens import check_inputs, check_tokens
+from seqkit.doctor.tokens import check_embeddings, check_inputs, check_tokens
 from seqkit.doctor.training import (
     Trials,
     check_gradients,
@@ -25,7 +25,8 @@ from seqkit.errors import DataError, UsageError, one_line, shortened
 from seqkit.progress import track
 
 MODEL_AND_DATA_CHECKS: tuple[Callable[[Subject], Result], ...] = (
-    check_tokens, check_inputs, check_labels, check_padding, check_future, check_target, check_positions,
+    check_tokens, check_inputs, check_embeddings, check_labels,
+    check_padding, check_future, check_target, check_positions,
 )  # fmt: skip
 TRAINING_CHECKS: tuple[Callable[[Trials], Result], ...] = (
     check_start, check_trained_parameters, check_learning_rate, check_gradients, check_overfitting,

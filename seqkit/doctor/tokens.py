@@ -14,6 +14,7 @@ from seqkit.doctor.findings import Result, faulty, not_applicable
 from seqkit.doctor.subject import Subject
 from seqkit.interfaces import TokenSpec
 from seqkit.testing.changed_raws import share_read
+from seqkit.testing.input_sizes import input_sizes, wrong_size
 from seqkit.testing.tokenizers import ALL_READ
 
 NUM_SAMPLES, PIECE = 20, 200
@@ -66,6 +67,24 @@ def check_inputs(subject: Subject) -> Result:
         return not_applicable("inputs", "the content is ids")
     found = next((result for result in checked if result.finding is not None), None)
     return found or Result("inputs", "; ".join(result.measured for result in checked))
+
+
+def check_embeddings(subject: Subject) -> Result:
+    """Do the embeddings have the size that the backbone needs?"""
+    model = subject.fresh().eval()
+    batch, masked = subject.objective.first_call(model, subject.handful)
+    with torch.no_grad():
+        embedded = model.embed(batch, masked)
+    sizes = dict(input_sizes(model.backbone, embedded))
+    if not sizes:
+        return not_applicable("embeddings", "the backbone normalises its inputs, whatever their size")
+    measured = ", ".join(f"{size:.2g}{f' ({name})' if name else ''}" for name, size in sizes.items())
+    problem = wrong_size(model.backbone, embedded)
+    if problem is None:
+        return Result("embeddings", f"inputs of the backbone of size {measured} (root mean square)")
+    cause = f"{type(model.backbone).__name__} does not normalise its inputs: it begins saturated, or hardly sees them"
+    name = type(subject.data.tokenizer).__name__
+    return faulty("embeddings", problem, cause, f"--tokenizer (now {name}): one that gives numbers of about 1")
 
 
 def _check_numbers(subject: Subject, part: str, spec: TokenSpec) -> Result:

@@ -110,8 +110,10 @@ class Decoder:
         Raises ValueError for modules whose cache grows with the tokens.
         """
         b, graph = len(positions), self._graph
-        if graph is not None and graph.num_sequences > b:
-            rows = _filled(torch.arange(b, device=positions.device), graph.num_sequences)
+        if self._step.is_static:  # a copy: buffers are written to, and the cache may hold the source's own tensors
+            rows = torch.arange(b, device=positions.device)
+            if graph is not None and graph.num_sequences > b:
+                rows = _filled(rows, graph.num_sequences)
             cache.reorder(rows)
             positions = positions[rows]
         num_tokens, state = cache.num_tokens, cast(Any, self._step.state(cache, positions))

@@ -370,8 +370,12 @@ class PredictionObjective(Objective):
 
 
 class Cache(ABC):
-    """State of a causal backbone between decoding steps: keys and values, or a hidden state."""
+    """State of a causal backbone between decoding steps: keys and values, or a hidden state.
 
+    owner: class of the backbone that made it, where another one could take it for its own; None: not known.
+    """
+
+    owner: type | None = None
     num_tokens: int
     """Columns so far, padding included (so not a count of real tokens)."""
 
@@ -398,6 +402,8 @@ class Backbone(nn.Module, ABC):
     so anyway. ignores_order: True: it is meant to know no order (a bag of tokens), so no positions are added unless the
     model is given some.
     is_encoder_decoder: True: it generates one sequence from another (`Embedded.source`) and cannot do without.
+    needs_unit_inputs: True: it takes its inputs as they are, so embeddings begin with about unit variance. False: any
+    size serves, as a norm stands before what reads them; tables then begin with the spread of the positions.
 
     >>> class Twice(Backbone):
     ...     dim = 8
@@ -420,6 +426,7 @@ class Backbone(nn.Module, ABC):
     knows_columns: bool = False
     ignores_order: bool = False
     is_encoder_decoder: bool = False
+    needs_unit_inputs: bool = True
 
     def part(self, name: str) -> Backbone:
         """Backbone of a part of joined tokens: this one, unless each part has one of its own."""

@@ -14,7 +14,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Embedded, TokenBatch, TokenSpec
-from seqkit.nn.content import content_embedding
+from seqkit.nn.content import content_embedding, numbers_embedding
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal
 from seqkit.nn.position.base import PositionalEncoding
 
@@ -47,7 +47,9 @@ class Embedder(TokenEmbedder):
     embedding_dim: width of content and positions, projected to d afterwards (Lan et al. 2020, ALBERT, section 3.1);
     None: d itself. norm: norm of the sum, before the projection; None: none. scale: factor of the embedded content,
     before positions are added: sqrt(d) in the first Transformer (Vaswani et al. 2017, section 3.4), so that the table
-    starts that much smaller. bias: whether linear layers over numbers have one (not in CLIP).
+    starts that much smaller. bias: whether linear layers over numbers have one (not in CLIP). unit: True: content of
+    size 1, ids included, and positions each begin with about unit variance, for a backbone that does not normalise its
+    inputs (`Backbone.needs_unit_inputs`); False: content begins as small as positions do (`PositionalEncoding.std`).
     Raises ValueError for a scale that is not above 0, and in `forward` where the spec's own embedder changes the number
     of tokens.
     """
@@ -64,6 +66,7 @@ class Embedder(TokenEmbedder):
         norm: Callable[[int], nn.Module] | None = None,
         scale: float = 1.0,
         bias: bool = True,
+        unit: bool = False,
     ):
         super().__init__()
         if not 0 < scale < math.inf:
@@ -73,10 +76,16 @@ class Embedder(TokenEmbedder):
         if self.embedding_dim < 1:
             raise ValueError(f"embedding_dim={embedding_dim} counts channels; make it 1 or more")
         self.position = position(self.embedding_dim, spec.num_axes)
-        width, std = self.embedding_dim, self.position.std / scale
-        self.content = content_embedding(spec, width, std=std, bias=bias)
+        self.unit = unit
+        if unit:
+            self.position.begin_with_std(1.0)
+        width = self.embedding_dim
+        std = (1.0 if unit else self.position.std) / scale
+        self.content = content_embedding(spec, width, std=std, bias=bias, unit=unit)
         has_features = bool(spec.vocab_sizes) and spec.num_features > 0 and spec.embedder is None
-        self.features = nn.Linear(spec.num_features, width, bias=bias) if has_features else None
+        self.features = (
+            numbers_embedding(spec.num_features, width, bias=bias, std=std if unit else None) if has_features else None
+        )
         self.mask_token = nn.Parameter(torch.randn(width) * std) if uses_mask_token else None
         self.norm = None if norm is None else norm(self.embedding_dim)
         self.projection = None if embedding_dim in (None, dim) else nn.Linear(self.embedding_dim, dim)
@@ -142,7 +151,8 @@ class Embedder(TokenEmbedder):
         d^-0.5 for a table of width d whose scaled entries start with a standard deviation of 1 (as in T5), times their
         scale; else 1.
         """
-        return float(self.embedding_dim**-0.5 * self.scale) if self.position.std == 1.0 else 1.0
+        is_unit = self.unit or self.position.std == 1.0
+        return float(self.embedding_dim**-0.5 * self.scale) if is_unit else 1.0
 
     @property
     def table(self) -> nn.Embedding:

@@ -17,6 +17,7 @@ from einops import repeat
 
 from seqkit.interfaces import Adjacency, Backbone, Tokens, TokenSpec
 from seqkit.testing.checks import Checked, Checks, Options, takes_device
+from seqkit.testing.input_sizes import inputs_have_unit_size
 from seqkit.testing.laws import EmbeddedBackbone, InFloat64, Law, fixed_generator, laws_for, leave_zero
 from seqkit.testing.long_laws import (
     FAR,
@@ -49,6 +50,7 @@ def check_embedded_backbone(
         )
     checks = Checks(**options)
     _check_all(checks, laws_for, spec, backbone, examples)
+    _check_all(checks, [inputs_have_unit_size], spec, backbone, examples)
     return checks.finish(type(backbone).__name__)
 
 

@@ -65,7 +65,8 @@ class EmbeddedBackbone(nn.Module):
         self.causal = causal if backbone.causal is None else backbone.causal
 
         def embedder(own: TokenSpec) -> Embedder:
-            return Embedder(own, backbone.dim, position=default_position(backbone, own))
+            position = default_position(backbone, own)
+            return Embedder(own, backbone.dim, position=position, unit=backbone.needs_unit_inputs)
 
         self.embedder: nn.Module = (
             JoinEmbedder(spec, backbone.dim, lambda _, own: embedder(own)) if spec.is_joined else embedder(spec)

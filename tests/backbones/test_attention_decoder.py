@@ -69,13 +69,13 @@ def embedded(lengths, memory=None):
 
 def test_it_equals_luongs_equations():
     """c_t = softmax(s_t W_q (h W_k)^T / sqrt(d)) h W_v W_o; out_t = tanh(W [c_t, s_t]), an example at a time."""
-    decoder = AttentionDecoder(GRU(DIM, 1, causal=True))
+    decoder = AttentionDecoder(GRU(DIM, 1, causal=True, residual=False))
     x = embedded((3, 5), embedded((5, 2)))
     got, attention = decoder(x), decoder.attention
     w_q, b_q = attention.q_proj.weight, attention.q_proj.bias
     (w_k, w_v), (b_k, b_v) = attention.kv_proj.weight.chunk(2), attention.kv_proj.bias.chunk(2)
     for i, n in enumerate((3, 5)):
-        states, _ = decoder.backbone.layers(x.hidden[i, :n])
+        states, _ = decoder.backbone.blocks[0].cell(x.hidden[i, :n])
         h = x.memory.hidden[i, x.memory.valid[i]]
         for t in range(n):
             scores = (w_q @ states[t] + b_q) @ (h @ w_k.T + b_k).T / DIM**0.5

@@ -99,5 +99,6 @@ def test_a_cache_of_another_backbone_is_refused(name, other):
 
 
 def test_a_cache_of_a_decoder_of_another_kind_is_refused():
+    other = AttentionDecoder(Transformer(DIM, 1, num_heads=1, causal=True))
     with pytest.raises(ValueError, match="DecoderCache"):
-        DECODERS["RNNDecoder"]()(pair(), DECODERS["AttentionDecoder"]().init_cache(3))
+        DECODERS["RNNDecoder"]()(pair(), other.init_cache(3))

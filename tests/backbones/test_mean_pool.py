@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from seqkit.backbones import GRU, MeanPool
+from seqkit.backbones import MeanPool, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal
@@ -90,5 +90,5 @@ def test_invalid_arguments_and_unsupported_input_are_refused():
         MeanPool(DIM).double()(x.replace(adjacency=adjacency))
     with pytest.raises(ValueError, match="not causal"):
         MeanPool(DIM).init_cache(5)
-    with pytest.raises(ValueError, match="RNNCache"):
-        MeanPool(DIM, causal=True).double()(x, GRU(DIM, causal=True).init_cache(3))
+    with pytest.raises(ValueError, match="TransformerCache"):
+        MeanPool(DIM, causal=True).double()(x, Transformer(DIM, 1, num_heads=1, causal=True).init_cache(3))

@@ -1,60 +1,155 @@
-"""The recurrent backbones are torch's own, each direction on its own tokens only."""
+"""The recurrent backbones: torch's own layers, bare or on branches, each direction on its own tokens only."""
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 from torch.testing import assert_close
 
 from seqkit.backbones import GRU, LSTM, RNN, Transformer
 from seqkit.interfaces import Adjacency, Embedded
+from seqkit.nn.recurrence import RecurrentLayer
 
 ALL = pytest.mark.parametrize("cls", [LSTM, GRU, RNN])
+BARE_OR_NOT = pytest.mark.parametrize("residual", [False, True], ids=["bare", "residual"])
+BOTH_WAYS = pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
+PADDED_OR_NOT = pytest.mark.parametrize("lengths", [(5, 5, 5), (3, 5, 2)], ids=["whole", "padded"])
 
 
 def embedded(lengths, dim):
     n = max(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
     hidden = torch.randn(len(lengths), n, dim).masked_fill(~valid[..., None], 0.0)
-    return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid)
+    return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid, whole=valid if min(lengths) == n else None)
+
+
+def stacked(ours):
+    """torch's own network of all layers with the weights of a backbone."""
+    cells = [block.cell for block in ours.blocks]
+    first = cells[0]
+    theirs = ours.cell(ours.dim, first.hidden_size, len(cells), batch_first=True, bidirectional=first.bidirectional)
+    weights = {
+        name.replace("_l0", f"_l{i}"): weight
+        for i, cell in enumerate(cells)
+        for name, weight in cell.named_parameters()
+    }
+    theirs.load_state_dict(weights)
+    return theirs
+
+
+def alone(ours, hidden):
+    """Hidden states [n d] of one example without padding."""
+    n = len(hidden)
+    valid = torch.ones(1, n, dtype=torch.bool)
+    return ours(Embedded(hidden[None], torch.zeros(1, n, 1), valid, whole=valid))[0]
 
 
 @ALL
-@pytest.mark.parametrize("causal", [False, True])
-def test_without_padding_they_are_torchs_own(cls, causal):
-    ours = cls(14, 3, causal=causal)
-    theirs = cls.cell(14, 14 if causal else 7, 3, batch_first=True, bidirectional=not causal)
-    theirs.load_state_dict(ours.layers.state_dict())
-    x = embedded([5, 5], 14)
-    assert_close(ours(x), theirs(x.hidden)[0])
-
-
-@ALL
-def test_each_direction_runs_over_real_tokens_only(cls):
-    ours, x = cls(14, 1), embedded([3, 7, 5], 14)
-    got = ours(x)
-    for i, n in enumerate([3, 7, 5]):
-        assert_close(got[i, :n], ours.layers(x.hidden[i, None, :n])[0][0])
+@BOTH_WAYS
+@PADDED_OR_NOT
+@pytest.mark.parametrize("depth", [1, 3])
+def test_bare_layers_are_torchs_own_over_real_tokens_only(cls, causal, lengths, depth):
+    ours, x = cls(14, depth, causal=causal, residual=False), embedded(lengths, 14)
+    got, theirs = ours(x), stacked(ours)
+    for i, n in enumerate(lengths):
+        assert_close(got[i, :n], theirs(x.hidden[i, None, :n])[0][0])
         assert not got[i, n:].any()
 
 
 @ALL
-def test_a_cache_holds_the_state_after_the_last_real_token(cls):
-    ours, x = cls(14, 2, causal=True), embedded([3, 5], 14)
-    cache, more = ours.init_cache(7), embedded([2, 2], 14)
-    ours(x, cache)
-    got = ours(more, cache)
+@BOTH_WAYS
+@PADDED_OR_NOT
+@pytest.mark.parametrize("depth", [1, 2])
+def test_by_default_each_layer_is_a_branch_behind_a_norm_and_a_norm_comes_last(cls, causal, lengths, depth):
+    ours, x = cls(14, depth, causal=causal), embedded(lengths, 14)
+    norms = [*(block.norm for block in ours.blocks), ours.norm]
+    for norm in norms:  # else that of one place would do in another
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+    got = ours(x)
+    for i, n in enumerate(lengths):
+        right = x.hidden[i, :n]
+        for block in ours.blocks:
+            branch = F.layer_norm(right, (14,), block.norm.weight, block.norm.bias)
+            right = right + block.cell(branch[None])[0][0]
+        assert_close(got[i, :n], F.layer_norm(right, (14,), ours.norm.weight, ours.norm.bias))
+        assert not got[i, n:].any()
+
+
+@ALL
+@BARE_OR_NOT
+@PADDED_OR_NOT
+def test_token_by_token_with_a_cache_equals_all_at_once(cls, residual, lengths):
+    """Padding in a step leaves the state, so that the next token continues after the last real one."""
+    ours, x, more = cls(7, 3, causal=True, residual=residual), embedded(lengths, 7), embedded((2, 2, 2), 7)
+    cache, states = ours.init_cache(11), []
+    for part in (x, more):
+        for t in range(part.valid.shape[1]):
+            now = slice(t, t + 1)
+            valid = part.valid[:, now]
+            whole = None if part.is_padded else valid
+            states.append(ours(Embedded(part.hidden[:, now], part.positions[:, now], valid, whole=whole), cache))
+    got = torch.cat(states, dim=1)
     assert cache.num_tokens == 7
-    for i, n in enumerate([3, 5]):
-        whole = torch.cat([x.hidden[i, :n], more.hidden[i]])
-        assert_close(got[i], ours.layers(whole[None])[0][0, n:])
+    assert_close(got[:, :5], ours(x))
+    for i, n in enumerate(lengths):
+        right = alone(ours, torch.cat([x.hidden[i, :n], more.hidden[i]]))
+        assert_close(torch.cat([got[i, :n], got[i, 5:]]), right)
 
 
-def test_dropout_acts_between_layers_while_training():
-    deep, x = LSTM(14, 2, dropout=0.5), embedded([5, 5], 14)
-    assert not torch.equal(deep(x), deep(x))
-    deep.eval()
-    assert_close(deep(x), deep(x))
-    single = LSTM(14, 1, dropout=0.5)
-    assert_close(single(x), single(x))
+@ALL
+@BARE_OR_NOT
+@PADDED_OR_NOT
+@pytest.mark.parametrize("num_more", [1, 2])
+def test_a_cache_holds_the_state_after_the_last_real_token(cls, residual, lengths, num_more):
+    ours, x = cls(14, 2, causal=True, residual=residual), embedded(lengths, 14)
+    cache, more = ours.init_cache(7), embedded([num_more] * 3, 14)
+    ours(x, cache)
+    cache.reorder(torch.tensor([2, 0, 0]))
+    got = ours(more, cache)
+    assert cache.num_tokens == 5 + num_more
+    for row, i in enumerate([2, 0, 0]):
+        n = lengths[i]
+        assert_close(got[row], alone(ours, torch.cat([x.hidden[i, :n], more.hidden[row]]))[n:])
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("residual", "depth", "dropping"), [(True, 1, {0}), (True, 3, {0, 1, 2}), (False, 1, set()), (False, 3, {0, 1})]
+)
+def test_dropout_acts_on_every_branch_or_between_bare_layers_while_training(cls, residual, depth, dropping):
+    ours, x = cls(14, depth, residual=residual, dropout=0.5), embedded((5, 5), 14)
+    for i in range(depth):
+        for j, block in enumerate(ours.blocks):
+            block.dropout.train(i == j)
+        assert torch.equal(ours(x), ours(x)) == (i not in dropping)
+    ours.eval()
+    assert torch.equal(ours(x), ours(x))
+
+
+@ALL
+def test_every_layer_starts_as_a_recurrent_layer_does(cls):
+    """tests/nn/test_recurrence.py says how."""
+    blocks = cls(14, 3).blocks
+    assert [type(block) for block in blocks] == [RecurrentLayer] * 3
+    for cell in (block.cell for block in blocks):
+        for gate in cell.weight_hh_l0_reverse.split(7):
+            assert_close(gate @ gate.T, torch.eye(7), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("cls", [LSTM, GRU])
+@pytest.mark.parametrize("residual", [True, False])
+def test_gradients_reach_the_first_of_many_layers(cls, residual):
+    """Those of torch's own start do not: its weights shrink what passes through each of its layers."""
+    torch.manual_seed(0)
+    ours, hidden = cls(23, 8, causal=True, residual=residual), torch.randn(3, 31, 23)
+    theirs = cls.cell(23, 23, 8, batch_first=True)
+    out, weight = torch.stack([alone(ours, one) for one in hidden]), torch.randn(3, 31, 23)
+    first, last = torch.autograd.grad((out * weight).sum(), [ours.blocks[i].cell.weight_hh_l0 for i in (0, 7)])
+    assert first.norm() > (0.5 if residual else 0.05) * last.norm()
+    loss = (theirs(hidden)[0] * weight).sum()
+    first, last = torch.autograd.grad(loss, [theirs.weight_hh_l0, theirs.weight_hh_l7])
+    assert first.norm() < 0.05 * last.norm()
 
 
 @ALL
@@ -64,6 +159,8 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
         cls(14, 0)
     with pytest.raises(ValueError, match="dim=7"):
         cls(7)
+    with pytest.raises(ValueError, match=r"dropout=1\.5"):
+        cls(14, dropout=1.5)
     assert cls(7, causal=True).dim == 7
     adjacency = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
     with pytest.raises(ValueError, match="adjacency or segments"):
@@ -78,9 +175,10 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @ALL
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_padded_batch_on_a_gpu_is_that_on_a_cpu_and_from_left_to_right_nothing_waits(cls, causal):
-    ours, x = cls(14, 2, causal=causal).double(), embedded([5, 2, 3], 14)
+@BARE_OR_NOT
+@BOTH_WAYS
+def test_a_padded_batch_on_a_gpu_is_that_on_a_cpu_and_from_left_to_right_nothing_waits(cls, causal, residual):
+    ours, x = cls(14, 2, causal=causal, residual=residual).double(), embedded([5, 2, 3], 14)
     x = x.replace(hidden=x.hidden.double())
     right, weight = ours(x), torch.randn(3, 5, 14, dtype=torch.float64)
     expected = torch.autograd.grad((right * weight).sum(), list(ours.parameters()))

@@ -36,10 +36,9 @@ def pair(targets=(3, 5), sources=(5, 2)):
 def cells(decoder, cls):
     """One cell a layer with the decoder's weights."""
     made = []
-    for layer in range(decoder.depth):
-        cell = cls(2 * DIM if layer == 0 else DIM, DIM)
-        state = decoder.layers.state_dict()
-        cell.load_state_dict({name: state[f"{name}_l{layer}"] for name in cell.state_dict()})
+    for block in decoder.blocks:
+        cell = cls(block.cell.input_size, DIM)
+        cell.load_state_dict({name.removesuffix("_l0"): weight for name, weight in block.cell.state_dict().items()})
         made.append(cell)
     return made
 

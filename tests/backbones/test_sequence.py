@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqkit.backbones import LSTM, S4D, Mamba
+from seqkit.backbones import LSTM, S4D, TCN, Mamba, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import NextToken
@@ -115,8 +115,8 @@ ADJACENCY = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype
             "this {name} is not causal",
         ),
         (
-            lambda cls, x: cls(6, causal=True)(x, LSTM(6, causal=True).init_cache(3)),
-            "RNNCache",
+            lambda cls, x: cls(6, causal=True)(x, Transformer(6, 1, num_heads=1, causal=True).init_cache(3)),
+            "TransformerCache",
         ),
     ],
 )
@@ -138,3 +138,10 @@ def test_what_neither_supports_is_refused(cls, call, message):
 def test_arguments_of_one_of_them_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_the_cache_of_another_kind_of_network_is_refused():
+    x = embedded([3], 8)
+    tail = TCN(8, causal=True).init_cache(3)
+    with pytest.raises(ValueError, match="StateCache of TCN"):
+        LSTM(8, causal=True)(x, tail)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqkit.backbones import GRU, TCN
+from seqkit.backbones import TCN, Transformer
 from seqkit.interfaces import Adjacency, Embedded
 
 DIM = 7
@@ -131,5 +131,5 @@ def test_unsupported_input_is_refused():
         TCN(DIM).double()(x.replace(adjacency=adjacency))
     with pytest.raises(ValueError, match="not causal"):
         TCN(DIM).init_cache(5)
-    with pytest.raises(ValueError, match="RNNCache"):
-        TCN(DIM, causal=True).double()(x, GRU(DIM, causal=True).init_cache(3))
+    with pytest.raises(ValueError, match="TransformerCache"):
+        TCN(DIM, causal=True).double()(x, Transformer(DIM, 1, num_heads=1, causal=True).init_cache(3))

@@ -94,7 +94,7 @@ def test_invalid_arguments_and_unsupported_input_are_refused():
         Transformer(24, 1).init_cache(5)
     with pytest.raises(ValueError, match=r"head_dim of 3 .* 2 axes"):
         Transformer(24, 1, position=Rotary()).check_supported(TokenSpec(num_features=5, num_axes=2))
-    with pytest.raises(ValueError, match="RNNCache"):
+    with pytest.raises(ValueError, match="StateCache"):
         Transformer(24, 1, causal=True)(embedded([3], 24), LSTM(24, causal=True).init_cache(3))
 
 

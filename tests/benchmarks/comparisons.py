@@ -8,6 +8,7 @@ curves, and scores.npz; the site makes its page. The index says whether its reci
 """
 
 import argparse
+import json
 import shlex
 import shutil
 import subprocess
@@ -54,9 +55,14 @@ ADDED = {
     "embedding_scale": 1.0, "embedding_bias": True, "residual.scale": 1.0, "tokenizer.num_prefix_tokens": 0,
     "tokenizer.positions": "grid", "objective.tied_bias": False, "objective.logit_scale": 1.0,
     "position.interleaved": True, "objective.forecast": False, "tokenizer.stem": [], "tokenizer.colour": False,
-    "tokenizer.patch": 1, "objective.linear": False,
+    "tokenizer.patch": 1, "objective.linear": False, "backbone.residual": False,
 }  # fmt: skip
 """Settings that some pages are older than, with the value that changes nothing. (None needs no entry.)"""
+
+OUT_OF_DATE = json.loads((PUBLISHED / "out-of-date.json").read_text(encoding="utf-8"))
+"""Pages whose recurrent networks were too weak, and why. Each goes when its comparison is made anew."""
+
+RECURRENT = ("LSTM", "GRU", "RNN")
 
 AUTO_ON_CPU = {"trainer.compile": False, "trainer.cuda_graph": None, "trainer.precision": None}
 """What auto does on a CPU, where all pages were made."""
@@ -121,11 +127,16 @@ def index():
         name, results = path.parent.name, read_results(path)
         answer, keys = answers(results), changes(results)
         told = " ".join([f"{answer.text.partition('. ')[0].removesuffix('.')}.", *answer.doubts])
+        if name in OUT_OF_DATE:
+            told = f"**Out of date**: {OUT_OF_DATE[name]}."
         state = f"**stale**: {', '.join(keys)} changed since" if keys else "current"
         cells = [f"[{name}]({name}/)", told, results.metric.title, str(len(results.seeds)), results.started[:10]]
         lines.append(f"| {' | '.join([*cells, state])} |")
     table = "\n".join(lines)
     return f"""# Published comparisons
+
+**Recurrent networks were too weak in all comparisons that are marked as out of date. Do not quote these; they are to be
+made anew** ([what was wrong](../decisions.md#recurrent-networks)).
 
 Each folder holds `results.json` with every number, and `scores.npz` with the score of every test example, from which
 each interval can be computed again ([how](../compare.md#what-the-numbers-are)). On the site, a link leads to the page,
@@ -145,6 +156,8 @@ def write_table():
             metric, shown = results.metric, {}
             for row in results.candidates:
                 shown[row.name] = "failed" if row.mean is None else metric.mean(row.mean, row.std)
+                if name in OUT_OF_DATE and row.name in RECURRENT:
+                    shown[row.name] = "out of date"
             link = f"[{name}](../docs/comparisons/{name}/)"
             rows.append([link, metric.title, *(shown.get(column, "–") for column in NAMES)])
     head = [["comparison", "metric", *NAMES], ["---"] * (2 + len(NAMES))]

@@ -52,7 +52,7 @@ def refused(*words, **changes):
 
 def test_another_type_keeps_what_was_written_and_it_has_too():
     backbone = completed("--model.backbone", "LSTM")["model"]["backbone"]
-    assert backbone == {"type": "LSTM", "dim": 32, "depth": 3, "causal": False, "dropout": 0.0}
+    assert backbone == {"type": "LSTM", "dim": 32, "depth": 3, "causal": False, "residual": True, "dropout": 0.0}
 
 
 def test_another_type_has_its_own_defaults():

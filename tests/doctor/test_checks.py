@@ -6,7 +6,7 @@ import torch
 from seqkit.config import complete
 from seqkit.doctor.laws import check_future, check_padding, check_positions, check_target
 from seqkit.doctor.subject import recipe_or_run
-from seqkit.doctor.tokens import check_inputs, check_tokens
+from seqkit.doctor.tokens import check_embeddings, check_inputs, check_tokens
 from seqkit.doctor.training import (
     Trials,
     check_gradients,
@@ -68,6 +68,7 @@ def test_other_backbones_and_positions_keep_the_laws(subject, recipe, words):
         ("graph/karate", check_positions, "no positions"),
         ("series/classify", check_positions, "in their order"),
         ("mechanism/tasks", check_inputs, "ids"),
+        ("mechanism/tasks", check_embeddings, "normalises its inputs"),
     ],
 )
 def test_a_check_that_says_nothing_here_says_why(subject, recipe, check, why):
@@ -90,6 +91,23 @@ def test_poor_tokens_and_inputs_are_found(subject, recipe, words, check, problem
     finding = check(subject(recipe, "--tokenizer", *words)).finding
     assert problem in finding.problem
     assert words[0] in finding.fix
+
+
+BARE = ["--model.backbone", "LSTM", "--model.backbone.residual", "false"]
+
+
+@pytest.mark.parametrize("recipe", ["mechanism/tasks", "image/digits", "graph/molecules"])
+def test_a_bare_network_gets_embeddings_of_its_size(subject, recipe):
+    graph = ["--model.adjacency", "ignore"] if recipe == "graph/molecules" else []
+    result = check_embeddings(subject(recipe, *BARE, *graph))
+    assert result.applies
+    assert result.finding is None
+
+
+def test_embeddings_that_are_too_large_for_a_bare_network_are_found(subject):
+    finding = check_embeddings(subject("image/digits", "--tokenizer", "Amplified", *BARE)).finding
+    assert "inputs have a root mean square of" in finding.problem
+    assert "LSTM does not normalise" in finding.cause
 
 
 @pytest.mark.parametrize(("value", "problem"), [(50.0, "feature 3 has size"), (torch.nan, "nan")])

@@ -70,6 +70,18 @@ def test_buffers_are_filled_again_from_another_generation():
             assert got.equal(columns(model, prompts, steps, use_cache=False, **settings))
 
 
+def test_buffers_are_not_the_sources_own_tensors():
+    """A decoder writes to its buffers when a sequence ends and when another generation begins."""
+    name = "GRU, RNNDecoder"
+    model, given = model_of(name), sources(name)
+    decoder, before = Decoder(ModuleStep(model)), given.valid.clone()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode, "find_decoder", lambda model, b, n: decoder)
+        for source in (given, sources(name, [2, 1, 0])):
+            columns(model, RAGGED, 17, sampling=GREEDY, source=source)
+    assert given.valid.equal(before)
+
+
 @pytest.mark.parametrize("name", ["Transformer", *sorted({*TWO} - {"GRU, RNNDecoder", "GRU, Bahdanau"})])
 def test_a_cache_that_grows_is_left_to_the_modules(name, num_steps):
     model = generating_model(name)

@@ -55,6 +55,10 @@ def _zero(hidden, embedded):
     return hidden.masked_fill(~embedded.valid[..., None], 0.0)
 
 
+def _times(factor, states):
+    return [tuple(factor * part for part in state) for state in states]
+
+
 def after(name, change):
     """A backbone that changes what a sound one gives, but in padding; `change(self, hidden)` gives the result."""
 
@@ -141,7 +145,7 @@ class LeaksFromColumn32(Faulty):
 class CacheIsWrongAfterEightColumns(FaultyRNN):
     def forward(self, embedded, cache=None):
         if cache is not None and cache.num_tokens > 8:
-            cache.state = tuple(0.5 * state for state in cache.state)
+            cache.states = _times(0.5, cache.states)
         return super().forward(embedded, cache)
 
 
@@ -319,7 +323,7 @@ class CacheIsForEvenColumns(FaultyRNN):
 
     def forward(self, embedded, cache=None):
         if cache is not None and embedded.valid.shape[1] == 1 and cache.num_tokens % 2 and cache.num_tokens > 9:
-            cache.state = tuple(torch.zeros_like(state) for state in cache.state)
+            cache.states = _times(0.0, cache.states)
         return super().forward(embedded, cache)
 
 
@@ -337,25 +341,25 @@ class KeepsTheCacheOfTheFirst(FaultyRNN):
     """A cache whose state is the module's."""
 
     class Shared(Cache):
-        state = None
+        states = None
 
         def __init__(self):
             self.num_tokens = 0
 
         def reorder(self, rows):
-            type(self).state = tuple(s[:, rows] for s in type(self).state)
+            type(self).states = [tuple(part[rows] for part in state) for state in type(self).states]
 
     def init_cache(self, max_tokens):
-        self.Shared.state = None
+        self.Shared.states = [None]
         return self.Shared()
 
     def forward(self, embedded, cache=None):
         if cache is None:
             return super().forward(embedded)
         inner = self.inner.init_cache(1)
-        inner.state, inner.num_tokens = self.Shared.state, cache.num_tokens
+        inner.states, inner.num_tokens = self.Shared.states, cache.num_tokens
         hidden = super().forward(embedded, inner)
-        self.Shared.state, cache.num_tokens = inner.state, inner.num_tokens
+        self.Shared.states, cache.num_tokens = inner.states, inner.num_tokens
         return hidden
 
 
@@ -462,7 +466,7 @@ class PositionsWrapInTheCache(FaultyRNN):
 
     def forward(self, embedded, cache=None):
         if cache is not None and cache.num_tokens and cache.num_tokens % 128 == 0:
-            cache.state = tuple(torch.zeros_like(state) for state in cache.state)
+            cache.states = _times(0.0, cache.states)
         return super().forward(embedded, cache)
 
 

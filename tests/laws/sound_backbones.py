@@ -653,6 +653,10 @@ class ReadsTheBestOfItsNeighbours(AveragesItsNeighbours):
         super().__init__(dim)
         self.score = nn.Linear(dim, 1)
 
+    def add_edge_bias(self, num_edge_types):
+        super().add_edge_bias(num_edge_types)
+        nn.init.normal_(self.kind.weight, std=0.1)  # else an edge of one type may be the best whatever the tokens hold
+
     def gather(self, message, target, flat):
         score = self.score(message)
         best = torch.full_like(flat[:, :1], -torch.inf).scatter_reduce(0, target[:, None], score.detach(), "amax")

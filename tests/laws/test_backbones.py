@@ -14,7 +14,6 @@ from laws.sound_backbones import SOUND, SnapsToACodebook
 from torch import nn
 
 from seqkit.backbones import GRU, LSTM, MeanPool, Transformer
-from seqkit.backbones.rnn import RNNCache
 from seqkit.interfaces import Adjacency, Backbone, Embedded, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.attention.context import Past, attention_context
@@ -123,7 +122,10 @@ def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(name, backbone):
     """Causal and bidirectional in turn: each backbone is both with half of the tokenizers, and both above."""
     causal = (TOKENIZERS.index(name) + sorted(backbones()).index(backbone)) % 2 == 1
     tokenizer, examples = SAMPLES[name]().encoded()
-    checked = check_embedded_backbone(tokenizer.spec, backbones()[backbone](DIM, causal=causal), examples)
+    made, expected = backbones()[backbone](DIM, causal=causal), {}
+    if name == "WhisperMel" and made.needs_unit_inputs:
+        expected = {"inputs_have_unit_size": "its convolutions begin as torch's, and are made for published weights"}
+    checked = check_embedded_backbone(tokenizer.spec, made, examples, expected_failures=expected)
     assert laws.padding_changes_nothing in checked
     assert (laws.no_token_attends_to_the_future in checked) == causal
 
@@ -276,18 +278,13 @@ def _masked(hidden, embedded):
 
 
 def _unpacked(inner, embedded, cache):
-    return _masked(inner.layers(embedded.hidden)[0], embedded)
-
-
-def _unpacked_steps(inner, embedded, cache):
-    hidden, cache.state = inner.layers(embedded.hidden, cache.state)
-    cache.num_tokens += embedded.valid.shape[1]
-    return _masked(hidden, embedded)
+    every = torch.ones_like(embedded.valid)
+    return _masked(inner(replace(embedded, valid=every, whole=every), cache), embedded)
 
 
 def _forgets_its_state(inner, embedded, cache):
     if cache is not None:
-        cache.state = None
+        cache.states = [None] * len(cache.states)
     return inner(embedded, cache)
 
 
@@ -361,7 +358,7 @@ class _UnusedLayer(Transformer):
 
 class _AlwaysCaches(LSTM):
     def init_cache(self, max_tokens):
-        return RNNCache()
+        return self.new_cache()
 
 
 class _MultipliesPadding(Embedder):
@@ -546,7 +543,7 @@ def test_step_by_step_notices_a_state_that_ran_over_padding():
     model = EmbeddedBackbone(spec, LSTM(DIM, causal=True))
     laws.step_by_step_equals_at_once(model, examples)
     sound = model.backbone
-    model.backbone = Faulty(sound, lambda inner, e, cache: (_unpacked_steps if cache else _unpacked)(inner, e, cache))
+    model.backbone = Faulty(sound, _unpacked)
     with pytest.raises(AssertionError, match="step by step differs from at once in column"):
         laws.step_by_step_equals_at_once(model, examples)
 

@@ -8,12 +8,15 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqkit.backbones import LSTM, Transformer
+from seqkit.backbones import GRU, LSTM, RNN, EncoderDecoder, RNNDecoder, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens, TokenSpec
+from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, default_position
 from seqkit.nn.position.rotary import Rotary
-from seqkit.objectives import NextToken
+from seqkit.objectives import Masked, NextToken, Seq2Seq
+from seqkit.registry import components
+from seqkit.tokenizers import Characters
 
 IDS = TokenSpec(vocab_size=11)
 VECTORS = TokenSpec(num_features=3, num_axes=2)
@@ -246,6 +249,106 @@ def test_scaled_content_starts_as_large_as_positions(position, std):
 def test_a_scale_that_is_no_factor_is_refused(scale):
     with pytest.raises(ValueError, match=f"scale={scale}"):
         Embedder(IDS, 14, scale=scale)
+
+
+# ── inputs of about unit variance ────────────────────────────────────────────────────────────────────────────────────
+
+FIELDS = {"vocab_sizes": (11, 3, 7)}
+CONTENTS = {
+    "ids": TokenSpec(vocab_size=101),
+    "fields": TokenSpec(**FIELDS),
+    "fields and numbers": TokenSpec(**FIELDS, num_features=5),
+    "numbers": TokenSpec(num_features=5),
+    "many numbers": TokenSpec(num_features=97),
+    "prefix and numbers": TokenSpec(num_features=2 + 5, num_prefix_tokens=2),
+}
+POSITIONS = {"none": NoPosition, "sinusoidal": Sinusoidal, "learned": partial(Learned, sizes=[13])}
+
+
+def batch_of(spec, n=13):
+    """Three examples of n tokens, numbers of size 1."""
+    return TokenBatch.collate([spec.random(n) for _ in range(3)])
+
+
+def size(x):
+    return float(x.detach().square().mean().sqrt())
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("scale", [1.0, 3.5])
+@pytest.mark.parametrize("content", CONTENTS)
+def test_tokens_begin_with_a_size_of_about_1_where_they_are_taken_as_they_are(content, position, scale):
+    torch.manual_seed(0)
+    spec = CONTENTS[content]
+    made = partial(Embedder, spec, 64, position=POSITIONS[position], unit=True, scale=scale, uses_mask_token=True)
+    embedder, batch = made(), batch_of(spec)
+    masked = torch.arange(13).repeat(3, 1) >= 8
+    hidden = embedder(batch, masked).hidden
+    for columns in (slice(2), slice(2, 8), slice(8, 13)):  # prefix tokens, if there are any, others, and masked ones
+        assert 0.5 < size(hidden[:, columns]) < 2
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_content_and_learned_positions_each_begin_with_unit_variance(content):
+    torch.manual_seed(0)
+    spec = CONTENTS[content]
+    embedder = Embedder(spec, 64, position=partial(Learned, sizes=[101]), unit=True)
+    batch = batch_of(spec, 101)
+    assert size(embedder.position.tables[0]) == pytest.approx(1, rel=0.1)
+    assert size(embedder.content(batch.content)) == pytest.approx(1, rel=0.2)
+    if embedder.features is not None:
+        assert size(embedder.features(batch.features)) == pytest.approx(1, rel=0.2)
+
+
+def test_elsewhere_numbers_begin_as_torch_says_and_learned_positions_small():
+    position = partial(Learned, sizes=[101])
+    for spec in (CONTENTS["numbers"], CONTENTS["prefix and numbers"]):
+        embedder = Embedder(spec, 64, position=position)
+        linear = embedder.content if isinstance(embedder.content, nn.Linear) else embedder.content.projection
+        bound = 5**-0.5  # of torch's own start, for five numbers
+        for weights in (linear.weight, linear.bias):
+            assert 0.9 * bound < weights.abs().max() <= bound
+    assert size(Embedder(CONTENTS["prefix and numbers"], 64, position=position).content.prefix) < 0.03
+    features = Embedder(CONTENTS["fields and numbers"], 64, position=position).features
+    assert 0.9 * bound < features.weight.abs().max() <= bound
+    assert size(Embedder(IDS, 64, position=position).position.tables[0]) == pytest.approx(0.02, rel=0.1)
+
+
+TAKES_ANY_SIZE = {
+    "APPNP", "AttentionDecoder", "GCN", "GIN", "GRU", "LSTM", "Mamba", "MeanPool", "RNN", "Reversible", "S4D",
+    "Transformer",
+}  # fmt: skip
+WITH_SOURCE = {
+    "AttentionDecoder": lambda cls: EncoderDecoder(GRU(64, 1), cls(GRU(64, 1, causal=True))),
+    "EncoderDecoder": lambda cls: cls(Transformer(64, 1), RNNDecoder(64)),
+    "RNNDecoder": lambda cls: EncoderDecoder(GRU(64, 1), cls(64)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(components("backbone")) - {"Towers"}))  # whose parts have their own
+def test_a_backbone_gets_inputs_of_about_1_unless_a_norm_stands_before_what_reads_them(name):
+    cls, spec, objective = components("backbone")[name].load(), TokenSpec(vocab_size=101), Masked()
+    if name in ("APPNP", "GCN", "GIN"):
+        spec = replace(spec, num_axes=0, num_edge_types=2)
+    if name in WITH_SOURCE:
+        objective = Seq2Seq(Characters("abcdefghijk"), tied=False)
+    backbone = WITH_SOURCE[name](cls) if name in WITH_SOURCE else cls(64, 1)
+    assert backbone.needs_unit_inputs == (name not in TAKES_ANY_SIZE)
+    embedder = Model(spec, backbone, objective).embedder
+    right = embedder.position.std if name in TAKES_ANY_SIZE else 1.0
+    assert size(embedder.table.weight) == pytest.approx(right, rel=0.1)
+
+
+@pytest.mark.parametrize("cls", [GRU, LSTM, RNN])
+def test_a_bare_recurrent_network_gets_inputs_of_about_1(cls):
+    embedder = Model(TokenSpec(vocab_size=101), cls(64, 1, residual=False), Masked()).embedder
+    assert size(embedder.table.weight) == pytest.approx(1, rel=0.1)
+
+
+@pytest.mark.parametrize(("scale", "logit_scale"), [(1.0, 64**-0.5), (8.0, 1.0)])
+def test_a_tied_head_is_scaled_where_entries_of_the_table_are_about_1_without_positions(scale, logit_scale):
+    embedder = Embedder(IDS, 64, position=NoPosition, unit=True, scale=scale)
+    assert embedder.logit_scale == pytest.approx(logit_scale)
 
 
 # ── tied heads ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -21,6 +21,7 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductA
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import Learned
+from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import NextToken, Seq2Seq
 from seqkit.objectives.metrics import SequenceErrorRate, TokenErrorRate
 from seqkit.tokenizers import Bytes, Characters, Patches, Words
@@ -127,10 +128,12 @@ def test_the_head_has_a_logit_for_every_id_bos_and_eos_too(tied):
         assert seq2seq.head.table is seq2seq.embedder.content
 
 
-def test_a_tied_head_is_scaled_beside_positions_of_about_1_alone():
-    decoder = Transformer(12, 1, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True))
-    assert model(fitted(), EncoderDecoder(GRU(12, 1), decoder)).head.scale == 12**-0.5
-    assert model(fitted()).head.scale == 1.0  # a recurrent network needs no positions, so the table's entries are small
+def test_a_tied_head_is_scaled_only_where_the_tables_entries_are_about_1():
+    decoder = partial(Transformer, 12, 1, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True))
+    assert model(fitted(), EncoderDecoder(GRU(12, 1), decoder())).head.scale == 12**-0.5
+    rotary = EncoderDecoder(GRU(12, 1), decoder(position=Rotary()))
+    assert model(fitted(), rotary).head.scale == 1.0  # no positions are added, so the table's entries are small
+    assert model(fitted()).head.scale == 12**-0.5  # a recurrent network takes its inputs as they are, of about 1
 
 
 def test_the_baseline_predicts_the_token_frequencies():

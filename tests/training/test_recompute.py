@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqkit.analysis.peak_memory import peak_bytes
-from seqkit.backbones import GRU, TCN, AttentionDecoder, EncoderDecoder, Mamba, Transformer
+from seqkit.backbones import GRU, LSTM, TCN, AttentionDecoder, EncoderDecoder, Mamba, MeanPool, Transformer
 from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
@@ -23,6 +23,7 @@ BACKBONES = {
     ),
     "TCN": lambda: TCN(12, 2, causal=True, dropout=0.3),
     "Mamba": lambda: Mamba(12, 2, causal=True),
+    "LSTM": lambda: LSTM(12, 3, causal=True, dropout=0.3),
 }
 
 
@@ -80,13 +81,13 @@ def test_a_deep_transformer_takes_less_than_half_of_the_memory():
 def test_blocks_are_those_of_encoder_and_decoder():
     decoder = Transformer(12, 3, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True))
     assert len(blocks_of(EncoderDecoder(Transformer(12, 2, num_heads=2), decoder))) == 5
-    assert len(blocks_of(EncoderDecoder(GRU(12, 2), AttentionDecoder(TCN(12, 3, causal=True))))) == 3
+    assert len(blocks_of(EncoderDecoder(GRU(12, 2), AttentionDecoder(TCN(12, 3, causal=True))))) == 5
 
 
 @pytest.mark.parametrize(
     ("backbone", "why"),
     [
-        (lambda: GRU(12, 2, causal=True), "GRU"),
+        (lambda: MeanPool(12, causal=True), "MeanPool"),
         (lambda: Reversible(12, 2, num_heads=2, causal=True), "Reversible"),
     ],
 )

@@ -116,6 +116,11 @@ class Learned(PositionalEncoding):
         self.sizes, self.num_positions = sizes, min([sizes[0] - first, *sizes[1:]])
         self.tables = nn.ParameterList([nn.Parameter(torch.randn(size, dim) * self.std) for size in sizes])
 
+    def begin_with_std(self, std: float) -> None:
+        with torch.no_grad():
+            for table in self.tables:
+                table.mul_(std / self.std)
+
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [b n d] for positions [b n p]."""
         index = positions.long()

@@ -52,6 +52,9 @@ class PositionalEncoding(nn.Module, ABC):
         """Embeddings [b n d], zero where padded, with their positions."""
         return hidden + self(positions)
 
+    def begin_with_std(self, std: float) -> None:
+        """Give learned vectors, if it has any, that standard deviation before training."""
+
 
 class RelativePosition(nn.Module):
     """Positions inside attention: rotated queries and keys, or a bias on the scores.
