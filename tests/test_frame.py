@@ -1,11 +1,13 @@
 """The frame of the project: which package imports which, the words that it speaks, what stays light, what is packed."""
 
 import ast
+import io
 import json
 import re
 import subprocess
 import sys
 import textwrap
+import tokenize
 import tomllib
 import zipfile
 from collections import Counter
@@ -145,18 +147,50 @@ def test_at_most_eight_modules_are_outside_packages():
 BUDGET = "tests/house.toml"
 
 
+UNCOUNTED = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+    tokenize.ENCODING,
+}  # fmt: skip
+"""Kinds of tokens that are not counted; docstrings are not, either. So only what has to be understood counts."""
+
+
+def num_tokens(path):
+    """Number of tokens of Python's own `tokenize` in a file."""
+    text = path.read_text(encoding="utf-8")
+    docstrings = set()
+    for node in ast.walk(ast.parse(text)):
+        for one in getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ():
+            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                docstrings.add(one.lineno)
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    is_docstring = lambda token: token.type == tokenize.STRING and token.start[0] in docstrings  # noqa: E731
+    return sum(token.type not in UNCOUNTED and not is_docstring(token) for token in tokens)
+
+
+def is_counted(test):
+    """Whether a file of tests counts: neither a benchmark nor components with planted faults."""
+    return "benchmarks" not in test.parts and not test.name.startswith(("faulty_", "faults", "sound_"))
+
+
 def sizes():
-    """Lines of Python of each package, of data sets beside recipes, of other modules, of tests; words of pages."""
-    lines = Counter()
+    """Tokens of each package, of data sets beside recipes, of other modules, of tests; words of pages."""
+    tokens = Counter()
     for path in FILES:
         room = path.parts[0] if len(path.parts) > 1 else "modules"
-        lines[room] += len((PACKAGE / path).read_text(encoding="utf-8").splitlines())
-    for path in (ROOT / "recipes").rglob("*.py"):
-        lines["recipes"] += len(path.read_text(encoding="utf-8").splitlines())
-    tests = (path.read_text(encoding="utf-8").splitlines() for path in (ROOT / "tests").rglob("*.py"))
+        tokens[room] += num_tokens(PACKAGE / path)
+    tokens["recipes"] += sum(map(num_tokens, (ROOT / "recipes").rglob("*.py")))
+    tokens["tests"] = sum(map(num_tokens, filter(is_counted, (ROOT / "tests").rglob("*.py"))))
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "recipes").rglob("*.md")]
     words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
-    return {"lines": {**lines, "tests": sum(map(len, tests))}, "words": {"docs": words}}
+    return {"tokens": tokens, "words": {"docs": words}}
+
+
+def test_comments_docstrings_and_line_breaks_are_no_tokens(tmp_path):
+    path = tmp_path / "one.py"
+    path.write_text(
+        '"""What it is."""\n\n# why\ndef twice(x):\n    """Double."""\n    return (\n        2 * x\n    )\n'
+    )
+    assert num_tokens(path) == len(["def", "twice", "(", "x", ")", ":", "return", "(", "2", "*", "x", ")"])
 
 
 def outside(budget, sizes):
@@ -182,7 +216,7 @@ def test_every_room_keeps_to_its_budget():
 
 def test_a_room_over_and_one_far_below_its_budget_are_named():
     found = list(
-        outside({"lines": {"nn": 100, "data": 4000, "cli": 50}}, {"lines": {"nn": 101, "data": 3000, "cli": 50}})
+        outside({"tokens": {"nn": 100, "data": 4000, "cli": 50}}, {"tokens": {"nn": 101, "data": 3000, "cli": 50}})
     )
     assert [sentence.split()[0] for sentence in found] == ["nn", "data"]
 

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +27,6 @@ from seqkit.nn.join_embedder import JoinEmbedder
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 
-if TYPE_CHECKING:
-    from seqkit.analysis.sharding import Sharding
-
 
 @dataclass(frozen=True, slots=True)
 class Description:
@@ -42,7 +39,6 @@ class Description:
     also those that a causal mask excludes; sums, norms and activations do not count, except in modules that are made of
     them (`uncounted_flops`). activations: bytes saved for the backward pass, without the loss, if attention runs in a
     fused kernel, which saves no scores. cache: bytes for generating `context_length` tokens; None: there is no cache.
-    sharding: what each of several devices holds and sends.
     """
 
     name: str
@@ -54,7 +50,6 @@ class Description:
     flops: int
     activations: int
     cache: int | None
-    sharding: Sharding | None = None
 
     @property
     def tokens(self) -> int:
@@ -96,16 +91,14 @@ class Description:
     def __str__(self) -> str:
         rows = self.rows()
         width = max(len(label) for label, _ in rows)
-        lines = [self.name, *(f"{label:{width}}  {value}" for label, value in rows)]
-        return "\n".join([*lines, "", str(self.sharding)] if self.sharding else lines)
+        return "\n".join([self.name, *(f"{label:{width}}  {value}" for label, value in rows)])
 
 
-def describe(preset: str, *, context_length: int | None = None, num_devices: int | None = None) -> Description:
+def describe(preset: str, *, context_length: int | None = None) -> Description:
     """Cost of a preset with the tokens, positions and head that it was published with; nothing is allocated.
 
-    context_length: number of tokens; None: as published. num_devices: how many share a training step; None: one, and
-    nothing is said of it. Raises ValueError for an unknown preset, no tokens, or more tokens than its table of
-    positions has, and less than two devices.
+    context_length: number of tokens; None: as published. Raises ValueError for an unknown preset, no tokens, or more
+    tokens than its table of positions has.
     """
     if preset not in PUBLISHED:
         raise ValueError(f"there is no preset called {preset!r}; {suggest(preset, PUBLISHED)}")
@@ -117,13 +110,7 @@ def describe(preset: str, *, context_length: int | None = None, num_devices: int
     num_positions = position.sizes[0] - position.first if isinstance(position, Learned) else context_length
     if context_length > num_positions:
         raise ValueError(f"{preset} has {num_positions} positions; context_length={context_length} is more")
-    found = describe_model(model, context_length, name=preset)
-    if num_devices is None:
-        return found
-    from seqkit.analysis.sharding import describe_sharding  # Lightning takes a second
-
-    batch = example_batch(model, context_length)
-    return replace(found, sharding=describe_sharding(partial(PresetModel, published), batch, num_devices))
+    return describe_model(model, context_length, name=preset)
 
 
 class PresetModel(nn.Module):
@@ -154,7 +141,7 @@ def describe_model(model: nn.Module, context_length: int, *, name: str = "model"
     if context_length < 1:
         raise ValueError(f"context_length={context_length} counts tokens; make it 1 or more")
     embedders = [each for each in (model.embedder, model.source_embedder) if isinstance(each, nn.Module)]
-    copied, batch, forward = counted(model, example_batch(model, context_length))
+    copied, batch, forward = counted(model, _example_batch(model, context_length))
     first = sum(p.numel() for p in {p for each in embedders for p in each.parameters()})
     total = sum(p.numel() for p in model.parameters())
     unused = 0  # experts that a token is not routed to
@@ -173,7 +160,7 @@ def describe_model(model: nn.Module, context_length: int, *, name: str = "model"
     )
 
 
-def example_batch(model: nn.Module, context_length: int) -> TokenBatch:
+def _example_batch(model: nn.Module, context_length: int) -> TokenBatch:
     """One example of so many random tokens for a `seqkit.model.Model`, and as many of its source if it has one."""
     embedder, source = model.embedder, model.source_embedder
     assert isinstance(embedder, TokenEmbedder)
@@ -184,26 +171,17 @@ def example_batch(model: nn.Module, context_length: int) -> TokenBatch:
     return batch if source is None else _batch(embedder.spec, context_length).replace(source=batch)
 
 
-def describe_recipe(
-    config: Mapping[str, Any], *, context_length: int | None = None, num_devices: int | None = None
-) -> Description:
+def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = None) -> Description:
     """Cost of the model of a complete configuration, its tokenizer fitted on its data; nothing is trained.
 
-    context_length: number of tokens; None: length of the longest example of the first batch. num_devices: as `describe`
-    takes it. Raises as `seqkit.runs.run.run`.
+    context_length: number of tokens; None: length of the longest example of the first batch. Raises as
+    `seqkit.runs.run.run`.
     """
     from seqkit.runs.prepare import untrained  # seconds to import, and no preset needs it
 
     model, data = untrained(config)
     batch, _ = next(iter(data.train_dataloader()))
-    context_length = context_length or batch.valid.shape[1]
-    found = describe_model(model, context_length, name=config["recipe"])
-    if num_devices is None:
-        return found
-    from seqkit.analysis.sharding import describe_sharding
-
-    example, build = example_batch(model, context_length), partial(copy.deepcopy, model)
-    return replace(found, sharding=describe_sharding(build, example, num_devices, fake=False))
+    return describe_model(model, context_length or batch.valid.shape[1], name=config["recipe"])
 
 
 def training_flops(model: nn.Module, objective: Objective, batch: LabeledBatch) -> int:

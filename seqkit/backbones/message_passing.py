@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from einops import rearrange
@@ -110,29 +110,6 @@ class NormalisedAdjacency:
         return (scaled * self.own + self.total(messages, self.edges.target, x.shape[0])) * self.inverse_root
 
 
-class GCNConvolution(nn.Module):
-    """relu(sum over neighbours j and i itself of a_ij / sqrt(deg_i deg_j) W x_j + b) (Kipf and Welling 2017, eq. 2).
-
-    deg_i is the sum over j of a_ij, itself included, as in `GCNConv` of PyG 2.8 (`NormalisedAdjacency`). With edge
-    types a_ij is the weight of the edge's type, which is learned, starts at 1 and is kept above zero by an exponential
-    (the paper's adjacency may be weighted, its weights are not learned).
-    """
-
-    def __init__(self, dim: int):
-        super().__init__()
-        self.linear = nn.Linear(dim, dim, bias=False)
-        self.bias = nn.Parameter(torch.zeros(dim))
-        self.log_edge_weight: nn.Parameter | None = None
-        self.sum = SumOverEdges()
-
-    def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        adjacency = NormalisedAdjacency(edges, x, self.log_edge_weight, self.sum)
-        return (adjacency @ self.linear(x) + self.bias).relu().to(x.dtype)
-
-    def add_edge_types(self, num_edge_types: int) -> None:
-        self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))
-
-
 class _AlongEdges(Backbone):
     """Base class of backbones that pass messages along `Embedded.adjacency`, from the source of an edge to its target.
 
@@ -200,51 +177,17 @@ class _AlongEdges(Backbone):
         return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
 
-class _MessagePassing(_AlongEdges):
-    """Layers of message passing.
+class GIN(_AlongEdges):
+    """Graph isomorphism network (Xu et al. 2019), with several edge types GINE (after Hu et al. 2020).
 
-    Layer: x + dropout(convolution(norm(x))); then `norm` once more. The norm acts on the channels of each token, where
-    the papers have none (GCN) or a batch norm (GIN), which would mix the graphs of a batch. The residual connection is
-    ours too: with residual=False, norm=nn.Identity and depth 1 a GCN is the paper's network of two layers, of which the
-    second is the head's, since a linear layer and a propagation may change places.
+    Layer: x_i + dropout(MLP((1 + eps) x_i + sum over the sources j of edges j -> i of x_j)), x being normalised before;
+    with edge types of relu(x_j + embedding of the type), one table a layer. A norm follows the last layer. The norm
+    acts on the channels of each token, where the paper has a batch norm, which would mix the graphs of a batch. The
+    residual connection is ours. Sums can count equal neighbours, which means and attention cannot (Xu et al. 2019,
+    theorem 3 and section 5.2).
     depth: number of layers. max_edge_type: largest edge type that messages go along; None: all types.
     norm: norm of each layer's input and of the last output. dropout: probability of dropping an entry of a layer's
     output.
-    """
-
-    convolution: ClassVar[type[GINConvolution | GCNConvolution]]
-
-    def __init__(
-        self,
-        dim: int,
-        depth: int = 3,
-        *,
-        max_edge_type: int | None = None,
-        norm: Callable[[int], nn.Module] = nn.LayerNorm,
-        dropout: float = 0.0,
-    ):
-        super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
-        self.convolutions = nn.ModuleList(self.convolution(dim) for _ in range(depth))
-        self.norms = nn.ModuleList(norm(dim) for _ in range(depth))
-        self.dropout, self.norm = nn.Dropout(dropout), norm(dim)
-
-    def run(self, x: Tensor, edges: Edges) -> Tensor:
-        for norm, convolution in zip(self.norms, self.convolutions):
-            x = x + self.dropout(convolution(norm(x), edges))
-        hidden: Tensor = self.norm(x)
-        return hidden
-
-    def add_edge_types(self, num_edge_types: int) -> None:
-        for convolution in self.convolutions:
-            convolution.add_edge_types(num_edge_types)  # type: ignore[union-attr, operator]
-
-
-class GIN(_MessagePassing):
-    """Graph isomorphism network (Xu et al. 2019), with several edge types GINE (after Hu et al. 2020).
-
-    Layer: x_i + MLP((1 + eps) x_i + sum over the sources j of edges j -> i of x_j), x being normalised before; with
-    edge types of relu(x_j + embedding of the type), one table a layer. Sums can count equal neighbours, which means and
-    attention cannot (Xu et al. 2019, theorem 3 and section 5.2).
     Time O(e d + n d^2) and memory O((e + n) d) for each layer; there is no [n n] tensor.
     Use it for molecules and other graphs whose degrees matter, or as the baseline that has no attention. It needs an
     adjacency, of which it uses the edges and their types. It is bidirectional only, and refuses segments and caches.
@@ -260,22 +203,66 @@ class GIN(_MessagePassing):
     torch.Size([1, 3, 8])
     """
 
-    convolution = GINConvolution
+    def __init__(
+        self,
+        dim: int,
+        depth: int = 3,
+        *,
+        max_edge_type: int | None = None,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        dropout: float = 0.0,
+    ):
+        super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
+        self.convolutions = nn.ModuleList(GINConvolution(dim) for _ in range(depth))
+        self.norms = nn.ModuleList(norm(dim) for _ in range(depth))
+        self.dropout, self.norm = nn.Dropout(dropout), norm(dim)
+
+    def run(self, x: Tensor, edges: Edges) -> Tensor:
+        for norm, convolution in zip(self.norms, self.convolutions):
+            x = x + self.dropout(convolution(norm(x), edges))
+        hidden: Tensor = self.norm(x)
+        return hidden
+
+    def add_edge_types(self, num_edge_types: int) -> None:
+        for convolution in self.convolutions:
+            convolution.add_edge_types(num_edge_types)  # type: ignore[union-attr, operator]
 
 
-class GCN(_MessagePassing):
-    """Graph convolutional network (Kipf and Welling 2017).
+class GCN(_AlongEdges):
+    """Graph convolutional network (Kipf and Welling 2017, equation 9), with neither norms nor residual connections.
 
-    Layer: x_i + relu(sum over j of a_ij / sqrt(deg_i deg_j) W x_j + b), j being the sources of edges j -> i and i
-    itself, and x normalised before; a_ij is 1, with several edge types a learned weight of the type. It smooths over
-    neighbours and cannot count them.
+    Layer: A W h, with a ReLU between layers, A being the adjacency with self-loops, a_ij / sqrt(deg_i deg_j)
+    (`NormalisedAdjacency`; a_ij is 1, with several edge types a learned weight of the type). The W of the first layer
+    is the linear layer of the embedder, and that of the last layer the head's, as a propagation and a linear layer may
+    change places. So depth 2 has no weights of its own. Layers with weights and a residual connection of their own
+    learnt Cora worse (docs/decisions.md). It smooths over neighbours and cannot count them.
+    depth: number of layers. dropout: probability of dropping an entry of a layer's input.
     Time O(e d + n d^2) and memory O((e + n) d) for each layer; there is no [n n] tensor.
     Use it for labels of nodes where neighbours tend to be alike (citation graphs), or as the baseline of graph
-    networks. Adjacency, other support, `max_edge_type`, `dropout` and the example are as in `GIN`.
+    networks. Adjacency, other support and `max_edge_type` are as in `GIN`.
     Raises ValueError for sizes or a `max_edge_type` below 1.
     """
 
-    convolution = GCNConvolution
+    def __init__(self, dim: int, depth: int = 2, *, max_edge_type: int | None = None, dropout: float = 0.0):
+        super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
+        self.depth, self.dropout = depth, nn.Dropout(dropout)
+        self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth - 2))
+        self.log_edge_weight: nn.Parameter | None = None
+        self.sum = SumOverEdges()
+
+    def run(self, x: Tensor, edges: Edges) -> Tensor:
+        adjacency = NormalisedAdjacency(edges, x, self.log_edge_weight, self.sum)
+        for layer in range(self.depth):
+            if layer > 0:
+                x = x.relu()
+            x = self.dropout(x)
+            if 0 < layer < self.depth - 1:
+                x = self.layers[layer - 1](x)
+            x = (adjacency @ x).to(x.dtype)
+        return x
+
+    def add_edge_types(self, num_edge_types: int) -> None:
+        self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))
 
 
 class APPNP(_AlongEdges):

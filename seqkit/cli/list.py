@@ -24,8 +24,6 @@ def run(args: Namespace) -> int:
     if kind is not None and kind not in plural.values():
         known = [*plural, *recipe_names(), *components("preset")]
         raise UsageError(f"there is nothing called {args.what!r} to list; {suggest(args.what, known)}")
-    if args.devices:
-        raise UsageError("--devices is of a recipe's or a preset's model: seqkit list RECIPE --devices 8")
     if args.preset or args.overrides:
         raise UsageError("keys are a recipe's; give its name or its YAML file: seqkit list RECIPE --key value")
     for one in (kind,) if kind else USUAL:
@@ -41,12 +39,12 @@ def _describe(args: Namespace) -> int:
             raise UsageError(f"{args.what} is a backbone of fixed size and takes no keys")
         from seqkit.analysis.cost import describe
 
-        print(printable(describe(args.what, num_devices=args.devices)))
+        print(printable(describe(args.what)))
         return 0
     config = complete(args.what, args.preset, args.overrides)  # a mistake is said before what imports torch
     from seqkit.analysis.cost import describe_recipe
 
-    print(printable(describe_recipe(config, num_devices=args.devices)))
+    print(printable(describe_recipe(config)))
     return 0
 
 
@@ -76,4 +74,3 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     what = "recipes, tokenizers, backbones, …; or the name of one recipe or preset"
     add_recipe(parser, "what", nargs="?", help=what)
-    parser.add_argument("--devices", type=int, metavar="N", help="also say what each of N devices holds and sends")

@@ -17,8 +17,7 @@ import torch
 from einops import rearrange, repeat
 from torch import Tensor
 
-from seqkit.generation.decoders import MIN_STEPS, Decoder, GraphedCache, find_decoder
-from seqkit.generation.packed import PackedState
+from seqkit.generation.decoders import MIN_STEPS, Decoder, find_decoder
 from seqkit.interfaces import Cache, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
@@ -134,6 +133,7 @@ class DecodingState(Decoding):
         self._prompts = [prompt.to(self.device) for prompt in prompts]
         self._source = None if source is None else source.to(self.device)
         self._decoder: Decoder | None = None  # computes steps faster than the modules, if the model has one
+        self._taken: Cache | None = None  # the cache that the decoder has taken over
         self._tries_decoder, self._max_new_tokens = True, max_new_tokens
         self._prompt_index = torch.arange(len(prompts), device=self.device)  # [b] index of the prompt of each sequence
         self._new_ids = self._prompt_index.new_empty(len(prompts), 0)
@@ -189,10 +189,10 @@ class DecodingState(Decoding):
             self._tries_decoder = False
             if self._max_new_tokens - self.num_new_tokens >= MIN_STEPS:
                 self._decoder = find_decoder(self._model, len(self._new_ids), self._max_columns)
-        if self._decoder is not None and not isinstance(cache, PackedState | GraphedCache):
+        if self._decoder is not None and cache is not self._taken:
             witness = None if self._decoder.is_proven else copy.deepcopy(cache)
             try:
-                self._cache = cache = self._decoder.take_over(cache, self._lengths - self._starts - 1)
+                self._cache = self._taken = cache = self._decoder.take_over(cache, self._lengths - self._starts - 1)
             except ValueError:  # this cache grows with the tokens
                 self._decoder = witness = None
             if witness is not None:

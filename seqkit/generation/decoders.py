@@ -15,7 +15,8 @@ import torch
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
-from seqkit.generation.packed import PackedState, PackedStep, is_known
+from seqkit.generation.packed import PackedStep, is_known
+from seqkit.generation.recurrent_step import RecurrentStep, is_recurrent
 from seqkit.generation.step_graph import StepGraph, leaves, structure
 from seqkit.interfaces import Cache, TokenBatch
 from seqkit.model import Model
@@ -100,11 +101,11 @@ class Decoder:
     is_proven = True
     """False: its first step is to be compared with the modules'."""
 
-    def __init__(self, step: PackedStep | ModuleStep, keep: Callable[[Decoder], None] = lambda _: None):
+    def __init__(self, step: PackedStep | RecurrentStep | ModuleStep, keep: Callable[[Decoder], None] = lambda _: None):
         self._step, self._keep, self._graph = step, keep, cast("StepGraph | None", None)
         self.user: Callable[[], Cache | None] = lambda: None  # cache of the generation that uses the buffers
 
-    def take_over(self, cache: Cache, positions: Tensor) -> PackedState | GraphedCache:
+    def take_over(self, cache: Cache, positions: Tensor) -> Cache:
         """Copy the cache of a full forward pass; the next tokens are at positions [b].
 
         Raises ValueError for modules whose cache grows with the tokens.
@@ -118,7 +119,7 @@ class Decoder:
             positions = positions[rows]
         num_tokens, state = cache.num_tokens, cast(Any, self._step.state(cache, positions))
         if not self._step.is_static:
-            return cast(PackedState, state)
+            return cast(Cache, state)
         if graph is not None and graph.fits(state):
             graph.load(state)
         else:
@@ -133,9 +134,9 @@ class Decoder:
         """Size of the buffers."""
         return 0 if self._graph is None else sum(x.nbytes for x in leaves(self._graph.state) if isinstance(x, Tensor))
 
-    def step(self, ids: Tensor, cache: PackedState | GraphedCache) -> Tensor:
+    def step(self, ids: Tensor, cache: Cache) -> Tensor:
         """Logits [b v] after one more token: ids [b]; valid until the next step."""
-        if isinstance(cache, PackedState):
+        if not isinstance(cache, GraphedCache):
             return self._step(ids, cast(Any, cache))
         if cache.graph is None:
             cache.graph = StepGraph(self._step, cache.state, len(ids))
@@ -162,7 +163,7 @@ class Kept(dict[Any, Decoder]):
 
 
 def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder | None:
-    """A faster step than the modules'; None: on a CPU, if a part of the model is unknown to `PackedStep`.
+    """A faster step than the modules'; None: on a CPU, if no step is written out for such a model.
 
     num_sequences, max_tokens: sequences and columns of the generation. None, too, with gradients, autocast, hooks, or
     weights of several types or devices.
@@ -172,6 +173,8 @@ def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder |
     device, is_packed = next(model.parameters()).device, is_known(model)
     if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not _is_plain(model):
         return None
+    if device.type != "cuda" and is_recurrent(model):
+        return Decoder(RecurrentStep(model))
     if device.type != "cuda":
         return Decoder(PackedStep(model, num_sequences, max_tokens)) if is_packed else None
     limit = cast(Embedder, model.embedder).position.num_positions

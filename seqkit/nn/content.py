@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from seqkit.interfaces import TokenSpec
 
 
-def content_embedding(spec: TokenSpec, width: int, *, std: float, bias: bool, unit: bool = False) -> nn.Module:
+def content_embedding(spec: TokenSpec, width: int, *, std: float, bias: bool) -> nn.Module:
     """Module from the content of tokens to [b n width]: the spec's own, tables, or linear layers.
 
-    std: standard deviation of a table's entries at the start. bias: whether linear layers have one. unit: True: numbers
-    of size 1 begin with that standard deviation, too; False: torch's own start, by which it is about 0.6.
+    std: standard deviation of a table's entries at the start. bias: whether linear layers have one.
     """
     if spec.embedder is not None:
         return spec.embedder(width)
@@ -28,18 +27,8 @@ def content_embedding(spec: TokenSpec, width: int, *, std: float, bias: bool, un
         nn.init.normal_(table.weight, std=std)
         return table
     if k := spec.num_prefix_tokens:
-        return PrefixEmbedding(spec.num_features - k, k, width, std=std, bias=bias, unit=unit)
-    return numbers_embedding(spec.num_features, width, bias=bias, std=std if unit else None)
-
-
-def numbers_embedding(num_features: int, width: int, *, bias: bool, std: float | None) -> nn.Linear:
-    """A linear layer over numbers. std: of its outputs at the start, for numbers of size 1; None: torch's own start."""
-    linear = nn.Linear(num_features, width, bias=bias)
-    if std is not None:
-        nn.init.normal_(linear.weight, std=std * num_features**-0.5)
-        if bias:
-            nn.init.zeros_(linear.bias)
-    return linear
+        return PrefixEmbedding(spec.num_features - k, k, width, std=std, bias=bias)
+    return nn.Linear(spec.num_features, width, bias=bias)
 
 
 class FieldEmbedding(nn.Module):
@@ -63,23 +52,13 @@ class FieldEmbedding(nn.Module):
 class PrefixEmbedding(nn.Module):
     """A linear layer over f features, and a learned vector for each of k tokens that have none (`num_prefix_tokens`).
 
-    std: standard deviation of the learned vectors at the start. bias: whether the linear layer has one. unit: as of
-    `content_embedding`.
+    std: standard deviation of the learned vectors at the start. bias: whether the linear layer has one.
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        num_prefix_tokens: int,
-        width: int,
-        *,
-        std: float,
-        bias: bool = True,
-        unit: bool = False,
-    ):
+    def __init__(self, num_features: int, num_prefix_tokens: int, width: int, *, std: float, bias: bool = True):
         super().__init__()
         self.prefix = nn.Parameter(torch.randn(num_prefix_tokens, width) * std)
-        self.projection = numbers_embedding(num_features, width, bias=bias, std=std if unit else None)
+        self.projection = nn.Linear(num_features, width, bias=bias)
 
     def forward(self, content: Tensor) -> Tensor:
         """Embeddings [b n d] of content [b n k+f], which begins with the flags of the k tokens."""

@@ -14,7 +14,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Embedded, TokenBatch, TokenSpec
-from seqkit.nn.content import content_embedding, numbers_embedding
+from seqkit.nn.content import content_embedding
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal
 from seqkit.nn.position.base import PositionalEncoding
 
@@ -77,19 +77,20 @@ class Embedder(TokenEmbedder):
             raise ValueError(f"embedding_dim={embedding_dim} counts channels; make it 1 or more")
         self.position = position(self.embedding_dim, spec.num_axes)
         self.unit = unit
-        if unit:
-            self.position.begin_with_std(1.0)
         width = self.embedding_dim
         std = (1.0 if unit else self.position.std) / scale
-        self.content = content_embedding(spec, width, std=std, bias=bias, unit=unit)
+        self.content = content_embedding(spec, width, std=std, bias=bias)
         has_features = bool(spec.vocab_sizes) and spec.num_features > 0 and spec.embedder is None
-        self.features = (
-            numbers_embedding(spec.num_features, width, bias=bias, std=std if unit else None) if has_features else None
-        )
+        self.features = nn.Linear(spec.num_features, width, bias=bias) if has_features else None
         self.mask_token = nn.Parameter(torch.randn(width) * std) if uses_mask_token else None
         self.norm = None if norm is None else norm(self.embedding_dim)
         self.projection = None if embedding_dim in (None, dim) else nn.Linear(self.embedding_dim, dim)
         self.dropout = nn.Dropout(dropout)
+        if unit:
+            self.position.begin_with_std(1.0)
+            for module in self.children():
+                if module is not self.content or spec.embedder is None:
+                    _begin_linear(module, 1.0 if module is self.projection else std)
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Embedded:
         """masked: [b n] bool, True: the mask token replaces the token's content (its position stays)."""
@@ -174,3 +175,12 @@ class Embedder(TokenEmbedder):
                 f"tied=False, or with Masked a transform to its width (model.objective.transform.width={own})"
             )
         return self.content
+
+
+def _begin_linear(module: nn.Module, std: float) -> None:
+    """Let inputs of size 1 begin with outputs of that standard deviation, where torch's own start gives about 0.6."""
+    for linear in module.modules():
+        if isinstance(linear, nn.Linear):
+            nn.init.normal_(linear.weight, std=std * linear.in_features**-0.5)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)

@@ -48,21 +48,18 @@ class RecurrentLayer(nn.Module):
         return (x + branch if self.residual else branch), state
 
 
+@torch.no_grad()
 def init_cell(cell: nn.RNNBase) -> None:
     """Initialise the weights of a recurrent network (`RecurrentLayer` says how)."""
     for name, parameter in cell.named_parameters():
-        kind = name.partition("_l")[0]
-        with torch.no_grad():
-            if kind == "weight_hh":
-                for gate in parameter.split(cell.hidden_size):
-                    nn.init.orthogonal_(gate)
-            elif kind == "weight_ih":
-                for gate in parameter.split(cell.hidden_size):
-                    nn.init.xavier_uniform_(gate)
-            else:
-                parameter.zero_()
-                if kind == "bias_ih" and cell.mode == "LSTM":
-                    parameter[cell.hidden_size : 2 * cell.hidden_size] = 1.0
+        if parameter.ndim == 2:
+            init = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
+            for gate in parameter.split(cell.hidden_size):
+                init(gate)
+        else:
+            parameter.zero_()
+            if cell.mode == "LSTM" and "_ih_" in name:
+                parameter[cell.hidden_size : 2 * cell.hidden_size] = 1.0
 
 
 def run_layers(layers: nn.ModuleList, x: Tensor, embedded: Embedded, states: list[Any] | None = None) -> Tensor:
@@ -81,7 +78,7 @@ def run_layers(layers: nn.ModuleList, x: Tensor, embedded: Embedded, states: lis
         return _through(layers, x, partial(_masked, valid), None)
     if x.shape[1] == 1 and not goes_both_ways:
         real = valid if embedded.is_padded else None
-        return rearrange(_through(layers, x[:, 0], partial(_one_token, real), states), "b d -> b 1 d")
+        return rearrange(_through(layers, x[:, 0], partial(one_token, real), states), "b d -> b 1 d")
     is_whole = not embedded.is_padded and not _needs_packing(x)
     needs_no_lengths = x.is_cuda and not goes_both_ways and states is None
     if valid.is_meta or is_whole or needs_no_lengths:  # tensors without data are taken to have no padding
@@ -114,23 +111,22 @@ def _packed(packed: Any, cell: nn.RNNBase, x: Tensor, state: State | None) -> tu
     return outputs.data, _taken(after)
 
 
-def _one_token(real: Tensor | None, cell: nn.RNNBase, x: Tensor, state: State | None) -> tuple[Tensor, State]:
+def one_token(real: Tensor | None, cell: nn.RNNBase, x: Tensor, state: State | None) -> tuple[Tensor, State]:
     """x: [b d]. real: [b 1] bool, False: padding, which leaves the state; None: all are.
 
     oneDNN's LSTM orders its weights anew at each call, which costs more than one step of the cell.
     """
-    weights = [getattr(cell, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-    zero = x.new_zeros(x.shape[0], cell.hidden_size)
-    before: State = (zero,) * (2 if cell.mode == "LSTM" else 1) if state is None else state
-    after: State
+    weights: Any = cell._parameters.values()  # weight_ih, weight_hh, bias_ih, bias_hh
+    if state is None:
+        zero = x.new_zeros(x.shape[0], cell.hidden_size)
+        state = (zero, zero) if cell.mode == "LSTM" else (zero,)
     if cell.mode == "LSTM":
-        after = torch.lstm_cell(x, before, *weights)
-    elif cell.mode == "GRU":
-        after = (torch.gru_cell(x, before[0], *weights),)
+        after: State = torch.lstm_cell(x, state, *weights)
     else:
-        after = (torch.rnn_tanh_cell(x, before[0], *weights),)
+        step = torch.gru_cell if cell.mode == "GRU" else torch.rnn_tanh_cell
+        after = (step(x, state[0], *weights),)
     if real is not None:
-        after = tuple(torch.where(real, new, old) for new, old in zip(after, before))
+        after = tuple(torch.where(real, new, old) for new, old in zip(after, state))
     return after[0], after
 
 

@@ -1,8 +1,6 @@
 """Costs equal what papers print, what Hugging Face's models count, formulas, and a real forward pass."""
 
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -418,19 +416,3 @@ def test_an_encoder_along_edges_costs_as_many_of_its_operations_as_there_are_tok
     nodes = n // 2
     mlp = 2 * 2 * nodes * dim * 2 * dim
     assert flops(3) - flops(2) == mlp + 2 * (nodes - 1) * dim
-
-
-@pytest.mark.slow
-def test_several_devices_hold_a_share_each_and_gather_all_but_the_root_twice():
-    """In a process of its own, as a backward pass of `fully_shard` forbids further forks that train."""
-    code = """
-from seqkit.analysis.cost import describe
-cost = describe("llama_7b", context_length=8, num_devices=8)
-sharding, weights = cost.sharding, 4 * cost.parameters
-assert sharding.whole == cost.weights_and_adam
-assert abs(sharding.held / (cost.weights_and_adam / 8) - 1) < 1e-3
-assert sharding.gradients == sharding.collectives["reduce-scatter"][1] == weights
-root = 2 * weights - sharding.collectives["all-gather"][1]
-assert root == 4 * (2 * cost.embedding + 4096), root  # embedding, head and last norm
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

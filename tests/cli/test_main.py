@@ -9,7 +9,6 @@ import sys
 import time
 
 import pytest
-from reliability import forked
 
 from seqkit.cli.main import main
 
@@ -119,14 +118,6 @@ from seqkit.cli.main import main
 print("ready", flush=True)
 sys.exit(main(sys.argv[1:]))
 """
-
-
-def test_what_several_devices_hold_is_listed(capsys, tmp_path):
-    """In a fork, as a backward pass of `fully_shard` forbids further forks that train."""
-    said = forked.forked(forked.command("list", "text/char-lm", "--preset", "debug", "--devices", "2"), tmp_path)
-    assert (said.code, "reduce-scatter of a step" in said.said) == (0, True), said
-    assert main(["list", "tokenizers", "--devices", "2"]) == 2
-    assert "seqkit list RECIPE --devices 8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("delay", [0.05, 0.4, pytest.param(1.6, marks=pytest.mark.slow)])

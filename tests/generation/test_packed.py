@@ -380,7 +380,7 @@ def test_a_hook_on_all_modules_sees_every_step(num_packed):
     assert not num_packed
 
 
-@pytest.mark.parametrize("name", ["LSTM", "Transformer, Transformer"])
+@pytest.mark.parametrize("name", ["TCN", "Transformer, Transformer"])
 def test_other_backbones_run_as_modules(name):
     with torch.inference_mode():
         assert find_decoder(generating_model(name), 3, 29) is None

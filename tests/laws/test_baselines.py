@@ -106,5 +106,5 @@ def test_flops_are_the_formulas():
     assert flops(MeanPool(DIM, 2), text, Masked()) == 2 * 8 * (square + square // n) + n * DIM
     edges = 2 * (n - 1)  # of a path, both ways
     assert flops(GIN(DIM, 3), graph, Masked()) == 3 * (4 * square + edges * DIM)
-    assert flops(GCN(DIM, 3), graph, Masked()) == 3 * (square + edges * DIM)
+    assert flops(GCN(DIM, 3), graph, Masked()) == square + 3 * edges * DIM
     assert flops(APPNP(DIM, 3, num_steps=7), graph, Masked()) == 3 * square + 7 * edges * DIM

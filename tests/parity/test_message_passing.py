@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 torch_geometric_nn = pytest.importorskip("torch_geometric.nn")
 
-from seqkit.backbones.message_passing import APPNP, Edges, GCNConvolution, GINConvolution  # noqa: E402
+from seqkit.backbones.message_passing import APPNP, GCN, Edges, GINConvolution  # noqa: E402
 
 DIM, NODES = 7, 11
 close = {"rtol": 0, "atol": 1e-6}
@@ -62,34 +62,33 @@ def test_gin_with_edge_types_equals_gineconv():
     assert_close(ours(x, edges), theirs(x, index(edges), embedding), **close)
 
 
-@pytest.mark.parametrize("num_edge_types", [1, 3])
-def test_gcn_equals_gcnconv(num_edge_types):
-    """PyG's has no nonlinearity; with edge types its edge weights are the learned ones."""
+def gcn_and_pygs(num_edge_types):
+    """A GCN of one layer, PyG's without a weight of its own, and the weights of the edges."""
     x, edges = graph(num_edge_types)
-    ours, weight = GCNConvolution(DIM), None
+    ours, weight = GCN(DIM, 1), None
     if num_edge_types > 1:
-        ours.add_edge_types(num_edge_types)
-    perturbed(ours)
-    if num_edge_types > 1:
+        ours.add_edge_bias(num_edge_types)
+        perturbed(ours)
         weight = ours.log_edge_weight.exp()[edges.edge_type - 1]
         assert weight.unique().numel() == num_edge_types
-    theirs = torch_geometric_nn.GCNConv(DIM, DIM).double()
-    theirs.lin.weight, theirs.bias = ours.linear.weight, ours.bias
-    assert_close(ours(x, edges), theirs(x, index(edges), weight).relu(), **close)
+    theirs = torch_geometric_nn.GCNConv(DIM, DIM, bias=False).double()
+    theirs.lin.weight.data.copy_(torch.eye(DIM))
+    return ours, x, edges, theirs(x, index(edges), weight)
+
+
+@pytest.mark.parametrize("num_edge_types", [1, 3])
+def test_gcn_equals_gcnconv(num_edge_types):
+    """With edge types its edge weights are the learned ones."""
+    ours, x, edges, right = gcn_and_pygs(num_edge_types)
+    assert_close(ours.run(x, edges), right, **close)
 
 
 def test_gradients_equal_those_of_gcnconv():
-    x, edges = graph(3)
-    ours = GCNConvolution(DIM)
-    ours.add_edge_types(3)
-    perturbed(ours)
-    theirs = torch_geometric_nn.GCNConv(DIM, DIM).double()
-    theirs.lin.weight, theirs.bias = ours.linear.weight, ours.bias
-    weight = ours.log_edge_weight.exp()[edges.edge_type - 1]
+    ours, x, edges, right = gcn_and_pygs(3)
     direction = torch.randn(NODES, DIM, dtype=torch.float64)
-    right = torch.autograd.grad((theirs(x, index(edges), weight).relu() * direction).sum(), list(ours.parameters()))
-    got = torch.autograd.grad((ours(x, edges) * direction).sum(), list(ours.parameters()))
-    for a, b in zip(got, right):
+    expected = torch.autograd.grad((right * direction).sum(), list(ours.parameters()), retain_graph=True)
+    got = torch.autograd.grad((ours.run(x, edges) * direction).sum(), list(ours.parameters()))
+    for a, b in zip(got, expected, strict=True):
         assert_close(a, b, **close)
 
 

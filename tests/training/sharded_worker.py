@@ -2,7 +2,6 @@
 
 import copy
 import json
-from functools import partial
 from types import SimpleNamespace
 
 import torch
@@ -10,19 +9,20 @@ from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from seqkit.analysis.cost import PresetModel, example_batch
-from seqkit.analysis.sharding import Collectives, describe_sharding
+from seqkit.analysis.cost import PresetModel
 from seqkit.backbones.presets import PUBLISHED
 from seqkit.training.checkpoint_io import read_checkpoint, write_checkpoint
 from seqkit.training.optim import Muon, TorchOptimizer
 from seqkit.training.parallel import (
     ELEMENTWISE,
     gather_weights,
+    is_sharded,
     shard,
     sharded_tensors,
     whole_tensors,
     without_weights,
 )
+from seqkit.training.recompute import blocks_of
 from seqkit.training.resume import check_finite_weights
 
 ROWS = 31
@@ -113,11 +113,8 @@ def find(folder):
     found["files"] = sorted(path.name for path in folder.iterdir())
 
     published = PresetModel(PUBLISHED["llama_nano"])
-    batch = example_batch(published, 9)
     shard(published, mesh)
-    with Collectives() as calls:
-        published(batch).sum().backward()
-    found["collectives"] = calls.found
+    found["blocks"] = [is_sharded(block) for block in blocks_of(published)]
 
     bad = nn.Linear(4, 4)
     fully_shard(bad, mesh=mesh)
@@ -128,14 +125,6 @@ def find(folder):
     if rank == 0:
         (folder / "results.json").write_text(json.dumps(found))
     distributed.barrier()
-
-
-def fake_collectives(folder):
-    """Write those of a step of two processes that are not there."""
-    published = PresetModel(PUBLISHED["llama_nano"])
-    build, batch = partial(copy.deepcopy, published), example_batch(published, 9)
-    found = describe_sharding(build, batch, 2, fake=False).collectives
-    (folder / "collectives.json").write_text(json.dumps(found))
 
 
 def reshard(source, target, number):

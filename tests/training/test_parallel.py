@@ -60,9 +60,8 @@ class TestTwoProcesses:
         assert found["read back"]
         assert found["files"] == ["resume-step=5.ckpt", "resume-step=5.ckpt.json"]
 
-    def test_collectives_are_those_of_fake_processes(self, found, tmp_path):
-        in_processes(partial(sharded_worker.fake_collectives, tmp_path), 1, tmp_path)
-        assert found["collectives"] == json.loads((tmp_path / "collectives.json").read_text())
+    def test_each_block_is_sharded_alone(self, found):
+        assert found["blocks"] == [True] * 5
 
     def test_a_checkpoint_passed_on_by_other_numbers_of_processes_stays_to_the_bit(self, found, tmp_path):
         first = point = Path(found["point"])
