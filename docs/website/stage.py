@@ -71,7 +71,7 @@ def write_comparisons(to: Path = PAGES) -> None:
     for path in (to / "comparisons").glob("*/results.json"):
         results = read_results(path)
         if reason := reasons.get(path.parent.name):
-            results = replace(results, title=f"Out of date: {reason}. {results.title}")
+            results = replace(results, title=f"Out of date (its recurrent networks: {reason}): {results.title}")
         folder = write_comparison(path.parent, results).parent
         (folder / "results.md").rename(folder.with_suffix(".md"))
 

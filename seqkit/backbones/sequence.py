@@ -81,7 +81,7 @@ class LayerStack(SequenceBackbone):
     """
 
     is_recurrent = True
-    needs_unit_inputs = False  # a norm stands before each layer of S4D and Mamba
+    needs_unit_inputs = False  # a norm stands before each layer of S4D and Mamba, and behind each convolution of TCN
     states_per_block = 1
     blocks: nn.ModuleList
     norm: nn.Module

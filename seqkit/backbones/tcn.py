@@ -107,7 +107,6 @@ class TCN(LayerStack):
     """
 
     states_per_block = 2
-    needs_unit_inputs = True
 
     def __init__(
         self,

@@ -128,15 +128,16 @@ def index():
         answer, keys = answers(results), changes(results)
         told = " ".join([f"{answer.text.partition('. ')[0].removesuffix('.')}.", *answer.doubts])
         if name in OUT_OF_DATE:
-            told = f"**Out of date**: {OUT_OF_DATE[name]}."
+            told = f"**out of date**: {OUT_OF_DATE[name]}"
         state = f"**stale**: {', '.join(keys)} changed since" if keys else "current"
         cells = [f"[{name}]({name}/)", told, results.metric.title, str(len(results.seeds)), results.started[:10]]
         lines.append(f"| {' | '.join([*cells, state])} |")
     table = "\n".join(lines)
     return f"""# Published comparisons
 
-**Recurrent networks were too weak in all comparisons that are marked as out of date. Do not quote these; they are to be
-made anew** ([what was wrong](../decisions.md#recurrent-networks)).
+**Recurrent networks were too weak in the comparisons that are out of date: bare stacks, without the norms and residual
+connections of their rivals, and, with a weak start, behind a lookup table that began 50 times too small. Do not quote
+them; they are to be made anew** ([decisions](../decisions.md#recurrent-networks)).
 
 Each folder holds `results.json` with every number, and `scores.npz` with the score of every test example, from which
 each interval can be computed again ([how](../compare.md#what-the-numbers-are)). On the site, a link leads to the page,

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqkit.backbones import GRU, LSTM, RNN
+from seqkit.backbones import GRU, LSTM, RNN, TCN
 from seqkit.generation.decode import DecodingState
 from seqkit.generation.decoders import Decoder, find_decoder
 from seqkit.generation.recurrent_step import RecurrentStep, is_recurrent
@@ -69,6 +69,7 @@ def test_it_is_chosen_for_recurrent_networks_alone():
     assert isinstance(found, Decoder)
     assert isinstance(found._step, RecurrentStep)
     assert not is_recurrent(model(Louder))
+    assert find_decoder(model(TCN), 1, 20) is None
     added = Model(SPEC, LSTM(10, causal=True), NextToken(), position=Sinusoidal)
     normed = Model(SPEC, LSTM(10, causal=True), NextToken(), embedding_norm=nn.LayerNorm)
     narrow = Model(SPEC, LSTM(10, causal=True), NextToken(), embedding_dim=6)

@@ -316,7 +316,7 @@ def test_elsewhere_numbers_begin_as_torch_says_and_learned_positions_small():
 
 TAKES_ANY_SIZE = {
     "APPNP", "AttentionDecoder", "GCN", "GIN", "GRU", "LSTM", "Mamba", "MeanPool", "RNN", "Reversible", "S4D",
-    "Transformer",
+    "TCN", "Transformer",
 }  # fmt: skip
 WITH_SOURCE = {
     "AttentionDecoder": lambda cls: EncoderDecoder(GRU(64, 1), cls(GRU(64, 1, causal=True))),
