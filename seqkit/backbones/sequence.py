@@ -55,7 +55,7 @@ class SequenceBackbone(Backbone):
         name = type(self).__name__
         if embedded.adjacency is not None or embedded.segments is not None:
             raise ValueError(f"{name} does not support adjacency or segments; it runs over the tokens in order")
-        if cache is not None and cache.owner is not type(self):
+        if cache is not None and not self._made(cache):
             owner = "" if cache.owner is None else f" of {cache.owner.__name__}"
             raise ValueError(f"{name} was given a {type(cache).__name__}{owner}; make its cache with init_cache")
         hidden = self.run(embedded, cache)
@@ -64,6 +64,12 @@ class SequenceBackbone(Backbone):
         if not embedded.is_padded:
             return hidden
         return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+
+    def _made(self, cache: Cache) -> bool:
+        """Whether the cache is of this class, as far as it says."""
+        if cache.owner is None:
+            return type(cache) is type(self.new_cache())
+        return cache.owner is type(self)
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""

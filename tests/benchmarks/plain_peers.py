@@ -209,7 +209,7 @@ PEERS: dict[str, Body] = {
 class Peer(nn.Module):
     """Embedding, network, pooling and output layer, each as torch initialises it."""
 
-    def __init__(self, body: nn.Module, spec: TokenSpec, dim: int, num_outputs: int, pool: str | None):
+    def __init__(self, body: nn.Module, spec: TokenSpec, dim: int, num_outputs: int, *, pooled: bool):
         super().__init__()
         self.fields = nn.ModuleList()
         if spec.vocab_sizes:
@@ -217,7 +217,7 @@ class Peer(nn.Module):
         elif spec.ids:
             self.fields.append(nn.Embedding(spec.vocab_size, dim))
         self.linear = nn.Linear(spec.num_features, dim) if spec.num_features else None
-        self.body, self.output, self.pool = body, nn.Linear(dim, num_outputs), pool
+        self.body, self.output, self.pooled = body, nn.Linear(dim, num_outputs), pooled
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Tensor:
         ids = batch.content if batch.content.ndim == 3 else rearrange(batch.content, "b n -> b n 1")
@@ -226,11 +226,10 @@ class Peer(nn.Module):
             numbers = batch.content if batch.features is None else batch.features
             x = x + self.linear(numbers)
         hidden = self.body(x, batch)
-        if self.pool is None:
+        if not self.pooled:
             return self.output(hidden)
         real = rearrange(batch.valid, "b n -> b n 1").float()
-        total = (hidden * real).sum(dim=1)
-        return self.output(total if self.pool == "sum" else total / real.sum(dim=1))
+        return self.output((hidden * real).sum(dim=1) / real.sum(dim=1))
 
 
 # ── the tasks ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -240,8 +239,9 @@ class Peer(nn.Module):
 class Task:
     """What is trained: a recipe with keys, its steps, budget of parameters and rates.
 
-    pool: how vectors of tokens become one of the example; None: each token has an output. best: larger or smaller
-    metric: "accuracy", "loss" or "rmse". settings: of our backbone, by name.
+    rates: learning rates to try, by backbone; others have `OTHERS`. pooled: True: an example has one output, from the
+    mean over its tokens; False: each token has one. metric: "accuracy", "loss" or "rmse". settings: of our backbone, by
+    name. rates_from: the task whose trials choose the rate; None: its own.
     """
 
     recipe: str
@@ -254,7 +254,7 @@ class Task:
     keys: dict[str, Any] = field(default_factory=dict)
     depth: int = 2
     causal: bool = True
-    pool: str | None = None
+    pooled: bool = False
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     weight_decay: float = 0.1
     rates_from: str | None = None
@@ -280,19 +280,19 @@ TASKS = {
         "text/char-lm", 2000, 800_000, RATES, ("LSTM", "GRU"), "loss", keys=SHAKESPEARE, rates_from="char-lm"
     ),
     "mnist1d": Task(
-        "series/classify", 1000, 60_000, RATES, ("LSTM", "GRU", "TCN"), "accuracy", causal=False, pool="mean",
+        "series/classify", 1000, 60_000, RATES, ("LSTM", "GRU", "TCN"), "accuracy", causal=False, pooled=True,
         keys={"data.source": "mnist1d", "data.batch_size": 64}, settings=SETTINGS,
     ),
     "digits-rows": Task(
-        "image/digits", 400, 60_000, RATES, ("LSTM", "GRU"), "accuracy", causal=False, pool="mean",
+        "image/digits", 400, 60_000, RATES, ("LSTM", "GRU"), "accuracy", causal=False, pooled=True,
         keys={"tokenizer.patch": [1, 28], "model.position": None, "data.augment": None},
     ),
     "spoken-digits": Task(
-        "audio/spoken-digits", 400, 120_000, RATES, ("LSTM", "GRU"), "accuracy", causal=False, pool="mean",
+        "audio/spoken-digits", 400, 120_000, RATES, ("LSTM", "GRU"), "accuracy", causal=False, pooled=True,
         keys={"data.source": "fsdd", "model.position": None, "model.dropout": 0.0},
     ),
     "freesolv": Task(
-        "graph/molecules", 640, 160_000, {}, ("GIN",), "rmse", depth=4, causal=False, pool="mean",
+        "graph/molecules", 640, 160_000, {}, ("GIN",), "rmse", depth=4, causal=False, pooled=True,
         settings={"GIN": {"dropout": 0.1}},
     ),
 }  # fmt: skip
@@ -322,7 +322,7 @@ def theirs(task: Task, backbone: str, dim: int, data: DataModule) -> nn.Module:
     outputs = len(data.objective.classes) or (spec.vocab_size if task.metric == "loss" else 1)
     length = next(iter(data.train_dataloader()))[0].valid.shape[1]
     body = PEERS[backbone](dim, depth_of(task, backbone), task.causal, length)
-    return Peer(body, spec, dim, outputs, task.pool)
+    return Peer(body, spec, dim, outputs, pooled=task.pooled)
 
 
 def widest(build: Callable[[int], nn.Module], budget: int) -> int:
