@@ -119,7 +119,7 @@ class _AlongEdges(Backbone):
 
     supports_adjacency = True
     causal = False
-    needs_unit_inputs = False  # a norm stands before each convolution, and APPNP's layers scale with their input
+    needs_unit_inputs = False  # a norm stands before GIN's convolutions; GCN and APPNP scale with their input
 
     def __init__(self, dim: int, depth: int, *, max_edge_type: int | None, dropout: float):
         super().__init__()
@@ -234,8 +234,8 @@ class GCN(_AlongEdges):
     Layer: A W h, with a ReLU between layers, A being the adjacency with self-loops, a_ij / sqrt(deg_i deg_j)
     (`NormalisedAdjacency`; a_ij is 1, with several edge types a learned weight of the type). The W of the first layer
     is the linear layer of the embedder, and that of the last layer the head's, as a propagation and a linear layer may
-    change places. So depth 2 has no weights of its own. Layers with weights and a residual connection of their own
-    learnt Cora worse (docs/decisions.md). It smooths over neighbours and cannot count them.
+    change places, but for the embedder's bias; dropout acts behind the first W. So depth 2 has no weights of its own.
+    It smooths over neighbours and cannot count them.
     depth: number of layers. dropout: probability of dropping an entry of a layer's input.
     Time O(e d + n d^2) and memory O((e + n) d) for each layer; there is no [n n] tensor.
     Use it for labels of nodes where neighbours tend to be alike (citation graphs), or as the baseline of graph
@@ -247,6 +247,10 @@ class GCN(_AlongEdges):
         super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
         self.depth, self.dropout = depth, nn.Dropout(dropout)
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth - 2))
+        for layer in self.layers:
+            nn.init.zeros_(
+                layer.get_parameter("bias")
+            )  # so that the output scales with the input, however small that is
         self.log_edge_weight: nn.Parameter | None = None
         self.sum = SumOverEdges()
 

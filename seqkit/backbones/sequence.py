@@ -69,7 +69,8 @@ class SequenceBackbone(Backbone):
         """Whether the cache is of this class, as far as it says."""
         if cache.owner is None:
             return type(cache) is type(self.new_cache())
-        return cache.owner is type(self)
+        sizes = [len(getattr(one, "states", ())) for one in (cache, self.new_cache())]
+        return cache.owner is type(self) and sizes[0] == sizes[1]
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""

@@ -22,6 +22,9 @@ from seqkit.nn.heads import TiedHead, TokenHead
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.nn.recurrence import RecurrentLayer, one_token
 
+NORMS = (nn.LayerNorm, nn.Identity)
+"""Norms that a step writes out."""
+
 
 class RecurrentStep:
     """Computes the logits of a recurrent model for one new token of each sequence.
@@ -80,5 +83,11 @@ def is_recurrent(model: Model) -> bool:
         and embedder.norm is None
         and embedder.projection is None
         and type(model.backbone) in (LSTM, GRU, RNN)
+        and all(
+            type(block) is RecurrentLayer and type(block.norm) in NORMS
+            for block in cast(nn.ModuleList, model.backbone.blocks)
+        )
+        and type(model.backbone.norm) in NORMS
         and type(model.head) in (TokenHead, TiedHead)
+        and type(getattr(model.head, "linear", None)) in (nn.Linear, type(None))
     )

@@ -402,8 +402,8 @@ class Backbone(nn.Module, ABC):
     so anyway. ignores_order: True: it is meant to know no order (a bag of tokens), so no positions are added unless the
     model is given some.
     is_encoder_decoder: True: it generates one sequence from another (`Embedded.source`) and cannot do without.
-    needs_unit_inputs: True: it takes its inputs as they are, so embeddings begin with about unit variance. False: any
-    size serves, as a norm stands before what reads them; tables then begin with the spread of the positions.
+    needs_unit_inputs: True: it takes its inputs as they are, so embeddings begin with about unit variance. False: small
+    ones serve as well, mostly as it normalises them; tables then begin with the spread of the positions.
 
     >>> class Twice(Backbone):
     ...     dim = 8

@@ -90,7 +90,7 @@ class Embedder(TokenEmbedder):
             self.position.begin_with_std(1.0)
             for module in self.children():
                 if module is not self.content or spec.embedder is None:
-                    _begin_linear(module, 1.0 if module is self.projection else std)
+                    _begin_linear(module, std if module in (self.content, self.features) else 1.0)
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Embedded:
         """masked: [b n] bool, True: the mask token replaces the token's content (its position stays)."""

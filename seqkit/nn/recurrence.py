@@ -55,7 +55,8 @@ def init_cell(cell: nn.RNNBase) -> None:
         if parameter.ndim == 2:
             init = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
             for gate in parameter.split(cell.hidden_size):
-                init(gate)
+                wide = torch.empty_like(gate, dtype=torch.promote_types(gate.dtype, torch.float32))
+                gate.copy_(init(wide))  # torch makes no orthogonal matrix in half precision
         else:
             parameter.zero_()
             if cell.mode == "LSTM" and "_ih_" in name:
@@ -75,6 +76,8 @@ def run_layers(layers: nn.ModuleList, x: Tensor, embedded: Embedded, states: lis
     valid = embedded.valid
     goes_both_ways = cast(RecurrentLayer, layers[0]).cell.bidirectional
     if is_exporting():
+        if states is not None:
+            raise ValueError("an exported graph continues no state of a recurrent network; export it without a cache")
         return _through(layers, x, partial(_masked, valid), None)
     if x.shape[1] == 1 and not goes_both_ways:
         real = valid if embedded.is_padded else None
@@ -116,7 +119,7 @@ def one_token(real: Tensor | None, cell: nn.RNNBase, x: Tensor, state: State | N
 
     oneDNN's LSTM orders its weights anew at each call, which costs more than one step of the cell.
     """
-    weights: Any = cell._parameters.values()  # weight_ih, weight_hh, bias_ih, bias_hh
+    weights: Any = (cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0)
     if state is None:
         zero = x.new_zeros(x.shape[0], cell.hidden_size)
         state = (zero, zero) if cell.mode == "LSTM" else (zero,)

@@ -35,12 +35,13 @@ def layer_of(name: str) -> str:
     """Layer of a parameter by its name: up to the first number in it, or without its last part.
 
     `backbone.blocks.0.mlp.up_proj.weight` is of `backbone.blocks.0`, `backbone.layers.weight_ih_l1_reverse` (a
-    recurrent network of torch) of `backbone.layers.1`, `head.linear.weight` of `head.linear`.
+    stack of torch) of `backbone.layers.1`, `head.linear.weight` of `head.linear`.
     """
-    if stacked := re.search(r"^(.*)\.(?:weight|bias)_\w*?_l(\d+)(?:_reverse)?$", name):
-        return f"{stacked[1]}.{stacked[2]}"
     words = name.split(".")
     numbers = [i for i, word in enumerate(words) if word.isdigit()]
+    stacked = re.search(r"^(.*)\.(?:weight|bias)_\w*?_l(\d+)(?:_reverse)?$", name)
+    if stacked and not numbers:
+        return f"{stacked[1]}.{stacked[2]}"
     return ".".join(words[: numbers[0] + 1] if numbers else words[:-1]) or name
 
 

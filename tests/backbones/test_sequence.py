@@ -140,6 +140,11 @@ def test_arguments_of_one_of_them_are_refused(make, message):
         make()
 
 
+def test_the_cache_of_another_depth_is_refused():
+    with pytest.raises(ValueError, match="make its cache with init_cache"):
+        LSTM(8, 2, causal=True)(embedded([3], 8), LSTM(8, 3, causal=True).init_cache(3))
+
+
 def test_the_cache_of_another_kind_of_network_is_refused():
     x = embedded([3], 8)
     tail = TCN(8, causal=True).init_cache(3)

@@ -70,6 +70,9 @@ def test_it_is_chosen_for_recurrent_networks_alone():
     assert isinstance(found._step, RecurrentStep)
     assert not is_recurrent(model(Louder))
     assert find_decoder(model(TCN), 1, 20) is None
+    other_norm = model(LSTM)
+    other_norm.backbone.blocks[0].norm = nn.RMSNorm(10)
+    assert not is_recurrent(other_norm)
     added = Model(SPEC, LSTM(10, causal=True), NextToken(), position=Sinusoidal)
     normed = Model(SPEC, LSTM(10, causal=True), NextToken(), embedding_norm=nn.LayerNorm)
     narrow = Model(SPEC, LSTM(10, causal=True), NextToken(), embedding_dim=6)

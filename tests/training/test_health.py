@@ -42,6 +42,7 @@ def model_of():
         ("backbone.decoder.blocks.11.attention_norm.bias", "backbone.decoder.blocks.11"),
         ("backbone.layers.weight_ih_l1", "backbone.layers.1"),
         ("backbone.layers.bias_hh_l0_reverse", "backbone.layers.0"),
+        ("backbone.blocks.3.cell.weight_ih_l0", "backbone.blocks.3"),
         ("head.linear.weight", "head.linear"),
         ("embedder.mask_token", "embedder"),
         ("scale", "scale"),
