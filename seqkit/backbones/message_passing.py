@@ -247,10 +247,10 @@ class GCN(_AlongEdges):
         super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
         self.depth, self.dropout = depth, nn.Dropout(dropout)
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth - 2))
-        for layer in self.layers:
+        for layer in self.layers:  # outputs then scale with inputs, however small these are
             nn.init.zeros_(
                 layer.get_parameter("bias")
-            )  # so that the output scales with the input, however small that is
+            )
         self.log_edge_weight: nn.Parameter | None = None
         self.sum = SumOverEdges()
 

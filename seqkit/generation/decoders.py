@@ -106,7 +106,7 @@ class Decoder:
         self.user: Callable[[], Cache | None] = lambda: None  # cache of the generation that uses the buffers
 
     def take_over(self, cache: Cache, positions: Tensor) -> Cache:
-        """Take over the cache of a full forward pass, a copy where buffers are static; the next tokens are at positions [b].
+        """Take over the cache of a full forward pass, a copy where buffers are static; next are positions [b].
 
         Raises ValueError for modules whose cache grows with the tokens.
         """
