@@ -248,9 +248,7 @@ class GCN(_AlongEdges):
         self.depth, self.dropout = depth, nn.Dropout(dropout)
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth - 2))
         for layer in self.layers:  # outputs then scale with inputs, however small these are
-            nn.init.zeros_(
-                layer.get_parameter("bias")
-            )
+            nn.init.zeros_(layer.get_parameter("bias"))
         self.log_edge_weight: nn.Parameter | None = None
         self.sum = SumOverEdges()
 

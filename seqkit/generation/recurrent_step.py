@@ -74,6 +74,9 @@ def _norm(module: nn.Module) -> Callable[[Tensor], Tensor]:
 def is_recurrent(model: Model) -> bool:
     """Whether a `RecurrentStep` computes what the model does: its parts are exactly of the classes that it knows."""
     embedder = model.embedder
+    if type(model.backbone) not in (LSTM, GRU, RNN):
+        return False
+    blocks = cast("list[RecurrentLayer]", list(cast(nn.ModuleList, model.backbone.blocks)))
     return (
         type(model) is Model
         and type(embedder) is Embedder
@@ -82,11 +85,7 @@ def is_recurrent(model: Model) -> bool:
         and type(embedder.position) is NoPosition
         and embedder.norm is None
         and embedder.projection is None
-        and type(model.backbone) in (LSTM, GRU, RNN)
-        and all(
-            type(block) is RecurrentLayer and type(block.norm) in NORMS
-            for block in cast(nn.ModuleList, model.backbone.blocks)
-        )
+        and all(type(block) is RecurrentLayer and type(block.norm) in NORMS for block in blocks)
         and type(model.backbone.norm) in NORMS
         and type(model.head) in (TokenHead, TiedHead)
         and type(getattr(model.head, "linear", None)) in (nn.Linear, type(None))
