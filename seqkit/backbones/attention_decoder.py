@@ -56,7 +56,8 @@ class AttentionDecoder(Backbone):
             )
         self.backbone, self.dim, self.num_heads = backbone, backbone.dim, num_heads
         self.uses_positions, self.is_recurrent = backbone.uses_positions, backbone.is_recurrent
-        self.ignores_order, self.needs_unit_inputs = backbone.ignores_order, backbone.needs_unit_inputs
+        self.ignores_order = backbone.ignores_order
+        self.needs_unit_inputs = backbone.needs_unit_inputs
         self.attention = attention(self.dim, num_heads).for_cross_attention()
         self.attention.check_supported(AttentionFeature.CROSS_ATTENTION)
         self.out = nn.Linear(2 * self.dim, self.dim)

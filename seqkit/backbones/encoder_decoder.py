@@ -36,7 +36,8 @@ class EncoderDecoder(Backbone):
         self.dim, self.causal, self.num_heads = decoder.dim, True, encoder.num_heads
         self.supports_adjacency, self.is_encoder_decoder = encoder.supports_adjacency, True
         self.uses_positions, self.is_recurrent = decoder.uses_positions, decoder.is_recurrent
-        self.ignores_order, self.needs_unit_inputs = decoder.ignores_order, decoder.needs_unit_inputs
+        self.ignores_order = decoder.ignores_order
+        self.needs_unit_inputs = decoder.needs_unit_inputs
 
     def get_encoder(self) -> Backbone:
         return self.encoder

@@ -245,7 +245,8 @@ class GCN(_AlongEdges):
 
     def __init__(self, dim: int, depth: int = 2, *, max_edge_type: int | None = None, dropout: float = 0.0):
         super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
-        self.depth, self.dropout = depth, nn.Dropout(dropout)
+        self.depth = depth
+        self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth - 2))
         for layer in self.layers:  # outputs then scale with inputs, however small these are
             nn.init.zeros_(layer.get_parameter("bias"))

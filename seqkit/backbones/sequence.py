@@ -66,11 +66,10 @@ class SequenceBackbone(Backbone):
         return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
     def _made(self, cache: Cache) -> bool:
-        """Whether the cache is of this class, as far as it says."""
-        if cache.owner is None:
-            return type(cache) is type(self.new_cache())
-        sizes = [len(getattr(one, "states", ())) for one in (cache, self.new_cache())]
-        return cache.owner is type(self) and sizes[0] == sizes[1]
+        """Whether the cache is one of this network, as far as it says."""
+        own = self.new_cache()
+        has_its_size = len(getattr(cache, "states", ())) == len(getattr(own, "states", ()))
+        return type(cache) is type(own) and cache.owner in (None, type(self)) and has_its_size
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""

@@ -174,7 +174,7 @@ def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder |
     if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not _is_plain(model):
         return None
     if device.type != "cuda" and is_recurrent(model):
-        return Decoder(RecurrentStep(model))
+        return Decoder(RecurrentStep(model, num_sequences))
     if device.type != "cuda":
         return Decoder(PackedStep(model, num_sequences, max_tokens)) if is_packed else None
     limit = cast(Embedder, model.embedder).position.num_positions

@@ -93,7 +93,7 @@ class PackedStep:
 
     def __init__(self, model: Model, num_sequences: int, max_tokens: int, *, static: bool | None = None):
         parameter, embedder = next(model.parameters()), cast(Embedder, model.embedder)
-        backbone, head = cast(Transformer, model.backbone), cast("TokenHead | TiedHead", model.head)
+        backbone = cast(Transformer, model.backbone)
         device, dtype = parameter.device, parameter.dtype
         self.is_static = device.type == "cuda" if static is None else static
         self._kernels = None if dtype == torch.float64 else triton_kernels(device)
@@ -104,14 +104,11 @@ class PackedStep:
         self._kinds = list(dict.fromkeys(backbone.kinds))
         self._columns = repeat(torch.arange(float(max_tokens), device=device), "m -> 1 m p", p=model.spec.num_axes)
         between = (embedder.norm, embedder.projection, backbone.input_norm)
-        self._after_embedding = [_function(module, num_sequences) for module in between if module is not None]
+        self._after_embedding = [function_of(module, num_sequences) for module in between if module is not None]
         fused = self._kernels if _adds_and_normalises(backbone) else None
-        self._norm = _function(backbone.norm, num_sequences) if fused is None else _norm_of_sum(backbone.norm, fused)
-        self._blocks = [_function(block, num_sequences, self._kernels, fused) for block in backbone.blocks]
-        output = head.linear if isinstance(head, TokenHead) else head.table
-        bias = head.linear.bias if isinstance(head, TokenHead) else head.bias
-        product = _product(cast(Tensor, output.weight), bias, num_sequences, self._kernels)
-        self._head = lambda x: head._outputs(x, product)
+        self._norm = function_of(backbone.norm, num_sequences) if fused is None else _norm_of_sum(backbone.norm, fused)
+        self._blocks = [function_of(block, num_sequences, self._kernels, fused) for block in backbone.blocks]
+        self._head = head_function(model, num_sequences, self._kernels)
 
     def state(self, cache: Cache, positions: Tensor) -> PackedState:
         """A copy of the cache that a full forward pass filled, for the steps that follow, first at positions [b]."""
@@ -171,7 +168,7 @@ class PackedStep:
         return x
 
 
-def _function(module: nn.Module, num_sequences: int, kernels: Any = None, fused: Any = None) -> Function:
+def function_of(module: nn.Module, num_sequences: int, kernels: Any = None, fused: Any = None) -> Function:
     """The module's `forward` on [b d]; in composed modules, functions replace the children.
 
     kernels: as from `triton_kernels`. fused: the same, if a block's sums are added where they are normalised.
@@ -190,7 +187,7 @@ def _function(module: nn.Module, num_sequences: int, kernels: Any = None, fused:
     if type(module) in COMPOSED:
         module = copy.copy(module)
         children: dict[str, Any] = {
-            name: child and _function(child, num_sequences, kernels) for name, child in module._modules.items()
+            name: child and function_of(child, num_sequences, kernels) for name, child in module._modules.items()
         }
         if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:  # it may need the token axis
             mlp = module.mlp
@@ -201,6 +198,15 @@ def _function(module: nn.Module, num_sequences: int, kernels: Any = None, fused:
                     children[name] = _Sum if type(child) is Residual else _norm_of_sum(child, fused)
         vars(module).update(module._parameters | children)
     return module.forward
+
+
+def head_function(model: Model, num_sequences: int, kernels: Any = None) -> Function:
+    """Logits [b v] of hidden states [b d]."""
+    head = cast("TokenHead | TiedHead", model.head)
+    output = head.linear if isinstance(head, TokenHead) else head.table
+    bias = head.linear.bias if isinstance(head, TokenHead) else head.bias
+    product = _product(cast(Tensor, output.weight), bias, num_sequences, kernels)
+    return lambda x: head._outputs(x, product)
 
 
 class _Sum:
@@ -262,11 +268,11 @@ def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> F
     """Self-attention of one new token per sequence; query heads that share a key head are queries of that head."""
     assert layer.qkv_proj is not None
     h, g, c = layer.num_heads, layer.num_kv_heads, layer.head_dim
-    qkv_proj, out_proj = (_function(x, num_sequences, kernels) for x in (layer.qkv_proj, layer.out_proj))
+    qkv_proj, out_proj = (function_of(x, num_sequences, kernels) for x in (layer.qkv_proj, layer.out_proj))
     # [k d], the weight of the newest input first
     kernel = None if layer.convolution is None else rearrange(layer.convolution.weight, "k 1 d -> k d")
     ranges = ((layer.query_norm, 0, h), (layer.key_norm, h, g))
-    norms = [(_function(norm, num_sequences), first, num) for norm, first, num in ranges if norm is not None]
+    norms = [(function_of(norm, num_sequences), first, num) for norm, first, num in ranges if norm is not None]
     norms_heads = layer.norms_heads
     scale = 1 / cast(ScaledDotProductAttention, layer.mechanism).temperature
 
@@ -303,19 +309,27 @@ def _rotated(heads: Tensor, num: int, rotary: Tensor) -> Tensor:
     return wide.to(heads.dtype)
 
 
-def is_known(model: Model) -> bool:
-    """Whether embedder, attention and head are exactly of the classes that a step writes out, since a subclass may
-    compute something else, and whether the blocks only call their parts."""
-    embedder, backbone = model.embedder, model.backbone
-    if type(model) is not Model or type(embedder) is not Embedder or type(backbone) is not Transformer:
-        return False
-    content, position = embedder.content, embedder.position
+def has_known_ends(model: Model) -> bool:
+    """Whether embedder and head are exactly of the classes that a step writes out: a subclass may compute something
+    else."""
+    embedder, head = model.embedder, model.head
     return (
-        model.source_embedder is None
-        and type(model.head) in (TokenHead, TiedHead)
-        and type(content) is nn.Embedding
-        and content.max_norm is None  # else lookups change the table
-        and type(position).add is PositionalEncoding.add
+        type(model) is Model
+        and model.source_embedder is None
+        and type(embedder) is Embedder
+        and type(embedder.content) is nn.Embedding
+        and embedder.content.max_norm is None  # else lookups change the table
+        and type(embedder.position).add is PositionalEncoding.add
+        and (type(head) is TiedHead or (type(head) is TokenHead and type(head.linear) is nn.Linear))
+    )
+
+
+def is_known(model: Model) -> bool:
+    """Whether a `PackedStep` writes out all of the model, and the blocks only call their parts."""
+    backbone = model.backbone
+    return (
+        has_known_ends(model)
+        and type(backbone) is Transformer
         and all(cast(RelativePosition, x).requires == AttentionFeature.ROTARY for x in backbone.positions)
         and all(map(_is_known_block, cast("list[BaseBlock]", backbone.blocks)))
     )

@@ -5,46 +5,42 @@ b sequences · v vocabulary · d width
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import cast
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqkit.backbones.rnn import GRU, LSTM, RNN
 from seqkit.backbones.sequence import StateCache
+from seqkit.generation.packed import function_of, has_known_ends, head_function
 from seqkit.interfaces import Cache
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import TiedHead, TokenHead
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.nn.recurrence import RecurrentLayer, one_token
 
 NORMS = (nn.LayerNorm, nn.Identity)
-"""Norms that a step writes out."""
+"""Norms of the blocks and behind them."""
 
 
 class RecurrentStep:
     """Computes the logits of a recurrent model for one new token of each sequence.
 
     It takes less than half the time of the modules, which make a batch of each token (6 layers of 128, one sequence).
+    num_sequences: number of sequences that weights are packed for; steps may have any number.
     """
 
     is_static = False
 
-    def __init__(self, model: Model):
-        embedder, backbone = cast(Embedder, model.embedder), cast(LSTM, model.backbone)
+    def __init__(self, model: Model, num_sequences: int):
+        embedder = cast(Embedder, model.embedder)
+        backbone = cast(LSTM, model.backbone)
+        self._table = cast(nn.Embedding, embedder.content).weight
+        self._scale = embedder.scale
         blocks = cast("list[RecurrentLayer]", list(backbone.blocks))
-        head = cast("TokenHead | TiedHead", model.head)
-        self._table, self._scale = cast(nn.Embedding, embedder.content).weight, embedder.scale
-        self._layers = [(_norm(block.norm), block.cell, block.residual) for block in blocks]
-        self._last_norm = _norm(backbone.norm)
-        output = head.linear if isinstance(head, TokenHead) else head.table
-        bias = head.linear.bias if isinstance(head, TokenHead) else head.bias
-        product = partial(F.linear, weight=cast(Tensor, output.weight), bias=bias)
-        self._head = lambda x: head._outputs(x, product)
+        self._layers = [(function_of(block.norm, num_sequences), block.cell, block.residual) for block in blocks]
+        self._norm = function_of(backbone.norm, num_sequences)
+        self._head = head_function(model, num_sequences)
 
     def state(self, cache: Cache, _positions: Tensor) -> Cache:
         """The cache itself: the modules' states are also those of a step."""
@@ -52,41 +48,25 @@ class RecurrentStep:
 
     def __call__(self, ids: Tensor, cache: StateCache) -> Tensor:
         """Logits [b v] after one more token: ids [b]."""
-        x = F.embedding(ids, self._table)
-        if self._scale != 1:
-            x = x * self._scale
+        x = F.embedding(ids, self._table) * self._scale
         for i, (norm, cell, residual) in enumerate(self._layers):
             branch, cache.states[i] = one_token(None, cell, norm(x), cache.states[i])
             x = x + branch if residual else branch
         cache.num_tokens += 1
-        return self._head(self._last_norm(x))
-
-
-def _norm(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """LayerNorm's or Identity's `forward`, without what a call of a module takes beside it."""
-    if isinstance(module, nn.Identity):
-        return lambda x: x
-    norm = cast(nn.LayerNorm, module)
-    shape, weight, bias, eps = list(norm.normalized_shape), norm.weight, norm.bias, norm.eps
-    return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
+        return self._head(self._norm(x))
 
 
 def is_recurrent(model: Model) -> bool:
-    """Whether a `RecurrentStep` computes what the model does: its parts are exactly of the classes that it knows."""
-    embedder = model.embedder
-    if type(model.backbone) not in (LSTM, GRU, RNN):
+    """Whether a `RecurrentStep` writes out all of the model."""
+    if not has_known_ends(model) or type(model.backbone) not in (LSTM, GRU, RNN):
         return False
-    blocks = cast("list[RecurrentLayer]", list(cast(nn.ModuleList, model.backbone.blocks)))
+    embedder = cast(Embedder, model.embedder)
+    backbone = cast(LSTM, model.backbone)
+    blocks = cast("list[RecurrentLayer]", list(backbone.blocks))
     return (
-        type(model) is Model
-        and type(embedder) is Embedder
-        and type(embedder.content) is nn.Embedding
-        and embedder.content.max_norm is None  # else lookups change the table
-        and type(embedder.position) is NoPosition
+        type(embedder.position) is NoPosition
         and embedder.norm is None
         and embedder.projection is None
         and all(type(block) is RecurrentLayer and type(block.norm) in NORMS for block in blocks)
-        and type(model.backbone.norm) in NORMS
-        and type(model.head) in (TokenHead, TiedHead)
-        and type(getattr(model.head, "linear", None)) in (nn.Linear, type(None))
+        and type(backbone.norm) in NORMS
     )

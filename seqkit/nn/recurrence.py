@@ -37,7 +37,8 @@ class RecurrentLayer(nn.Module):
     def __init__(self, cell: nn.RNNBase, *, residual: bool, dropout: float):
         super().__init__()
         self.norm = nn.LayerNorm(cell.input_size) if residual else nn.Identity()
-        self.cell, self.residual = cell, residual
+        self.cell = cell
+        self.residual = residual
         self.dropout = nn.Dropout(dropout)
         init_cell(cell)
 
