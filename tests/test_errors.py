@@ -5,7 +5,16 @@ import sys
 
 import pytest
 
-from seqkit.errors import MAX_FOREIGN, DataError, LogFormatter, attempt, described, one_line, printable, reason
+from seqkit.errors import (
+    MAX_FOREIGN,
+    DataError,
+    LogFormatter,
+    attempt,
+    described,
+    one_line,
+    printable,
+    reason,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,15 +41,22 @@ def test_nothing_that_is_escaped_is_a_control_character():
     import unicodedata
 
     for code in range(sys.maxunicode + 1):
-        steers = unicodedata.category(chr(code)) in ("Cc", "Cs", "Zl", "Zp") and chr(code) not in "\n\t"
+        steers = (
+            unicodedata.category(chr(code)) in ("Cc", "Cs", "Zl", "Zp") and chr(code) not in "\n\t"
+        )
         if steers:
             assert printable(chr(code)).isprintable(), hex(code)
             assert one_line(chr(code)).isascii(), hex(code)
 
 
 def test_a_name_in_a_log_line_cannot_fake_another_line_nor_colour_it():
-    record = logging.LogRecord("seqkit", logging.INFO, "", 0, "read %s", ("a\n2026 seqkit INFO \x1b[31mdone",), None)
-    assert LogFormatter("%(name)s %(message)s").format(record) == r"seqkit read a\n2026 seqkit INFO \x1b[31mdone"
+    record = logging.LogRecord(
+        "seqkit", logging.INFO, "", 0, "read %s", ("a\n2026 seqkit INFO \x1b[31mdone",), None
+    )
+    assert (
+        LogFormatter("%(name)s %(message)s").format(record)
+        == r"seqkit read a\n2026 seqkit INFO \x1b[31mdone"
+    )
 
 
 def test_a_traceback_in_a_log_keeps_its_lines():
@@ -49,11 +65,17 @@ def test_a_traceback_in_a_log_keeps_its_lines():
     except ValueError:
         record = logging.LogRecord("seqkit", logging.ERROR, "", 0, "stopped", (), sys.exc_info())
     lines = LogFormatter("%(message)s").format(record).splitlines()
-    assert (lines[0], lines[1], lines[-1]) == ("stopped", "Traceback (most recent call last):", r"ValueError: a\x1bb")
+    assert (lines[0], lines[1], lines[-1]) == (
+        "stopped",
+        "Traceback (most recent call last):",
+        r"ValueError: a\x1bb",
+    )
 
 
 def test_a_table_that_another_package_logs_keeps_its_lines():
-    record = logging.LogRecord("pytorch_lightning", logging.INFO, "", 0, "\n1 | layer\n2 | \x1bhead", (), None)
+    record = logging.LogRecord(
+        "pytorch_lightning", logging.INFO, "", 0, "\n1 | layer\n2 | \x1bhead", (), None
+    )
     assert LogFormatter("%(message)s").format(record) == "\n1 | layer\n2 | \\x1bhead"
 
 
@@ -71,7 +93,10 @@ class Reads:
         (StopIteration(), "StopIteration"),
         (EOFError(), "EOFError"),
         (ValueError("two\nlines"), "ValueError: two lines"),
-        (UnicodeDecodeError("utf-8", b"\xe9" * 10**6, 0, 1, "wrong"), "UnicodeDecodeError: 'utf-8' codec can't decode"),
+        (
+            UnicodeDecodeError("utf-8", b"\xe9" * 10**6, 0, 1, "wrong"),
+            "UnicodeDecodeError: 'utf-8' codec can't decode",
+        ),
     ],
 )
 def test_an_error_of_another_is_its_class_and_message_in_a_line(error, shown):

@@ -82,10 +82,13 @@ write_json(path, "new" * 3000)
 def test_a_process_that_is_killed_while_it_writes_leaves_the_old_file_whole(tmp_path, moment):
     path = tmp_path / "a.json"
     path.write_bytes(b"old")
-    died = subprocess.run([sys.executable, "-c", CRASH, str(path), moment], capture_output=True, check=False)
+    died = subprocess.run(
+        [sys.executable, "-c", CRASH, str(path), moment], capture_output=True, check=False
+    )
     assert died.returncode < 0, died.stderr
     assert path.read_bytes() == b"old"
-    (left,) = set(tmp_path.iterdir()) - {path}  # in the same folder: a rename across file systems would be a copy
+    # in the same folder: a rename across file systems would be a copy
+    (left,) = set(tmp_path.iterdir()) - {path}
     assert left.name.startswith(".")
     assert left.stat().st_size == (1000 if moment == "write" else 9002)
 
@@ -110,7 +113,10 @@ def test_a_missing_folder_is_an_error(tmp_path):
         ("a: 1\n2: 3\n", "the key 2 in line 2 is not a text"),
         ("a: 1\nb: " + "1" * 21, "the number in line 2 has 21 digits"),
         ("[" * 21 + "]" * 21, "nested too deeply in line 1; 20 levels"),
-        ("".join(f"{' ' * i}a:\n" for i in range(21)) + " " * 21 + "b: 1", "nested too deeply in line 21"),
+        (
+            "".join(f"{' ' * i}a:\n" for i in range(21)) + " " * 21 + "b: 1",
+            "nested too deeply in line 21",
+        ),
         ("a: \x1b\n", r"a control character, U\+001B, in line 1"),
         ("a: 1\n- b\n", "expected <block end>, but found .* in line 2"),
     ],
@@ -195,7 +201,11 @@ def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path, make, re
 def test_no_more_of_a_file_is_read_than_is_allowed(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(b"12345")
-    assert (read_regular(path), read_regular(path, 2), read_small(path, 5)) == (b"12345", b"12", b"12345")
+    assert (read_regular(path), read_regular(path, 2), read_small(path, 5)) == (
+        b"12345",
+        b"12",
+        b"12345",
+    )
     with pytest.raises(DataError, match="more than 4 bytes"):
         read_small(path, 4)
     os.truncate(path, 2**33)  # a file of holes: 8 GB
@@ -203,11 +213,15 @@ def test_no_more_of_a_file_is_read_than_is_allowed(tmp_path):
         read_small(path, 4)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfea\0", b"a: 1\nb: \xff\n", b"\xef\xbb\xbf" * 2 + b"a: 1\n"])
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfea\0", b"a: 1\nb: \xff\n", b"\xef\xbb\xbf" * 2 + b"a: 1\n"]
+)
 @pytest.mark.parametrize("name", ["a.yaml", "a.json"])
 def test_a_mapping_that_is_not_utf_8_is_refused_with_its_name(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=rf"{name} is damaged \((byte 0xff in line [12] is not|it begins with two)"):
+    with pytest.raises(
+        DataError, match=rf"{name} is damaged \((byte 0xff in line [12] is not|it begins with two)"
+    ):
         read_mapping(tmp_path / name)
 
 
@@ -222,8 +236,14 @@ def test_a_mapping_is_keys_with_values(tmp_path, content):
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        (b"\xff\xfe" + "é".encode("utf-16-le"), "byte 0xff in line 1 is not UTF-8: it looks like UTF-16"),
-        (b"\xfe\xff" + "é".encode("utf-16-be"), "byte 0xfe in line 1 is not UTF-8: it looks like UTF-16"),
+        (
+            b"\xff\xfe" + "é".encode("utf-16-le"),
+            "byte 0xff in line 1 is not UTF-8: it looks like UTF-16",
+        ),
+        (
+            b"\xfe\xff" + "é".encode("utf-16-be"),
+            "byte 0xfe in line 1 is not UTF-8: it looks like UTF-16",
+        ),
         ("a\né".encode("latin-1"), "byte 0xe9 in line 2 is not UTF-8: it is of another encoding"),
     ],
 )

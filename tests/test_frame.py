@@ -21,7 +21,9 @@ from seqkit.config import find_recipe, recipe_names
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "seqkit"
-FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if "_recipes" not in path.parts)
+FILES = sorted(
+    path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if "_recipes" not in path.parts
+)
 
 # ── packages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -68,14 +70,18 @@ def imports(tree):
     """Packages of seqkit that a module imports, wherever in it; what only type checkers see does not count."""
     for node in ast.walk(_without_type_checking(tree)):
         if isinstance(node, ast.Import):
-            yield from (name.name.split(".")[1] for name in node.names if name.name.startswith("seqkit."))
+            yield from (
+                name.name.split(".")[1] for name in node.names if name.name.startswith("seqkit.")
+            )
         if isinstance(node, ast.ImportFrom):
             assert not node.level, "a relative import hides where it goes"
             if (node.module or "").split(".")[0] == "seqkit":
                 inner = node.module.split(".")[1:]
                 names = [name.name for name in node.names]
                 yield from inner[:1] or [
-                    name for name in names if (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir()
+                    name
+                    for name in names
+                    if (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir()
                 ]
 
 
@@ -84,22 +90,33 @@ def test_imports_run_one_way(trees):
         own = package_of(path)
         for package in imports(trees[path]):
             allowed = package == own or rank(package) < rank(own)
-            assert allowed, f"seqkit/{path} imports seqkit.{package}, which is beside or below {own} (see ORDER)"
+            assert allowed, (
+                f"seqkit/{path} imports seqkit.{package}, which is beside or below {own} (see ORDER)"
+            )
 
 
 def test_modules_of_one_package_import_each_other_without_a_cycle(trees):
     """By module, imports inside functions included."""
-    modules = {".".join(("seqkit", *path.with_suffix("").parts)).removesuffix(".__init__"): path for path in FILES}
+    modules = {
+        ".".join(("seqkit", *path.with_suffix("").parts)).removesuffix(".__init__"): path
+        for path in FILES
+    }
     graph = {name: set() for name in modules}
     for name, path in modules.items():
         for node in ast.walk(_without_type_checking(trees[path])):
-            if isinstance(node, ast.ImportFrom) and node.module in modules and path.name != "__init__.py":
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module in modules
+                and path.name != "__init__.py"
+            ):
                 inner = {f"{node.module}.{alias.name}" for alias in node.names} & set(modules)
                 graph[name] |= inner or {node.module}
     done, trail = set(), []
 
     def visit(name):
-        assert name not in trail, f"a cycle of imports: {' → '.join([*trail[trail.index(name) :], name])}"
+        assert name not in trail, (
+            f"a cycle of imports: {' → '.join([*trail[trail.index(name) :], name])}"
+        )
         if name not in done:
             trail.append(name)
             for other in sorted(graph[name] - {name}):
@@ -159,8 +176,14 @@ def num_tokens(path):
     text = path.read_text(encoding="utf-8")
     docstrings = set()
     for node in ast.walk(ast.parse(text)):
-        for one in getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ():
-            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+        for one in (
+            getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ()
+        ):
+            if (
+                isinstance(one, ast.Expr)
+                and isinstance(one.value, ast.Constant)
+                and isinstance(one.value.value, str)
+            ):
                 docstrings.add(one.lineno)
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     is_docstring = lambda token: token.type == tokenize.STRING and token.start[0] in docstrings  # noqa: E731
@@ -169,7 +192,9 @@ def num_tokens(path):
 
 def is_counted(test):
     """Whether a file of tests counts: neither a benchmark nor components with planted faults."""
-    return "benchmarks" not in test.parts and not test.name.startswith(("faulty_", "faults", "sound_"))
+    return "benchmarks" not in test.parts and not test.name.startswith(
+        ("faulty_", "faults", "sound_")
+    )
 
 
 def sizes():
@@ -190,13 +215,17 @@ def test_comments_docstrings_and_line_breaks_are_no_tokens(tmp_path):
     path.write_text(
         '"""What it is."""\n\n# why\ndef twice(x):\n    """Double."""\n    return (\n        2 * x\n    )\n'
     )
-    assert num_tokens(path) == len(["def", "twice", "(", "x", ")", ":", "return", "(", "2", "*", "x", ")"])
+    assert num_tokens(path) == len(
+        ["def", "twice", "(", "x", ")", ":", "return", "(", "2", "*", "x", ")"]
+    )
 
 
 def outside(budget, sizes):
     """A sentence for each room that is over its budget, or so far below it that the budget can go down."""
     for kind, rooms in budget.items():
-        assert rooms.keys() == sizes[kind].keys(), f"{BUDGET} [{kind}] and the tree have other rooms"
+        assert rooms.keys() == sizes[kind].keys(), (
+            f"{BUDGET} [{kind}] and the tree have other rooms"
+        )
         for room, most in rooms.items():
             size = sizes[kind][room]
             if size > most:
@@ -206,7 +235,9 @@ def outside(budget, sizes):
 
 
 def budget_at(commit):
-    text = subprocess.run(["git", "show", f"{commit}:{BUDGET}"], cwd=ROOT, capture_output=True, text=True, check=True)
+    text = subprocess.run(
+        ["git", "show", f"{commit}:{BUDGET}"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return tomllib.loads(text.stdout)
 
 
@@ -216,22 +247,32 @@ def test_every_room_keeps_to_its_budget():
 
 def test_a_room_over_and_one_far_below_its_budget_are_named():
     found = list(
-        outside({"tokens": {"nn": 100, "data": 4000, "cli": 50}}, {"tokens": {"nn": 101, "data": 3000, "cli": 50}})
+        outside(
+            {"tokens": {"nn": 100, "data": 4000, "cli": 50}},
+            {"tokens": {"nn": 101, "data": 3000, "cli": 50}},
+        )
     )
     assert [sentence.split()[0] for sentence in found] == ["nn", "data"]
 
 
 def test_a_budget_that_went_up_has_a_decision_that_says_what_users_get():
     """Its heading in docs/decisions.md is `Budget of ROOM: …`."""
-    listed = subprocess.run(["git", "log", "--format=%H", "--", BUDGET], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "log", "--format=%H", "--", BUDGET], cwd=ROOT, capture_output=True, text=True
+    )
     if listed.returncode or not listed.stdout:
         pytest.skip("no history of git here")
     before = [budget_at(commit) for commit in listed.stdout.split()]
     decisions = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
     for kind, rooms in tomllib.loads((ROOT / BUDGET).read_text(encoding="utf-8")).items():
         for room, most in rooms.items():
-            least = min((budget[kind][room] for budget in before if room in budget.get(kind, {})), default=most)
-            assert most <= least or f"Budget of {room}:" in decisions, f"the budget of {room} was {least} once"
+            least = min(
+                (budget[kind][room] for budget in before if room in budget.get(kind, {})),
+                default=most,
+            )
+            assert most <= least or f"Budget of {room}:" in decisions, (
+                f"the budget of {room} was {least} once"
+            )
 
 
 # ── words ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -256,13 +297,27 @@ def test_the_project_speaks_the_fields_words():
     for path in PAGES:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             found = OURS_ALONE.search(line)
-            assert found is None, f"{path.relative_to(ROOT)}:{number} says {found[0]!r}: {line.strip()}"
+            assert found is None, (
+                f"{path.relative_to(ROOT)}:{number} says {found[0]!r}: {line.strip()}"
+            )
 
 
 def test_the_list_of_words_finds_them():
-    for line in ("who_reads_whom(", "cannot honour", "a stand-in", "`Mechanism`", "class_path: X", "class Reading:"):
+    for line in (
+        "who_reads_whom(",
+        "cannot honour",
+        "a stand-in",
+        "`Mechanism`",
+        "class_path: X",
+        "class Reading:",
+    ):
         assert OURS_ALONE.search(line), line
-    for line in ("AttentionMechanism", "reading the file", "the mechanism ScaledDotProductAttention", "to rethink"):
+    for line in (
+        "AttentionMechanism",
+        "reading the file",
+        "the mechanism ScaledDotProductAttention",
+        "to rethink",
+    ):
         assert not OURS_ALONE.search(line), line
 
 
@@ -273,7 +328,9 @@ TELEGRAM = re.compile(r"(?:Of|As|Those|That|What|Whose) ")
 def first_lines(tree):
     """(line number, first line) of each docstring, also of those below an assignment."""
     for node in ast.walk(tree):
-        for inner in getattr(node, "body", []) if not isinstance(node, ast.Lambda | ast.IfExp) else []:
+        for inner in (
+            getattr(node, "body", []) if not isinstance(node, ast.Lambda | ast.IfExp) else []
+        ):
             if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Constant):
                 yield inner.lineno, str(inner.value.value).partition("\n")[0]
 
@@ -293,7 +350,9 @@ def test_docstrings_are_found_everywhere():
 
 def test_a_recipe_reads_in_a_window_of_120_columns():
     for name in recipe_names():
-        assert max(map(len, find_recipe(name)[1].read_text(encoding="utf-8").splitlines())) <= 120, name
+        assert (
+            max(map(len, find_recipe(name)[1].read_text(encoding="utf-8").splitlines())) <= 120
+        ), name
 
 
 # ── weight ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -321,7 +380,9 @@ except SystemExit as stop:
 finally:
     print("\\n" + " ".join(sorted({{name.partition(".")[0] for name in sys.modules}})))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     *said, modules = done.stdout.rstrip().split("\n")
     return set(modules.split()), "\n".join(said)
 
@@ -387,7 +448,9 @@ def test_help_lists_and_wrong_names_import_no_torch():
     _, said = modules_after(calls)
     for words, code, heavy, answer in json.loads(said):
         assert LIGHT[words] in answer, words
-        assert bool(code) == (words.split()[-1] != "--help" and words not in ("--version", "list")), words
+        assert bool(code) == (
+            words.split()[-1] != "--help" and words not in ("--version", "list")
+        ), words
         assert not heavy, f"seqkit {words} imports {heavy}"
 
 
@@ -397,10 +460,14 @@ def test_doctor_reads_metadata_before_it_imports_torch():
 
 
 def test_recipes_are_found_and_begin_with_what_they_are():
-    assert {"text/char-lm", "image/digits", "audio/spoken-digits", "graph/molecules"} <= set(recipe_names())
+    assert {"text/char-lm", "image/digits", "audio/spoken-digits", "graph/molecules"} <= set(
+        recipe_names()
+    )
     for name in recipe_names():
         first = (find_recipe(name)[1]).read_text(encoding="utf-8").splitlines()[0]
-        assert first.startswith("# "), f"recipes/{name}.yaml should begin with a line that `seqkit list` shows"
+        assert first.startswith("# "), (
+            f"recipes/{name}.yaml should begin with a line that `seqkit list` shows"
+        )
 
 
 # ── places and packages ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -408,8 +475,16 @@ def test_recipes_are_found_and_begin_with_what_they_are():
 
 def test_a_percent_sign_stands_apart_from_its_number():
     """99.2 %, in every sentence: the format `.1%` leaves out the space."""
-    texts = [*PACKAGE.rglob("*.py"), *PACKAGE.glob("report/*.[mh]*"), *ROOT.glob("docs/notebooks/*.py")]
-    assert [path for path in texts if re.search(r":[+,]*(\.\d+)?%[}\"']", path.read_text(encoding="utf-8"))] == []
+    texts = [
+        *PACKAGE.rglob("*.py"),
+        *PACKAGE.glob("report/*.[mh]*"),
+        *ROOT.glob("docs/notebooks/*.py"),
+    ]
+    assert [
+        path
+        for path in texts
+        if re.search(r":[+,]*(\.\d+)?%[}\"']", path.read_text(encoding="utf-8"))
+    ] == []
 
 
 def test_no_module_names_a_place_on_somebodys_machine():
@@ -418,7 +493,11 @@ def test_no_module_names_a_place_on_somebodys_machine():
         *ROOT.glob("*.*"),
         *(p for d in ("seqkit", "recipes", "tests", "docs") for p in (ROOT / d).rglob("*")),
     ]:
-        if path.is_file() and path.suffix in (".py", ".md", ".yaml", ".toml", ".txt", ".html") and path not in own:
+        if (
+            path.is_file()
+            and path.suffix in (".py", ".md", ".yaml", ".toml", ".txt", ".html")
+            and path not in own
+        ):
             text = path.read_text(encoding="utf-8")
             for place in ("/work/", "/home/", "/root/", "/tmp/"):
                 assert place not in text, f"{path.relative_to(ROOT)} names {place}"
@@ -437,20 +516,30 @@ def test_constraints_pin_every_dependency_once():
     extras = [text for texts in project["optional-dependencies"].values() for text in texts]
     for requirement in map(Requirement, [*project["dependencies"], *extras]):
         if requirement.name != "seqkit":
-            assert versions.get(canonicalize_name(requirement.name), "0") in requirement.specifier, (
-                f"constraints.txt lacks {requirement}"
-            )
+            assert (
+                versions.get(canonicalize_name(requirement.name), "0") in requirement.specifier
+            ), f"constraints.txt lacks {requirement}"
 
 
 @pytest.mark.slow
 def test_the_wheel_that_the_sdist_makes_holds_all_modules_and_recipes_but_no_tests(tmp_path):
     pytest.importorskip("build")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True, capture_output=True, text=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {f"seqkit/_recipes/{name}.yaml" for name in recipe_names()} <= names
-    assert {f"seqkit/_{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "recipes").rglob("*.py")} <= names
+    assert {
+        f"seqkit/_{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "recipes").rglob("*.py")
+    } <= names
     assert {f"seqkit/{path.as_posix()}" for path in FILES} | {"seqkit/report/page.html"} <= names
     assert not [name for name in names if name.startswith(("tests/", "runs/", ".ci/"))]

@@ -69,7 +69,9 @@ def test_dropout_is_of_the_embeddings_on_both_sides():
 
 
 def test_another_positional_encoding_can_be_passed_in():
-    model = Model(IDS, LSTM(DIM), Masked(), position=lambda dim, num_axes: Learned(dim, num_axes, sizes=[7]))
+    model = Model(
+        IDS, LSTM(DIM), Masked(), position=lambda dim, num_axes: Learned(dim, num_axes, sizes=[7])
+    )
     assert isinstance(model.embedder.position, Learned)
 
 
@@ -108,7 +110,12 @@ def test_another_positional_encoding_can_be_passed_in():
         ),
         (IDS, lambda: LSTM(DIM), Classify, "Classify does not know its labels yet"),
         (IDS, lambda: LSTM(DIM), Regress, "Regress does not know its labels yet"),
-        (TokenSpec(num_features=3), lambda: LSTM(DIM, causal=True), NextToken, "these tokens are vectors"),
+        (
+            TokenSpec(num_features=3),
+            lambda: LSTM(DIM, causal=True),
+            NextToken,
+            "these tokens are vectors",
+        ),
     ],
 )
 def test_what_is_not_compatible_is_refused_with_what_to_change(spec, backbone, objective, message):
@@ -193,7 +200,9 @@ def seq2seq(alphabet):
 
 def encoder_decoder():
     cross = partial(PreNormBlock, cross_attention=True)
-    return EncoderDecoder(Transformer(DIM, 1, num_heads=3), Transformer(DIM, 1, num_heads=3, causal=True, block=cross))
+    return EncoderDecoder(
+        Transformer(DIM, 1, num_heads=3), Transformer(DIM, 1, num_heads=3, causal=True, block=cross)
+    )
 
 
 def spelling(objective):
@@ -215,12 +224,18 @@ def test_a_shared_table_is_one_parameter_that_both_sides_train():
     ]
     task = task.batch.replace(source=task.batch.source), task.target
     gradients = {}
-    for name, silenced in (("both", None), ("target", model.source_embedder), ("source", model.embedder)):
+    for name, silenced in (
+        ("both", None),
+        ("target", model.source_embedder),
+        ("source", model.embedder),
+    ):
         model.zero_grad()
         handle = silenced and silenced.register_forward_hook(
             lambda module, given, got: got.replace(hidden=got.hidden.detach())
         )
-        hidden = model.backbone(model.embedder(task[0]).replace(source=model.source_embedder(task[0].source)))
+        hidden = model.backbone(
+            model.embedder(task[0]).replace(source=model.source_embedder(task[0].source))
+        )
         hidden.square().sum().backward()  # without the head, which has the table too
         gradients[name] = model.embedder.table.weight.grad.clone()
         if handle:
@@ -240,7 +255,8 @@ def test_a_step_of_training_moves_a_shared_table_once():
     before = table.detach().clone()
     objective.loss(model(task.batch), task.target, training=True).loss.backward()
     optimizer.step()
-    assert 0.005 < float((table.detach() - before).abs().max()) < 0.011  # one step of AdamW is at most its rate
+    # one step of AdamW is at most its rate
+    assert 0.005 < float((table.detach() - before).abs().max()) < 0.011
     assert model.source_embedder.content.weight is table
 
 
@@ -248,8 +264,18 @@ def test_a_step_of_training_moves_a_shared_table_once():
     ("spec", "backbone", "objective", "message"),
     [
         (IDS, lambda: LSTM(DIM), Masked, "is for an encoder–decoder over ids; leave it out"),
-        (TokenSpec(num_features=3), encoder_decoder, lambda: seq2seq("abc"), "is for an encoder–decoder over ids"),
-        (IDS, encoder_decoder, lambda: seq2seq("abc"), "the source has 11 ids and the target 5; use the same tok"),
+        (
+            TokenSpec(num_features=3),
+            encoder_decoder,
+            lambda: seq2seq("abc"),
+            "is for an encoder–decoder over ids",
+        ),
+        (
+            IDS,
+            encoder_decoder,
+            lambda: seq2seq("abc"),
+            "the source has 11 ids and the target 5; use the same tok",
+        ),
     ],
 )
 def test_a_table_that_cannot_be_shared_is_refused(spec, backbone, objective, message):
@@ -299,7 +325,9 @@ def test_one_objective_serves_models_of_different_vocabularies(objective):
     models = [Model(spec, LSTM(DIM, causal=bool(objective.causal)), objective) for spec in specs]
     for spec, model in (*zip(specs, models), *zip(specs, models)):
         ids = torch.arange(spec.vocab_size).expand(2, -1)
-        batch = TokenBatch(ids, torch.zeros(2, spec.vocab_size, 1), torch.ones_like(ids, dtype=torch.bool))
+        batch = TokenBatch(
+            ids, torch.zeros(2, spec.vocab_size, 1), torch.ones_like(ids, dtype=torch.bool)
+        )
         task = objective.prepare(batch, None)
         logits = model(task.batch, task.masked)
         assert logits.shape[-1] == spec.vocab_size
@@ -328,9 +356,13 @@ def test_one_objective_serves_models_over_ids_and_over_vectors():
 def test_the_loss_of_next_token_compiles_as_one_graph():
     spec, objective = TokenSpec(num_axes=1, vocab_size=7), NextToken()
     model = Model(spec, Transformer(8, 1, num_heads=2, causal=True, position=Rotary()), objective)
-    batch = TokenBatch.collate([Tokens(torch.randint(7, (5,)), torch.arange(5.0)[:, None]) for _ in range(2)])
+    batch = TokenBatch.collate(
+        [Tokens(torch.randint(7, (5,)), torch.arange(5.0)[:, None]) for _ in range(2)]
+    )
 
     def loss(batch):
         return objective.step(model, (batch, None), training=True).loss
 
-    torch.testing.assert_close(torch.compile(loss, fullgraph=True, backend="eager")(batch), loss(batch))
+    torch.testing.assert_close(
+        torch.compile(loss, fullgraph=True, backend="eager")(batch), loss(batch)
+    )

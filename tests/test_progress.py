@@ -75,7 +75,9 @@ def test_a_name_in_a_bar_is_text_and_neither_markup_nor_control(capsys):
     assert r"[b] \x07 [/i]" in error
 
 
-def test_without_a_terminal_there_is_a_line_soon_and_one_every_30_seconds_with_the_time_left(monkeypatch, capsys):
+def test_without_a_terminal_there_is_a_line_soon_and_one_every_30_seconds_with_the_time_left(
+    monkeypatch, capsys
+):
     now = 100.0
     monkeypatch.setattr("seqkit.progress.time.monotonic", lambda: now)
     with ProgressBar("[red]training", 400) as bar:
@@ -85,5 +87,10 @@ def test_without_a_terminal_there_is_a_line_soon_and_one_every_30_seconds_with_t
         lines = capsys.readouterr().err.splitlines()
     assert lines == [
         f"[red]training: {done} of 400, train/loss 0.250, {taken} taken, about {left} left"
-        for done, taken, left in ((2, "0:02", "6:38"), (32, "0:32", "6:08"), (62, "1:02", "5:38"), (92, "1:32", "5:08"))
+        for done, taken, left in (
+            (2, "0:02", "6:38"),
+            (32, "0:32", "6:08"),
+            (62, "1:02", "5:38"),
+            (92, "1:32", "5:08"),
+        )
     ]

@@ -6,9 +6,20 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
-TEXT = ["To be, or not to be, that is the question.", "A sea of troubles, and by opposing end them!"] * 7
+TEXT = [
+    "To be, or not to be, that is the question.",
+    "A sea of troubles, and by opposing end them!",
+] * 7
 
 
 def byte_level(size: int = 293, post_processor: bool = False) -> Tokenizer:
@@ -18,12 +29,17 @@ def byte_level(size: int = 293, post_processor: bool = False) -> Tokenizer:
     made.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
-        vocab_size=size, initial_alphabet=alphabet, special_tokens=["<|endoftext|>"], show_progress=False
+        vocab_size=size,
+        initial_alphabet=alphabet,
+        special_tokens=["<|endoftext|>"],
+        show_progress=False,
     )
     made.train_from_iterator(TEXT, trainer)
     if post_processor:
         start = processors.TemplateProcessing(
-            single="<|endoftext|> $A", pair="<|endoftext|> $A $B", special_tokens=[("<|endoftext|>", 0)]
+            single="<|endoftext|> $A",
+            pair="<|endoftext|> $A $B",
+            special_tokens=[("<|endoftext|>", 0)],
         )
         made.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), start])
     return made
@@ -55,10 +71,14 @@ def unigram() -> Tokenizer:
     made.pre_tokenizer = pre_tokenizers.Metaspace()
     made.decoder = decoders.Metaspace()
     special = ["<pad>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(vocab_size=71, special_tokens=special, unk_token="<unk>", show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=71, special_tokens=special, unk_token="<unk>", show_progress=False
+    )
     made.train_from_iterator(TEXT, trainer)
     made.post_processor = processors.TemplateProcessing(
-        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", made.token_to_id("</s>"))]
+        single="$A </s>",
+        pair="$A </s> $B </s>",
+        special_tokens=[("</s>", made.token_to_id("</s>"))],
     )
     return made
 

@@ -21,7 +21,14 @@ def draw(matrices, titles, words):
         axis.imshow(matrix.numpy(), cmap="Blues", vmin=0, vmax=1)
         for i, row in enumerate(matrix.tolist()):
             for j, weight in enumerate(row):
-                axis.text(j, i, f"{weight:.2f}", ha="center", va="center", color="white" if weight > 0.6 else "black")
+                axis.text(
+                    j,
+                    i,
+                    f"{weight:.2f}",
+                    ha="center",
+                    va="center",
+                    color="white" if weight > 0.6 else "black",
+                )
         axis.set_xticks(range(len(words)), words)
         axis.set_yticks(range(len(words)), words)
         axis.set_title(title)
@@ -76,7 +83,9 @@ for c in (4, 64, 1024):
     query, keys = torch.randn(1000, 1, c), torch.randn(1000, 8, c)
     raw = (query * keys).sum(dim=-1)
     largest = [x.softmax(dim=-1).max(dim=-1).values.mean() for x in (raw, raw / c**0.5)]
-    print(f"{c:4} channels: scores ± {raw.std():5.2f}; largest weight {largest[0]:.2f} raw, {largest[1]:.2f} scaled")
+    print(
+        f"{c:4} channels: scores ± {raw.std():5.2f}; largest weight {largest[0]:.2f} raw, {largest[1]:.2f} scaled"
+    )
 
 # %% [markdown]
 # ## The output is a mean of values
@@ -107,7 +116,11 @@ def masked(allowed):
     return (scores / 2**0.5).masked_fill(~allowed, -torch.inf).softmax(dim=-1)
 
 
-draw([weights, masked(causal), masked(padding), masked(causal & padding)], ["none", "causal", "padding", "both"], words)
+draw(
+    [weights, masked(causal), masked(padding), masked(causal & padding)],
+    ["none", "causal", "padding", "both"],
+    words,
+)
 
 # %% [markdown]
 # ## The same numbers from seqkit
@@ -133,7 +146,9 @@ out[0, 0]
 from seqkit.interfaces import Embedded
 from seqkit.nn.attention.context import attention_context
 
-embedded = Embedded(torch.zeros(1, n, 2), positions=torch.arange(3.0)[None, :, None], valid=valid[None])
+embedded = Embedded(
+    torch.zeros(1, n, 2), positions=torch.arange(3.0)[None, :, None], valid=valid[None]
+)
 context = attention_context(embedded, causal=True, num_heads=1, head_dim=2)
 attended = mechanism.attention_weights(q[None, None], k[None, None], context)[0, 0]
 torch.testing.assert_close(attended[valid], masked(causal & padding)[valid])
@@ -152,7 +167,9 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention
 layer = MultiHeadAttention(dim=4, num_heads=2).eval()
 x = torch.randn(1, n, 4)
 with torch.no_grad():
-    query, key, value = (rearrange(part, "b n (h c) -> b h n c", h=2) for part in layer.qkv_proj(x).chunk(3, dim=-1))
+    query, key, value = (
+        rearrange(part, "b n (h c) -> b h n c", h=2) for part in layer.qkv_proj(x).chunk(3, dim=-1)
+    )
     by_head = (query @ rearrange(key, "b h m c -> b h c m") / 2**0.5).softmax(dim=-1)
     by_hand = layer.out_proj(rearrange(by_head @ value, "b h n c -> b n (h c)"))
     torch.testing.assert_close(by_hand, layer(x, AttentionContext()))
@@ -166,7 +183,9 @@ draw(list(by_head[0]), ["head 1", "head 2"], words)
 # %%
 order = torch.tensor([2, 0, 1])
 with torch.no_grad():
-    torch.testing.assert_close(layer(x[:, order], AttentionContext()), layer(x, AttentionContext())[:, order])
+    torch.testing.assert_close(
+        layer(x[:, order], AttentionContext()), layer(x, AttentionContext())[:, order]
+    )
 
 # %% [markdown]
 # So positions must be told. There are two ways.
@@ -213,7 +232,9 @@ def rotated_scores(at):
     return apply_rotary(query, turns) @ rearrange(apply_rotary(key, turns), "b h m c -> b h c m")
 
 
-torch.testing.assert_close(rotated_scores(positions), rotated_scores(positions + 7), atol=1e-4, rtol=1e-4)
+torch.testing.assert_close(
+    rotated_scores(positions), rotated_scores(positions + 7), atol=1e-4, rtol=1e-4
+)
 
 # %% [markdown]
 # Next: [attention in depth](../attention.md), [cheaper attention for long sequences](../efficient.md), and

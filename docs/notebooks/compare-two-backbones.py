@@ -60,7 +60,13 @@ import matplotlib.pyplot as plt
 metric = results.metric
 figure, axis = plt.subplots(figsize=(7, 1.8))
 for place, row in enumerate(results.candidates):
-    axis.plot([metric.shown(x) for x in row.interval], [place, place], color="lightgray", linewidth=9, zorder=0)
+    axis.plot(
+        [metric.shown(x) for x in row.interval],
+        [place, place],
+        color="lightgray",
+        linewidth=9,
+        zorder=0,
+    )
     axis.plot([metric.shown(run.value) for run in row.runs], [place] * len(row.runs), "o")
 axis.set_yticks(range(len(results.candidates)), [row.name for row in results.candidates])
 axis.set(xlabel=metric.title, ylim=(-0.6, 1.6))

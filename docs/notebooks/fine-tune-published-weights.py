@@ -15,8 +15,26 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel
 from transformers.utils import logging
 
-WORDS = ["[UNK]", "a", "an", "the", "film", "plot", "cast", "was", "is", "and", "but", "not", "very", "so"]
-GOOD, BAD = ["fine", "warm", "funny", "clever", "moving"], ["dull", "cold", "flat", "clumsy", "awful"]
+WORDS = [
+    "[UNK]",
+    "a",
+    "an",
+    "the",
+    "film",
+    "plot",
+    "cast",
+    "was",
+    "is",
+    "and",
+    "but",
+    "not",
+    "very",
+    "so",
+]
+GOOD, BAD = (
+    ["fine", "warm", "funny", "clever", "moving"],
+    ["dull", "cold", "flat", "clumsy", "awful"],
+)
 
 torch.manual_seed(0)
 vocabulary = [*WORDS, *GOOD, *BAD]
@@ -30,7 +48,9 @@ config = BertConfig(
 )
 logging.disable_progress_bar()
 BertModel(config).save_pretrained("tiny-bert")
-words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(vocabulary)}, unk_token=WORDS[0]))
+words = Tokenizer(
+    models.WordLevel({word: index for index, word in enumerate(vocabulary)}, unk_token=WORDS[0])
+)
 words.pre_tokenizer = pre_tokenizers.Whitespace()
 words.save("tiny-bert/tokenizer.json")
 sorted(path.name for path in Path("tiny-bert").iterdir())
@@ -49,7 +69,9 @@ with Path("reviews.csv").open("w", newline="", encoding="utf-8") as file:
     table = csv.writer(file)
     table.writerow(["review", "verdict"])
     for verdict, tone in {"good": GOOD, "bad": BAD}.items():
-        subjects = [f"{article} {noun}" for article in ("a", "the") for noun in ("film", "plot", "cast")]
+        subjects = [
+            f"{article} {noun}" for article in ("a", "the") for noun in ("film", "plot", "cast")
+        ]
         said = [f"{subject} was {how} {one} and {other}" for subject in subjects for how in ("so", "very")
                 for one in tone for other in tone if one != other]  # fmt: skip
         table.writerows([review, verdict] for review in draw.sample(said, 150))
@@ -72,7 +94,9 @@ common = {
     "trainer.max_epochs": 4,
     "trainer.enable_progress_bar": False,
 }
-tuned = seqkit.fit("text/classify", {**common, "optimizer.lr": 0.003}, out="runs/tuned", strong_baseline=False)
+tuned = seqkit.fit(
+    "text/classify", {**common, "optimizer.lr": 0.003}, out="runs/tuned", strong_baseline=False
+)
 tuned.summary["initial"]
 
 # %%
@@ -93,7 +117,9 @@ lora = {**common, "trainer.fine_tuning": "LoRA", "optimizer.lr": 0.01}
 with_lora = seqkit.fit("text/classify", lora, out="runs/lora", strong_baseline=False)
 for name, run in {"all weights": tuned, "LoRA": with_lora}.items():
     trained = run.summary.get("trained_parameters", run.summary["num_parameters"])
-    print(f"{name:11} {trained:6,} parameters trained, test accuracy {100 * run.summary['metrics']['accuracy']:.0f} %")
+    print(
+        f"{name:11} {trained:6,} parameters trained, test accuracy {100 * run.summary['metrics']['accuracy']:.0f} %"
+    )
 
 # %% [markdown]
 # ## Give it back

@@ -13,7 +13,9 @@ import matplotlib.pyplot as plt
 
 import seqkit
 
-run = seqkit.fit("image/digits", {"trainer.enable_progress_bar": False}, preset="quick", out="runs/first")
+run = seqkit.fit(
+    "image/digits", {"trainer.enable_progress_bar": False}, preset="quick", out="runs/first"
+)
 
 # %% [markdown]
 # `image/digits` is a recipe: a YAML file that says which data, tokenizer, model and optimizer to use. `quick` is one of
@@ -28,7 +30,9 @@ run = seqkit.fit("image/digits", {"trainer.enable_progress_bar": False}, preset=
 summary = run.summary
 print(f"test accuracy     {100 * summary['metrics']['accuracy']:.1f} %")
 print(f"best constant     {100 * summary['baseline']['accuracy']:.1f} %")
-print(f"{summary['strong_baseline']['name']}: {100 * summary['strong_baseline']['metrics']['accuracy']:.1f} %")
+print(
+    f"{summary['strong_baseline']['name']}: {100 * summary['strong_baseline']['metrics']['accuracy']:.1f} %"
+)
 print(f"parameters        {summary['num_parameters']:,}")
 print(f"training pictures {summary['num_train']:,}, test pictures {summary['num_test']:,}")
 

@@ -27,8 +27,12 @@ class Moves(Tokenizer):
             raise DataError(f"a game is a list of moves, at least one, but this is {raw!r}")
         if wrong := [move for move in raw if move[:2] not in SQUARES or move[2:] not in SQUARES]:
             raise DataError(f"{wrong[0]!r} is no move; write two squares, such as e2e4")
-        content = torch.tensor([[SQUARES.index(move[:2]), SQUARES.index(move[2:])] for move in raw])  # [n 2]
-        return Tokens(content=content, positions=torch.arange(len(raw), dtype=torch.float32)[:, None])  # [n 1]
+        # [n 2]
+        content = torch.tensor([[SQUARES.index(move[:2]), SQUARES.index(move[2:])] for move in raw])
+        # [n 1]
+        return Tokens(
+            content=content, positions=torch.arange(len(raw), dtype=torch.float32)[:, None]
+        )
 
 
 # %% [markdown]
@@ -61,7 +65,9 @@ class Shuffled(Moves):
     def encode(self, raw, /):
         """Tokens of the moves, shuffled."""
         tokens = super().encode(raw)
-        return Tokens(content=tokens.content[torch.randperm(len(tokens))], positions=tokens.positions)
+        return Tokens(
+            content=tokens.content[torch.randperm(len(tokens))], positions=tokens.positions
+        )
 
 
 try:

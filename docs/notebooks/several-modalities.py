@@ -19,7 +19,9 @@ from seqkit.data import DataSource, Sample, Splits
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 
-@register("data_source", "read-digits", what="digits with their misspelt names", when="to try two parts")
+@register(
+    "data_source", "read-digits", what="digits with their misspelt names", when="to try two parts"
+)
 class ReadDigits(DataSource):
     """600 pictures of digits in noise, each with its name, of which two letters may be wrong; a quarter is test."""
 
@@ -74,7 +76,10 @@ import seqkit
 recipe = {
     "recipe": "read-digits",
     "data": {"source": "read-digits", "batch_size": 32, "drop_parts": {"image": 0.2, "text": 0.2}},
-    "tokenizer": {"type": "Join", "parts": {"image": {"type": "Patches", "patch": 4}, "text": "Characters"}},
+    "tokenizer": {
+        "type": "Join",
+        "parts": {"image": {"type": "Patches", "patch": 4}, "text": "Characters"},
+    },
     "model": {
         "objective": {"type": "Classify", "pool": "parts"},
         "position": "Sinusoidal",
@@ -116,8 +121,12 @@ cases = {
     "a four, and the word nine": {"image": four["image"], "text": "nine"},
     "the word nine alone": {"text": "nine"},
 }
-for answer in predictions(run, [Input(name, raw) for name, raw in cases.items()], probabilities=True):
-    four_or_nine = ", ".join(f"{WORDS[index]} {100 * answer.probabilities[index]:.0f} %" for index in (4, 9))
+for answer in predictions(
+    run, [Input(name, raw) for name, raw in cases.items()], probabilities=True
+):
+    four_or_nine = ", ".join(
+        f"{WORDS[index]} {100 * answer.probabilities[index]:.0f} %" for index in (4, 9)
+    )
     print(f"{answer.name}: {four_or_nine}")
 
 # %% [markdown]

@@ -19,7 +19,11 @@ from docs.website.stage import BUILD, PAGES, ROOT, configuration, places, stage,
 def main() -> int:
     """Stage the pages, make what is made, build, check; `--serve` makes no notebook or gallery that is there."""
     parser = argparse.ArgumentParser(prog="python -m docs.website", description=__doc__)
-    parser.add_argument("--serve", action="store_true", help="serve the site, and build pages again when they change")
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="serve the site, and build pages again when they change",
+    )
     is_served = parser.parse_args().serve
     start = time.perf_counter()
 

@@ -12,7 +12,9 @@ from markdown.postprocessors import Postprocessor
 
 from seqkit.report.flags import whole_flags
 
-BLOCK = re.compile(r'<div class="(?:language-\w+ )?highlight"(?=><pre>(?P<code>.*?)</pre>)', re.DOTALL)
+BLOCK = re.compile(
+    r'<div class="(?:language-\w+ )?highlight"(?=><pre>(?P<code>.*?)</pre>)', re.DOTALL
+)
 TYPED = re.compile(r"^(?:\$ |>>> ?|\.\.\. ?)((?:.*\\\n)*.*)", re.MULTILINE)
 """A line after a prompt, with those that continue it."""
 

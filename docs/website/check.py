@@ -54,7 +54,9 @@ def faults(site: Path) -> Iterator[str]:
     site = site.resolve()
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     fetched = {path: page.fetched for path, page in pages.items()}
-    fetched |= {path: CSS.findall(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.css"))}
+    fetched |= {
+        path: CSS.findall(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.css"))
+    }
     for path, page in pages.items():
         own = path.relative_to(site)
         for name in page.classes & FETCHES:
@@ -65,7 +67,11 @@ def faults(site: Path) -> Iterator[str]:
                 continue
             if not target.is_file() or not target.is_relative_to(site):
                 yield f"{own}: the link {link} leads to no file"
-            elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].ids:
+            elif (
+                parts.fragment
+                and target in pages
+                and unquote(parts.fragment) not in pages[target].ids
+            ):
                 yield f"{own}: the link {link} leads to a page that has no #{unquote(parts.fragment)}"
     for path, links in fetched.items():
         for link in links:
@@ -78,5 +84,9 @@ def faults(site: Path) -> Iterator[str]:
 
 def _target(link: str, path: Path, site: Path) -> Path:
     place = unquote(urlsplit(link).path)
-    target = (site / place.lstrip("/") if place.startswith("/") else path.parent / place).resolve() if place else path
+    target = (
+        (site / place.lstrip("/") if place.startswith("/") else path.parent / place).resolve()
+        if place
+        else path
+    )
     return target / "index.html" if target.is_dir() else target

@@ -23,12 +23,20 @@ def _paragraph(text: str, names: Collection[str]) -> str:
     if text.startswith((" ", "* ", "- ", "```")) or "\n    " in text or "::" in text:
         return text
     line = " ".join(text.split())
-    found = [entry for entry in ENTRY.finditer(line) if not entry[1] or set(entry[1].split(", ")) <= set(names)]
+    found = [
+        entry
+        for entry in ENTRY.finditer(line)
+        if not entry[1] or set(entry[1].split(", ")) <= set(names)
+    ]
     if not found:
         return text
     items = []
     for entry, end in zip(found, [*(entry.start() for entry in found[1:]), len(line)]):
-        marked = ", ".join(f"`{name}`" for name in entry[1].split(", ")) + ":" if entry[1] else f"**{entry[2]}**"
+        marked = (
+            ", ".join(f"`{name}`" for name in entry[1].split(", ")) + ":"
+            if entry[1]
+            else f"**{entry[2]}**"
+        )
         items.append(f"- {marked} {line[entry.end() : end].strip()}")
     # the text before the first entry is a paragraph of its own; an entry at the very beginning leaves it empty
     return "\n\n".join(filter(None, (line[: found[0].start()].strip(), "\n".join(items))))

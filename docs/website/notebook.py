@@ -44,9 +44,13 @@ class Cell:
 def cells(source: str) -> list[Cell]:
     """Cells of a notebook, without empty ones."""
     found = []
-    for cell in re.finditer(r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", source, flags=re.MULTILINE | re.DOTALL):
+    for cell in re.finditer(
+        r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", source, flags=re.MULTILINE | re.DOTALL
+    ):
         text = re.sub("^# ?", "", cell[2], flags=re.MULTILINE) if cell[1] else cell[2]
-        found.append(Cell(cell[1] is None, text.strip("\n"), source.count("\n", 0, cell.start(2)) + 1))
+        found.append(
+            Cell(cell[1] is None, text.strip("\n"), source.count("\n", 0, cell.start(2)) + 1)
+        )
     return [cell for cell in found if cell.text]
 
 
@@ -60,7 +64,11 @@ def run(path: Path, folder: Path) -> list[Cell]:
     found = cells(path.read_text(encoding="utf-8"))
     # as in Jupyter: classes of the notebook can be pickled, and a process that is started does not read a file again
     main, module = sys.modules["__main__"], types.ModuleType("__main__")
-    with contextlib.chdir(folder), mpl.rc_context({"figure.dpi": DPI}), patch.dict(os.environ, COLUMNS="90"):
+    with (
+        contextlib.chdir(folder),
+        mpl.rc_context({"figure.dpi": DPI}),
+        patch.dict(os.environ, COLUMNS="90"),
+    ):
         mpl.use("agg")
         sys.modules["__main__"] = module
         try:
@@ -84,15 +92,23 @@ def _execute(cell: Cell, module: types.ModuleType, path: Path) -> None:
             exec(compile(tree, str(path), "exec"), vars(module))  # noqa: S102 - our own notebooks
             if isinstance(last, ast.Expr):
                 value = eval(compile(ast.Expression(last.value), str(path), "eval"), vars(module))  # noqa: S307
-                cell.value = "" if value is None else pprint.pformat(value, width=100, sort_dicts=False)
+                cell.value = (
+                    "" if value is None else pprint.pformat(value, width=100, sort_dicts=False)
+                )
         except Exception as error:
-            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+            lines = [
+                frame.lineno
+                for frame in traceback.extract_tb(error.__traceback__)
+                if frame.filename == str(path)
+            ]
             error.add_note(f"in {path.name}, line {lines[0] if lines else cell.line}")
             raise
     cell.printed = shown.getvalue()
     for number in plt.get_fignums():
         picture = io.BytesIO()
-        plt.figure(number).savefig(picture, format="png", bbox_inches="tight", metadata={"Software": None})
+        plt.figure(number).savefig(
+            picture, format="png", bbox_inches="tight", metadata={"Software": None}
+        )
         cell.figures.append(picture.getvalue())
     plt.close("all")
 
@@ -100,7 +116,9 @@ def _execute(cell: Cell, module: types.ModuleType, path: Path) -> None:
 def plain(text: str) -> str:
     """Printed text without colours, and of a progress bar its last state alone."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    return "\n".join(line.rpartition("\r")[2].rstrip() for line in text.replace("\r\n", "\n").split("\n")).strip("\n")
+    return "\n".join(
+        line.rpartition("\r")[2].rstrip() for line in text.replace("\r\n", "\n").split("\n")
+    ).strip("\n")
 
 
 def write(path: Path, folder: Path) -> None:
@@ -133,15 +151,31 @@ def write(path: Path, folder: Path) -> None:
             parts.append(f"![figure {figure}]({name}/{figure}.png)")
     head, *rest = parts
     download = f"[Download this notebook]({name}.ipynb){{ download }}, or open `docs/notebooks/{path.name}`."
-    (folder / f"{name}.md").write_text("\n\n".join([head, download, *rest]) + "\n", encoding="utf-8")
-    (folder / f"{name}.ipynb").write_text(json.dumps(as_ipynb(done), indent=1) + "\n", encoding="utf-8")
+    (folder / f"{name}.md").write_text(
+        "\n\n".join([head, download, *rest]) + "\n", encoding="utf-8"
+    )
+    (folder / f"{name}.ipynb").write_text(
+        json.dumps(as_ipynb(done), indent=1) + "\n", encoding="utf-8"
+    )
 
 
 def as_ipynb(found: list[Cell]) -> dict[str, Any]:
     """A notebook in Jupyter's format 4.5, to be run there: without what it showed."""
     listed = []
     for number, cell in enumerate(found):
-        own: dict[str, Any] = {"cell_type": "markdown", "id": f"cell-{number}", "metadata": {}, "source": cell.text}
-        listed.append(own | ({"cell_type": "code", "execution_count": None, "outputs": []} if cell.is_code else {}))
+        own: dict[str, Any] = {
+            "cell_type": "markdown",
+            "id": f"cell-{number}",
+            "metadata": {},
+            "source": cell.text,
+        }
+        listed.append(
+            own
+            | (
+                {"cell_type": "code", "execution_count": None, "outputs": []}
+                if cell.is_code
+                else {}
+            )
+        )
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": kernel}, "cells": listed}

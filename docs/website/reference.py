@@ -15,7 +15,9 @@ def packages() -> dict[str, list[str]]:
         if path.name in ("__init__.py", "__main__.py") or "_recipes" in path.parts:
             continue
         if any(
-            isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name[0] != "_" and ast.get_docstring(node)
+            isinstance(node, ast.ClassDef | ast.FunctionDef)
+            and node.name[0] != "_"
+            and ast.get_docstring(node)
             for node in ast.parse(path.read_text(encoding="utf-8")).body
         ):
             parts = path.relative_to(ROOT).with_suffix("").parts

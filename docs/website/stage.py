@@ -54,7 +54,9 @@ def stage(to: Path = PAGES) -> None:
         if page.suffix != ".md":
             shutil.copyfile(source, target)
         elif origin.name == "LICENSE":
-            write_changed(target, f"# License\n\n```text\n{source.read_text(encoding='utf-8')}```\n")
+            write_changed(
+                target, f"# License\n\n```text\n{source.read_text(encoding='utf-8')}```\n"
+            )
         elif origin.suffix == ".md":
             write_changed(target, relinked(source.read_text(encoding="utf-8"), origin, where))
 
@@ -71,7 +73,9 @@ def write_comparisons(to: Path = PAGES) -> None:
     for path in (to / "comparisons").glob("*/results.json"):
         results = read_results(path)
         if reason := reasons.get(path.parent.name):
-            results = replace(results, title=f"Out of date (its recurrent networks: {reason}): {results.title}")
+            results = replace(
+                results, title=f"Out of date (its recurrent networks: {reason}): {results.title}"
+            )
         folder = write_comparison(path.parent, results).parent
         (folder / "results.md").rename(folder.with_suffix(".md"))
 
@@ -106,10 +110,15 @@ def configuration(to: Path = BUILD) -> Path:
     named = set(re.findall(r"[\w/.-]+\.md", text))
 
     def listed(entry: re.Match[str]) -> str:
-        pages = {path.relative_to(to / "docs").as_posix() for path in (to / "docs" / entry[2]).glob("*.md")}
+        pages = {
+            path.relative_to(to / "docs").as_posix()
+            for path in (to / "docs" / entry[2]).glob("*.md")
+        }
         return "\n".join(f"{entry[1]}{page}" for page in sorted(pages - named))
 
-    write_changed(to / "mkdocs.yml", re.sub(r"^( *- )(\w[\w/]*)/\*$", listed, text, flags=re.MULTILINE))
+    write_changed(
+        to / "mkdocs.yml", re.sub(r"^( *- )(\w[\w/]*)/\*$", listed, text, flags=re.MULTILINE)
+    )
     return to / "mkdocs.yml"
 
 

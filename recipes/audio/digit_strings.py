@@ -29,14 +29,21 @@ class DigitStrings(DataSource):
     """
 
     def __init__(
-        self, digits: str = "fsdd", *, held_out: str | None = None, rounds: int = 3, folder: str | None = None
+        self,
+        digits: str = "fsdd",
+        *,
+        held_out: str | None = None,
+        rounds: int = 3,
+        folder: str | None = None,
     ):
         if digits not in ("fsdd", "spoken-digits"):
             raise ValueError(f"digits={digits!r}; choose 'fsdd' or 'spoken-digits'")
         if digits != "fsdd" and (held_out is not None or folder is not None):
             raise ValueError("held_out and folder are of FSDD; leave them out with spoken-digits")
         if not 1 <= rounds <= 1000:
-            raise ValueError(f"rounds={rounds} says how often training takes a recording; give 1 to 1000")
+            raise ValueError(
+                f"rounds={rounds} says how often training takes a recording; give 1 to 1000"
+            )
         self.digits, self.held_out, self.rounds, self.folder = digits, held_out, rounds, folder
 
     def splits(self) -> Splits:
@@ -46,14 +53,22 @@ class DigitStrings(DataSource):
         train, valid = list[Sample](), list[Sample]()
         voices = sorted({speaker_of(sample) for sample in made.train})
         for sample in made.train:
-            is_valid = take_of(sample) in VALID_TAKES if is_fsdd else speaker_of(sample) in voices[::6]
+            is_valid = (
+                take_of(sample) in VALID_TAKES if is_fsdd else speaker_of(sample) in voices[::6]
+            )
             (valid if is_valid else train).append(sample)
         by_speaker = is_fsdd and self.held_out is not None  # one speaker is no sample of speakers
         strings = [
             list(_strings(samples, split, rounds))
-            for split, samples, rounds in (("train", train, self.rounds), ("test", made.test, 1), ("valid", valid, 1))
+            for split, samples, rounds in (
+                ("train", train, self.rounds),
+                ("test", made.test, 1),
+                ("valid", valid, 1),
+            )
         ]
-        strings[1] = [sample._replace(group=None) if by_speaker else sample for sample in strings[1]]
+        strings[1] = [
+            sample._replace(group=None) if by_speaker else sample for sample in strings[1]
+        ]
         return Splits(*strings)
 
 
@@ -89,4 +104,8 @@ def _joined(taken: Sequence[Sample], random: Random) -> Sample:
         pause = int(random.uniform(0, 0.4) * rate) if pieces else 0
         pieces += [1e-3 * torch.randn(1, pause, generator=generator), sample.raw.samples]
     words = " ".join(WORDS[sample.label] for sample in taken)
-    return Sample(Waveform(torch.cat(pieces, dim=1), rate), words, name=" ".join(sample.name for sample in taken))
+    return Sample(
+        Waveform(torch.cat(pieces, dim=1), rate),
+        words,
+        name=" ".join(sample.name for sample in taken),
+    )

@@ -11,7 +11,8 @@ import struct
 import sys
 from pathlib import Path
 
-SYNCHRONOUS, UTF8, RATE, PITCH = 2, 1, 1, 3  # speak_lib.h: AUDIO_OUTPUT_SYNCHRONOUS, espeakCHARS_UTF8, parameters
+# speak_lib.h: AUDIO_OUTPUT_SYNCHRONOUS, espeakCHARS_UTF8, parameters
+SYNCHRONOUS, UTF8, RATE, PITCH = 2, 1, 1, 3
 
 
 def main() -> None:
@@ -33,12 +34,14 @@ def main() -> None:
     lib.espeak_SetSynthCallback(keep)
     for line in sys.stdin:
         voice, word, rate, pitch = json.loads(line)
-        is_known = (Path(data) / "voices" / "!v" / voice.partition("+")[2]).is_file()  # or espeak-ng takes another
+        # or espeak-ng takes another
+        is_known = (Path(data) / "voices" / "!v" / voice.partition("+")[2]).is_file()
         if not is_known or lib.espeak_SetVoiceByName(voice.encode()) != 0:
             sys.exit(f"espeak-ng has no voice {voice!r}")
         lib.espeak_SetParameter(RATE, rate, 0)
         lib.espeak_SetParameter(PITCH, pitch, 0)
-        lib.espeak_ng_SetRandSeed(ctypes.c_long(1))  # breath is noise, seeded by the clock otherwise
+        # breath is noise, seeded by the clock otherwise
+        lib.espeak_ng_SetRandSeed(ctypes.c_long(1))
         sound.clear()
         text = word.encode()
         if lib.espeak_Synth(text, len(text) + 1, 0, 1, 0, UTF8, None, None) != 0 or not sound:

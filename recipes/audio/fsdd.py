@@ -26,13 +26,20 @@ class Fsdd(DataSource):
         for path in self._recordings():
             match = re.fullmatch(r"([0-9])_(.+)_([0-9]+)", path.stem)
             if match is None:
-                raise DataError(f"{path} is not named {{digit}}_{{speaker}}_{{take}}.wav; rename it or take it out")
+                raise DataError(
+                    f"{path} is not named {{digit}}_{{speaker}}_{{take}}.wav; rename it or take it out"
+                )
             speakers.add(match[2])
             is_test = int(match[3]) < 5 if self.held_out is None else match[2] == self.held_out
-            group = match[2] if is_test and self.held_out is None else None  # one speaker is no sample of speakers
-            (test if is_test else train).append(Sample(read_audio(path), int(match[1]), group, path.name))
+            # one speaker is no sample of speakers
+            group = match[2] if is_test and self.held_out is None else None
+            (test if is_test else train).append(
+                Sample(read_audio(path), int(match[1]), group, path.name)
+            )
         if self.held_out is not None and self.held_out not in speakers:
-            raise ValueError(f"there is no speaker {self.held_out!r} to hold out; {suggest(self.held_out, speakers)}")
+            raise ValueError(
+                f"there is no speaker {self.held_out!r} to hold out; {suggest(self.held_out, speakers)}"
+            )
         return Splits(train, test, None, [str(d) for d in range(10)])
 
     def _recordings(self) -> list[Path]:

@@ -30,8 +30,12 @@ class SpeechCommands(DataSource):
                 files = SPEECHCOMMANDS(folder.parents[1], subset=split)
                 known = [files.get_metadata(i) for i in range(len(files))]
             except (OSError, ValueError) as error:  # no list, or a name without a speaker
-                raise DataError(f"{folder} is not Speech Commands ({error}); put there {FETCH}") from error
-            found[split] = [(folder.parent / path, word, speaker) for path, _, word, speaker, _ in known]
+                raise DataError(
+                    f"{folder} is not Speech Commands ({error}); put there {FETCH}"
+                ) from error
+            found[split] = [
+                (folder.parent / path, word, speaker) for path, _, word, speaker, _ in known
+            ]
         names = sorted({word for _, word, _ in found["training"]})
         train, test, valid = (_samples(recordings, names) for recordings in found.values())
         return Splits(train, test, valid, names)

@@ -35,7 +35,20 @@ TRAIN_VOICES = (
     "gustave", "ian", "iven", "john", "klatt", "linda", "m1", "m2", "m4", "m5", "m7", "m8", "marcelo", "max",
     "michel", "norbert", "paul", "quincy", "rob", "shelby", "steph", "victor", "zac",
 )  # fmt: skip
-TEST_VOICES = ("Andy", "Mario", "Storm", "f3", "f5", "grandpa", "kaukovalta", "m3", "m6", "miguel", "sandro", "travis")
+TEST_VOICES = (
+    "Andy",
+    "Mario",
+    "Storm",
+    "f3",
+    "f5",
+    "grandpa",
+    "kaukovalta",
+    "m3",
+    "m6",
+    "miguel",
+    "sandro",
+    "travis",
+)
 
 
 class SpokenDigits(DataSource):
@@ -48,7 +61,9 @@ class SpokenDigits(DataSource):
 
     def __init__(self, *, takes: int = 5):
         if not 1 <= takes <= 1000:
-            raise ValueError(f"takes is {takes}; give the number of recordings of each digit and voice, 1 to 1000")
+            raise ValueError(
+                f"takes is {takes}; give the number of recordings of each digit and voice, 1 to 1000"
+            )
         self.takes = takes
 
     def splits(self) -> Splits:
@@ -71,7 +86,12 @@ def _plan(takes: int) -> Iterator[tuple[str, int, int, int]]:
         for digit in range(10):
             for take in range(takes):
                 draw = sha256(f"{variant} {digit} {take}".encode()).digest()
-                yield f"{ACCENTS[draw[0] % len(ACCENTS)]}+{variant}", digit, 110 + draw[1] % 101, 20 + draw[2] % 61
+                yield (
+                    f"{ACCENTS[draw[0] % len(ACCENTS)]}+{variant}",
+                    digit,
+                    110 + draw[1] % 101,
+                    20 + draw[2] % 61,
+                )
 
 
 def _clips(plan: list[tuple[str, int, int, int]]) -> list[np.ndarray]:
@@ -83,7 +103,9 @@ def _clips(plan: list[tuple[str, int, int, int]]) -> list[np.ndarray]:
             return np.split(arrays["samples"], arrays["ends"][:-1])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):  # none yet, or damaged
         with one_thread():
-            clips = list(track(_at_8khz(_synthesised(plan)), "synthesising spoken digits", len(plan)))
+            clips = list(
+                track(_at_8khz(_synthesised(plan)), "synthesising spoken digits", len(plan))
+            )
     content = io.BytesIO()
     np.savez(content, samples=np.concatenate(clips), ends=np.cumsum([len(clip) for clip in clips]))
     write_atomic(writable(name), content.getvalue())
@@ -93,12 +115,16 @@ def _clips(plan: list[tuple[str, int, int, int]]) -> list[np.ndarray]:
 def _synthesised(plan: list[tuple[str, int, int, int]]) -> Iterator[np.ndarray]:
     """[t] int16 at 22,050 Hz, clip by clip."""
     import_optional("espeakng_loader", "audio")
-    lines = "".join(json.dumps([voice, WORDS[digit], rate, pitch]) + "\n" for voice, digit, rate, pitch in plan)
+    lines = "".join(
+        json.dumps([voice, WORDS[digit], rate, pitch]) + "\n" for voice, digit, rate, pitch in plan
+    )
     command = [sys.executable, "-P", str(Path(__file__).with_name("espeak.py"))]
     done = subprocess.run(command, input=lines.encode(), capture_output=True, check=False)  # noqa: S603, our own file
     if done.returncode != 0:
         reason = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
-        raise DataError(f"the digits could not be synthesised: {reason.splitlines()[-1]}; reinstall espeakng-loader")
+        raise DataError(
+            f"the digits could not be synthesised: {reason.splitlines()[-1]}; reinstall espeakng-loader"
+        )
     stream = io.BytesIO(done.stdout)
     while count := stream.read(4):
         yield np.frombuffer(stream.read(2 * int.from_bytes(count, "little")), dtype="<i2")

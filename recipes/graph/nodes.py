@@ -27,7 +27,9 @@ class Karate(DataSource):
     def __init__(self, *, per_class: int = 4, valid_per_class: int = 0):
         if per_class < 1 or valid_per_class < 0 or per_class + valid_per_class > 16:
             given = f"per_class is {per_class} and valid_per_class {valid_per_class}"
-            raise ValueError(f"{given}; each club has 17 members: give 1 to 16 together, so that some are left to test")
+            raise ValueError(
+                f"{given}; each club has 17 members: give 1 to 16 together, so that some are left to test"
+            )
         self.per_class, self.valid_per_class = per_class, valid_per_class
 
     def splits(self) -> Splits:
@@ -44,7 +46,12 @@ class Karate(DataSource):
         edges = rearrange(torch.tensor(list(club.edges)), "e ends -> ends e")
         graph = GraphData(nodes=torch.arange(len(label)), edges=edges)
         held_out = _labelled(graph, label, valid) if self.valid_per_class else None
-        return Splits(_labelled(graph, label, train), _labelled(graph, label, ~(train | valid)), held_out, names)
+        return Splits(
+            _labelled(graph, label, train),
+            _labelled(graph, label, ~(train | valid)),
+            held_out,
+            names,
+        )
 
 
 class Cora(DataSource):
@@ -72,7 +79,9 @@ class Cora(DataSource):
             raise DataError(f"{path} is not complete; {layout}")
         graph = GraphData(nodes=torch.from_numpy(raw.x).float(), edges=torch.from_numpy(raw.edges))
         label = torch.tensor(raw.attributes["y"])
-        masks = (torch.tensor(raw.attributes[f"{split}_mask"]) for split in ("train", "test", "val"))
+        masks = (
+            torch.tensor(raw.attributes[f"{split}_mask"]) for split in ("train", "test", "val")
+        )
         return Splits(*(_labelled(graph, label, mask) for mask in masks), list(self.NAMES))
 
 

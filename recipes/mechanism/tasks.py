@@ -43,13 +43,19 @@ class DiagnosticTask(DataSource):
     def __post_init__(self) -> None:
         lengths = [self.length] if self.test_lengths is None else self.test_lengths
         if not lengths or len(set(lengths)) < len(lengths):
-            raise ValueError(f"test_lengths={lengths}; give different lengths, or null for the trained length alone")
+            raise ValueError(
+                f"test_lengths={lengths}; give different lengths, or null for the trained length alone"
+            )
         for name, smallest in self.smallest.items():
             value = min(self.length, *lengths) if name == "length" else getattr(self, name)
             if value < smallest:
-                raise ValueError(f"{name}={value} is too small for this task; give {smallest} or more")
+                raise ValueError(
+                    f"{name}={value} is too small for this task; give {smallest} or more"
+                )
         if self.num_test % len(lengths):
-            raise ValueError(f"num_test={self.num_test} is for several lengths; make it a multiple of {len(lengths)}")
+            raise ValueError(
+                f"num_test={self.num_test} is for several lengths; make it a multiple of {len(lengths)}"
+            )
 
     @property
     def smallest(self) -> Mapping[str, int]:
@@ -62,7 +68,9 @@ class DiagnosticTask(DataSource):
         return [str(i) for i in range(self.vocab_size)] if hasattr(self, "vocab_size") else None
 
     @abstractmethod
-    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, num: int, length: int, generator: torch.Generator, *, training: bool
+    ) -> tuple[Tensor, Tensor]:
         """Random inputs [e n] or [e n f], e = num, and their targets: [e n] int64, or [e] float.
 
         A target is IGNORE where nothing is asked. training: True: tokens with a target in training alone have it.
@@ -71,7 +79,11 @@ class DiagnosticTask(DataSource):
     def splits(self) -> Splits:
         """The examples of each split. Raises ValueError where a task has too few inputs for disjoint splits."""
         lengths, taken = self.test_lengths or [self.length], set[bytes]()
-        test = [x for length in lengths for x in self._split("test", self.num_test // len(lengths), length, taken)]
+        test = [
+            x
+            for length in lengths
+            for x in self._split("test", self.num_test // len(lengths), length, taken)
+        ]
         valid = self._split("validation", self.num_test, self.length, taken)
         train = self._split("training", self.num_train, self.length, taken)
         return Splits(train, test, valid, self.names)
@@ -113,7 +125,9 @@ class Copy(DiagnosticTask):
     def smallest(self) -> Mapping[str, int]:
         return {**super().smallest, "vocab_size": 4, "delay": 0}
 
-    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, num: int, length: int, generator: torch.Generator, *, training: bool
+    ) -> tuple[Tensor, Tensor]:
         blank, recall = self.vocab_size - 2, self.vocab_size - 1
         symbols = torch.randint(blank, (num, length), generator=generator)
         blanks = torch.full((num, self.delay), blank)
@@ -140,13 +154,17 @@ class SelectiveCopy(DiagnosticTask):
     def smallest(self) -> Mapping[str, int]:
         return {**super().smallest, "num_symbols": 1, "length": self.num_symbols, "vocab_size": 4}
 
-    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, num: int, length: int, generator: torch.Generator, *, training: bool
+    ) -> tuple[Tensor, Tensor]:
         blank, recall = self.vocab_size - 2, self.vocab_size - 1
         symbols = torch.randint(blank, (num, self.num_symbols), generator=generator)
         places = torch.rand(num, length, generator=generator).argsort(dim=1)[:, : self.num_symbols]
         scattered = torch.full((num, length), blank).scatter_(1, places, symbols)
         in_order = rearrange(scattered[scattered < blank], "(e s) -> e s", e=num)
-        return torch.cat([scattered, torch.full_like(symbols, recall)], dim=1), _at_end(in_order, length)
+        return torch.cat([scattered, torch.full_like(symbols, recall)], dim=1), _at_end(
+            in_order, length
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +184,9 @@ class InductionHeads(DiagnosticTask):
     def smallest(self) -> Mapping[str, int]:
         return {**super().smallest, "vocab_size": 3, "length": 3}
 
-    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, num: int, length: int, generator: torch.Generator, *, training: bool
+    ) -> tuple[Tensor, Tensor]:
         trigger = self.vocab_size - 1
         inputs = torch.randint(trigger, (num, length), generator=generator)
         first = torch.randint(length - 2, (num, 1), generator=generator)
@@ -196,12 +216,16 @@ class AssociativeRecall(DiagnosticTask):
         k = self.num_pairs
         return {**super().smallest, "num_pairs": 1, "length": 3 * k, "vocab_size": 2 * k + 2}
 
-    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, num: int, length: int, generator: torch.Generator, *, training: bool
+    ) -> tuple[Tensor, Tensor]:
         half, num_slots = self.vocab_size // 2, length - 2 * self.num_pairs
         keys = 1 + _choices(num, half - 1, self.num_pairs, generator)
         values = half + _choices(num, self.vocab_size - half, self.num_pairs, generator)
         weights = torch.arange(1, num_slots + 1, dtype=torch.float64) ** (self.power - 1)
-        slots = torch.multinomial(repeat(weights, "q -> e q", e=num), self.num_pairs, generator=generator)
+        slots = torch.multinomial(
+            repeat(weights, "q -> e q", e=num), self.num_pairs, generator=generator
+        )
         queries = torch.zeros(num, num_slots, dtype=torch.int64).scatter_(1, slots, keys)
         asked = torch.full_like(queries, IGNORE).scatter_(1, slots, values)
         inputs = torch.cat([rearrange([keys, values], "pair e k -> e (k pair)"), queries], dim=1)
@@ -226,10 +250,14 @@ class Parity(DiagnosticTask):
     def names(self) -> list[str]:
         return ["even", "odd"]
 
-    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, num: int, length: int, generator: torch.Generator, *, training: bool
+    ) -> tuple[Tensor, Tensor]:
         inputs = torch.randint(2, (num, length), generator=generator)
         targets = inputs.cumsum(dim=1) % 2
-        return inputs, targets if training and self.every_token else _at_end(targets[:, -1:], length - 1)
+        return inputs, targets if training and self.every_token else _at_end(
+            targets[:, -1:], length - 1
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +274,9 @@ class Adding(DiagnosticTask):
     def smallest(self) -> Mapping[str, int]:
         return {**super().smallest, "length": 2}
 
-    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, num: int, length: int, generator: torch.Generator, *, training: bool
+    ) -> tuple[Tensor, Tensor]:
         numbers, marks = torch.rand(num, length, generator=generator), torch.zeros(num, length)
         half, rows = length // 2, torch.arange(num)
         marks[rows, torch.randint(half, (num,), generator=generator)] = 1
@@ -269,7 +299,9 @@ class CylinderBellFunnel(DiagnosticTask):
     def smallest(self) -> Mapping[str, int]:
         return {**super().smallest, "length": 16}
 
-    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, num: int, length: int, generator: torch.Generator, *, training: bool
+    ) -> tuple[Tensor, Tensor]:
         kind = torch.randint(3, (num, 1), generator=generator)
         start = length / 8 * (1 + torch.rand(num, 1, generator=generator))
         end = start + length / 4 * (1 + 2 * torch.rand(num, 1, generator=generator))
@@ -277,7 +309,9 @@ class CylinderBellFunnel(DiagnosticTask):
         form = torch.where(kind == 0, 1.0, torch.where(kind == 1, share, 1 - share))
         height = 6 + torch.randn(num, 1, generator=generator)
         series = torch.where((share >= 0) & (share <= 1), height * form, 0.0)
-        return rearrange(series + torch.randn(num, length, generator=generator), "e n -> e n 1"), kind[:, 0]
+        return rearrange(
+            series + torch.randn(num, length, generator=generator), "e n -> e n 1"
+        ), kind[:, 0]
 
 
 def _at_end(targets: Tensor, num_before: int) -> Tensor:

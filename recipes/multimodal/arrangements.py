@@ -28,7 +28,9 @@ class Arrangements(DataSource):
 
     def __init__(self, *, num_train: int = 10_000, sentence: Literal["part", "label"] = "part"):
         if num_train < 10 or sentence not in ("part", "label"):
-            raise ValueError(f"num_train={num_train}, sentence={sentence!r}; give 10 or more, and part or label")
+            raise ValueError(
+                f"num_train={num_train}, sentence={sentence!r}; give 10 or more, and part or label"
+            )
         self.num_train, self.sentence = num_train, sentence
 
     def splits(self) -> Splits:
@@ -41,10 +43,18 @@ class Arrangements(DataSource):
         )
 
     def _arranged(self, digits: Samples, split: str, number: int) -> Samples:
-        by_class = [[i for i, label in enumerate(digits.labels) if label == digit] for digit in range(10)]
-        labels = [sentence_of(split, i) if self.sentence == "label" else None for i in range(number)]
-        key = sha256(f"arrangements 2 {split} {number} {self.sentence} {by_class}".encode()).hexdigest()
-        return Samples(partial(_raw, digits, by_class, split, self.sentence), labels, key=partial(str, key))
+        by_class = [
+            [i for i, label in enumerate(digits.labels) if label == digit] for digit in range(10)
+        ]
+        labels = [
+            sentence_of(split, i) if self.sentence == "label" else None for i in range(number)
+        ]
+        key = sha256(
+            f"arrangements 2 {split} {number} {self.sentence} {by_class}".encode()
+        ).hexdigest()
+        return Samples(
+            partial(_raw, digits, by_class, split, self.sentence), labels, key=partial(str, key)
+        )
 
 
 def _raw(digits: Samples, by_class: list[list[int]], split: str, sentence: str, index: int) -> Any:

@@ -10,7 +10,9 @@ from seqkit.data.tables.schema import TargetKind
 from seqkit.files import write_atomic
 from seqkit.recipes.wheels import Wheel
 
-VEGA = Wheel("vega_datasets", "0.9.0", "3d7c63917be6ca9b154b565f4779a31fedce57b01b5b9d99d8a34a7608062a1d")
+VEGA = Wheel(
+    "vega_datasets", "0.9.0", "3d7c63917be6ca9b154b565f4779a31fedce57b01b5b9d99d8a34a7608062a1d"
+)
 
 KINDS = {
     "Name": "text", "Miles_per_Gallon": "number", "Cylinders": "number", "Displacement": "number",
@@ -57,7 +59,9 @@ class Cars(DataSource):
     def _table(self) -> Table:
         file = writable("vega_datasets/cars.jsonl")
         write_atomic(file, "".join(f"{json.dumps(row)}\n" for row in cars()).encode())
-        columns = {name: kind for name, kind in KINDS.items() if name != self.target} | (self.columns or {})
+        columns = {name: kind for name, kind in KINDS.items() if name != self.target} | (
+            self.columns or {}
+        )
         given = Given(target=self.target, target_kind=self.target_kind, columns=columns)
         table = Table(str(file), given, Division(seed=self.seed))
         table.read_for(self._tokenizer)

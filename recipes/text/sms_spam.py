@@ -16,6 +16,11 @@ class SmsSpam(DataSource):
     def splits(self) -> Splits:
         name = "sms-spam/messages.tsv"
         if (path := find(name)) is None:
-            raise missing(name, "put the UCI SMS Spam Collection there, a line a message: ham or spam, a tab, the text")
-        given = Given(input="text", target="label", target_kind="classes", columns=["label", "text"])
+            raise missing(
+                name,
+                "put the UCI SMS Spam Collection there, a line a message: ham or spam, a tab, the text",
+            )
+        given = Given(
+            input="text", target="label", target_kind="classes", columns=["label", "text"]
+        )
         return Table(str(path), given).divided(logging.getLogger("seqkit").debug)

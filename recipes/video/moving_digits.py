@@ -45,8 +45,15 @@ class MovingDigits(DataSource):
 
     def splits(self) -> Splits:
         digits = Mnist5k().splits()
-        train, test = self._moving(digits.train, "train", self.rounds), self._moving(digits.test, "test", 1)
-        names = DIGITS if self.label == "digit" else [f"{digit} {way}" for digit in DIGITS for way in DIRECTIONS]
+        train, test = (
+            self._moving(digits.train, "train", self.rounds),
+            self._moving(digits.test, "test", 1),
+        )
+        names = (
+            DIGITS
+            if self.label == "digit"
+            else [f"{digit} {way}" for digit in DIGITS for way in DIRECTIONS]
+        )
         return Splits(train, test, None, names)
 
     def _moving(self, digits: Samples, split: str, rounds: int) -> Samples:
@@ -58,7 +65,11 @@ class MovingDigits(DataSource):
             for i, key in enumerate(keys)
         ]
         classes = [digits.labels[move.digit] for move in moves]
-        labels = classes if self.label == "digit" else [8 * digit + move.way for digit, move in zip(classes, moves)]
+        labels = (
+            classes
+            if self.label == "digit"
+            else [8 * digit + move.way for digit, move in zip(classes, moves)]
+        )
         groups = [f"{split} digit {move.digit}" for move in moves] if rounds > 1 else None
         return Samples(partial(_clip, digits, moves, self.frames), labels, groups=groups)
 
@@ -75,7 +86,15 @@ class Move(NamedTuple):
 def _clip(digits: Samples, moves: list[Move], frames: list[int], index: int) -> Tensor:
     """[t 1 h w]: the digit at its place in each frame, without what is beyond the edge of the square."""
     move = moves[index]
-    image, steps = F.pad(digits.read(move.digit)[0], [SIDE] * 4), list(DIRECTIONS.values())[move.way]
-    corners = [SIDE - (SIDE - 28) // 2 + drawn % (2 * REACH + 1) - REACH for drawn in (move.down, move.right)]
-    shown = ([corner - (t - FRAMES // 2) * step for corner, step in zip(corners, steps)] for t in frames)
+    image, steps = (
+        F.pad(digits.read(move.digit)[0], [SIDE] * 4),
+        list(DIRECTIONS.values())[move.way],
+    )
+    corners = [
+        SIDE - (SIDE - 28) // 2 + drawn % (2 * REACH + 1) - REACH
+        for drawn in (move.down, move.right)
+    ]
+    shown = (
+        [corner - (t - FRAMES // 2) * step for corner, step in zip(corners, steps)] for t in frames
+    )
     return torch.stack([image[y : y + SIDE, x : x + SIDE] for y, x in shown])[:, None]

@@ -37,7 +37,9 @@ class AttentionMap:
     def stack(self) -> str:
         """The stack that the module belongs to: "encoder", "decoder", "cross", or "" if the model is one stack."""
         words = self.name.split(".")
-        return "cross" if self.is_cross else next((w for w in words if w in ("encoder", "decoder")), "")
+        if self.is_cross:
+            return "cross"
+        return next((w for w in words if w in ("encoder", "decoder")), "")
 
 
 @contextmanager
@@ -54,8 +56,12 @@ def record_attention_maps(model: nn.Module) -> Iterator[list[AttentionMap]]:
         for name, module in model.named_modules():
             if isinstance(module, MultiHeadAttention):
                 call: dict[str, bool] = {}
-                before = module.register_forward_pre_hook(partial(_note_memory, call), with_kwargs=True)
-                after = module.mechanism.register_forward_hook(partial(_record, name, call, recorded))
+                before = module.register_forward_pre_hook(
+                    partial(_note_memory, call), with_kwargs=True
+                )
+                after = module.mechanism.register_forward_hook(
+                    partial(_record, name, call, recorded)
+                )
                 hooks.callback(before.remove)
                 hooks.callback(after.remove)
         try:
@@ -64,7 +70,9 @@ def record_attention_maps(model: nn.Module) -> Iterator[list[AttentionMap]]:
             maps.extend(recorded.values())
 
 
-def _note_memory(call: dict[str, bool], _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _note_memory(
+    call: dict[str, bool], _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     """Records whether this call of `MultiHeadAttention.forward(x, context, cache)` has a memory."""
     call["is_cross"] = dict(zip(("x", "context"), args), **kwargs)["context"].memory is not None
 
@@ -124,7 +132,9 @@ def rollout(maps: Sequence[AttentionMap]) -> Tensor:
     section 3). Raises ValueError if the maps are of different sequences.
     """
     if not maps or any(one.is_cross or one.weights.shape != maps[0].weights.shape for one in maps):
-        raise ValueError("rollout follows one sequence through a stack: give the maps of its self-attentions, in order")
+        raise ValueError(
+            "rollout follows one sequence through a stack: give the maps of its self-attentions, in order"
+        )
     n = maps[0].weights.shape[-1]
     itself = torch.eye(n, dtype=maps[0].weights.dtype, device=maps[0].weights.device)
     total = itself

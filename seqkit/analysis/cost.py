@@ -21,7 +21,15 @@ from seqkit.analysis.forward_pass import bytes_of, counted, storage_of, tensors_
 from seqkit.analysis.units import number, size
 from seqkit.backbones.presets import PUBLISHED, Published
 from seqkit.errors import suggest
-from seqkit.interfaces import Adjacency, Backbone, Cache, LabeledBatch, Objective, TokenBatch, TokenSpec
+from seqkit.interfaces import (
+    Adjacency,
+    Backbone,
+    Cache,
+    LabeledBatch,
+    Objective,
+    TokenBatch,
+    TokenSpec,
+)
 from seqkit.nn.embedder import Embedder, TokenEmbedder
 from seqkit.nn.join_embedder import JoinEmbedder
 from seqkit.nn.moe import MixtureOfExperts
@@ -68,7 +76,9 @@ class Description:
 
     def rows(self) -> list[tuple[str, str]]:
         """Label and value, line by line."""
-        tokens = f"{self.context_length:,} tokens" + (" of the source and as many of the target" * self.has_source)
+        tokens = f"{self.context_length:,} tokens" + (
+            " of the source and as many of the target" * self.has_source
+        )
         rows = [
             ("context length", tokens),
             ("parameters", number(self.parameters)),
@@ -105,11 +115,17 @@ def describe(preset: str, *, context_length: int | None = None) -> Description:
     published = PUBLISHED[preset]
     with torch.device("meta"):
         model = PresetModel(published)
-    context_length = published.context_length if context_length is None else context_length
+    if context_length is None:
+        context_length = published.context_length
     position = model.embedder.position
-    num_positions = position.sizes[0] - position.first if isinstance(position, Learned) else context_length
+    if isinstance(position, Learned):
+        num_positions = position.sizes[0] - position.first
+    else:
+        num_positions = context_length
     if context_length > num_positions:
-        raise ValueError(f"{preset} has {num_positions} positions; context_length={context_length} is more")
+        raise ValueError(
+            f"{preset} has {num_positions} positions; context_length={context_length} is more"
+        )
     return describe_model(model, context_length, name=preset)
 
 
@@ -124,12 +140,16 @@ class PresetModel(nn.Module):
         self.source_embedder = self.embedder if self.backbone.is_encoder_decoder else None
         self.head = None if published.head is None else published.head(self.embedder)
 
-    def forward(self, batch: TokenBatch, masked: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+    def forward(
+        self, batch: TokenBatch, masked: Tensor | None = None, cache: Cache | None = None
+    ) -> Tensor:
         embedded = self.embedder(batch, masked)
         if batch.source is not None:
             embedded = embedded.replace(source=self.embedder(batch.source))
         hidden = self.backbone(embedded, cache)
-        return hidden if self.head is None else self.head(hidden, embedded)
+        if self.head is None:
+            return hidden
+        return self.head(hidden, embedded)
 
 
 def describe_model(model: nn.Module, context_length: int, *, name: str = "model") -> Description:
@@ -140,13 +160,17 @@ def describe_model(model: nn.Module, context_length: int, *, name: str = "model"
     """
     if context_length < 1:
         raise ValueError(f"context_length={context_length} counts tokens; make it 1 or more")
-    embedders = [each for each in (model.embedder, model.source_embedder) if isinstance(each, nn.Module)]
+    embedders = [
+        each for each in (model.embedder, model.source_embedder) if isinstance(each, nn.Module)
+    ]
     copied, batch, forward = counted(model, _example_batch(model, context_length))
     first = sum(p.numel() for p in {p for each in embedders for p in each.parameters()})
     total = sum(p.numel() for p in model.parameters())
     unused = 0  # experts that a token is not routed to
     for experts in (module for module in model.modules() if isinstance(module, MixtureOfExperts)):
-        unused += (len(experts.experts) - experts.top_k) * sum(p.numel() for p in experts.experts[0].parameters())
+        unused += (len(experts.experts) - experts.top_k) * sum(
+            p.numel() for p in experts.experts[0].parameters()
+        )
     return Description(
         name,
         context_length,
@@ -162,13 +186,16 @@ def describe_model(model: nn.Module, context_length: int, *, name: str = "model"
 
 def _example_batch(model: nn.Module, context_length: int) -> TokenBatch:
     """One example of so many random tokens for a `seqkit.model.Model`, and as many of its source if it has one."""
-    embedder, source = model.embedder, model.source_embedder
+    embedder = model.embedder
+    source = model.source_embedder
     assert isinstance(embedder, TokenEmbedder)
     assert source is None or isinstance(source, TokenEmbedder)
     encoders = embedder.encoders.items() if isinstance(embedder, JoinEmbedder) else ()
     graphs = [name for name, encoder in encoders if getattr(encoder, "num_edge_types", 0)]
     batch = _batch(embedder.spec if source is None else source.spec, context_length, graphs)
-    return batch if source is None else _batch(embedder.spec, context_length).replace(source=batch)
+    if source is None:
+        return batch
+    return _batch(embedder.spec, context_length).replace(source=batch)
 
 
 def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = None) -> Description:
@@ -209,8 +236,11 @@ class _Counting(nn.Module):
             head = copy.deepcopy(head).to_empty(device="cpu")
             for value in head.state_dict().values():
                 value.zero_()
-        self.head, self.spec = head, model.spec
-        self._model, self.flops = [model], 0  # in a list: it is no module of this one
+        self.head = head
+        self.spec = model.spec
+        # in a list: it is no module of this one
+        self._model = [model]
+        self.flops = 0
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Any:
         with torch.no_grad():
@@ -224,9 +254,14 @@ def _batch(spec: TokenSpec, context_length: int, graphs: Iterable[str] = ()) -> 
     tokens = spec.without_edges().random(context_length, torch.Generator().manual_seed(0))
     if tokens.parts:
         graphs = {*graphs, *(name for name, part in spec.parts if part.num_edge_types)}
-        runs = [(name, replace(x, adjacency=_path(len(x))) if name in graphs else x) for name, x in tokens.parts]
+        runs = [
+            (name, replace(x, adjacency=_path(len(x))) if name in graphs else x)
+            for name, x in tokens.parts
+        ]
         return TokenBatch.collate([spec.join(runs)])
-    return TokenBatch.collate([tokens]).replace(adjacency=_path(context_length) if spec.num_edge_types else None)
+    return TokenBatch.collate([tokens]).replace(
+        adjacency=_path(context_length) if spec.num_edge_types else None
+    )
 
 
 def _path(n: int) -> Adjacency:

@@ -38,8 +38,13 @@ def counted(
     """
 
     def on(device: str) -> tuple[nn.Module, TokenBatch, ForwardPass]:
-        copied, given = copy.deepcopy(model).to(device), batch.to(device)
-        return copied, given, _forward_pass(copied, given, None if masked is None else masked.to(device))
+        copied = copy.deepcopy(model).to(device)
+        given = batch.to(device)
+        return (
+            copied,
+            given,
+            _forward_pass(copied, given, None if masked is None else masked.to(device)),
+        )
 
     try:
         return on("meta")
@@ -96,7 +101,12 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, attend: Callable[[], Tensor]
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None,
+        attend: Callable[[], Tensor],
     ) -> Tensor:
         if not q.is_meta:
             output = attend()
@@ -121,7 +131,8 @@ class _FusedAttention(TorchFunctionMode):
 
     def __init__(self, counter: FlopCounterMode):
         super().__init__()
-        self.counter, self.flops = counter, 0
+        self.counter = counter
+        self.flops = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -43,7 +43,9 @@ class _LiveStorages(TorchDispatchMode):
 
     def __init__(self, known: set[int]):
         super().__init__()
-        self._known, self._alive, self._references = known, 0, dict[int, Any]()
+        self._known = known
+        self._alive = 0
+        self._references = dict[int, Any]()
         self.highest = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

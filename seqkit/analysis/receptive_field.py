@@ -30,7 +30,9 @@ def farthest_input(model: Model, batch: TokenBatch) -> int | None:
                 return None
             hidden = embedded.hidden.clone()
             hidden[0, 0] = math.nan
-            reached = model.backbone(embedded.replace(hidden=hidden))[0].isnan().any(dim=-1).nonzero()
+            reached = (
+                model.backbone(embedded.replace(hidden=hidden))[0].isnan().any(dim=-1).nonzero()
+            )
     except (ValueError, RuntimeError):
         return None
     finally:
@@ -60,4 +62,6 @@ def state_size(model: Model, batch: TokenBatch) -> int | None:
         return None
     finally:
         model.train(training)
-    return sizes[0] if len(set(sizes)) == 1 and num_tokens > 1 else None
+    if len(set(sizes)) == 1 and num_tokens > 1:
+        return sizes[0]
+    return None

@@ -24,7 +24,9 @@ class Repeated(NamedTuple):
     interval_from: str | None = "splits"
 
 
-def repeated(values: Sequence[float], num_train: float, num_test: float, *, proportion: bool = False) -> Repeated:
+def repeated(
+    values: Sequence[float], num_train: float, num_test: float, *, proportion: bool = False
+) -> Repeated:
     """Values of one metric, each on a random split with so many training and test examples.
 
     The corrected interval of Nadeau and Bengio (2003), "Inference for the generalization error", section 5.2: splits
@@ -39,11 +41,17 @@ def repeated(values: Sequence[float], num_train: float, num_test: float, *, prop
         raise ValueError(f"{len(values)} values have no interval; give two or more")
     if not all(map(math.isfinite, values)):
         return Repeated(math.nan, math.nan, math.nan, math.nan, None)
-    mean, sd = fmean(values), stdev(values)
+    mean = fmean(values)
+    sd = stdev(values)
     if max(values) - min(values) >= EQUAL:
-        half = float(stats.t.ppf(0.975, len(values) - 1)) * sd * math.sqrt(1 / len(values) + num_test / num_train)
+        half = (
+            float(stats.t.ppf(0.975, len(values) - 1))
+            * sd
+            * math.sqrt(1 / len(values) + num_test / num_train)
+        )
         return Repeated(mean, sd, mean - half, mean + half)
-    if not proportion or num_test < 2:  # the only example of a graph file is the graph, and one example has no interval
+    # the only example of a graph file is the graph, and one example has no interval
+    if not proportion or num_test < 2:
         return Repeated(mean, sd, math.nan, math.nan, None)
     found = stats.binomtest(round(mean * num_test), round(num_test)).proportion_ci()
     return Repeated(mean, sd, float(found.low), float(found.high), "examples")

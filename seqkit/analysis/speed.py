@@ -27,10 +27,13 @@ from seqkit.model import Model
 from seqkit.runs.prepare import Prepared
 from seqkit.training.trainer import make_trainer, silence_lightning, train
 
-NUM_BATCHES, NUM_ROUNDS, NUM_STEPS = 4, 5, 4
+NUM_BATCHES = 4
+NUM_ROUNDS = 5
+NUM_STEPS = 4
 """Training batches on which every model is timed, how often, and steps on one example of each length."""
 
-TOKENS_TIMED, MIN_CONTEXT = 9, 3
+TOKENS_TIMED = 9
+MIN_CONTEXT = 3
 """Tokens generated for one latency, at most; and the shortest context: a prompt, one to warm up, one to be timed."""
 
 
@@ -58,18 +61,27 @@ def measure(prepared: Mapping[str, Prepared], *, lengths: Sequence[int] = ()) ->
 
     lengths: numbers of tokens at which time, memory and latency are measured.
     """
-    batches = {name: list(islice(one.data.train_dataloader(), NUM_BATCHES)) for name, one in prepared.items()}
+    batches = {
+        name: list(islice(one.data.train_dataloader(), NUM_BATCHES))
+        for name, one in prepared.items()
+    }
     seconds: dict[str, list[float]] = {name: [] for name in prepared}
     for _ in range(NUM_ROUNDS):
         for name, one in prepared.items():
-            seconds[name].append(statistics.fmean(step_seconds(one, [*batches[name][:1], *batches[name]])[1:]))
+            seconds[name].append(
+                statistics.fmean(step_seconds(one, [*batches[name][:1], *batches[name]])[1:])
+            )
     costs = {}
     for name, one in prepared.items():
         called = [one.data.objective.first_call(one.model, batch)[0] for batch in batches[name]]
         step = statistics.median(seconds[name])
         rows = None
         if not _input_spec(one.model).num_edge_types:
-            rows = [row for n in sorted(set(lengths)) if (row := _at_length(one, batches[name][0], n)) is not None]
+            rows = [
+                row
+                for n in sorted(set(lengths))
+                if (row := _at_length(one, batches[name][0], n)) is not None
+            ]
         costs[name] = Cost(
             tokens_per_second=statistics.fmean(batch.num_tokens for batch in called) / step,
             step_seconds=step,
@@ -86,10 +98,14 @@ class _Clock(Callback):
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
         self._started = now(pl_module.device)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         self.seconds.append(now(pl_module.device) - self._started)
 
 
@@ -107,7 +123,9 @@ def step_seconds(prepared: Prepared, batches: Sequence[LabeledBatch]) -> list[fl
     one_device = {"devices": 1, "strategy": "auto", "accumulate_grad_batches": 1, "max_time": None}
     quiet = {"enable_progress_bar": False, "limit_val_batches": 0, "log_every_n_steps": 0}
     steps = {"max_steps": len(batches), "max_epochs": -1, "limit_train_batches": None}
-    trainer = make_trainer({**prepared.built.trainer, **one_device, **quiet, **steps}, logger=False, callbacks=[clock])
+    trainer = make_trainer(
+        {**prepared.built.trainer, **one_device, **quiet, **steps}, logger=False, callbacks=[clock]
+    )
     module = prepared.training_module(len(batches))
     module.skip_nonfinite = len(batches)
     loader: Any = DataLoader(list(batches), batch_size=None, collate_fn=lambda batch: batch)  # type: ignore[arg-type]
@@ -124,14 +142,17 @@ def _at_length(prepared: Prepared, real: LabeledBatch, n: int) -> tuple[int, flo
     except ValueError:  # a learned table of positions may be too short
         return None
     held = [*prepared.model.parameters(), *prepared.model.buffers()]
-    peak = peak_bytes(lambda: step_seconds(prepared, [batch] * 2), held)  # in the second step there are moments
+    # in the second step there are moments
+    peak = peak_bytes(lambda: step_seconds(prepared, [batch] * 2), held)
     return n, statistics.median(seconds[1:]), peak
 
 
 def _example(prepared: Prepared, real: LabeledBatch, n: int) -> LabeledBatch:
     """One random example of n tokens, with the first real label; labels of tokens are repeated until there are n."""
     tokens, label = real
-    made = TokenBatch.collate([_input_spec(prepared.model).random(n, torch.Generator().manual_seed(0))])
+    made = TokenBatch.collate(
+        [_input_spec(prepared.model).random(n, torch.Generator().manual_seed(0))]
+    )
     if label is None:
         return made, None
     index = torch.arange(n)
@@ -143,13 +164,19 @@ def _example(prepared: Prepared, real: LabeledBatch, n: int) -> LabeledBatch:
 
 def _input_spec(model: Model) -> TokenSpec:
     """Spec of the tokens that the model reads: in an encoder–decoder, of the source."""
-    return model.embedder.spec if model.source_embedder is None else model.source_embedder.spec
+    if model.source_embedder is None:
+        return model.embedder.spec
+    return model.source_embedder.spec
 
 
 def token_latencies(model: Model, lengths: Sequence[int]) -> list[tuple[int, float]] | None:
     """(n, seconds per generated token) up to a context of n tokens; None: the model does not generate with a cache."""
-    spec, generator, rows = model.spec, torch.Generator().manual_seed(0), []
-    if not (model.causal and spec.ids and spec.num_axes == 1 and supports_cache(model, required=False)):
+    spec = model.spec
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    if not (
+        model.causal and spec.ids and spec.num_axes == 1 and supports_cache(model, required=False)
+    ):
         return None
     for n in sorted({n for n in lengths if n >= MIN_CONTEXT}):
         num_timed = min(TOKENS_TIMED, n - MIN_CONTEXT + 1)
@@ -160,8 +187,11 @@ def token_latencies(model: Model, lengths: Sequence[int]) -> list[tuple[int, flo
         times = []
         try:
             with torch.inference_mode():
-                state = DecodingState(model.eval(), [prompt], num_timed + 2, source=source, use_cache=True)
-                for _ in range(num_timed + 2):  # the prompt in one pass, and a step by the cache that warms up
+                state = DecodingState(
+                    model.eval(), [prompt], num_timed + 2, source=source, use_cache=True
+                )
+                # the prompt in one pass, and a step by the cache that warms up
+                for _ in range(num_timed + 2):
                     times.append(now(state.device))
                     state.append(state.next_logits().argmax(dim=-1))
         except ValueError:  # a learned table of positions may be too short

@@ -33,7 +33,12 @@ from seqkit.objectives.metrics import MeanLoss, needs_probabilities, update
 from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers import Cells, Join, LogMel, Molecule, Series
 
-MOST, NEAR, FEW, SECONDS, SIDE, NUM_WORDS = 5_000, 20_000, 1_000, 30, 32, 300
+MOST = 5_000
+NEAR = 20_000
+FEW = 1_000
+SECONDS = 30
+SIDE = 32
+NUM_WORDS = 300
 """Most rows that are fitted, and among which neighbours are sought; others are left out at random. Up to `FEW` rows,
 methods are chosen by five draws of a fifth of them, else by one. After `SECONDS` of processor time no further method is
 tried; the best so far is fitted on all rows. Frames of a recording, and pixels of a side of large images. Words of
@@ -56,7 +61,10 @@ def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | N
     `setting`: words of the command that do better on such data, where known. Beside it are the predictions of the test
     split [m k], as of a head; None: of n-grams. Raises DataError if scikit-learn is missing.
     """
-    started, objective, found, prediction = time.perf_counter(), data.objective, None, None
+    started = time.perf_counter()
+    objective = data.objective
+    found = None
+    prediction = None
     if type(objective) is NextToken and data.tokenizer.spec.ids and data.window is not None:
         found = n_grams(data, objective)
     elif isinstance(objective, Classify | Regress | MultiLabel):
@@ -70,41 +78,63 @@ def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | N
 
 def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None, Tensor | None]:
     """The best method for examples with a target each, or for nodes of one graph; None: none is known for such."""
-    splits, is_number, of_whom = data.splits(), isinstance(objective, Regress), None
+    splits = data.splits()
+    is_number = isinstance(objective, Regress)
+    of_whom = None
     parts = [part for part in (splits.valid, splits.train, splits.test) if part]
     if is_number and isinstance(data.tokenizer, Series):
         parts[:-1] = parts[-2::-1]  # a forecast is chosen by the latest windows
     rows: Any = splits.test[0].raw
     if getattr(objective, "level", "sequence") == "token":
-        if not (isinstance(rows, GraphData) and max(map(len, parts)) == 1 and isinstance(objective, Classify)):
+        if not (
+            isinstance(rows, GraphData)
+            and max(map(len, parts)) == 1
+            and isinstance(objective, Classify)
+        ):
             return None, None
         *known, asked = (torch.as_tensor(part.labels[0]) for part in parts)
-        labelled = torch.stack(known).amax(dim=0)  # IGNORE, of nodes of other splits, is less than any class
-        target, kind = torch.maximum(labelled, asked), "nodes"
+        # IGNORE, of nodes of other splits, is less than any class
+        labelled = torch.stack(known).amax(dim=0)
+        target = torch.maximum(labelled, asked)
+        kind = "nodes"
         fitted, test = ((each != IGNORE).nonzero()[:, 0].numpy() for each in (labelled, asked))
     else:
         samples = [_small(sample) for part in parts[:-1] for sample in part]
         samples = [samples[i] for i in sorted(shuffled(len(samples), 0)[:MOST])]
-        of_whom = None if samples[0].group is None else np.array([sample.group for sample in samples])
+        if samples[0].group is None:
+            of_whom = None
+        else:
+            of_whom = np.array([sample.group for sample in samples])
         fitted, test = np.split(np.arange(len(samples) + len(splits.test)), [len(samples)])
-        samples, kind = [*samples, *map(_small, splits.test)], _kind(data.tokenizer, rows)
+        samples = [*samples, *map(_small, splits.test)]
+        kind = _kind(data.tokenizer, rows)
         rows = [sample.raw for sample in samples]
-        target = torch.stack([torch.as_tensor(objective.encode_target(sample.label)) for sample in samples])
+        target = torch.stack(
+            [torch.as_tensor(objective.encode_target(sample.label)) for sample in samples]
+        )
     m = len(fitted)
     mean, std = map(torch.tensor, (objective.centred_mean, objective.std) if is_number else (0, 1))
     if is_number and kind == "series":
         name, values = forecast(rows[:m], rows[m:], target[:m].double().numpy())
         prediction = (torch.from_numpy(values).float().reshape(target[m:].shape) - mean) / std
     else:
-        columns = ((target - mean) / std if is_number else target).reshape(len(target), -1).T.numpy()
-        unknown = columns == IGNORE if isinstance(objective, Classify) else np.isnan(columns)
-        each = [(known := fitted[~no[fitted]], column[known]) for column, no in zip(columns, unknown)]
+        columns = (
+            ((target - mean) / std if is_number else target).reshape(len(target), -1).T.numpy()
+        )
+        if isinstance(objective, Classify):
+            unknown = columns == IGNORE
+        else:
+            unknown = np.isnan(columns)
+        each = [
+            (known := fitted[~no[fitted]], column[known]) for column, no in zip(columns, unknown)
+        ]
         methods = _methods(kind, rows, fitted, target, data.tokenizer, objective)
         name, x, estimator = _best(methods, each, of_whom)
         if not name:
             return None, None
         prediction = _predicted(estimator, objective, x, each, test)
-    metrics, setting = _metrics(objective, prediction, target[test]), SETTINGS.get(kind, "")
+    metrics = _metrics(objective, prediction, target[test])
+    setting = SETTINGS.get(kind, "")
     setting = "" if type(data.tokenizer).__name__ in setting else setting
     return {"name": name, "metrics": metrics, "num_train": m, "setting": setting}, prediction
 
@@ -114,17 +144,29 @@ def _of_neighbours(data: DataModule, objective: Seq2Seq) -> dict[str, Any]:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.neighbors import NearestNeighbors
 
-    splits, metrics = data.splits(), objective.generation_metrics()
+    splits = data.splits()
+    metrics = objective.generation_metrics()
     known = [sample for part in (splits.train, splits.valid or ()) for sample in part]
     known = [known[i] for i in shuffled(len(known), 0)[:NEAR]]
     letters = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
-    nearest = NearestNeighbors(n_neighbors=1, metric="cosine").fit(letters.fit_transform([x.raw for x in known]))
-    found = nearest.kneighbors(letters.transform([x.raw for x in splits.test]), return_distance=False)[:, 0]
+    nearest = NearestNeighbors(n_neighbors=1, metric="cosine").fit(
+        letters.fit_transform([x.raw for x in known])
+    )
+    found = nearest.kneighbors(
+        letters.transform([x.raw for x in splits.test]), return_distance=False
+    )[:, 0]
     for i, sample in zip(found, splits.test):
         for metric in metrics.values():
-            metric.update(objective.encode_target(known[i].label)[:1], objective.encode_target(sample.label)[None])
+            metric.update(
+                objective.encode_target(known[i].label)[:1],
+                objective.encode_target(sample.label)[None],
+            )
     values = {name: float(metric.compute()) for name, metric in metrics.items()}
-    return {"name": "the nearest text's target, by TF-IDF of letters", "metrics": values, "num_train": len(known)}
+    return {
+        "name": "the nearest text's target, by TF-IDF of letters",
+        "metrics": values,
+        "num_train": len(known),
+    }
 
 
 def _kind(tokenizer: Tokenizer, raw: Any) -> str:
@@ -145,11 +187,16 @@ def _methods(
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
     def linear(c: float) -> tuple[str, Any]:
-        name, logistic = f"logistic regression (C {c:g})", linear_model.LogisticRegression(C=c, max_iter=500)
-        return ("ridge regression", linear_model.RidgeCV(np.logspace(-2, 4, 7))) if is_number else (name, logistic)
+        name = f"logistic regression (C {c:g})"
+        logistic = linear_model.LogisticRegression(C=c, max_iter=500)
+        if is_number:
+            return ("ridge regression", linear_model.RidgeCV(np.logspace(-2, 4, 7)))
+        return (name, logistic)
 
     def scaled(method: tuple[str, Any]) -> tuple[str, Any]:
-        return method[0], pipeline.make_pipeline(impute.SimpleImputer(), preprocessing.StandardScaler(), method[1])
+        return method[0], pipeline.make_pipeline(
+            impute.SimpleImputer(), preprocessing.StandardScaler(), method[1]
+        )
 
     def on(name: str, features: Any, *methods: tuple[str, Any]) -> Iterator[Method]:
         x = np.stack(list(features)) if isinstance(features, Iterator) else features
@@ -157,40 +204,63 @@ def _methods(
 
     is_number = isinstance(objective, Regress)
     suffix, svms = ("Regressor", svm.SVR) if is_number else ("Classifier", svm.SVC)
-    forest, boosted = (getattr(ensemble, f"{name}{suffix}") for name in ("RandomForest", "HistGradientBoosting"))
-    trees = "a random forest", forest(100, max_features=0.2 if is_number else "sqrt", random_state=1)
+    forest, boosted = (
+        getattr(ensemble, f"{name}{suffix}") for name in ("RandomForest", "HistGradientBoosting")
+    )
+    trees = (
+        "a random forest",
+        forest(100, max_features=0.2 if is_number else "sqrt", random_state=1),
+    )
     boosting = "gradient boosting", boosted(min_samples_leaf=5, random_state=1)
     soft, hard = ((f"an RBF-SVM (C {c})", svms(C=c)) for c in (1, 10))
     if kind == "texts":
         words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2))
         letters = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
-        for name, made in {"words": words, "words and letters": pipeline.make_union(words, letters)}.items():
+        for name, made in {
+            "words": words,
+            "words and letters": pipeline.make_union(words, letters),
+        }.items():
             x = made.fit([rows[i] for i in fitted]).transform(rows)
             yield from on(f"TF-IDF of {name}", x, linear(10))
     elif kind == "images":
         images = _same_size(rows)
         pixels = np.stack([x.flatten().numpy() for x in images])
         yield from on("pixels", pixels, hard, soft)
-        yield from on("colours", (_statistics(rearrange(x, "c h w -> (h w) c")) for x in images), trees)
+        yield from on(
+            "colours", (_statistics(rearrange(x, "c h w -> (h w) c")) for x in images), trees
+        )
         yield from on("pixels", pixels, scaled(linear(0.01)))
     elif kind == "videos":
         pixels = np.stack([x.flatten().numpy() for x in rows])
         yield from on("a frame and frame differences", pixels, hard, soft, scaled(linear(0.01)))
     elif kind == "sounds":
-        frames = [LogMel(raw.sample_rate, num_mels=40, normalize=False).encode(raw).content for raw in rows]
-        cepstra = (_statistics(torch.from_numpy(dct(x.numpy(), norm="ortho")[:, :20])) for x in frames)
+        frames = [
+            LogMel(raw.sample_rate, num_mels=40, normalize=False).encode(raw).content
+            for raw in rows
+        ]
+        cepstra = (
+            _statistics(torch.from_numpy(dct(x.numpy(), norm="ortho")[:, :20])) for x in frames
+        )
         yield from on("MFCC statistics", cepstra, scaled(hard), scaled(linear(1)), scaled(soft))
-        stretched = (F.interpolate(x.T[None], SIDE, mode="linear").flatten().numpy() for x in frames)
+        stretched = (
+            F.interpolate(x.T[None], SIDE, mode="linear").flatten().numpy() for x in frames
+        )
         yield from on("log-mel frames", stretched, scaled(hard))
     elif kind == "molecules":
-        yield from on("RDKit's descriptors and Morgan counts", map(_molecule, rows), trees, boosting)
+        yield from on(
+            "RDKit's descriptors and Morgan counts", map(_molecule, rows), trees, boosting
+        )
     elif kind == "cells":
         parts = [row for row in rows if isinstance(tokenizer, Join)]
-        name, x = "numbers and categories", _cells([row.get(CELLS) or {} for row in parts] or rows, fitted)
+        name = "numbers and categories"
+        x = _cells([row.get(CELLS) or {} for row in parts] or rows, fitted)
         texts = [" ".join(x for x in row.values() if isinstance(x, str)) for row in parts]
         if parts and any(texts[i] for i in fitted):
-            counts = CountVectorizer(binary=True, max_features=NUM_WORDS).fit([texts[i] for i in fitted])
-            name, x = "cells and words", np.hstack([x, counts.transform(texts).toarray()])
+            counts = CountVectorizer(binary=True, max_features=NUM_WORDS).fit(
+                [texts[i] for i in fitted]
+            )
+            name = "cells and words"
+            x = np.hstack([x, counts.transform(texts).toarray()])
         yield from on(name, x, scaled(linear(1)), boosting) if x.size else ()
     elif kind == "series":
         series = [torch.as_tensor(raw).float().nan_to_num().reshape(len(raw), -1) for raw in rows]
@@ -212,7 +282,9 @@ def _best(methods: Iterator[Method], each: list[Any], groups: np.ndarray | None)
     """The method with the best accuracy, or R², on held-out rows, which are of other groups; unnamed: none."""
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, cross_val_score
 
-    started, best, highest = time.process_time(), ("", None, None), -math.inf
+    started = time.process_time()
+    best = ("", None, None)
+    highest = -math.inf
     draws = ShuffleSplit if groups is None or len(set(groups)) < 5 else GroupShuffleSplit
     folds = draws(5 if len(each[0][0]) <= FEW else 1, test_size=0.2, random_state=0)
     for method in methods:
@@ -220,9 +292,12 @@ def _best(methods: Iterator[Method], each: list[Any], groups: np.ndarray | None)
         for rows, target in each:
             of_whom = None if groups is None else groups[rows]
             with suppress(ValueError):  # of one class alone, nothing is learned
-                score += cross_val_score(method[2], method[1][rows], target, groups=of_whom, cv=folds).mean()
+                score += cross_val_score(
+                    method[2], method[1][rows], target, groups=of_whom, cv=folds
+                ).mean()
         if not best[0] or score > highest:
-            best, highest = method, score
+            best = method
+            highest = score
         if time.process_time() - started > SECONDS:
             break
     return best
@@ -233,7 +308,8 @@ def _predicted(estimator: Any, objective: Any, x: Any, each: list[Any], test: np
 
     Without probabilities, the predicted class has 1. A label that never differs has the logit of its share.
     """
-    found, is_multiple = [], isinstance(objective, MultiLabel)
+    found = []
+    is_multiple = isinstance(objective, MultiLabel)
     for rows, target in each:
         shares = np.zeros((len(test), 2 if is_multiple else objective.num_outputs))
         if is_multiple and len(np.unique(target)) < 2:
@@ -247,12 +323,17 @@ def _predicted(estimator: Any, objective: Any, x: Any, each: list[Any], test: np
         found.append(torch.from_numpy(shares))
     if is_multiple:
         return torch.stack([(one[:, 1] / one[:, 0]).log() for one in found], dim=1).float()
-    return (found[0].log() if isinstance(objective, Classify) else torch.stack(found, dim=1)).float()
+    return (
+        found[0].log() if isinstance(objective, Classify) else torch.stack(found, dim=1)
+    ).float()
 
 
 def _metrics(objective: Any, prediction: Tensor, target: Tensor) -> dict[str, float]:
     """The objective's metrics of these predictions, and the loss, as far as they are defined."""
-    found, is_sure = {}, isinstance(objective, Classify) and bool((prediction.isfinite().sum(dim=1) == 1).all())
+    found = {}
+    is_sure = isinstance(objective, Classify) and bool(
+        (prediction.isfinite().sum(dim=1) == 1).all()
+    )
     for name, metric in {"loss": MeanLoss(), **objective.metrics(None)}.items():
         if not (is_sure and (isinstance(metric, MeanLoss) or needs_probabilities(metric))):
             update(metric, objective.loss(prediction, target))
@@ -264,13 +345,20 @@ def _statistics(x: Tensor) -> np.ndarray:
     """Mean and deviation of each column of numbers [n f] and of its changes, extremes, and mean absolute change."""
     step = min(4, len(x) - 1)
     change = x[step:] - x[: len(x) - step]  # over a few rows, so that noise is less than a slope
-    pairs = [f(one, dim=0) for one in (x, change) for f in (torch.mean, partial(torch.std, correction=0))]
-    return torch.cat([*pairs, x.diff(dim=0, prepend=x[:1]).abs().mean(0), x.amin(0), x.amax(0)]).float().numpy()
+    pairs = [
+        f(one, dim=0) for one in (x, change) for f in (torch.mean, partial(torch.std, correction=0))
+    ]
+    return (
+        torch.cat([*pairs, x.diff(dim=0, prepend=x[:1]).abs().mean(0), x.amin(0), x.amax(0)])
+        .float()
+        .numpy()
+    )
 
 
 def _of_tokens(tokenizer: Tokenizer, raw: Any) -> np.ndarray:
     """How often each id occurs, statistics of numbers and positions, number of tokens and of edges."""
-    spec, tokens = tokenizer.spec, tokenizer.encode(raw)
+    spec = tokenizer.spec
+    tokens = tokenizer.encode(raw)
     ids = spec.ids_of(tokens).T.clamp(max=999).numpy()
     counts = [np.bincount(one, minlength=min(size, 1000)) for size, one in zip(spec.id_sizes, ids)]
     edges = 0 if tokens.adjacency is None else len(tokens.adjacency)
@@ -303,8 +391,12 @@ def _molecule(raw: Any) -> np.ndarray:
     from rdkit.Chem import Descriptors, rdFingerprintGenerator
 
     molecule = Chem.MolFromSmiles(raw) if isinstance(raw, str) else raw
-    counts = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=512).GetCountFingerprintAsNumPy(molecule)
-    known = [value for _, function in Descriptors.descList if (value := function(molecule)) is not None]
+    counts = rdFingerprintGenerator.GetMorganGenerator(
+        radius=2, fpSize=512
+    ).GetCountFingerprintAsNumPy(molecule)
+    known = [
+        value for _, function in Descriptors.descList if (value := function(molecule)) is not None
+    ]
     return np.nan_to_num(np.concatenate([known, counts]), posinf=0, neginf=0).clip(-1e6, 1e6)
 
 
@@ -312,8 +404,13 @@ def _cells(rows: Sequence[Mapping[str, Any]], fitted: np.ndarray) -> np.ndarray:
     """Numbers, NaN where they are missing, and a column for each word of a category."""
     from sklearn.feature_extraction import DictVectorizer
 
-    numbers = {name: math.nan for row in rows for name, x in row.items() if isinstance(x, int | float)}
-    rows = [numbers | {name: x for name, x in row.items() if isinstance(x, int | float | str)} for row in rows]
+    numbers = {
+        name: math.nan for row in rows for name, x in row.items() if isinstance(x, int | float)
+    }
+    rows = [
+        numbers | {name: x for name, x in row.items() if isinstance(x, int | float | str)}
+        for row in rows
+    ]
     return DictVectorizer(sparse=False).fit([rows[i] for i in fitted]).transform(rows)
 
 
@@ -321,15 +418,26 @@ def _of_nodes(graph: GraphData, fitted: np.ndarray, target: Tensor) -> Any:
     """Features of nodes, means over neighbours, shares of fitted classes one and two steps away, 8 eigenvectors."""
     from scipy import sparse
 
-    n, (start, end) = len(graph.nodes), graph.edges[:, graph.edges[0] != graph.edges[1]].numpy()
-    links = sparse.coo_array((np.ones(2 * len(start)), (np.r_[start, end], np.r_[end, start])), (n, n)).tocsr() > 0
+    n = len(graph.nodes)
+    start, end = graph.edges[:, graph.edges[0] != graph.edges[1]].numpy()
+    links = (
+        sparse.coo_array(
+            (np.ones(2 * len(start)), (np.r_[start, end], np.r_[end, start])), (n, n)
+        ).tocsr()
+        > 0
+    )
     own = graph.nodes.numpy()  # features [n f], or an id of each node [n]
     own = own if own.ndim == 2 else sparse.eye_array(own.max() + 1).tocsr()[own]
-    degree, classes = np.maximum(links.sum(axis=1), 1), np.zeros((n, int(target.max()) + 1))
+    degree = np.maximum(links.sum(axis=1), 1)
+    classes = np.zeros((n, int(target.max()) + 1))
     classes[fitted, target[fitted]] = 1
-    mean, scale = sparse.diags_array(1 / degree) @ links, sparse.diags_array(degree**-0.5)
+    mean = sparse.diags_array(1 / degree) @ links
+    scale = sparse.diags_array(degree**-0.5)
     far = mean @ mean
     far.setdiag(0)  # a node's own class comes back after two steps
-    vectors = sparse.linalg.eigsh(scale @ links @ scale, 8, v0=np.ones(n))[1] if n > 9 else np.zeros((n, 8))
+    if n > 9:
+        vectors = sparse.linalg.eigsh(scale @ links @ scale, 8, v0=np.ones(n))[1]
+    else:
+        vectors = np.zeros((n, 8))
     each = (own, mean @ own, mean @ classes, far @ classes, np.sqrt(n) * vectors)
     return sparse.hstack([sparse.csr_array(x) for x in each]).tocsr()

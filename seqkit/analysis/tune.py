@@ -12,7 +12,9 @@ from seqkit.runs.prepare import Prepared
 from seqkit.training.module import TrainingModule
 from seqkit.training.trainer import make_trainer, silence_lightning
 
-LOWEST, HIGHEST, NUM_STEPS = 1e-5, 1.0, 100
+LOWEST = 1e-5
+HIGHEST = 1.0
+NUM_STEPS = 100
 """Learning rates between which the finder trains, and its number of optimizer steps."""
 
 SKIPPED = 20
@@ -25,17 +27,32 @@ def find_learning_rate(prepared: Prepared) -> float | None:
     All parameter groups have the same rate, and the schedule is left out: the rate is for its highest. The training is
     one of float32 on one device. None: the loss rises before there is a suggestion.
     """
-    own = {"devices": 1, "strategy": "auto", "precision": "32-true", "max_epochs": -1, "max_steps": NUM_STEPS}
+    own = {
+        "devices": 1,
+        "strategy": "auto",
+        "precision": "32-true",
+        "max_epochs": -1,
+        "max_steps": NUM_STEPS,
+    }
     settings = {**prepared.built.trainer, **own, "enable_progress_bar": False}
     steps: dict[str, Any] = {"num_steps": NUM_STEPS, "skip_nonfinite": NUM_STEPS}
-    module = _MeanLoss(prepared.model, prepared.data.objective, optimizer=prepared.built.optimizer, **steps)
+    module = _MeanLoss(
+        prepared.model, prepared.data.objective, optimizer=prepared.built.optimizer, **steps
+    )
     with silence_lightning(), TemporaryDirectory() as folder:
         trainer = make_trainer(settings, logger=False, default_root_dir=folder)
         batches = prepared.data.train_dataloader()
         found = Tuner(trainer).lr_find(
-            module, batches, min_lr=LOWEST, max_lr=HIGHEST, num_training=NUM_STEPS, update_attr=False
+            module,
+            batches,
+            min_lr=LOWEST,
+            max_lr=HIGHEST,
+            num_training=NUM_STEPS,
+            update_attr=False,
         )
-    return None if found is None else found.suggestion(skip_begin=SKIPPED)
+    if found is None:
+        return None
+    return found.suggestion(skip_begin=SKIPPED)
 
 
 class _MeanLoss(TrainingModule):

@@ -39,7 +39,8 @@ class AttentionDecoder(Backbone):
     attention that does not support cross-attention.
     """
 
-    causal, is_encoder_decoder = True, True
+    causal = True
+    is_encoder_decoder = True
 
     def __init__(
         self,
@@ -54,8 +55,11 @@ class AttentionDecoder(Backbone):
                 f"the backbone of an AttentionDecoder ({type(backbone).__name__}) should be causal and take one "
                 "sequence; build it with causal=True and without cross-attention"
             )
-        self.backbone, self.dim, self.num_heads = backbone, backbone.dim, num_heads
-        self.uses_positions, self.is_recurrent = backbone.uses_positions, backbone.is_recurrent
+        self.backbone = backbone
+        self.dim = backbone.dim
+        self.num_heads = num_heads
+        self.uses_positions = backbone.uses_positions
+        self.is_recurrent = backbone.is_recurrent
         self.ignores_order = backbone.ignores_order
         self.needs_unit_inputs = backbone.needs_unit_inputs
         self.attention = attention(self.dim, num_heads).for_cross_attention()
@@ -69,8 +73,12 @@ class AttentionDecoder(Backbone):
         """
         cache = checked(self, embedded, cache)
         memory = encoder_output(self, embedded, cache)
-        states = self.backbone(embedded.replace(source=None, memory=None), None if cache is None else cache.inner)
-        context = cross_attention_context(embedded.valid, memory, needs_mask=self.attention.needs_mask)
+        states = self.backbone(
+            embedded.replace(source=None, memory=None), None if cache is None else cache.inner
+        )
+        context = cross_attention_context(
+            embedded.valid, memory, needs_mask=self.attention.needs_mask
+        )
         attended = self.attention(states, context, None if cache is None else cache.attention)
         if cache is not None:
             cache.num_tokens += states.shape[1]

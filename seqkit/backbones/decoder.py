@@ -19,7 +19,8 @@ class DecoderCache(Cache):
     def __init__(self, owner: type, inner: Any, attention: LayerCache | None):
         self.owner = owner
         self.num_tokens = 0
-        self.inner, self.attention = inner, attention
+        self.inner = inner
+        self.attention = attention
         self.memory: Embedded | None = None
 
     def reorder(self, rows: Tensor) -> None:
@@ -36,11 +37,15 @@ def checked(decoder: Backbone, embedded: Embedded, cache: Cache | None) -> Decod
     """
     name = type(decoder).__name__
     if embedded.adjacency is not None or embedded.segments is not None:
-        raise ValueError(f"{name} does not support adjacency or segments; give each target a row of its own")
+        raise ValueError(
+            f"{name} does not support adjacency or segments; give each target a row of its own"
+        )
     if cache is None:
         return None
     if not isinstance(cache, DecoderCache) or cache.owner is not type(decoder):
-        raise ValueError(f"{name} was given a {type(cache).__name__}; make its cache with init_cache")
+        raise ValueError(
+            f"{name} was given a {type(cache).__name__}; make its cache with init_cache"
+        )
     return cache
 
 

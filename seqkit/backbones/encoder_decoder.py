@@ -31,11 +31,18 @@ class EncoderDecoder(Backbone):
                 "build it with causal=True and blocks with cross_attention=True"
             )
         if encoder.dim != decoder.dim:
-            raise ValueError(f"encoder and decoder differ in width ({encoder.dim} and {decoder.dim}); make them equal")
-        self.encoder, self.decoder = encoder, decoder
-        self.dim, self.causal, self.num_heads = decoder.dim, True, encoder.num_heads
-        self.supports_adjacency, self.is_encoder_decoder = encoder.supports_adjacency, True
-        self.uses_positions, self.is_recurrent = decoder.uses_positions, decoder.is_recurrent
+            raise ValueError(
+                f"encoder and decoder differ in width ({encoder.dim} and {decoder.dim}); make them equal"
+            )
+        self.encoder = encoder
+        self.decoder = decoder
+        self.dim = decoder.dim
+        self.causal = True
+        self.num_heads = encoder.num_heads
+        self.supports_adjacency = encoder.supports_adjacency
+        self.is_encoder_decoder = True
+        self.uses_positions = decoder.uses_positions
+        self.is_recurrent = decoder.is_recurrent
         self.ignores_order = decoder.ignores_order
         self.needs_unit_inputs = decoder.needs_unit_inputs
 
@@ -54,7 +61,8 @@ class EncoderDecoder(Backbone):
 
         With a cache, `embedded.source` is needed only the first time.
         """
-        source, memory = embedded.source, None
+        source = embedded.source
+        memory = None
         if source is not None:
             memory = source.replace(hidden=self.encoder(source), adjacency=None, segments=None)
         return self.decoder(embedded.replace(source=None, memory=memory), cache)

@@ -47,13 +47,18 @@ class GPSBlock(BaseBlock):
     ):
         super().__init__(dim, num_heads, attention=attention, mlp=mlp, norm=norm, residual=residual)
         if max_edge_type is not None and max_edge_type < 1:
-            raise ValueError(f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more")
+            raise ValueError(
+                f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more"
+            )
         self.max_edge_type = max_edge_type
-        self.convolution, self.convolution_residual = GINConvolution(dim), residual(dim)
+        self.convolution = GINConvolution(dim)
+        self.convolution_residual = residual(dim)
         self.attention.supports &= ~_UNSUPPORTED
         self.attention.needs_adjacency = True
 
-    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
+    ) -> Tensor:
         assert context.adjacency is not None
         y = self.attention_norm(x)
         edges = edges_of(context.adjacency, context.key_valid, self.max_edge_type)
@@ -66,6 +71,8 @@ class GPSBlock(BaseBlock):
         """Tell edge types apart, where messages go along several. Raises ValueError for fewer than `max_edge_type`."""
         used = num_edge_types if self.max_edge_type is None else self.max_edge_type
         if used > num_edge_types:
-            raise ValueError(f"max_edge_type={used}, and these tokens have edge types 1 to {num_edge_types}; use those")
+            raise ValueError(
+                f"max_edge_type={used}, and these tokens have edge types 1 to {num_edge_types}; use those"
+            )
         if used > 1 and self.convolution.edge_embedding is None:
             self.convolution.add_edge_types(used)

@@ -34,10 +34,13 @@ class SelectiveSSM(nn.Module):
 
     def __init__(self, width: int, *, num_states: int, rank: int, kernel_size: int):
         super().__init__()
-        self.width, self.num_states, self.rank = width, num_states, rank
+        self.width = width
+        self.num_states = num_states
+        self.rank = rank
         self.convolution = CausalConvolution(width, kernel_size=kernel_size)
         self.convolution_bias = nn.Parameter(torch.empty(width))
-        for p in (self.convolution.weight, self.convolution_bias):  # as nn.Conv1d with one input for each output
+        # as nn.Conv1d with one input for each output
+        for p in (self.convolution.weight, self.convolution_bias):
             nn.init.uniform_(p, -(kernel_size**-0.5), kernel_size**-0.5)
         self.x_proj = nn.Linear(width, rank + 2 * num_states, bias=False)
         self.dt_proj = nn.Linear(rank, width)
@@ -55,18 +58,25 @@ class SelectiveSSM(nn.Module):
         """
         return self._scan(self.convolution(x), valid, None)[0]
 
-    def step(self, x: Tensor, valid: Tensor | None, state: SSMState | None) -> tuple[Tensor, SSMState]:
+    def step(
+        self, x: Tensor, valid: Tensor | None, state: SSMState | None
+    ) -> tuple[Tensor, SSMState]:
         """The same for the tokens after a state, and the state after each last real one, padding being on the right.
 
         state: None: that before the first token.
         """
         past = self.convolution.kernel_size - 1
-        tail, hidden = (x.new_zeros(x.shape[0], past, self.width), None) if state is None else state
+        if state is None:
+            tail, hidden = (x.new_zeros(x.shape[0], past, self.width), None)
+        else:
+            tail, hidden = state
         joined = torch.cat([tail, x], dim=1)
         y, hidden = self._scan(self.convolution(joined)[:, past:], valid, hidden)
         return y, (inputs_before_next(joined, past, valid), hidden)
 
-    def _scan(self, convolved: Tensor, valid: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _scan(
+        self, convolved: Tensor, valid: Tensor | None, state: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         u = F.silu(convolved + self.convolution_bias)
         dt, B, C = self.x_proj(u).split([self.rank, self.num_states, self.num_states], dim=-1)
         dt = F.softplus(self.dt_proj(dt))
@@ -81,7 +91,9 @@ class SelectiveSSM(nn.Module):
         """FLOPs of one call that torch's counter does not see: b n e (5 s + 1) of the scan, b n e (2 k + 1) of the
         convolution with its bias, 2 b n e of the skip D. `scan_flops` says what the first are."""
         b, n, e = x.shape
-        return scan_flops(b, n, e, self.num_states) + b * n * e * (2 * self.convolution.kernel_size + 3)
+        return scan_flops(b, n, e, self.num_states) + b * n * e * (
+            2 * self.convolution.kernel_size + 3
+        )
 
 
 class MambaBlock(nn.Module):
@@ -102,7 +114,8 @@ class MambaBlock(nn.Module):
         dropout: float,
     ):
         super().__init__()
-        width, rank = expand * dim, -(-dim // 16)
+        width = expand * dim
+        rank = -(-dim // 16)
 
         def direction() -> SelectiveSSM:
             return SelectiveSSM(width, num_states=num_states, rank=rank, kernel_size=kernel_size)
@@ -114,7 +127,9 @@ class MambaBlock(nn.Module):
         self.out_proj = nn.Linear(width, dim, bias=False)
         self.residual = Residual(dim, dropout=dropout)
 
-    def forward(self, x: Tensor, valid: Tensor | None, cache: StateCache | None, index: int) -> Tensor:
+    def forward(
+        self, x: Tensor, valid: Tensor | None, cache: StateCache | None, index: int
+    ) -> Tensor:
         """x: [b n d]. valid: [b n] bool, True = real; None: all are. index: index of the layer in the cache."""
         normed = self.norm(x)
         if valid is not None:
@@ -169,9 +184,12 @@ class Mamba(LayerStack):
     ):
         super().__init__()
         if min(dim, depth, num_states, expand) < 1:
-            raise ValueError(f"dim={dim}, depth={depth}, num_states={num_states}, expand={expand}; make each 1 or more")
+            raise ValueError(
+                f"dim={dim}, depth={depth}, num_states={num_states}, expand={expand}; make each 1 or more"
+            )
         check_probability("dropout", dropout)
-        self.dim, self.causal = dim, causal
+        self.dim = dim
+        self.causal = causal
         self.blocks = nn.ModuleList(
             MambaBlock(
                 dim,

@@ -34,10 +34,12 @@ class MeanOverTokens(nn.Module):
         if not self.causal:
             mean = wide.sum(dim=1, keepdim=True) / real.sum(dim=1, keepdim=True).clamp(min=1)
             return mean.to(x.dtype)
-        total, count = wide.cumsum(dim=1), real.cumsum(dim=1)
+        total = wide.cumsum(dim=1)
+        count = real.cumsum(dim=1)
         if cache is not None:
             if cache.states[0] is not None:
-                total, count = total + cache.states[0][0], count + cache.states[0][1]
+                total = total + cache.states[0][0]
+                count = count + cache.states[0][1]
             cache.states[0] = total[:, -1:], count[:, -1:]
         return (total / count.clamp(min=1)).to(x.dtype)
 
@@ -49,9 +51,18 @@ class MeanOverTokens(nn.Module):
 class PerTokenMLP(nn.Module):
     """x + dropout(mlp(norm(x))) for each token alone."""
 
-    def __init__(self, dim: int, *, mlp: Callable[[int], nn.Module], norm: Callable[[int], nn.Module], dropout: float):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        mlp: Callable[[int], nn.Module],
+        norm: Callable[[int], nn.Module],
+        dropout: float,
+    ):
         super().__init__()
-        self.norm, self.mlp, self.dropout = norm(dim), mlp(dim), nn.Dropout(dropout)
+        self.norm = norm(dim)
+        self.mlp = mlp(dim)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.dropout(self.mlp(self.norm(x)))
@@ -95,18 +106,28 @@ class MeanPool(SequenceBackbone):
     ):
         super().__init__()
         if mlp is None and (depth, dropout) != (1, 0.0):
-            raise ValueError(f"depth={depth} and dropout={dropout} are of MLPs, and mlp is None; leave both out")
+            raise ValueError(
+                f"depth={depth} and dropout={dropout} are of MLPs, and mlp is None; leave both out"
+            )
         if dim < 1 or depth < 1:
-            raise ValueError(f"dim={dim}, depth={depth}; MeanPool needs at least one channel and one MLP")
+            raise ValueError(
+                f"dim={dim}, depth={depth}; MeanPool needs at least one channel and one MLP"
+            )
         check_probability("dropout", dropout)
-        self.dim, self.causal = dim, causal
+        self.dim = dim
+        self.causal = causal
 
         def mlps() -> nn.Sequential:
             if mlp is None:
                 return nn.Sequential()
-            return nn.Sequential(*(PerTokenMLP(dim, mlp=mlp, norm=norm, dropout=dropout) for _ in range(depth)))
+            return nn.Sequential(
+                *(PerTokenMLP(dim, mlp=mlp, norm=norm, dropout=dropout) for _ in range(depth))
+            )
 
-        self.phi, self.mean, self.rho, self.norm = mlps(), MeanOverTokens(causal=causal), mlps(), norm(dim)
+        self.phi = mlps()
+        self.mean = MeanOverTokens(causal=causal)
+        self.rho = mlps()
+        self.norm = norm(dim)
 
     def run(self, embedded: Embedded, cache: StateCache | None) -> Tensor:
         mean = self.mean(self.phi(embedded.hidden), embedded.valid, cache)

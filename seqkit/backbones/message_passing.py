@@ -38,7 +38,10 @@ class Edges(NamedTuple):
 def edges_of(adjacency: Adjacency, valid: Tensor | None, max_edge_type: int | None) -> Edges:
     """Edges of a batch, masked from padding and beyond `max_edge_type`. valid: [b n] bool; None: all are real."""
     source, target = adjacency.edge_index
-    masked = torch.zeros_like(source, dtype=torch.bool) if valid is None else ~rearrange(valid, "b n -> (b n)")[source]
+    if valid is None:
+        masked = torch.zeros_like(source, dtype=torch.bool)
+    else:
+        masked = ~rearrange(valid, "b n -> (b n)")[source]
     if max_edge_type is not None:
         masked = masked | (adjacency.edge_type > max_edge_type)
     return Edges(source, target, adjacency.edge_type, masked)
@@ -67,7 +70,8 @@ class GINConvolution(nn.Module):
 
     def __init__(self, dim: int):
         super().__init__()
-        self.dim, self.eps = dim, nn.Parameter(torch.zeros(()))
+        self.dim = dim
+        self.eps = nn.Parameter(torch.zeros(()))
         self.mlp = MLP(dim, ratio=2.0, activation=nn.ReLU)
         self.edge_embedding: nn.Embedding | None = None
         self.sum = SumOverEdges()
@@ -75,7 +79,9 @@ class GINConvolution(nn.Module):
     def forward(self, x: Tensor, edges: Edges) -> Tensor:
         messages = x.index_select(0, edges.source)
         if self.edge_embedding is not None:
-            messages = (messages + self.edge_embedding(edges.rows(self.edge_embedding.num_embeddings))).relu()
+            messages = (
+                messages + self.edge_embedding(edges.rows(self.edge_embedding.num_embeddings))
+            ).relu()
         messages = messages.masked_fill(rearrange(edges.masked, "e -> e 1"), 0.0)
         return self.mlp((1 + self.eps) * x + self.sum(messages, edges.target, x.shape[0]))
 
@@ -90,24 +96,35 @@ class NormalisedAdjacency:
     where there is none, 1. x: [N d], of which length, dtype and device are used. total: sums over edges.
     """
 
-    def __init__(self, edges: Edges, x: Tensor, log_edge_weight: Tensor | None, total: SumOverEdges):
+    def __init__(
+        self, edges: Edges, x: Tensor, log_edge_weight: Tensor | None, total: SumOverEdges
+    ):
         wide = torch.promote_types(x.dtype, torch.float32)
         weight = torch.ones_like(edges.edge_type, dtype=wide)
         if log_edge_weight is not None:
-            weight = log_edge_weight.to(wide).exp().index_select(0, edges.rows(len(log_edge_weight)))
+            weight = (
+                log_edge_weight.to(wide).exp().index_select(0, edges.rows(len(log_edge_weight)))
+            )
         weight = weight.masked_fill(edges.masked, 0.0)
         # a self-loop takes the place of the token's own 1; a sum over none of them, where they are masked, leaves it
         replaced = ((edges.source == edges.target) & ~edges.masked).to(wide)
-        own = torch.ones(x.shape[0], dtype=wide, device=x.device).index_add(0, edges.target, -replaced)
+        own = torch.ones(x.shape[0], dtype=wide, device=x.device).index_add(
+            0, edges.target, -replaced
+        )
         inverse_root = own.index_add(0, edges.target, weight).rsqrt()
-        self.edges, self.total = edges, total
-        self.weight, self.own, self.inverse_root = (rearrange(t, "n -> n 1") for t in (weight, own, inverse_root))
+        self.edges = edges
+        self.total = total
+        self.weight, self.own, self.inverse_root = (
+            rearrange(t, "n -> n 1") for t in (weight, own, inverse_root)
+        )
 
     def __matmul__(self, x: Tensor) -> Tensor:
         # symmetric normalisation in two steps, by the source's degree before the sum and the target's after it
         scaled = x * self.inverse_root
         messages = scaled.index_select(0, self.edges.source) * self.weight
-        return (scaled * self.own + self.total(messages, self.edges.target, x.shape[0])) * self.inverse_root
+        return (
+            scaled * self.own + self.total(messages, self.edges.target, x.shape[0])
+        ) * self.inverse_root
 
 
 class _AlongEdges(Backbone):
@@ -119,16 +136,23 @@ class _AlongEdges(Backbone):
 
     supports_adjacency = True
     causal = False
-    needs_unit_inputs = False  # a norm stands before GIN's convolutions; GCN and APPNP scale with their input
+    # a norm stands before GIN's convolutions; GCN and APPNP scale with their input
+    needs_unit_inputs = False
 
     def __init__(self, dim: int, depth: int, *, max_edge_type: int | None, dropout: float):
         super().__init__()
         if dim < 1 or depth < 1:
-            raise ValueError(f"dim={dim}, depth={depth}; message passing needs at least one channel and one layer")
+            raise ValueError(
+                f"dim={dim}, depth={depth}; message passing needs at least one channel and one layer"
+            )
         if max_edge_type is not None and max_edge_type < 1:
-            raise ValueError(f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more")
+            raise ValueError(
+                f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more"
+            )
         check_probability("dropout", dropout)
-        self.dim, self.max_edge_type, self.num_edge_types = dim, max_edge_type, 0
+        self.dim = dim
+        self.max_edge_type = max_edge_type
+        self.num_edge_types = 0
 
     @abstractmethod
     def run(self, x: Tensor, edges: Edges) -> Tensor:
@@ -157,9 +181,14 @@ class _AlongEdges(Backbone):
 
         Raises ValueError if it has parameters for another number of types.
         """
-        used = num_edge_types if self.max_edge_type is None else min(num_edge_types, self.max_edge_type)
+        if self.max_edge_type is None:
+            used = num_edge_types
+        else:
+            used = min(num_edge_types, self.max_edge_type)
         if self.num_edge_types not in (0, used):
-            raise ValueError(f"this {type(self).__name__} is for other edge types; build one for each model")
+            raise ValueError(
+                f"this {type(self).__name__} is for other edge types; build one for each model"
+            )
         if self.num_edge_types == 0 and used > 1:
             self.add_edge_types(used)
         self.num_edge_types = used
@@ -168,9 +197,13 @@ class _AlongEdges(Backbone):
         """Hidden states [b n d], zero where padded. Raises ValueError for segments, a cache, or no adjacency."""
         name = type(self).__name__
         if embedded.adjacency is None:
-            raise ValueError(f"{name} passes messages along edges, and these tokens have no adjacency; use Transformer")
+            raise ValueError(
+                f"{name} passes messages along edges, and these tokens have no adjacency; use Transformer"
+            )
         if embedded.segments is not None or cache is not None:
-            raise ValueError(f"{name} does not support segments or a cache; give each graph its own row")
+            raise ValueError(
+                f"{name} does not support segments or a cache; give each graph its own row"
+            )
         edges = edges_of(embedded.adjacency, embedded.valid, self.max_edge_type)
         x = self.run(rearrange(embedded.hidden, "b n d -> (b n) d"), edges)
         hidden = rearrange(x, "(b n) d -> b n d", b=embedded.hidden.shape[0])
@@ -215,7 +248,8 @@ class GIN(_AlongEdges):
         super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
         self.convolutions = nn.ModuleList(GINConvolution(dim) for _ in range(depth))
         self.norms = nn.ModuleList(norm(dim) for _ in range(depth))
-        self.dropout, self.norm = nn.Dropout(dropout), norm(dim)
+        self.dropout = nn.Dropout(dropout)
+        self.norm = norm(dim)
 
     def run(self, x: Tensor, edges: Edges) -> Tensor:
         for norm, convolution in zip(self.norms, self.convolutions):
@@ -243,7 +277,9 @@ class GCN(_AlongEdges):
     Raises ValueError for sizes or a `max_edge_type` below 1.
     """
 
-    def __init__(self, dim: int, depth: int = 2, *, max_edge_type: int | None = None, dropout: float = 0.0):
+    def __init__(
+        self, dim: int, depth: int = 2, *, max_edge_type: int | None = None, dropout: float = 0.0
+    ):
         super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
         self.depth = depth
         self.dropout = nn.Dropout(dropout)
@@ -299,9 +335,12 @@ class APPNP(_AlongEdges):
     ):
         super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
         if num_steps < 1:
-            raise ValueError(f"num_steps={num_steps}; messages go that many hops: make it 1 or more")
+            raise ValueError(
+                f"num_steps={num_steps}; messages go that many hops: make it 1 or more"
+            )
         check_probability("alpha", alpha)
-        self.num_steps, self.alpha = num_steps, alpha
+        self.num_steps = num_steps
+        self.alpha = alpha
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth))
         self.dropout = nn.Dropout(dropout)
         weights = alpha * (1 - alpha) ** torch.arange(num_steps + 1.0)
@@ -314,7 +353,8 @@ class APPNP(_AlongEdges):
         z = x.relu()
         for layer in self.layers:
             z = layer(self.dropout(z)).relu()
-        adjacency, h = NormalisedAdjacency(edges, z, self.log_edge_weight, self.sum), z
+        adjacency = NormalisedAdjacency(edges, z, self.log_edge_weight, self.sum)
+        h = z
         if self.weights is not None:
             total = self.weights[0] * z
             for weight in self.weights[1:]:

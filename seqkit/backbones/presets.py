@@ -42,7 +42,9 @@ def t5_mini(*, dropout: float = 0.1) -> EncoderDecoder:
         block = partial(
             PreNormBlock,
             attention=partial(
-                MultiHeadAttention, mechanism=partial(ScaledDotProductAttention, temperature=1.0), bias=False
+                MultiHeadAttention,
+                mechanism=partial(ScaledDotProductAttention, temperature=1.0),
+                bias=False,
             ),
             mlp=partial(MLP, activation=nn.ReLU, bias=False, dropout=dropout),
             norm=norm,
@@ -50,7 +52,14 @@ def t5_mini(*, dropout: float = 0.1) -> EncoderDecoder:
         )
         position = T5Bias(12, causal=causal)
         return Transformer(
-            384, 4, num_heads=12, causal=causal, block=block, norm=norm, position=position, dropout=dropout
+            384,
+            4,
+            num_heads=12,
+            causal=causal,
+            block=block,
+            norm=norm,
+            position=position,
+            dropout=dropout,
         )
 
     return EncoderDecoder(stack(causal=False), stack(causal=True))
@@ -117,7 +126,15 @@ def llama_7b() -> Transformer:
 def _bert(dim: int, depth: int, num_heads: int, dropout: float) -> Transformer:
     norm = partial(nn.LayerNorm, eps=1e-12)
     block = partial(PostNormBlock, norm=norm)
-    return Transformer(dim, depth, num_heads=num_heads, block=block, norm=nn.Identity, input_norm=norm, dropout=dropout)
+    return Transformer(
+        dim,
+        depth,
+        num_heads=num_heads,
+        block=block,
+        norm=nn.Identity,
+        input_norm=norm,
+        dropout=dropout,
+    )
 
 
 def _vit(dim: int, num_heads: int, drop_path: float) -> Transformer:
@@ -131,11 +148,17 @@ def _gpt(dim: int, depth: int, num_heads: int, dropout: float) -> Transformer:
     return Transformer(dim, depth, num_heads=num_heads, causal=True, block=block, dropout=dropout)
 
 
-def _llama(dim: int, depth: int, *, num_heads: int, num_kv_heads: int, multiple_of: int) -> Transformer:
+def _llama(
+    dim: int, depth: int, *, num_heads: int, num_kv_heads: int, multiple_of: int
+) -> Transformer:
     norm = partial(nn.RMSNorm, eps=1e-6)
     attention = partial(MultiHeadAttention, num_kv_heads=num_kv_heads, bias=False)
-    block = partial(PreNormBlock, attention=attention, mlp=partial(GatedMLP, multiple_of=multiple_of), norm=norm)
-    return Transformer(dim, depth, num_heads=num_heads, causal=True, block=block, norm=norm, position=Rotary())
+    block = partial(
+        PreNormBlock, attention=attention, mlp=partial(GatedMLP, multiple_of=multiple_of), norm=norm
+    )
+    return Transformer(
+        dim, depth, num_heads=num_heads, causal=True, block=block, norm=norm, position=Rotary()
+    )
 
 
 # ── as published ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -175,7 +198,9 @@ def _text(build: Callable[[], Transformer | EncoderDecoder], vocab_size: int, co
 
 
 def _bert_text(build: Callable[[], Transformer]) -> Published:
-    return Published(build, TokenSpec(vocab_size=30_522, num_axes=2), 512, partial(Learned, sizes=[512, 2]))
+    return Published(
+        build, TokenSpec(vocab_size=30_522, num_axes=2), 512, partial(Learned, sizes=[512, 2])
+    )
 
 
 def _images(build: Callable[[], Transformer]) -> Published:

@@ -55,11 +55,21 @@ class Reversible(Backbone):
     ):
         super().__init__()
         self.stack = Transformer(
-            dim, depth, num_heads=num_heads, causal=causal, block=block, norm=norm, position=position, dropout=dropout
+            dim,
+            depth,
+            num_heads=num_heads,
+            causal=causal,
+            block=block,
+            norm=norm,
+            position=position,
+            dropout=dropout,
         )
         _check_reversible(self.stack)
-        self.dim, self.num_heads, self.causal = dim, num_heads, causal
-        self.supports_segments, self.knows_columns = self.stack.supports_segments, self.stack.knows_columns
+        self.dim = dim
+        self.num_heads = num_heads
+        self.causal = causal
+        self.supports_segments = self.stack.supports_segments
+        self.knows_columns = self.stack.knows_columns
         self.uses_positions = self.stack.uses_positions
 
     def check_supported(self, spec: TokenSpec) -> None:
@@ -74,17 +84,25 @@ class Reversible(Backbone):
         if embedded.adjacency is not None:
             raise ValueError("Reversible does not support adjacency; use a Transformer")
         context = self.stack.contexts(embedded)[self.stack.kinds[0]]
-        branches = [branch for block in self.stack.blocks for branch in branches_of(cast(BaseBlock, block), context)]
+        branches = [
+            branch
+            for block in self.stack.blocks
+            for branch in branches_of(cast(BaseBlock, block), context)
+        ]
         parameters = [p for p in self.stack.blocks.parameters() if p.requires_grad]
         x, y = run_reversible(branches, parameters, embedded.hidden, embedded.hidden)
-        return self.stack.norm((x + y) / 2).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return self.stack.norm((x + y) / 2).masked_fill(
+            ~rearrange(embedded.valid, "b n -> b n 1"), 0.0
+        )
 
 
 def branches_of(block: BaseBlock, context: AttentionContext) -> tuple[Branch, Branch]:
     """The two branches of a layer, attention and MLP, made of a block's components."""
 
     def attend(y: Tensor) -> Tensor:
-        return block.attention_residual(y.new_zeros(()), block.attention(block.attention_norm(y), context))
+        return block.attention_residual(
+            y.new_zeros(()), block.attention(block.attention_norm(y), context)
+        )
 
     def feed_forward(x: Tensor) -> Tensor:
         return block.mlp_residual(x.new_zeros(()), block.feed_forward(block.mlp_norm(x), context))
@@ -110,16 +128,22 @@ class _ReversibleFunction(torch.autograd.Function):
     def forward(
         ctx: Any, branches: Sequence[Branch], x: Tensor, y: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, Tensor]:
-        device, cuda = x.device.type, [x.device] if x.is_cuda else []
-        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        device = x.device.type
+        cuda = [x.device] if x.is_cuda else []
+        enabled = torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device)
         # a weight that was cast without a graph must not serve the backward pass
         ctx.autocast = partial(torch.autocast, device, dtype, enabled, cache_enabled=False)
-        ctx.branches, ctx.parameters, ctx.cuda, ctx.rng_states = branches, parameters, cuda, []
+        ctx.branches = branches
+        ctx.parameters = parameters
+        ctx.cuda = cuda
+        ctx.rng_states = []
         with ctx.autocast():
             for branch in branches:
                 ctx.rng_states.append([torch.get_rng_state(), *map(torch.cuda.get_rng_state, cuda)])
                 x, y = y, x + branch(y)
-        ctx.save_for_backward(x, y, *parameters)  # torch raises where a parameter changed in the meantime
+        # torch raises where a parameter changed in the meantime
+        ctx.save_for_backward(x, y, *parameters)
         return x, y
 
     @staticmethod
@@ -135,7 +159,9 @@ class _ReversibleFunction(torch.autograd.Function):
                     torch.cuda.set_rng_state(state, device)
                 output = branch(inner)
             inputs = [inner, *ctx.parameters]
-            grad_inner, *found = torch.autograd.grad(output, inputs, grad_y.to(output.dtype), allow_unused=True)
+            grad_inner, *found = torch.autograd.grad(
+                output, inputs, grad_y.to(output.dtype), allow_unused=True
+            )
             for at, new in enumerate(found):
                 if new is not None:
                     old = gradients[at]
@@ -147,11 +173,16 @@ class _ReversibleFunction(torch.autograd.Function):
 def _check_reversible(stack: Transformer) -> None:
     """Raise ValueError for blocks that `Reversible` does not support."""
     block = cast(BaseBlock, stack.blocks[0])
-    unlike = [type(x).__name__ for x in (block.attention_residual, block.mlp_residual) if type(x) is not Residual]
+    unlike = [
+        type(x).__name__
+        for x in (block.attention_residual, block.mlp_residual)
+        if type(x) is not Residual
+    ]
     with_loss = [type(x).__name__ for x in block.modules() if isinstance(x, AuxiliaryLoss)]
     faults = {
         "blocks that differ": len(set(stack.kinds)) > 1,
-        f"{type(block).__name__}; pass a PreNormBlock": type(block).forward is not PreNormBlock.forward,
+        f"{type(block).__name__}; pass a PreNormBlock": type(block).forward
+        is not PreNormBlock.forward,
         "cross-attention": block.has_cross_attention,
         f"the residual {', '.join(unlike)}": bool(unlike),
         f"the auxiliary loss of {', '.join(with_loss)}": bool(with_loss),

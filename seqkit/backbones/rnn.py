@@ -28,20 +28,38 @@ class _Recurrent(SequenceBackbone):
     is_recurrent = True
     cell: ClassVar[type[nn.LSTM | nn.GRU | nn.RNN]]
 
-    def __init__(self, dim: int, depth: int = 2, *, causal: bool = False, residual: bool = True, dropout: float = 0.0):
+    def __init__(
+        self,
+        dim: int,
+        depth: int = 2,
+        *,
+        causal: bool = False,
+        residual: bool = True,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         if dim < 1 or depth < 1:
-            raise ValueError(f"dim={dim}, depth={depth}; a recurrent network needs at least one unit and one layer")
+            raise ValueError(
+                f"dim={dim}, depth={depth}; a recurrent network needs at least one unit and one layer"
+            )
         if not causal and dim % 2:
-            raise ValueError(f"dim={dim} is odd, so two directions cannot have half of it each; make it even")
+            raise ValueError(
+                f"dim={dim} is odd, so two directions cannot have half of it each; make it even"
+            )
         check_probability("dropout", dropout)
-        self.dim, self.causal = dim, causal
+        self.dim = dim
+        self.causal = causal
         self.needs_unit_inputs = not residual
         self.blocks = nn.ModuleList()
         for layer in range(depth):
-            cell = self.cell(dim, dim if causal else dim // 2, batch_first=True, bidirectional=not causal)
-            drops = residual or layer < depth - 1  # the last bare layer's output is not dropped, as in torch
-            self.blocks.append(RecurrentLayer(cell, residual=residual, dropout=dropout if drops else 0.0))
+            cell = self.cell(
+                dim, dim if causal else dim // 2, batch_first=True, bidirectional=not causal
+            )
+            # the last bare layer's output is not dropped, as in torch
+            drops = residual or layer < depth - 1
+            self.blocks.append(
+                RecurrentLayer(cell, residual=residual, dropout=dropout if drops else 0.0)
+            )
         self.norm = nn.LayerNorm(dim) if residual else nn.Identity()
 
     def run(self, embedded: Embedded, cache: StateCache | None) -> Tensor:

@@ -42,7 +42,9 @@ class RNNDecoder(Backbone):
     Adjacency and segments are refused: the state is carried along all tokens in order.
     """
 
-    causal, is_recurrent, is_encoder_decoder = True, True, True
+    causal = True
+    is_recurrent = True
+    is_encoder_decoder = True
 
     def __init__(
         self,
@@ -56,22 +58,34 @@ class RNNDecoder(Backbone):
     ):
         super().__init__()
         if dim < 1 or depth < 1:
-            raise ValueError(f"dim={dim}, depth={depth}; a recurrent network needs at least one unit and one layer")
+            raise ValueError(
+                f"dim={dim}, depth={depth}; a recurrent network needs at least one unit and one layer"
+            )
         if cell not in ("GRU", "LSTM"):
             raise ValueError(f"cell={cell!r}; choose 'GRU' or 'LSTM'")
         check_probability("dropout", dropout)
-        self.dim, self.depth = dim, depth
-        self.summary, self.start = nn.Linear(2 * dim, dim), nn.Linear(dim, depth * dim)
+        self.dim = dim
+        self.depth = depth
+        self.summary = nn.Linear(2 * dim, dim)
+        self.start = nn.Linear(dim, depth * dim)
         self.cell = nn.GRU if cell == "GRU" else nn.LSTM
         self.blocks = nn.ModuleList()
         for layer in range(depth):
             one = self.cell(2 * dim if layer == 0 else dim, dim, batch_first=True)
-            between = dropout if layer < depth - 1 else 0.0  # `dropout` drops the last layer's output
+            # `dropout` drops the last layer's output
+            if layer < depth - 1:
+                between = dropout
+            else:
+                between = 0.0
             self.blocks.append(RecurrentLayer(one, residual=False, dropout=between))
-        self.attention = None if attention is None else attention(dim, num_heads).for_cross_attention()
+        if attention is None:
+            self.attention = None
+        else:
+            self.attention = attention(dim, num_heads).for_cross_attention()
         if self.attention is not None:
             self.attention.check_supported(AttentionFeature.CROSS_ATTENTION)
-        self.out, self.dropout = nn.Linear(3 * dim, dim), nn.Dropout(dropout)
+        self.out = nn.Linear(3 * dim, dim)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d], zero where padded.
@@ -88,41 +102,56 @@ class RNNDecoder(Backbone):
         else:
             hidden, attended = self._step_by_step(embedded, memory, own_cache)
         own_cache.num_tokens += embedded.valid.shape[1]
-        output = self.out(torch.cat([self.dropout(hidden), attended, embedded.hidden], dim=-1)).tanh()
+        output = self.out(
+            torch.cat([self.dropout(hidden), attended, embedded.hidden], dim=-1)
+        ).tanh()
         return output.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
     def _summary(self, memory: Embedded) -> Tensor:
         """[b d] from both ends of the encoder's output."""
-        rows, last = torch.arange(len(memory.valid), device=memory.valid.device), memory.valid.sum(dim=1) - 1
-        return self.summary(torch.cat([memory.hidden[:, 0], memory.hidden[rows, last]], dim=-1)).tanh()
+        rows = torch.arange(len(memory.valid), device=memory.valid.device)
+        last = memory.valid.sum(dim=1) - 1
+        return self.summary(
+            torch.cat([memory.hidden[:, 0], memory.hidden[rows, last]], dim=-1)
+        ).tanh()
 
     def _initial_states(self, summary: Tensor) -> list[State]:
         hidden = [one.contiguous() for one in self.start(summary).tanh().chunk(self.depth, dim=-1)]
         return [(one, torch.zeros_like(one)) if self.cell is nn.LSTM else (one,) for one in hidden]
 
-    def _all_steps(self, embedded: Embedded, summary: Tensor, cache: DecoderCache) -> tuple[Tensor, Tensor]:
+    def _all_steps(
+        self, embedded: Embedded, summary: Tensor, cache: DecoderCache
+    ) -> tuple[Tensor, Tensor]:
         """States [b n d], and the summary that every step gets."""
         attended = rearrange(summary, "b d -> b 1 d").expand_as(embedded.hidden)
         x = torch.cat([embedded.hidden, attended], dim=-1)
         return run_layers(self.blocks, x, embedded, cache.inner.states), attended
 
-    def _step_by_step(self, embedded: Embedded, memory: Embedded, cache: DecoderCache) -> tuple[Tensor, Tensor]:
+    def _step_by_step(
+        self, embedded: Embedded, memory: Embedded, cache: DecoderCache
+    ) -> tuple[Tensor, Tensor]:
         """States [b n d] and attention outputs [b n d]: a step's query depends on the state before it."""
         attention = self.attention
         assert attention is not None
         context = cross_attention_context(embedded.valid, memory, needs_mask=attention.needs_mask)
-        hidden, outputs = [], []
+        hidden = []
+        outputs = []
         for t in range(embedded.valid.shape[1]):
             column = slice(t, t + 1)
             valid = embedded.valid[:, column]
             query = rearrange(cache.inner.states[-1][0], "b d -> b 1 d")
             attended = attention(query, replace(context, query_valid=valid), cache.attention)
             x = torch.cat([embedded.hidden[:, column], attended], dim=-1)
-            token = Embedded(x, embedded.positions[:, column], valid, whole=None if embedded.is_padded else valid)
+            token = Embedded(
+                x, embedded.positions[:, column], valid, whole=None if embedded.is_padded else valid
+            )
             hidden.append(run_layers(self.blocks, x, token, cache.inner.states))
             outputs.append(attended)
         return torch.cat(hidden, dim=1), torch.cat(outputs, dim=1)
 
     def init_cache(self, max_tokens: int) -> DecoderCache:
-        attention = None if self.attention is None else self.attention.init_cache(max_tokens)
+        if self.attention is None:
+            attention = None
+        else:
+            attention = self.attention.init_cache(max_tokens)
         return DecoderCache(type(self), StateCache(self.depth), attention)

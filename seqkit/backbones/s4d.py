@@ -25,7 +25,9 @@ class S4DBlock(nn.Module):
         self.out_proj = nn.Linear(dim, 2 * dim)
         self.residual = Residual(dim, dropout=dropout)
 
-    def forward(self, x: Tensor, valid: Tensor | None, cache: StateCache | None, index: int) -> Tensor:
+    def forward(
+        self, x: Tensor, valid: Tensor | None, cache: StateCache | None, index: int
+    ) -> Tensor:
         """x: [b n d]. valid: [b n] bool, True = real; None: all are real. index: index of the layer in the cache."""
         normed = self.norm(x)
         if valid is not None:  # the norm's bias would make padding an input
@@ -72,11 +74,18 @@ class S4D(LayerStack):
     ):
         super().__init__()
         if dim < 1 or depth < 1:
-            raise ValueError(f"dim={dim}, depth={depth}; a state space model needs at least one channel and one layer")
+            raise ValueError(
+                f"dim={dim}, depth={depth}; a state space model needs at least one channel and one layer"
+            )
         check_probability("dropout", dropout)
-        self.dim, self.causal = dim, causal
+        self.dim = dim
+        self.causal = causal
         self.blocks = nn.ModuleList(
-            S4DBlock(dim, S4DLayer(dim, num_states=num_states, spectrum=spectrum, bidirectional=not causal), dropout)
+            S4DBlock(
+                dim,
+                S4DLayer(dim, num_states=num_states, spectrum=spectrum, bidirectional=not causal),
+                dropout,
+            )
             for _ in range(depth)
         )
         self.norm = nn.LayerNorm(dim)

@@ -54,10 +54,14 @@ class SequenceBackbone(Backbone):
         """Hidden states [b n d], zero where padded. Raises ValueError for adjacency, segments or another cache."""
         name = type(self).__name__
         if embedded.adjacency is not None or embedded.segments is not None:
-            raise ValueError(f"{name} does not support adjacency or segments; it runs over the tokens in order")
+            raise ValueError(
+                f"{name} does not support adjacency or segments; it runs over the tokens in order"
+            )
         if cache is not None and not self._made(cache):
             owner = "" if cache.owner is None else f" of {cache.owner.__name__}"
-            raise ValueError(f"{name} was given a {type(cache).__name__}{owner}; make its cache with init_cache")
+            raise ValueError(
+                f"{name} was given a {type(cache).__name__}{owner}; make its cache with init_cache"
+            )
         hidden = self.run(embedded, cache)
         if cache is not None:
             cache.num_tokens += hidden.shape[1]
@@ -74,7 +78,9 @@ class SequenceBackbone(Backbone):
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""
         if not self.causal:
-            raise ValueError(f"this {type(self).__name__} is not causal, so it has no cache; build it with causal=True")
+            raise ValueError(
+                f"this {type(self).__name__} is not causal, so it has no cache; build it with causal=True"
+            )
         cache = self.new_cache()
         cache.owner = type(self)
         return cache
@@ -87,13 +93,15 @@ class LayerStack(SequenceBackbone):
     """
 
     is_recurrent = True
-    needs_unit_inputs = False  # a norm stands before each layer of S4D and Mamba, and behind each convolution of TCN
+    # a norm stands before each layer of S4D and Mamba, and behind each convolution of TCN
+    needs_unit_inputs = False
     states_per_block = 1
     blocks: nn.ModuleList
     norm: nn.Module
 
     def run(self, embedded: Embedded, cache: StateCache | None) -> Tensor:
-        x, valid = embedded.hidden, embedded.valid if embedded.is_padded else None
+        x = embedded.hidden
+        valid = embedded.valid if embedded.is_padded else None
         for index, block in enumerate(self.blocks):
             x = block(x, valid, cache, index)
         hidden: Tensor = self.norm(x)

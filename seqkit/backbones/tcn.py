@@ -29,11 +29,17 @@ class DilatedConvolution(nn.Module):
         # nn.Linear, since it is not called: what replaces or hooks linear layers would have no effect
         initial = nn.Linear(dim * kernel_size, dim)
         self.kernel = nn.ParameterDict({"weight": initial.weight, "bias": initial.bias})
-        self.kernel_size, self.dilation, self.causal = kernel_size, dilation, causal
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.causal = causal
         self.num_past = (kernel_size - 1) * dilation
 
     def forward(
-        self, x: Tensor, valid: Tensor | None = None, cache: StateCache | None = None, index: int = 0
+        self,
+        x: Tensor,
+        valid: Tensor | None = None,
+        cache: StateCache | None = None,
+        index: int = 0,
     ) -> Tensor:
         """[b n d] from x [b n d]. valid: [b n] bool, True = real; None: all real. index: of its state in `cache`.
 
@@ -47,12 +53,18 @@ class DilatedConvolution(nn.Module):
             before = self.num_past if self.causal else self.num_past // 2
             x = F.pad(x, [0, 0, before, self.num_past - before])
         weight = rearrange(self.kernel["weight"], "out (d k) -> out d k", k=self.kernel_size)
-        y = F.conv1d(rearrange(x, "b n d -> b d n"), weight, self.kernel["bias"], dilation=self.dilation)
+        y = F.conv1d(
+            rearrange(x, "b n d -> b d n"), weight, self.kernel["bias"], dilation=self.dilation
+        )
         return rearrange(y, "b d n -> b n d")
 
-    def _continued(self, x: Tensor, valid: Tensor | None, tail: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _continued(
+        self, x: Tensor, valid: Tensor | None, tail: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """x after the tail [b l d], as [b l+n d], and the tail that follows on."""
-        both = torch.cat([x.new_zeros(x.shape[0], self.num_past, x.shape[2]) if tail is None else tail, x], dim=1)
+        both = torch.cat(
+            [x.new_zeros(x.shape[0], self.num_past, x.shape[2]) if tail is None else tail, x], dim=1
+        )
         return both, inputs_before_next(both, self.num_past, valid)
 
 
@@ -76,7 +88,9 @@ class TCNBlock(nn.Module):
         self.norms = nn.ModuleList(norm(dim) for _ in range(2))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, valid: Tensor | None, cache: StateCache | None, index: int) -> Tensor:
+    def forward(
+        self, x: Tensor, valid: Tensor | None, cache: StateCache | None, index: int
+    ) -> Tensor:
         """[b n d] from x [b n d]. index: index of the block, whose two convolutions have a state each."""
         branch = x
         for i, (convolution, norm) in enumerate(zip(self.convolutions, self.norms)):
@@ -120,15 +134,22 @@ class TCN(LayerStack):
     ):
         super().__init__()
         if dim < 1 or depth < 1:
-            raise ValueError(f"dim={dim}, depth={depth}; a TCN needs at least one channel and one block")
+            raise ValueError(
+                f"dim={dim}, depth={depth}; a TCN needs at least one channel and one block"
+            )
         if kernel_size < 2:
             raise ValueError(f"kernel_size={kernel_size} covers no other token; give 2 or more")
         if not causal and kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size={kernel_size} has no centre; make it odd, or the TCN causal")
+            raise ValueError(
+                f"kernel_size={kernel_size} has no centre; make it odd, or the TCN causal"
+            )
         check_probability("dropout", dropout)
-        self.dim, self.causal, self.kernel_size = dim, causal, kernel_size
+        self.dim = dim
+        self.causal = causal
+        self.kernel_size = kernel_size
         self.blocks = nn.ModuleList(
-            TCNBlock(dim, kernel_size, 2**layer, causal=causal, norm=norm, dropout=dropout) for layer in range(depth)
+            TCNBlock(dim, kernel_size, 2**layer, causal=causal, norm=norm, dropout=dropout)
+            for layer in range(depth)
         )
         self.norm = nn.Identity()
 

@@ -45,7 +45,9 @@ class Towers(Backbone):
     def part(self, name: str) -> Backbone:
         """Backbone of that part. Raises ValueError, with the names that there are, for another one."""
         if name not in self.parts:
-            raise ValueError(f"Towers has no backbone for the part {name!r}; {suggest(name, self.parts)}")
+            raise ValueError(
+                f"Towers has no backbone for the part {name!r}; {suggest(name, self.parts)}"
+            )
         found = self.parts[name]
         assert isinstance(found, Backbone)
         return found
@@ -55,12 +57,16 @@ class Towers(Backbone):
         names = [name for name, _ in spec.parts]
         if set(names) != set(self.parts):
             given = f"joined of {', '.join(names)}" if names else "of one tokenizer"
-            raise ValueError(f"Towers has backbones for {', '.join(self.parts)}, and the tokens are {given}")
+            raise ValueError(
+                f"Towers has backbones for {', '.join(self.parts)}, and the tokens are {given}"
+            )
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d], zero where padded. Raises ValueError for tokens that are not joined."""
         if embedded.parts is None:
-            raise ValueError("the batch has no parts, and Towers has a backbone for each; encode examples with Join")
+            raise ValueError(
+                "the batch has no parts, and Towers has a backbone for each; encode examples with Join"
+            )
         hidden = rearrange(embedded.hidden, "b n d -> (b n) d")
         found = torch.zeros_like(hidden)
         for name in self.parts:
@@ -68,7 +74,8 @@ class Towers(Backbone):
             if name not in embedded.parts:  # `DistributedDataParallel` waits for every gradient
                 found = found + sum(p.sum() for p in backbone.parameters()) * 0.0
                 continue
-            columns, batch = embedded.parts[name].columns, embedded.parts[name].batch
+            columns = embedded.parts[name].columns
+            batch = embedded.parts[name].batch
             padded = rearrange(~batch.valid, "r m -> r m 1")
             run = Embedded(
                 hidden=hidden[columns][..., : backbone.dim].masked_fill(padded, 0.0),

@@ -92,8 +92,12 @@ class Transformer(Backbone):
         if depth < 1:
             raise ValueError(f"depth={depth}; a transformer needs at least one block")
         check_probability("dropout", dropout)
-        self.dim, self.num_heads, self.causal = dim, num_heads, causal
-        self.blocks = nn.ModuleList(make(dim, num_heads) for make in _per_layer("block", block, depth))
+        self.dim = dim
+        self.num_heads = num_heads
+        self.causal = causal
+        self.blocks = nn.ModuleList(
+            make(dim, num_heads) for make in _per_layer("block", block, depth)
+        )
         self.norm = norm(dim)
         self.input_norm = input_norm(dim) if input_norm is not None else None
         positions = _per_layer("position", position, depth)
@@ -104,7 +108,9 @@ class Transformer(Backbone):
                 unlike.append(one)
         self.positions = nn.ModuleList(unlike)
         self.edge_biases = nn.ModuleDict()  # key: number of heads; `add_edge_bias` fills it
-        self.kinds = [_kind(block, position, unlike) for block, position in zip(self._blocks, positions)]
+        self.kinds = [
+            _kind(block, position, unlike) for block, position in zip(self._blocks, positions)
+        ]
         self._declare_support()
         init_weights(self.blocks)
         for module in self.blocks.modules():
@@ -117,17 +123,24 @@ class Transformer(Backbone):
 
     def position_of(self, kind: ContextKind) -> RelativePosition | None:
         """Position inside attention of the layers of a kind; None: they have none."""
-        return None if kind.position is None else cast(RelativePosition, self.positions[kind.position])
+        if kind.position is None:
+            return None
+        return cast(RelativePosition, self.positions[kind.position])
 
     def _required(self, block: BaseBlock, kind: ContextKind) -> AttentionFeature:
         """The features that a block's attention must support."""
-        required = AttentionFeature.CAUSAL if self.causal else AttentionFeature.BIDIRECTIONAL
+        if self.causal:
+            required = AttentionFeature.CAUSAL
+        else:
+            required = AttentionFeature.BIDIRECTIONAL
         if self.causal is None:
             required |= AttentionFeature.CAUSAL | AttentionFeature.REACH
         position = self.position_of(kind)
         if position is not None:
             required |= position.requires
-        return required | AttentionFeature.CROSS_ATTENTION if block.has_cross_attention else required
+        if block.has_cross_attention:
+            return required | AttentionFeature.CROSS_ATTENTION
+        return required
 
     def _declare_support(self) -> None:
         """Declare what all blocks support. Raises ValueError if a block does not support a required feature."""
@@ -153,14 +166,19 @@ class Transformer(Backbone):
             position = self.position_of(kind)
             if position is not None:
                 position.check_axes(spec.num_axes, kind.head_dim)
-                if not position.takes_unlike_axes and len({part.num_axes for _, part in spec.parts} - {0}) > 1:
+                if (
+                    not position.takes_unlike_axes
+                    and len({part.num_axes for _, part in spec.parts} - {0}) > 1
+                ):
                     axes = ", ".join(f"{name} {part.num_axes}" for name, part in spec.parts)
                     raise ValueError(
                         f"{type(position).__name__} needs parts with the same number of position axes, and these have "
                         f"{axes}; use Rotary with interleaved=true, or no position inside attention"
                     )
             if spec.num_edge_types:
-                block.attention.check_supported(self._required(block, kind) | AttentionFeature.ADJACENCY)
+                block.attention.check_supported(
+                    self._required(block, kind) | AttentionFeature.ADJACENCY
+                )
             elif block.attention.needs_adjacency:
                 raise ValueError(
                     "this attention attends along edges, and these tokens have no adjacency; "
@@ -170,9 +188,15 @@ class Transformer(Backbone):
     def add_edge_bias(self, num_edge_types: int) -> None:
         """Add a learned bias per edge type and head. Raises ValueError if there is one for another number of types."""
         for num_heads in dict.fromkeys(kind.num_heads for kind in self.kinds):
-            bias, name = EdgeBias(num_edge_types, num_heads), str(num_heads)
-            if name in self.edge_biases and cast(EdgeBias, self.edge_biases[name]).weight.shape != bias.weight.shape:
-                raise ValueError("this Transformer has a bias for other edge types; build a Transformer for each model")
+            bias = EdgeBias(num_edge_types, num_heads)
+            name = str(num_heads)
+            if (
+                name in self.edge_biases
+                and cast(EdgeBias, self.edge_biases[name]).weight.shape != bias.weight.shape
+            ):
+                raise ValueError(
+                    "this Transformer has a bias for other edge types; build a Transformer for each model"
+                )
             if name not in self.edge_biases:
                 self.edge_biases[name] = bias
         for block in self._blocks:
@@ -181,8 +205,12 @@ class Transformer(Backbone):
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d], zero where padded. Raises ValueError as `contexts`, or for a foreign cache."""
         if cache is not None and not isinstance(cache, TransformerCache):
-            raise ValueError(f"a Transformer was given a {type(cache).__name__}; make its cache with init_cache")
-        packing = self._packing(embedded) if cache is None and embedded.is_padded else None
+            raise ValueError(
+                f"a Transformer was given a {type(cache).__name__}; make its cache with init_cache"
+            )
+        packing = None
+        if cache is None and embedded.is_padded:
+            packing = self._packing(embedded)
         contexts = self.contexts(embedded, cache, packing)
         x = embedded.hidden if packing is None else packing.pack(embedded.hidden)
         if self.input_norm is not None:
@@ -198,20 +226,32 @@ class Transformer(Backbone):
         """The row of real tokens that the layers get, where that is worth it and all of them work on each token."""
         if not is_worth_packing(embedded):
             return None
-        layers = [*self._blocks, *(norm for norm in (self.norm, self.input_norm) if norm is not None)]
-        return packing_of(embedded) if all(_is_tokenwise(layer) for layer in layers) else None
+        layers = [
+            *self._blocks,
+            *(norm for norm in (self.norm, self.input_norm) if norm is not None),
+        ]
+        if all(_is_tokenwise(layer) for layer in layers):
+            return packing_of(embedded)
+        return None
 
     def contexts(
-        self, embedded: Embedded, cache: TransformerCache | None = None, packing: Packing | None = None
+        self,
+        embedded: Embedded,
+        cache: TransformerCache | None = None,
+        packing: Packing | None = None,
     ) -> dict[ContextKind, AttentionContext]:
         """The attention context of each kind of layer. packing: of their inputs; None: they are padded.
 
         Raises ValueError for segments, an adjacency or a memory that attention would ignore, and for a missing memory.
         """
         if embedded.segments is not None and not self.supports_segments:
-            raise ValueError("this attention does not support segments; give each packed sequence its own row")
+            raise ValueError(
+                "this attention does not support segments; give each packed sequence its own row"
+            )
         if embedded.adjacency is not None and not self.supports_adjacency:
-            raise ValueError("this attention does not support adjacency; use the mechanism ScaledDotProductAttention")
+            raise ValueError(
+                "this attention does not support adjacency; use the mechanism ScaledDotProductAttention"
+            )
         memory = self._memory(embedded, cache)
         found = {}
         for kind in dict.fromkeys(self.kinds):
@@ -234,7 +274,9 @@ class Transformer(Backbone):
 
     def _edge_bias(self, kind: ContextKind) -> Tensor | None:
         name = str(kind.num_heads)
-        return cast(EdgeBias, self.edge_biases[name]).weight if name in self.edge_biases else None
+        if name in self.edge_biases:
+            return cast(EdgeBias, self.edge_biases[name]).weight
+        return None
 
     def _memory(self, embedded: Embedded, cache: TransformerCache | None) -> Embedded | None:
         """Memory of cross-attention: the encoder's output, or the embedded source if there is no encoder.
@@ -245,8 +287,13 @@ class Transformer(Backbone):
         if cache is not None and cache.memory is not None:
             memory = cache.memory
         if (memory is not None) != self.is_encoder_decoder:
-            wants = "has cross-attention, and was given no source" if memory is None else "has no cross-attention"
-            raise ValueError(f"this Transformer {wants}; blocks with cross_attention=True go with a batch's `source`")
+            if memory is None:
+                wants = "has cross-attention, and was given no source"
+            else:
+                wants = "has no cross-attention"
+            raise ValueError(
+                f"this Transformer {wants}; blocks with cross_attention=True go with a batch's `source`"
+            )
         if cache is not None:
             cache.memory = memory
         return memory
@@ -254,7 +301,9 @@ class Transformer(Backbone):
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError if bidirectional (later tokens change earlier ones), or if unsupported."""
         if self.causal is False:
-            raise ValueError("this Transformer is not causal, so it has no cache; build it with causal=True")
+            raise ValueError(
+                "this Transformer is not causal, so it has no cache; build it with causal=True"
+            )
         if not self.supports_cache:
             raise ValueError("this attention has no cache; generate with use_cache=False")
         return TransformerCache([block.attention.init_cache(max_tokens) for block in self._blocks])
@@ -278,19 +327,33 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
 def _is_tokenwise(layer: nn.Module) -> bool:
     """Whether a layer and all in it work on each token by itself, or are an attention that takes a packed row."""
     if type(layer) is MultiHeadAttention:
-        return all(type(own) in (nn.Linear, type(None)) for own in (layer.qkv_proj, layer.q_proj, layer.out_proj))
+        return all(
+            type(own) in (nn.Linear, type(None))
+            for own in (layer.qkv_proj, layer.q_proj, layer.out_proj)
+        )
     return type(layer) in TOKENWISE and all(_is_tokenwise(child) for child in layer.children())
 
 
-def _kind(block: BaseBlock, position: RelativePosition | None, known: Sequence[RelativePosition]) -> ContextKind:
-    attention, index = block.attention, None if position is None else _index_of(position, known)
-    return ContextKind(index, attention.needs_mask, attention.num_heads, attention.head_dim, block.has_cross_attention)
+def _kind(
+    block: BaseBlock, position: RelativePosition | None, known: Sequence[RelativePosition]
+) -> ContextKind:
+    attention = block.attention
+    index = None if position is None else _index_of(position, known)
+    return ContextKind(
+        index,
+        attention.needs_mask,
+        attention.num_heads,
+        attention.head_dim,
+        block.has_cross_attention,
+    )
 
 
 def _index_of(position: RelativePosition, known: Sequence[nn.Module]) -> int | None:
     """Index among the known positions of `position` itself or one equal to it (`_settings`); None: there is none."""
     for i, other in enumerate(known):
-        if other is position or (type(other) is type(position) and _settings(other) == _settings(position) is not None):
+        if other is position or (
+            type(other) is type(position) and _settings(other) == _settings(position) is not None
+        ):
             return i
     return None
 

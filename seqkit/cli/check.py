@@ -53,7 +53,9 @@ def _classes(what: str) -> list[type]:
         kinds = [kind for kind in KINDS if what.lower() in map(str.lower, components(kind))]
         if not kinds:
             near = suggest(what, [known for kind in KINDS for known in components(kind)])
-            raise UsageError(f"there is no {CHECKED} called {what!r}; {near}; or give FILE.py:CLASS")
+            raise UsageError(
+                f"there is no {CHECKED} called {what!r}; {near}; or give FILE.py:CLASS"
+            )
         return [find(kinds[0], what).load()]
     import_plugins([Path(path)], option="")
     from seqkit.interfaces import Backbone, Tokenizer
@@ -63,21 +65,35 @@ def _classes(what: str) -> list[type]:
     bases = (Tokenizer, Backbone, AttentionMechanism, PositionalEncoding, RelativePosition)
     module = Path(path).stem
     members = inspect.getmembers(sys.modules[module], inspect.isclass)
-    own = {each: cls for each, cls in members if issubclass(cls, bases) and cls.__module__ == module}
+    own = {
+        each: cls for each, cls in members if issubclass(cls, bases) and cls.__module__ == module
+    }
     if name and name not in own:
         raise UsageError(f"{path} has no {CHECKED} called {name!r}; {suggest(name, own)}")
-    found = [own[name]] if name else [cls for cls in own.values() if not inspect.isabstract(cls)]
+    if name:
+        found = [own[name]]
+    else:
+        found = [cls for cls in own.values() if not inspect.isabstract(cls)]
     if not found:
-        raise UsageError(f"{path} has no class that derives from {', '.join(base.__name__ for base in bases)}")
+        raise UsageError(
+            f"{path} has no class that derives from {', '.join(base.__name__ for base in bases)}"
+        )
     return found
 
 
-def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool, device: str) -> Checked:
+def _checked(
+    cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool, device: str
+) -> Checked:
     """The laws that a class keeps."""
     from seqkit.interfaces import Tokenizer
     from seqkit.nn.attention.mechanism import AttentionMechanism
     from seqkit.nn.position.base import PositionalEncoding, RelativePosition
-    from seqkit.testing import check_backbone, check_mechanism, check_position, check_relative_position
+    from seqkit.testing import (
+        check_backbone,
+        check_mechanism,
+        check_position,
+        check_relative_position,
+    )
 
     others: dict[type, Any] = {
         AttentionMechanism: check_mechanism,
@@ -92,27 +108,37 @@ def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick
                 found: Checked = check(partial(cls, **settings), quick=quick, device=device)
                 return found
         if cls.is_encoder_decoder:
-            raise UsageError(f"{cls.__name__} is an encoder–decoder; the laws here are for backbones of one sequence")
+            raise UsageError(
+                f"{cls.__name__} is an encoder–decoder; the laws here are for backbones of one sequence"
+            )
         has_causal = "causal" in inspect.signature(cls).parameters
 
         def build(dim: int, causal: bool) -> Any:
-            return cls(dim, causal=causal, **settings) if has_causal else cls(dim, **settings)
+            if has_causal:
+                return cls(dim, causal=causal, **settings)
+            return cls(dim, **settings)
 
         ways = (False, True) if has_causal else (bool(cls(24, **settings).causal),)
         return check_backbone(build, causal=ways, quick=quick, device=device)
     except AssertionError as error:
         raise UsageError(str(error)) from error
     except TypeError as error:  # of its constructor: what its methods raise names a law
-        raise UsageError(f"{cls.__name__} cannot be built: {error}; give its settings, as --NAME VALUE") from error
+        raise UsageError(
+            f"{cls.__name__} cannot be built: {error}; give its settings, as --NAME VALUE"
+        ) from error
 
 
-def _check_tokenizer(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool) -> Checked:
+def _check_tokenizer(
+    cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool
+) -> Checked:
     """The laws that a tokenizer keeps on the inputs or, without any, on its own examples."""
     from seqkit.data.inputs import read_inputs
     from seqkit.testing import check_tokenizer
 
     tokenizer = cls(**settings)
-    raws = [raw for given in inputs for _, raw in read_inputs(given, tokenizer, "text")] or list(cls.examples)
+    raws = [raw for given in inputs for _, raw in read_inputs(given, tokenizer, "text")] or list(
+        cls.examples
+    )
     if len(raws) < 2:
         raise UsageError(
             f"{cls.__name__} is checked on two raw examples or more; list them in the class as `examples`, or give "
@@ -126,9 +152,15 @@ def _check_tokenizer(cls: Any, settings: dict[str, Any], inputs: Sequence[str], 
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add = parser.add_argument
-    add("what", metavar="FILE[:CLASS]|NAME", help="a Python file, a class of it, or a name (seqkit list)")
+    add(
+        "what",
+        metavar="FILE[:CLASS]|NAME",
+        help="a Python file, a class of it, or a name (seqkit list)",
+    )
     add("--quick", action="store_true", help="leave out slow laws, and name them")
     add("--device", default="cpu", metavar="NAME", help="auto, cpu (default), cuda or mps")
-    add("--input", action="append", default=[], metavar="FILE", help="raw example: a file or a text")
+    add(
+        "--input", action="append", default=[], metavar="FILE", help="raw example: a file or a text"
+    )
     parser.set_defaults(takes_keys=True)
     parser.epilog = "Also takes the arguments of the class, such as --depth 2."

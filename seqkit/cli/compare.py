@@ -31,11 +31,14 @@ def run(args: Namespace) -> int:
     if all(is_run):
         return _runs(args, folders)
     if len(folders) > 1:
-        raise UsageError(f"{folders[is_run.index(False)]} is no run folder; give one recipe, or folders of runs")
+        raise UsageError(
+            f"{folders[is_run.index(False)]} is no run folder; give one recipe, or folders of runs"
+        )
     if folders[0].is_file() and not is_recipe(args.what[0]):
         hint = f"compare takes a recipe (your own data: --data {folders[0]}), or folders of finished runs"
         raise UsageError(f"{folders[0]} is no recipe and no run folder; {hint}")
-    complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
+    # a mistake is said before what imports torch
+    complete(args.what[0], args.preset, args.overrides)
     from seqkit.comparison.compare import check_jobs, check_whole, default_folder, make_plan
     from seqkit.comparison.compare import compare as carry_out
     from seqkit.report.comparison import plan_table
@@ -118,16 +121,24 @@ def _finish(folder: Path, results: Results) -> int:
     from seqkit.report.sentences import answers
     from seqkit.report.table import print_table
 
-    page, answer = write_comparison(folder, results), answers(results)
+    page = write_comparison(folder, results)
+    answer = answers(results)
     print_table(ranking(results).first(BRIEF))
     for sentence in (answer.text, *answer.doubts):
         print(one_line(sentence))
     warnings = sum(finding.kind == "warning" for finding in results.unmatched)
-    print(f"{warnings} warnings of what was not matched, {len(results.failures)} failures: see the page")
+    print(
+        f"{warnings} warnings of what was not matched, {len(results.failures)} failures: see the page"
+    )
     print(f"report  {one_line(page)}")
     for failure in results.failures:
-        print(f"seqkit compare: {one_line(failure.what)} failed: {one_line(failure.error)}", file=sys.stderr)
-    return 0 if any(row.mean is not None for row in results.candidates) else 1
+        print(
+            f"seqkit compare: {one_line(failure.what)} failed: {one_line(failure.error)}",
+            file=sys.stderr,
+        )
+    if any(row.mean is not None for row in results.candidates):
+        return 0
+    return 1
 
 
 def _runs(args: Namespace, folders: Sequence[Path]) -> int:
@@ -136,7 +147,9 @@ def _runs(args: Namespace, folders: Sequence[Path]) -> int:
 
     if args.overrides or args.backbones or args.vary or args.dry_run or args.preset:
         raise UsageError("finished runs are compared as they are; leave settings and --dry-run out")
-    digest = hashlib.sha256("\n".join(str(folder.resolve()) for folder in folders).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(
+        "\n".join(str(folder.resolve()) for folder in folders).encode()
+    ).hexdigest()[:8]
     out = args.out or Path("runs/compare") / f"runs-{digest}"
     return _finish(out, compare_runs(folders, out))
 
@@ -150,8 +163,20 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--backbones", metavar="A,B,…", help=backbones)
     vary = "compare values of a key of the recipe; may be given more than once"
     add("--vary", action="append", default=[], metavar="KEY=A,B", help=vary)
-    add("--match", default="parameters", help="what is made equal: parameters (default), flops or none")
+    add(
+        "--match",
+        default="parameters",
+        help="what is made equal: parameters (default), flops or none",
+    )
     add_study(parser, "candidate")
     add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
-    add("--no-depths", action="store_true", help="do not also try half and double the depth at the same budget")
-    add("--threads", type=whole, help="threads of each run (default: OMP_NUM_THREADS, or cores divided by jobs)")
+    add(
+        "--no-depths",
+        action="store_true",
+        help="do not also try half and double the depth at the same budget",
+    )
+    add(
+        "--threads",
+        type=whole,
+        help="threads of each run (default: OMP_NUM_THREADS, or cores divided by jobs)",
+    )

@@ -26,15 +26,25 @@ def run(args: Namespace) -> int:
     if args.what is not None:
         return _examine(args.what, args.preset, args.overrides)
     if args.preset or args.overrides:
-        raise UsageError("keys are a recipe's; give its name or its YAML file: seqkit doctor RECIPE --key value")
-    found = {(d.metadata["Name"] or "").lower().replace("_", "-"): d.version for d in metadata.distributions()}
+        raise UsageError(
+            "keys are a recipe's; give its name or its YAML file: seqkit doctor RECIPE --key value"
+        )
+    found = {
+        (d.metadata["Name"] or "").lower().replace("_", "-"): d.version
+        for d in metadata.distributions()
+    }
     try:
         import torch
 
         device = str(torch.accelerator.current_accelerator(check_available=True) or "cpu")
-        problems = list(conflicts(found, {name: metadata.requires(name) or [] for name in SHOWN if name in found}))
+        problems = list(
+            conflicts(
+                found, {name: metadata.requires(name) or [] for name in SHOWN if name in found}
+            )
+        )
     except Exception as error:  # a broken torch fails in many ways
-        device, problems = "not known", [f"torch does not import: {one_line(error)}"]
+        device = "not known"
+        problems = [f"torch does not import: {one_line(error)}"]
     from seqkit.data.download import data_folder
 
     for name in SHOWN:
@@ -53,13 +63,17 @@ def conflicts(found: Mapping[str, str], required: Mapping[str, Sequence[str]]) -
         for one in map(Requirement, texts):
             extra = re.search(r"extra == ['\"]([^'\"]+)", str(one.marker))
             version = found.get(one.name.lower().replace("_", "-"))
-            is_meant = one.marker is None or one.marker.evaluate({"extra": extra[1] if extra else ""})
+            is_meant = one.marker is None or one.marker.evaluate(
+                {"extra": extra[1] if extra else ""}
+            )
             if not is_meant or (extra and (version is None or name != "seqkit")):
                 continue
             if version is None or not one.specifier.contains(version, prereleases=True):
                 wanted = f"{one.name}{one.specifier}"
                 yield f'{name} needs {wanted}, and {version or "nothing"} is installed: pip install "{wanted}"'
-    torch, audio = found.get("torch"), found.get("torchaudio")  # whose metadata names no torch, but takes one alone
+    # whose metadata names no torch, but takes one alone
+    torch = found.get("torch")
+    audio = found.get("torchaudio")
     if torch and audio and Version(torch).release[:2] != Version(audio).release[:2]:
         mend = f"pip install torchaudio=={Version(torch).public}"
         yield f"torchaudio {audio} was built for another torch than {torch}: {mend}"
@@ -74,15 +88,27 @@ def _examine(what: str, preset: str | None, overrides: list[str]) -> int:
 
     results = examine(config, folder)
     console = Console(markup=False, emoji=False, highlight=False)
-    table = Table("check", "measured", "", title=one_line(folder or config["recipe"]), title_justify="left")
+    table = Table(
+        "check", "measured", "", title=one_line(folder or config["recipe"]), title_justify="left"
+    )
     for result in results:
-        verdict = "finding" if result.finding else "ok" if result.applies else "–"
+        if result.finding:
+            verdict = "finding"
+        elif result.applies:
+            verdict = "ok"
+        else:
+            verdict = "–"
         table.add_row(result.name, one_line(result.measured), verdict)
     console.print(table)
     findings = [(result.name, result.finding) for result in results if result.finding is not None]
     for number, (name, finding) in enumerate(findings, start=1):
-        console.print(f"\n{number}. {name}: {one_line(finding.problem)}", style="bold", soft_wrap=True)
-        console.print(f"   cause: {one_line(finding.cause)}\n   mend:  {one_line(finding.fix)}", soft_wrap=True)
+        console.print(
+            f"\n{number}. {name}: {one_line(finding.problem)}", style="bold", soft_wrap=True
+        )
+        console.print(
+            f"   cause: {one_line(finding.cause)}\n   mend:  {one_line(finding.fix)}",
+            soft_wrap=True,
+        )
     if len(findings) > 1:
         console.print("\nThe first finding may explain those after it: mend it, and examine again.")
     if not findings:

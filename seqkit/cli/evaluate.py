@@ -17,7 +17,8 @@ def run(args: Namespace) -> int:
     from seqkit.runs.mixture import evaluate_run
     from seqkit.runs.summary import state, task_folders
 
-    was_trained, folders = state(args.run) == "trained", task_folders(args.run)
+    was_trained = state(args.run) == "trained"
+    folders = task_folders(args.run)
     for task, metrics in evaluate_run(args.run, args.split).items():
         summary = read_mapping((folders[task] if task else args.run) / "summary.json")
         for name, value in metrics.items():
@@ -32,4 +33,6 @@ def run(args: Namespace) -> int:
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add_run(parser)
-    parser.add_argument("--split", choices=("test", "valid"), default="test", help="test (default) or valid")
+    parser.add_argument(
+        "--split", choices=("test", "valid"), default="test", help="test (default) or valid"
+    )

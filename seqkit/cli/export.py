@@ -52,10 +52,17 @@ def _folder(args: Namespace, out: Path) -> int:
 
     trained = load_one(args.run)
     left_out = to_hf(trained, out) if args.to == "hf" else to_seqkit(trained, out)
-    missing = "A folder of seqkit's own (--to safetensors) holds all of the run." if left_out else None
-    text = card(args.run, library="transformers" if args.to == "hf" else "seqkit", missing_head=missing)
+    missing = None
+    if left_out:
+        missing = "A folder of seqkit's own (--to safetensors) holds all of the run."
+    text = card(
+        args.run, library="transformers" if args.to == "hf" else "seqkit", missing_head=missing
+    )
     write_atomic(out / "README.md", text.encode())
-    said = f"; left out, as the other library has no such head: {', '.join(left_out)}" if left_out else ""
+    if left_out:
+        said = f"; left out, as the other library has no such head: {', '.join(left_out)}"
+    else:
+        said = ""
     print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
     return 0
 
@@ -83,4 +90,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     to = "torch: a .pt2 file; onnx: a .onnx file; hf: a folder for transformers; safetensors: one for seqkit.load"
     add("--to", choices=("torch", "onnx", "hf", "safetensors"), required=True, help=to)
-    add("--out", type=Path, help="file or folder (default: named after the run, in the current folder)")
+    add(
+        "--out",
+        type=Path,
+        help="file or folder (default: named after the run, in the current folder)",
+    )

@@ -30,14 +30,20 @@ def run(args: Namespace) -> int:
     if rank() > 0:
         log.setLevel(logging.ERROR)  # the first process says what all of them find in the data
     if args.recipe is None and (args.resume is None or args.resume == AUTO):
-        raise UsageError("give a recipe (seqkit list recipes), or --resume with the folder of an unfinished run")
+        raise UsageError(
+            "give a recipe (seqkit list recipes), or --resume with the folder of an unfinished run"
+        )
     if args.resume == AUTO and args.out is None:
-        raise UsageError("--resume auto goes on with the run in a folder, or begins one there; give it with --out")
+        raise UsageError(
+            "--resume auto goes on with the run in a folder, or begins one there; give it with --out"
+        )
     if args.resume == "":
         raise UsageError("--resume names no run; give the folder of an unfinished run, or auto")
     if args.resume is not None and (args.keys or args.print_config):
         flag = "--keys" if args.keys else "--print_config"
-        raise UsageError(f"{flag} shows the keys of a new run; an unfinished run has its own in RUN/config.yaml")
+        raise UsageError(
+            f"{flag} shows the keys of a new run; an unfinished run has its own in RUN/config.yaml"
+        )
     if args.resume is not None and args.resume != AUTO:
         return _resume(args)
     if args.out is not None and args.resume is None:
@@ -45,7 +51,9 @@ def run(args: Namespace) -> int:
     config = complete(args.recipe, args.preset, args.overrides, may_mix=True)
     if args.keys:
         for key, value, what, about in explain(config):
-            sentences = " ".join(f"{text[:1].upper()}{text[1:]}" for text in (f"{what}.", about) if text)
+            sentences = " ".join(
+                f"{text[:1].upper()}{text[1:]}" for text in (f"{what}.", about) if text
+            )
             print(printable(f"--{key} {one_line(value)}\n    {sentences}"))
         return 0
     if args.print_config:
@@ -103,7 +111,8 @@ def _reported(folder: Path, summary: dict[str, Any], signals: StopSignals) -> di
     from seqkit.report.page import write_report
 
     if summary and not (folder / "report.html").is_file():
-        signals.phase, signals.next_step = "writing the report", f"; write it with: seqkit report {folder}"
+        signals.phase = "writing the report"
+        signals.next_step = f"; write it with: seqkit report {folder}"
         write_report(folder)
     return summary
 
@@ -114,7 +123,8 @@ def _stopped_in_one_line() -> Iterator[StopSignals]:
     from seqkit.training.interrupt import StopSignals
 
     signals = StopSignals()
-    signals.phase, signals.next_step = "starting, before the first step", "; the same command goes on"
+    signals.phase = "starting, before the first step"
+    signals.next_step = "; the same command goes on"
     signals.exits_in_imports = True
     with signals.installed():
         yield signals
@@ -160,7 +170,9 @@ def fit(
     if out is not None:
         _check_new(Path(out))
     config = complete(recipe, preset, {} if overrides is None else overrides, may_mix=True)
-    folder, _ = _fit(config, None if out is None else Path(out), has_baseline=strong_baseline, report=report)
+    folder, _ = _fit(
+        config, None if out is None else Path(out), has_baseline=strong_baseline, report=report
+    )
     return load(folder)
 
 
@@ -189,7 +201,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_recipe(parser, nargs="?")
     parser.epilog = f"Your own file or folder may stand in place of the recipe (docs/your-data.md). {parser.epilog}"
     add = parser.add_argument
-    add("--resume", metavar="RUN", help="continue an unfinished run; auto: the one in --out, or begin one there")
+    add(
+        "--resume",
+        metavar="RUN",
+        help="continue an unfinished run; auto: the one in --out, or begin one there",
+    )
     add("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
     add("--no-baseline", action="store_true", help="do not compare with a classical method")
     add("--print_config", action="store_true", help="print all keys with their values, and stop")

@@ -25,7 +25,10 @@ SAMPLING: dict[str, tuple[Callable[[str], Any], str]] = {
 }
 BEAMS: dict[str, tuple[Callable[[str], Any], str]] = {
     "num_beams": (whole, "beam search of this width, in place of sampling"),
-    "length_penalty": (float, "of beam search: 1 ranks texts by mean log-probability (default); more, longer ones"),
+    "length_penalty": (
+        float,
+        "of beam search: 1 ranks texts by mean log-probability (default); more, longer ones",
+    ),
 }
 """Options of `seqkit.generation.Sampling` and `BeamSearch`, with type and help."""
 
@@ -36,12 +39,16 @@ def strategy(args: Namespace) -> Sampling | BeamSearch:
     Raises ValueError if one is out of range, or two contradict each other.
     """
     given = {name: value for name, value in vars(args).items() if value is not None}
-    if wrong := next((name for name in ("max_new_tokens", "samples") if given.get(name, 1) < 1), None):
+    if wrong := next(
+        (name for name in ("max_new_tokens", "samples") if given.get(name, 1) < 1), None
+    ):
         raise UsageError(f"--{wrong.replace('_', '-')} is {given[wrong]}; give 1 or more")
     from seqkit.generation.beam_search import BeamSearch
     from seqkit.generation.sampling import Sampling
 
-    draw, search = ({name: given[name] for name in names if name in given} for names in (SAMPLING, BEAMS))
+    draw, search = (
+        {name: given[name] for name in names if name in given} for names in (SAMPLING, BEAMS)
+    )
     if not search:
         return Sampling(**{"temperature": 0.8, **draw})
     if draw or args.samples > 1:
@@ -81,7 +88,8 @@ def beginnings(trained: TrainedModel, given: str) -> Iterator[tuple[str, Any]]:
     from seqkit.data.inputs import read_inputs, schema_of
     from seqkit.data.walk import exists_as
 
-    path, continues_text = Path(given), _continues_text(trained)
+    path = Path(given)
+    continues_text = _continues_text(trained)
     is_text_file = format_of(path) is TEXT and exists_as(path, Path.is_file)
     if continues_text and own_reader(trained.tokenizer) is None and not is_text_file:
         yield given, given
@@ -107,8 +115,13 @@ def printed(
     from seqkit.generation.sampling import Sampling
 
     tokenizer: Any = trained.tokenizer
-    raws, is_one, follows = [raw for _, raw in named], len(named) == 1, _continues_text(trained)
-    decoded = (raw if isinstance(raw, str) else str(tokenizer.decode(tokenizer.encode(raw).content)) for raw in raws)
+    raws = [raw for _, raw in named]
+    is_one = len(named) == 1
+    follows = _continues_text(trained)
+    decoded = (
+        raw if isinstance(raw, str) else str(tokenizer.decode(tokenizer.encode(raw).content))
+        for raw in raws
+    )
     prompts = list(decoded) if follows else [""] * len(raws)
     if needs_any_tokens(trained):
         if not isinstance(chosen, Sampling) or stop:
@@ -117,14 +130,21 @@ def printed(
         texts = [example if isinstance(example, str) else repr(example) for example in found]
     elif is_one and isinstance(chosen, Sampling):
         pieces = stream_text(trained, raws[0], length, sampling=chosen, stop=stop)
-        first = next(pieces, "")  # a prompt that cannot be read is refused here, before it is printed
+        # a prompt that cannot be read is refused here, before it is printed
+        first = next(pieces, "")
         yield prompts[0] + first
         yield from pieces
-        texts, prompts = [""], [""]
+        texts = [""]
+        prompts = [""]
     else:
         texts = generate_texts(trained, raws, length, strategy=chosen, stop=stop)
     for i, ((name, _), prompt, text) in enumerate(zip(named, prompts, texts), start=1):
-        head = "" if is_one else f"--- {i} of {len(named)} ---\n" if follows else f"{one_line(name)}\t"
+        if is_one:
+            head = ""
+        elif follows:
+            head = f"--- {i} of {len(named)} ---\n"
+        else:
+            head = f"{one_line(name)}\t"
         yield f"{head}{prompt}{text}\n"
 
 
@@ -132,12 +152,20 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add_run(parser)
     add = parser.add_argument
-    prompt = "text to continue, or text to start from, or a file with it; may be given more than once"
+    prompt = (
+        "text to continue, or text to start from, or a file with it; may be given more than once"
+    )
     add("--prompt", action="append", help=prompt)
     length = "most new tokens (default: 500, or the longest length in training)"
     add("--max-new-tokens", "--tokens", type=whole, help=length)
     add("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
-    add("--samples", type=whole, default=1, metavar="N", help="number of texts per prompt (default 1)")
+    add(
+        "--samples",
+        type=whole,
+        default=1,
+        metavar="N",
+        help="number of texts per prompt (default 1)",
+    )
     for name, (kind, text) in (SAMPLING | BEAMS).items():
         add(f"--{name.replace('_', '-')}", type=kind, help=text)
     add_device(parser)

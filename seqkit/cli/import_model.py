@@ -28,7 +28,9 @@ def run(args: Namespace) -> int:
     )
     command = {HEADLESS: "predict --embed", "NextToken": "generate", "Seq2Seq": "generate"}
     what = command.get(summary["objective"], "predict")
-    print(f"next    seqkit {what} {one_line(args.out)} …; to fine-tune: seqkit fit RECIPE --model.init {args.out}")
+    print(
+        f"next    seqkit {what} {one_line(args.out)} …; to fine-tune: seqkit fit RECIPE --model.init {args.out}"
+    )
     return 0
 
 

@@ -14,11 +14,17 @@ from seqkit.errors import one_line
 def run(args: Namespace) -> int:
     """Draw how one real example of a recipe's data becomes tokens; print where the picture is."""
     folder = args.out or Path("runs") / "inspect"
-    check_folder(folder, [args.input] if args.input is not None else [], force=args.force or args.out is None)
+    check_folder(
+        folder, [args.input] if args.input is not None else [], force=args.force or args.out is None
+    )
     config = complete(args.recipe, args.preset, args.overrides)
     from seqkit.report.inspect import inspect
 
-    print(one_line(inspect(config, folder / f"{config['recipe'].replace('/', '-')}.png", given=args.input)))
+    print(
+        one_line(
+            inspect(config, folder / f"{config['recipe'].replace('/', '-')}.png", given=args.input)
+        )
+    )
     return 0
 
 

@@ -19,13 +19,23 @@ def run(args: Namespace) -> int:
 
     if args.what is not None and (is_recipe(args.what) or args.what in components("preset")):
         return _describe(args)
-    plural = {f"{kind}s": kind for kind in (*KINDS, "recipe")} | {"data": "data_source", "datasets": "data_source"}
-    kind = None if args.what is None else plural.get(args.what.replace(" ", "_"), args.what)
+    plural = {f"{kind}s": kind for kind in (*KINDS, "recipe")} | {
+        "data": "data_source",
+        "datasets": "data_source",
+    }
+    if args.what is None:
+        kind = None
+    else:
+        kind = plural.get(args.what.replace(" ", "_"), args.what)
     if kind is not None and kind not in plural.values():
         known = [*plural, *recipe_names(), *components("preset")]
-        raise UsageError(f"there is nothing called {args.what!r} to list; {suggest(args.what, known)}")
+        raise UsageError(
+            f"there is nothing called {args.what!r} to list; {suggest(args.what, known)}"
+        )
     if args.preset or args.overrides:
-        raise UsageError("keys are a recipe's; give its name or its YAML file: seqkit list RECIPE --key value")
+        raise UsageError(
+            "keys are a recipe's; give its name or its YAML file: seqkit list RECIPE --key value"
+        )
     for one in (kind,) if kind else USUAL:
         _print_kind(one)
     return 0
@@ -41,7 +51,8 @@ def _describe(args: Namespace) -> int:
 
         print(printable(describe(args.what)))
         return 0
-    config = complete(args.what, args.preset, args.overrides)  # a mistake is said before what imports torch
+    # a mistake is said before what imports torch
+    config = complete(args.what, args.preset, args.overrides)
     from seqkit.analysis.cost import describe_recipe
 
     print(printable(describe_recipe(config)))

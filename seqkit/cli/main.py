@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-USAGE, DATA = 2, 3
+USAGE = 2
+DATA = 3
 """Exit codes of errors that have none of their own: the command is wrong; the data is wrong, or too large."""
 
 MAX_MESSAGE = 4000
@@ -19,7 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code, which docs/runs.md explains."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed, as by `<&-`: the next file that is opened would take its place
+        # closed, as by `<&-`: the next file that is opened would take its place
+        if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
     try:
         return _run(words)
@@ -75,7 +77,10 @@ def _run(words: list[str]) -> int:
             import traceback
 
             traceback.print_exc()
-        advice = "there is not enough memory; make model, batch or data smaller: " if is_out_of_memory(error) else ""
+        if is_out_of_memory(error):
+            advice = "there is not enough memory; make model, batch or data smaller: "
+        else:
+            advice = ""
         print(f"{name}: {one_line(f'{advice}{error}')[:MAX_MESSAGE]}", file=sys.stderr)
         return code_of_error
 

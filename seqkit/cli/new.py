@@ -22,14 +22,17 @@ TRY = {
 
 def run(args: Namespace) -> int:
     """Write the component's file and its test into a folder; print how to try them."""
-    name, folder = args.name, args.out or Path()
+    name = args.name
+    folder = args.out or Path()
     module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(module):
         raise UsageError(f"{name!r} cannot be the name of a class; give one such as HeartBeats")
     if name.lower() in map(str.lower, components(args.kind)):
         raise UsageError(f"there is a {args.kind} {name} already; pick another name")
     if find_spec(module) is not None:
-        raise UsageError(f"there is a Python module {module} already, which yours would hide; pick another name")
+        raise UsageError(
+            f"there is a Python module {module} already, which yours would hide; pick another name"
+        )
     files = {args.kind: folder / f"{module}.py", f"test_{args.kind}": folder / f"test_{module}.py"}
     for path in files.values():
         if path.exists():

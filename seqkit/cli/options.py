@@ -15,7 +15,9 @@ def whole(word: str) -> int:
     try:
         return int(word)
     except ValueError:
-        raise ArgumentTypeError(f"{word!r} is not a whole number written in digits, such as 7") from None
+        raise ArgumentTypeError(
+            f"{word!r} is not a whole number written in digits, such as 7"
+        ) from None
 
 
 def add_recipe(command: ArgumentParser, name: str = "recipe", **more: Any) -> None:
@@ -35,7 +37,9 @@ def add_run(command: ArgumentParser) -> None:
 def add_out(command: ArgumentParser, text: str, **more: Any) -> None:
     """`--out`, a new file or folder, and `--force`, which replaces an earlier output of seqkit."""
     command.add_argument("--out", type=Path, help=text, **more)
-    command.add_argument("--force", action="store_true", help="replace what seqkit wrote to --out before")
+    command.add_argument(
+        "--force", action="store_true", help="replace what seqkit wrote to --out before"
+    )
 
 
 def add_device(command: ArgumentParser) -> None:
@@ -43,15 +47,27 @@ def add_device(command: ArgumentParser) -> None:
     device = "auto (default: a GPU if any), cpu, cuda or mps"
     command.add_argument("--device", default="auto", metavar="NAME", help=device)
     dtype = "type of the weights (default auto: bfloat16 to generate on a GPU that has it, else as saved)"
-    command.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto", help=dtype)
+    command.add_argument(
+        "--dtype", choices=["auto", "float32", "bfloat16", "float16"], default="auto", help=dtype
+    )
 
 
 def add_study(command: ArgumentParser, each: str) -> None:
     """Options of commands that train many models. each: the models, one of which `--seeds` counts the runs of."""
-    add, name = command.add_argument, command.prog.rpartition(" ")[2]
-    add("--seeds", type=whole, default=3, help=f"number of training runs for each {each} (default 3)")
+    add = command.add_argument
+    name = command.prog.rpartition(" ")[2]
+    add(
+        "--seeds",
+        type=whole,
+        default=3,
+        help=f"number of training runs for each {each} (default 3)",
+    )
     trials = "number of learning rates to try for each optimizer, on validation data (default 3)"
     add("--lr-trials", type=whole, default=3, help=trials)
     add("--jobs", type=whole, default=1, help="number of runs at a time (default 1)")
-    add("--out", type=Path, help=f"folder (default: runs/{name}/RECIPE-DIGEST); repeat the command to continue")
+    add(
+        "--out",
+        type=Path,
+        help=f"folder (default: runs/{name}/RECIPE-DIGEST); repeat the command to continue",
+    )
     add("--dry-run", action="store_true", help="print the models and the number of runs, and stop")

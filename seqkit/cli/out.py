@@ -21,7 +21,11 @@ OURS = re.compile(
 
 
 def check_file(
-    out: Path | None, inputs: Sequence[str | Path] = (), *, force: bool = False, makes_folder: bool = False
+    out: Path | None,
+    inputs: Sequence[str | Path] = (),
+    *,
+    force: bool = False,
+    makes_folder: bool = False,
 ) -> None:
     """Raise UsageError if the file cannot be written there, or if it would replace an input or a file of the user's.
 
@@ -33,13 +37,18 @@ def check_file(
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; give a file")
     if not (makes_folder or out.absolute().parent.is_dir()):
-        raise UsageError(f"--out {out} is in a folder that does not exist; make {out.absolute().parent}")
+        raise UsageError(
+            f"--out {out} is in a folder that does not exist; make {out.absolute().parent}"
+        )
     if not os.path.lexists(out):
         return
     if _is_input(out, inputs):
         raise UsageError(f"--out {out} is an input of this command; give another file")
     if not (is_ours := is_output(out)) or not force:
-        why = "; to replace it, add --force" if is_ours else ", and seqkit did not write it"
+        if is_ours:
+            why = "; to replace it, add --force"
+        else:
+            why = ", and seqkit did not write it"
         raise UsageError(f"--out {out} exists already{why}; or give another file")
 
 
@@ -86,6 +95,8 @@ def _is_input(out: Path, inputs: Sequence[str | Path]) -> bool:
     for given in map(str, inputs):
         for found in (given, *glob(given, recursive=True)):  # noqa: PTH207 - absolute patterns
             with suppress(OSError, ValueError):  # a text or a SMILES, which is no path
-                if Path(found).samefile(out) or out.resolve().is_relative_to(Path(found).resolve(strict=True)):
+                if Path(found).samefile(out) or out.resolve().is_relative_to(
+                    Path(found).resolve(strict=True)
+                ):
                     return True
     return False

@@ -70,7 +70,11 @@ class Parser(argparse.ArgumentParser):
         """Words in which a key and its value are one, `--key=value`, so that the value is not taken for the recipe."""
         while words:
             word = words.pop(0)
-            is_key = re.match(r"--|-[A-Za-z]", word) and "=" not in word and word not in self._option_string_actions
+            is_key = (
+                re.match(r"--|-[A-Za-z]", word)
+                and "=" not in word
+                and word not in self._option_string_actions
+            )
             if is_key and words and not words[0].startswith("--") and not is_recipe(words[0]):
                 word = f"{word}={words.pop(0)}"
             yield word
@@ -78,7 +82,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if found := re.search(r"invalid choice: (.+) \(choose from (.+)\)$", message, re.DOTALL):
             option = re.match(r"argument (--[\w-]+)", message)
-            what = f"{option[1]} is {found[1]}" if option else f"there is no command {found[1]}"
+            if option:
+                what = f"{option[1]} is {found[1]}"
+            else:
+                what = f"there is no command {found[1]}"
             known = re.findall(r"[\w-]+", found[2])
             message = f"{what}; {suggest(found[1][1:-1], known)}"
         self.exit(USAGE, f"{self.prog}: {message}\n")
@@ -88,7 +95,9 @@ def is_recipe(word: str) -> bool:
     """Whether a word is the name or the file of a recipe, or of a mixture's task, which is never the value of a key."""
     from seqkit.config.recipe import recipe_names
 
-    return word.endswith((".yaml", ".yml")) or bool({word, word.rpartition("/")[0]} & set(recipe_names()))
+    return word.endswith((".yaml", ".yml")) or bool(
+        {word, word.rpartition("/")[0]} & set(recipe_names())
+    )
 
 
 def parser() -> argparse.ArgumentParser:
@@ -98,9 +107,14 @@ def parser() -> argparse.ArgumentParser:
         description="Text, images, audio and graphs as tokens through one shared backbone.",
         epilog="Start with: seqkit list; seqkit inspect image/digits; seqkit fit image/digits --preset debug",
     )
-    version = f"seqkit {__version__} at {Path(__file__).parents[1]}"  # another tool, for DNA, has the same name
-    top.add_argument("--version", action="version", version=version, help="print which seqkit this is")
-    top.add_argument(TRACEBACK, action="store_true", help="of any command: show where an error comes from")
+    # another tool, for DNA, has the same name
+    version = f"seqkit {__version__} at {Path(__file__).parents[1]}"
+    top.add_argument(
+        "--version", action="version", version=version, help="print which seqkit this is"
+    )
+    top.add_argument(
+        TRACEBACK, action="store_true", help="of any command: show where an error comes from"
+    )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, text in COMMANDS.items():
         commands.add_parser(name, help=text, description=text, allow_abbrev=False)

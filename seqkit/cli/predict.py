@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 DATA = 3
 """Exit code where an input has no prediction."""
 
-FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".txt": "text", ".tsv": "text", "": "text"}
+FORMATS = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".parquet": "parquet",
+    ".txt": "text",
+    ".tsv": "text",
+    "": "text",
+}
 """Formats by the suffix of `--out`."""
 
 
@@ -42,25 +49,39 @@ def run(args: Namespace) -> int:
     trained = load_one(args.run, args.device, args.dtype)
     if not args.embed:
         of_run.check_predicts(trained.objective)
-    inputs, targets = open_inputs(args, trained), of_run.prediction_names(trained)
+    inputs = open_inputs(args, trained)
+    targets = of_run.prediction_names(trained)
     beside: Iterable[Mapping[str, Any] | None]
     columns, beside = kept or ([], repeat({}))
     if kept is not None and inputs.total != len(kept[1]):
-        raise UsageError("--keep copies columns of tables, and not every input here is a row of one; leave it out")
+        raise UsageError(
+            "--keep copies columns of tables, and not every input here is a row of one; leave it out"
+        )
     if args.test:
         columns = [f"{name} target" for name in targets] or ["target"]
         given = inputs.targets()  # type: ignore[union-attr]
-        beside = (x and dict(zip(columns, x["target"] if targets else [x["target"]])) for x in given)
+        beside = (
+            x and dict(zip(columns, x["target"] if targets else [x["target"]])) for x in given
+        )
     if args.embed:
         answers: Iterable[Answer] = _vectors(trained, inputs)
-        rows, what = Rows(["vector"], columns), "vectors of {} numbers: {}".format(*of_run.described_vectors(trained))
+        rows = Rows(["vector"], columns)
+        what = "vectors of {} numbers: {}".format(*of_run.described_vectors(trained))
     else:
         answers = of_run.predictions(trained, inputs, probabilities=args.probabilities)
-        classes = of_run.probability_names(trained.objective) if args.probabilities else []
-        rows = Rows(targets or ["prediction"], columns, classes, has_bounds="intervals" in trained.summary)
+        if args.probabilities:
+            classes = of_run.probability_names(trained.objective)
+        else:
+            classes = []
+        rows = Rows(
+            targets or ["prediction"], columns, classes, has_bounds="intervals" in trained.summary
+        )
         what = "predictions"
-    kind = args.format or ("text" if args.out is None else FORMATS.get(args.out.suffix.lower(), "text"))
-    missing, first = 0, ""
+    kind = args.format or (
+        "text" if args.out is None else FORMATS.get(args.out.suffix.lower(), "text")
+    )
+    missing = 0
+    first = ""
     with ExitStack() as stack:
         rows.open(kind, None if args.out is None else stack.enter_context(written(args.out)), stack)
         for answer, more in track(zip(answers, beside), "predict", inputs.total):
@@ -68,16 +89,25 @@ def run(args: Namespace) -> int:
                 continue
             if answer.error is not None:
                 missing += 1
-                first = first or (answer.error if answer.name in answer.error else f"{answer.name}: {answer.error}")
+                first = first or (
+                    answer.error
+                    if answer.name in answer.error
+                    else f"{answer.name}: {answer.error}"
+                )
             if answer.error is None or inputs.total != 1:  # the only one is said below
                 rows.write(answer, more)
     if args.out is not None:
         print(f"predict  {one_line(args.out)}  {rows.count:,} {what}")
     if missing:
-        some = f" ({missing:,} of {rows.count:,} inputs could not be used)" if inputs.total != 1 else ""
+        if inputs.total != 1:
+            some = f" ({missing:,} of {rows.count:,} inputs could not be used)"
+        else:
+            some = ""
         print(f"seqkit predict: {one_line(first)}{some}", file=sys.stderr)
     elif not rows.count:  # such as a .py file without functions
-        print(f"seqkit predict: no example is in {one_line(', '.join(args.inputs))}", file=sys.stderr)
+        print(
+            f"seqkit predict: no example is in {one_line(', '.join(args.inputs))}", file=sys.stderr
+        )
     return DATA if missing or not rows.count else 0
 
 
@@ -86,9 +116,13 @@ def _check(args: Namespace) -> None:
     from seqkit.files import read_mapping
 
     if args.test and (args.inputs or args.input is not None or args.keep):
-        raise UsageError("--test predicts for the test split of the run's own data; leave out inputs, --input, --keep")
+        raise UsageError(
+            "--test predicts for the test split of the run's own data; leave out inputs, --input, --keep"
+        )
     if not (args.test or args.inputs or args.input):
-        raise UsageError("give inputs: files, folders, tables, texts, SMILES, or - for standard input; or --test")
+        raise UsageError(
+            "give inputs: files, folders, tables, texts, SMILES, or - for standard input; or --test"
+        )
     if args.input and not args.inputs:
         tokenizer = read_mapping(args.run / "config.yaml").get("tokenizer") or {}
         if tokenizer.get("type") != "Join":  # of which one example is image=a.png,text=…
@@ -98,9 +132,13 @@ def _check(args: Namespace) -> None:
             )
     if args.out is not None and args.format is None and args.out.suffix.lower() not in FORMATS:
         known = ", ".join(suffix for suffix in FORMATS if suffix)
-        raise UsageError(f"--out {args.out} has a suffix of another format; give one of {known}, or --format")
+        raise UsageError(
+            f"--out {args.out} has a suffix of another format; give one of {known}, or --format"
+        )
     if args.embed and args.probabilities:
-        raise UsageError("--embed writes vectors in place of predictions; leave out --probabilities")
+        raise UsageError(
+            "--embed writes vectors in place of predictions; leave out --probabilities"
+        )
     check_file(args.out, args.inputs, force=args.force)
 
 
@@ -120,21 +158,27 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs | SplitInputs:
         from seqkit.runs.test_split import SplitInputs
 
         return SplitInputs(trained, args.run)
-    source, graph = trained.config["data"].get("source"), None
+    source = trained.config["data"].get("source")
+    graph = None
     if isinstance(source, dict) and source.get("type") == "GraphFile":
         from seqkit.runs.test_split import graph_reader  # brings Lightning, which others do without
 
         graph = graph_reader(trained, args.run)
-    given, column = list(args.inputs), args.input
-    if hasattr(trained.tokenizer, "parts") and column is not None:  # one example: image=a.png,text=…
-        given, column = [*given, column], None
+    given = list(args.inputs)
+    column = args.input
+    # one example: image=a.png,text=…
+    if hasattr(trained.tokenizer, "parts") and column is not None:
+        given = [*given, column]
+        column = None
     inputs = Inputs(given, trained.tokenizer, schema_of(trained.config), column=column, graph=graph)
     for note in inputs.notes:
         print(one_line(note), file=sys.stderr)
     return inputs
 
 
-def kept_columns(given: Sequence[str], words: Sequence[str]) -> tuple[list[str], list[dict[str, Any]]]:
+def kept_columns(
+    given: Sequence[str], words: Sequence[str]
+) -> tuple[list[str], list[dict[str, Any]]]:
     """Names of the columns of tables that are copied beside the predictions, and the cells of each row by them.
 
     given: files of tables. words: names of columns, each or several with a comma between them.
@@ -145,9 +189,13 @@ def kept_columns(given: Sequence[str], words: Sequence[str]) -> tuple[list[str],
     from seqkit.data.tables.schema import check_column
 
     if others := [one for one in given if format_of(Path(one)) is not TABLE]:
-        raise UsageError(f"--keep copies columns of tables, and {one_line(others[0])[:100]} is none; leave it out")
+        raise UsageError(
+            f"--keep copies columns of tables, and {one_line(others[0])[:100]} is none; leave it out"
+        )
     tables = [read_tables(one) for one in given]
-    columns = [name for word in words for name in ([word] if word in tables[0].names else word.split(","))]
+    columns = [
+        name for word in words for name in ([word] if word in tables[0].names else word.split(","))
+    ]
     cells: list[dict[str, Any]] = []
     for rows in tables:
         for column in columns:
@@ -166,14 +214,26 @@ class Rows:
     """
 
     def __init__(
-        self, names: Sequence[str], beside: Sequence[str], classes: Sequence[str] = (), *, has_bounds: bool = False
+        self,
+        names: Sequence[str],
+        beside: Sequence[str],
+        classes: Sequence[str] = (),
+        *,
+        has_bounds: bool = False,
     ):
-        self.is_one, self.count = list(names) in (["prediction"], ["vector"]), 0
+        self.is_one = list(names) in (["prediction"], ["vector"])
+        self.count = 0
         self.names = [f"predicted {name}" if name in ("name", "error") else name for name in names]
         self.fields = {"prediction": self.names}
         for end in ("low", "high") if has_bounds else ():
-            self.fields[end] = [end] if self.is_one else [f"{name} {end}" for name in self.names]
-        self.classes = [f"probability of {name}" for name in classes] if self.is_one else []
+            if self.is_one:
+                self.fields[end] = [end]
+            else:
+                self.fields[end] = [f"{name} {end}" for name in self.names]
+        if self.is_one:
+            self.classes = [f"probability of {name}" for name in classes]
+        else:
+            self.classes = []
         predicted = [column for columns in zip(*self.fields.values()) for column in columns]
         taken = {"name", "error", *predicted, *self.classes}
         self.beside = {name: f"{name} of the input" if name in taken else name for name in beside}
@@ -181,24 +241,32 @@ class Rows:
 
     def open(self, kind: str, path: Path | None, stack: ExitStack) -> None:
         """Begin a file of this kind, or the standard output; the stack closes it."""
-        self.kind, self._rows = kind, list[dict[str, Any]]()
+        self.kind = kind
+        self._rows = list[dict[str, Any]]()
         if kind == "parquet" and path is not None:  # held in memory until the end
             stack.callback(self._write_parquet, path)
             return
-        self.file = sys.stdout if path is None else stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+        if path is None:
+            self.file = sys.stdout
+        else:
+            self.file = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
         if kind == "csv":
             csv.writer(self.file, lineterminator="\n").writerow(map(printable, self.columns))
 
     def write(self, answer: Answer, beside: Mapping[str, Any]) -> None:
         """Write one answer, and what is known `beside` it."""
         self.count += 1
-        row = dict.fromkeys(self.columns) | {self.beside[name]: value for name, value in beside.items()}
+        row = dict.fromkeys(self.columns) | {
+            self.beside[name]: value for name, value in beside.items()
+        }
         row |= {"name": printable(answer.name), "error": answer.error and printable(answer.error)}
         for field, columns in self.fields.items():
             if (value := getattr(answer, field)) is not None:
                 row |= dict(zip(columns, [value] if self.is_one else value, strict=True))
         if answer.probabilities is not None and self.classes:  # [k], or [n k] of the tokens
-            row |= dict(zip(self.classes, answer.probabilities.movedim(-1, 0).tolist(), strict=True))
+            row |= dict(
+                zip(self.classes, answer.probabilities.movedim(-1, 0).tolist(), strict=True)
+            )
         if self.kind == "parquet":
             self._rows.append(row)
             return
@@ -210,7 +278,10 @@ class Rows:
         else:
             forms = {"name": "{1}", "prediction": "{1}", "error": "error: {1}"}
             known = {key: _cell(value) for key, value in row.items() if value is not None}
-            known = known if answer.error is None else {"name": answer.name, "prediction": "", **known}
+            if answer.error is None:
+                known = known
+            else:
+                known = {"name": answer.name, "prediction": "", **known}
             fields = (forms.get(key, "{0} {1}").format(key, value) for key, value in known.items())
             print("\t".join(map(one_line, fields)), file=self.file)
 
@@ -218,7 +289,10 @@ class Rows:
         import pyarrow as pa
         from pyarrow import parquet
 
-        found = pa.Table.from_pylist(self._rows) if self._rows else pa.table({name: [] for name in self.columns})
+        if self._rows:
+            found = pa.Table.from_pylist(self._rows)
+        else:
+            found = pa.table({name: [] for name in self.columns})
         parquet.write_table(found, path)
 
 
@@ -229,7 +303,9 @@ def _plain(value: Any) -> Any:
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    return value if value is None or isinstance(value, str | int | dict) else str(value)
+    if value is None or isinstance(value, str | int | dict):
+        return value
+    return str(value)
 
 
 def _cell(value: Any) -> Any:
@@ -246,15 +322,26 @@ def add_arguments(parser: ArgumentParser) -> None:
     what = "files, folders, patterns, tables, a text or SMILES; - reads lines of standard input"
     add("inputs", nargs="*", metavar="PATH", help=what)
     column = (
-        "column of a table (default: as in training, or found by its name); one example image=a.png,text=… of parts"
+        "column of a table (default: as in training, or found by its name); "
+        "one example image=a.png,text=… of parts"
     )
     add("--input", metavar="COLUMN", help=column)
-    add("--test", action="store_true", help="predict for the test split of the run's own data, beside each target")
+    add(
+        "--test",
+        action="store_true",
+        help="predict for the test split of the run's own data, beside each target",
+    )
     keep = "copy columns of the table into the output, such as an id; may be given more than once"
     add("--keep", action="append", metavar="COLUMN[,COLUMN]", help=keep)
     add("--probabilities", action="store_true", help="write the probability of each class")
-    vectors = "write vectors in place of predictions: pooled hidden states of the backbone's last layer"
+    vectors = (
+        "write vectors in place of predictions: pooled hidden states of the backbone's last layer"
+    )
     add("--embed", action="store_true", help=vectors)
-    add("--format", choices=["text", "csv", "jsonl"], help="default: that of the suffix of --out, or text")
+    add(
+        "--format",
+        choices=["text", "csv", "jsonl"],
+        help="default: that of the suffix of --out, or text",
+    )
     add_out(parser, "output file; it is complete, or not there at all", metavar="FILE")
     add_device(parser)

@@ -33,4 +33,8 @@ def run(args: Namespace) -> int:
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="one or more run folders")
-    add_out(parser, "the page (default: RUN/report.html, or runs/report.html for several runs)", metavar="FILE")
+    add_out(
+        parser,
+        "the page (default: RUN/report.html, or runs/report.html for several runs)",
+        metavar="FILE",
+    )

@@ -28,7 +28,10 @@ def run(args: Namespace) -> int:
     from seqkit.report.headline import format_metric, headline
     from seqkit.runs.summary import find_runs
 
-    found = [(row, headline(row.summary) if row.summary.get("metrics") else None) for row in find_runs(args.folder)]
+    found = [
+        (row, headline(row.summary) if row.summary.get("metrics") else None)
+        for row in find_runs(args.folder)
+    ]
     found.sort(key=lambda pair: pair[0].time, reverse=True)
     if args.sort == "metric":  # stable: equal ones stay by time
         found.sort(key=lambda pair: _order(pair[1]))
@@ -36,18 +39,45 @@ def run(args: Namespace) -> int:
         print(f"{one_line(args.folder)} holds no runs")
         return 0
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("run", "recipe", "data", "time", "result", "baseline", "beside it", "seconds", "state"):
+    for name in (
+        "run",
+        "recipe",
+        "data",
+        "time",
+        "result",
+        "baseline",
+        "beside it",
+        "seconds",
+        "state",
+    ):
         is_number = name in ("result", "baseline", "beside it", "seconds")
         table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
     for row, main in found:
-        result = "" if main is None else f"{main.label} {format_metric(main.name, main.value)}"
-        others = ("", "") if main is None else (format_metric(main.name, x) for x in (main.baseline, main.strong))
+        if main is None:
+            result = ""
+        else:
+            result = f"{main.label} {format_metric(main.name, main.value)}"
+        others = ["", ""]
+        if main is not None:
+            others = [format_metric(main.name, x) for x in (main.baseline, main.strong)]
         seconds = f"{row.summary['wall_seconds']:,.0f}" if row.summary else ""
-        cells = (row.folder, row.recipe, row.data, f"{row.time:%Y-%m-%d %H:%M}", result, *others, seconds, row.state)
+        cells = (
+            row.folder,
+            row.recipe,
+            row.data,
+            f"{row.time:%Y-%m-%d %H:%M}",
+            result,
+            *others,
+            seconds,
+            row.state,
+        )
         table.add_row(*(Text(one_line(cell)) for cell in cells))
     console = Console(markup=False, emoji=False, highlight=False)
     # on a narrow terminal lines go on below, so that a path can be copied
-    console.width = max(console.width, console.measure(table, options=console.options.update(width=MAX_WIDTH)).maximum)
+    console.width = max(
+        console.width,
+        console.measure(table, options=console.options.update(width=MAX_WIDTH)).maximum,
+    )
     console.print(table)
     for row, _ in found:
         if row.reason:
@@ -65,5 +95,9 @@ def _order(main: Headline | None) -> tuple[str, float]:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="where to look (default: runs)")
-    parser.add_argument("--sort", choices=["time", "metric"], default="time", help="newest (default) or best first")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", default=Path("runs"), help="where to look (default: runs)"
+    )
+    parser.add_argument(
+        "--sort", choices=["time", "metric"], default="time", help="newest (default) or best first"
+    )

@@ -16,11 +16,17 @@ def run(args: Namespace) -> int:
 
     folder = args.out or args.folder / "scaling"
     check_folder(folder, force=args.force or args.out is None)
-    runs = [row for row in find_runs(args.folder) if row.state == "finished" and "loss" in row.summary["metrics"]]
+    runs = [
+        row
+        for row in find_runs(args.folder)
+        if row.state == "finished" and "loss" in row.summary["metrics"]
+    ]
     tested = {(row.recipe, str(row.summary.get("data_sha256", {}).get("test"))) for row in runs}
     if len(tested) > 1:
         recipes = ", ".join(sorted({recipe for recipe, _ in tested}))
-        raise UsageError(f"the runs in {args.folder} are of {recipes} on several test splits; give runs of one")
+        raise UsageError(
+            f"the runs in {args.folder} are of {recipes} on several test splits; give runs of one"
+        )
     sizes = [row.summary["num_parameters"] for row in runs]
     losses = [row.summary["metrics"]["loss"] for row in runs]
     from seqkit.comparison.scaling import fit_power_law
@@ -35,5 +41,7 @@ def run(args: Namespace) -> int:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("folder", type=Path, help="a folder with runs of one recipe in three sizes or more")
+    parser.add_argument(
+        "folder", type=Path, help="a folder with runs of one recipe in three sizes or more"
+    )
     add_out(parser, "folder for the figure (default: FOLDER/scaling)")

@@ -30,21 +30,29 @@ def run(args: Namespace) -> int:
     if not 1024 <= args.port <= 65535:
         raise UsageError(f"--port is {args.port}; give 1024 to 65535")
     if args.max_batch_size < 1 or not 0 < args.timeout < 86400:
-        raise UsageError("--max-batch-size counts examples, 1 or more; --timeout is in seconds, above 0, below a day")
+        raise UsageError(
+            "--max-batch-size counts examples, 1 or more; --timeout is in seconds, above 0, below a day"
+        )
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
     from seqkit.runs.trained_model import find_device
     from seqkit.serve.server import MAX_CONNECTIONS, AnswersAPI, RunServer, TextsAPI, load
 
     of_run = partial(load, args.run, dtype=args.dtype, seconds=args.timeout)
     find_device(args.device)
-    served = of_run([], "cpu")  # here as well: a run that cannot be served is an error before anything starts
-    kind, writes_text = served.reader.kind, served.writes_text
+    # here as well: a run that cannot be served is an error before anything starts
+    served = of_run([], "cpu")
+    kind = served.reader.kind
+    writes_text = served.writes_text
     del served
     again = partial(of_run, args.plugin, args.device)
-    api = TextsAPI(again, args.timeout) if writes_text else AnswersAPI(again, args.timeout, args.max_batch_size)
+    if writes_text:
+        api = TextsAPI(again, args.timeout)
+    else:
+        api = AnswersAPI(again, args.timeout, args.max_batch_size)
 
     def announce() -> None:
-        host, paths = "[::1]" if args.host == "::" else args.host, "/generate" if writes_text else "/predict, /embed"
+        host = "[::1]" if args.host == "::" else args.host
+        paths = "/generate" if writes_text else "/predict, /embed"
         print(f"serve  http://{host}:{args.port}  {paths} ({kind})", flush=True)
 
     def stop(*_: Any) -> None:
@@ -59,7 +67,9 @@ def run(args: Namespace) -> int:
             limit_concurrency=MAX_CONNECTIONS, server_header=False,
         )  # fmt: skip
     except SystemExit:  # of uvicorn, which cannot bind the port
-        raise UsageError(f"port {args.port} of {args.host} cannot be used; give another --port") from None
+        raise UsageError(
+            f"port {args.port} of {args.host} cannot be used; give another --port"
+        ) from None
     finally:
         for process in active_children():
             process.kill()
@@ -70,8 +80,24 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add_run(parser)
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1: this machine only)")
+    add(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (default 127.0.0.1: this machine only)",
+    )
     add("--port", type=whole, default=8000, help="port to listen on (default 8000)")
-    add("--max-batch-size", type=whole, default=32, metavar="N", help="largest batch, in examples (default 32)")
-    add("--timeout", type=float, default=30.0, metavar="S", help="seconds after which a request fails (default 30)")
+    add(
+        "--max-batch-size",
+        type=whole,
+        default=32,
+        metavar="N",
+        help="largest batch, in examples (default 32)",
+    )
+    add(
+        "--timeout",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds after which a request fails (default 30)",
+    )
     add_device(parser)

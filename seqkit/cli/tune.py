@@ -24,11 +24,15 @@ def run(args: Namespace) -> int:
     with signals.installed():
         rate = find_learning_rate(prepare(config))
     if rate is None:
-        print(f"no learning rate was found: the loss does not fall; see what is wrong: seqkit doctor {args.recipe}")
+        print(
+            f"no learning rate was found: the loss does not fall; see what is wrong: seqkit doctor {args.recipe}"
+        )
         return 1
     schedule = OWN_RATES.get(str(config["schedule"]["type"]).rpartition(".")[2])
     keys = [key for key, _ in rates_in(config["optimizer"])] or ["optimizer.lr"]
-    print("use:", *(f"--{key} {rate:.2g}" for key in ([f"schedule.{schedule}"] if schedule else keys)))
+    print(
+        "use:", *(f"--{key} {rate:.2g}" for key in ([f"schedule.{schedule}"] if schedule else keys))
+    )
     return 0
 
 

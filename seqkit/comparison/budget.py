@@ -26,7 +26,10 @@ def nearest(cost: Cost, target: float, start: int) -> int:
 
     def beside(width: int, step: int) -> int | None:
         """The nearest width from `width` on, upwards or downwards, that can be built."""
-        some = range(width, min(width + AROUND, MAX_WIDTH)) if step > 0 else range(width, max(width - AROUND, 0), -1)
+        if step > 0:
+            some = range(width, min(width + AROUND, MAX_WIDTH))
+        else:
+            some = range(width, max(width - AROUND, 0), -1)
         return next((w for w in some if cost(w) is not None), None)
 
     width = start
@@ -35,7 +38,9 @@ def nearest(cost: Cost, target: float, start: int) -> int:
         if built is None:
             raise ValueError(f"no width of it can be built around {start}")
         width = built
-        guess = max(1, min(round(width * (target / max(value_of(cost, width), 1)) ** 0.5), MAX_WIDTH - 1))
+        guess = max(
+            1, min(round(width * (target / max(value_of(cost, width), 1)) ** 0.5), MAX_WIDTH - 1)
+        )
         if abs(guess - width) <= 1:
             break
         width = guess

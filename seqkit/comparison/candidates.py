@@ -71,7 +71,8 @@ def candidates(settings: Settings) -> list[Candidate]:
     """Every candidate, the reference first. Raises UsageError or DataError where one cannot be built."""
     fitted = _Fitted(tunes=bool(settings.lr_trials))
     found: list[Candidate] = []
-    complete(settings.recipe, settings.preset, settings.overrides)  # a fault of the recipe's is no candidate's
+    # a fault of the recipe's is no candidate's
+    complete(settings.recipe, settings.preset, settings.overrides)
     for variant in settings.variants():
         with naming(variant.name):
             found.append(_candidate(settings, fitted, variant, found[0] if found else None))
@@ -80,7 +81,9 @@ def candidates(settings: Settings) -> list[Candidate]:
     for i, candidate in enumerate(found):
         if configs[i] in configs[:i]:
             same = found[configs.index(configs[i])].name
-            raise UsageError(f"{candidate.name} and {same} are the same configuration; leave one out")
+            raise UsageError(
+                f"{candidate.name} and {same} are the same configuration; leave one out"
+            )
     return found
 
 
@@ -92,8 +95,11 @@ def words_of(settings: Settings, variant: Variant) -> list[str]:
     if width is not None:
         base = complete(settings.recipe, settings.preset, words)
         words += [f"--{key}={width}" for key in widths_of(base)]
-    if base["model"]["objective"].get("linear") and not any("objective.linear" in word for word in words):
-        words.append("--model.objective.linear=false")  # networks are compared, not what stands beside them
+    if base["model"]["objective"].get("linear") and not any(
+        "objective.linear" in word for word in words
+    ):
+        # networks are compared, not what stands beside them
+        words.append("--model.objective.linear=false")
     if base["data"]["valid_fraction"] == 0:
         words.append(f"--data.valid_fraction={VALID_FRACTION}")
     return words
@@ -117,7 +123,10 @@ def naming(name: str) -> Iterator[None]:
 def _check_one_device(settings: Mapping[str, Any]) -> None:
     """Raise UsageError for several devices: a run of a comparison is not started by a command that ranks repeat."""
     devices = settings["devices"]
-    several = len(devices) > 1 if isinstance(devices, list) else str(devices).isdigit() and int(devices) > 1
+    if isinstance(devices, list):
+        several = len(devices) > 1
+    else:
+        several = str(devices).isdigit() and int(devices) > 1
     if several or settings["num_nodes"] != 1:
         raise UsageError(
             f"trainer.devices is {devices} and trainer.num_nodes {settings['num_nodes']}; "
@@ -125,9 +134,12 @@ def _check_one_device(settings: Mapping[str, Any]) -> None:
         )
 
 
-def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, reference: Candidate | None) -> Candidate:
+def _candidate(
+    settings: Settings, fitted: _Fitted, variant: Variant, reference: Candidate | None
+) -> Candidate:
     """The candidate of a variant, with the width at which its budget is the reference's."""
-    words, notes = words_of(settings, variant), list[str]()
+    words = words_of(settings, variant)
+    notes = list[str]()
     config = complete(settings.recipe, settings.preset, words)
     try:
         fitted.parameters(config)
@@ -140,7 +152,10 @@ def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, reference:
     measure = fitted.flops if settings.match == "flops" else fitted.parameters
     target = measure(config)
     if reference is not None and settings.match != "none":
-        target = reference.size.flops if settings.match == "flops" else reference.size.parameters
+        if settings.match == "flops":
+            target = reference.size.flops
+        else:
+            target = reference.size.parameters
         if abs(measure(config) - target) > 0.001 * target and widths_of(config):
             init = config["model"].get("init")
             if init not in (None, reference.config["model"].get("init")):
@@ -172,7 +187,11 @@ class _Budget(NamedTuple):
 
 
 def _resized(
-    settings: Settings, words: list[str], config: Mapping[str, Any], budget: _Budget, depth: int | None = None
+    settings: Settings,
+    words: list[str],
+    config: Mapping[str, Any],
+    budget: _Budget,
+    depth: int | None = None,
 ) -> dict[str, Any]:
     """The configuration at that depth (None: its own), with the width at which its budget is nearest to the target.
 
@@ -195,14 +214,24 @@ def _resized(
 
 
 def _other_depths(
-    settings: Settings, fitted: _Fitted, words: list[str], config: Mapping[str, Any], budget: _Budget
+    settings: Settings,
+    fitted: _Fitted,
+    words: list[str],
+    config: Mapping[str, Any],
+    budget: _Budget,
 ) -> Iterator[Size]:
     """Half and double the depth at an equal budget, where backbones are compared: not every one wants the recipe's.
 
     A depth at which no width comes nearly there is left out.
     """
-    widths, depths = widths_of(config), keys_of(config["model"]["backbone"], "depth")
-    if not settings.tries_depths or not widths or not depths or config["model"].get("init") is not None:
+    widths = widths_of(config)
+    depths = keys_of(config["model"]["backbone"], "depth")
+    if (
+        not settings.tries_depths
+        or not widths
+        or not depths
+        or config["model"].get("init") is not None
+    ):
         return
     own = value_at(config, depths[0])
     for depth in sorted({max(1, own // 2), 2 * own} - {own}):
@@ -231,15 +260,20 @@ class _Fitted:
 
     def flops(self, config: Mapping[str, Any]) -> int:
         """FLOPs of training on one batch. Raises ValueError where the model is refused."""
-        return self._once("flops", lambda model, one: training_flops(model, one.objective, one.first), config)
+        return self._once(
+            "flops", lambda model, one: training_flops(model, one.objective, one.first), config
+        )
 
     def num_batches(self, config: Mapping[str, Any]) -> int:
         """Batches of an epoch."""
         return self._of(config).num_batches
 
-    def size(self, config: Mapping[str, Any], gap: float | None, values: dict[str, Any] | None = None) -> Size:
+    def size(
+        self, config: Mapping[str, Any], gap: float | None, values: dict[str, Any] | None = None
+    ) -> Size:
         """The size of a configuration, of which only the budget gap and the values are known."""
-        one, (width, depth) = self._of(config), size_of(config)
+        one = self._of(config)
+        width, depth = size_of(config)
         with torch.random.fork_rng(devices=[]):
             model = meta_model(config, one.tokenizer, one.objective, device="cpu")
             batch, _ = one.objective.first_call(model, one.longest)
@@ -256,11 +290,17 @@ class _Fitted:
             values=values or {},
         )
 
-    def _once(self, what: str, measure: Callable[[Model, _Shared], int], config: Mapping[str, Any]) -> int:
-        key = what, json.dumps([config["data"], config["tokenizer"], config["model"]], sort_keys=True)
+    def _once(
+        self, what: str, measure: Callable[[Model, _Shared], int], config: Mapping[str, Any]
+    ) -> int:
+        key = (
+            what,
+            json.dumps([config["data"], config["tokenizer"], config["model"]], sort_keys=True),
+        )
         if key not in self._measured:
             one = self._of(config)
-            model = meta_model(config, one.tokenizer, one.objective)  # first: it refuses what cannot be prepared
+            # first: it refuses what cannot be prepared
+            model = meta_model(config, one.tokenizer, one.objective)
             try:
                 self._measured[key] = measure(model, one)
             except ValueError:
@@ -272,7 +312,9 @@ class _Fitted:
         return self._measured[key]
 
     def _of(self, config: Mapping[str, Any]) -> _Shared:
-        key = json.dumps([config["data"], config["tokenizer"], config["model"]["objective"]], sort_keys=True)
+        key = json.dumps(
+            [config["data"], config["tokenizer"], config["model"]["objective"]], sort_keys=True
+        )
         if key not in self._known:
             built = build(config)
             data = data_module(config, built.tokenizer, built.model["objective"])
@@ -284,7 +326,9 @@ class _Fitted:
             loader = data.train_dataloader()
             lengths = loader.examples.lengths
             longest = loader.examples[0, [max(range(len(lengths)), key=lengths.__getitem__)]]
-            self._known[key] = _Shared(data.tokenizer, data.objective, next(iter(loader)), longest, len(loader))
+            self._known[key] = _Shared(
+                data.tokenizer, data.objective, next(iter(loader)), longest, len(loader)
+            )
         return self._known[key]
 
 
@@ -298,7 +342,9 @@ class _Shared(NamedTuple):
     num_batches: int
 
 
-def meta_model(config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective, *, device: str = "meta") -> Model:
+def meta_model(
+    config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective, *, device: str = "meta"
+) -> Model:
     """The model of a configuration, by default without its weights. Raises ValueError where it is refused."""
     with torch.device(device):
         arguments = build({"model": config["model"]}).model
@@ -311,12 +357,17 @@ def _optimizers(settings: Settings, config: Mapping[str, Any]) -> list[dict[str,
     A recipe's optimizer was chosen with the recipe's backbone; AdamW is what most others are trained with.
     """
     own = config["optimizer"]
-    named = any(word.lstrip("-").split("=")[0].split(".")[0] == "optimizer" for word in settings.overrides)
+    named = any(
+        word.lstrip("-").split("=")[0].split(".")[0] == "optimizer" for word in settings.overrides
+    )
     if not settings.backbones or named or "optimizer" in settings.vary or own["type"] == "AdamW":
         return [own]
     rate = (own.get("adamw") or {"lr": ADAMW_RATE})["lr"]
     kept = {key: own[key] for key in ("weight_decay",) if key in own}
-    return [own, complete({**config, "optimizer": {"type": "AdamW", "lr": rate, **kept}})["optimizer"]]
+    return [
+        own,
+        complete({**config, "optimizer": {"type": "AdamW", "lr": rate, **kept}})["optimizer"],
+    ]
 
 
 def backbone_words(config: Mapping[str, Any], name: str | None) -> list[str]:
@@ -352,14 +403,21 @@ def widths_of(config: Mapping[str, Any]) -> list[str]:
     """Dotted keys of the backbone's width, and of the encoders of parts, which have the same; empty: it has none."""
     own = keys_of(config["model"]["backbone"], "dim")
     encoders = (config["model"].get("encoders") or {}).items() if own else ()
-    return [*own, *(key for name, one in encoders for key in keys_of(one, "dim", f"model.encoders.{name}"))]
+    return [
+        *own,
+        *(key for name, one in encoders for key in keys_of(one, "dim", f"model.encoders.{name}")),
+    ]
 
 
 def keys_of(backbone: Mapping[str, Any], name: str, path: str = "model.backbone") -> list[str]:
     """Dotted keys of that name in a backbone and, where it has none, in the backbones inside it."""
     if name in backbone:
         return [f"{path}.{name}"]
-    inner = {key: backbone[key] for key in ("encoder", "decoder", "backbone") if isinstance(backbone.get(key), Mapping)}
+    inner = {
+        key: backbone[key]
+        for key in ("encoder", "decoder", "backbone")
+        if isinstance(backbone.get(key), Mapping)
+    }
     inner |= {f"parts.{part}": one for part, one in backbone.get("parts", {}).items()}
     return [found for key, one in inner.items() for found in keys_of(one, name, f"{path}.{key}")]
 

@@ -63,7 +63,9 @@ def run_cell(cell: Cell, folder: Path) -> Ended:
 
     if cell.kind == "trial":
         return Ended(metrics=trial(cell.config)["metrics"])
-    return Ended(costs=_costs(cell.config)) if cell.kind == "measure" else _run(cell, folder)
+    if cell.kind == "measure":
+        return Ended(costs=_costs(cell.config))
+    return _run(cell, folder)
 
 
 def _run(cell: Cell, folder: Path) -> Ended:
@@ -86,9 +88,18 @@ def _run(cell: Cell, folder: Path) -> Ended:
 
     specialist = (lambda data, _: strong_baseline(data)[0]) if cell.has_baseline else None
     summary = run(cell.config, folder, examine=examine, specialist=specialist)
-    own = run_of(cell.config["seed"], f"runs/{cell.id}", summary, read_curve(folder, summary["steps"]))
+    own = run_of(
+        cell.config["seed"], f"runs/{cell.id}", summary, read_curve(folder, summary["steps"])
+    )
     repeated = found.pop("test_in_training", None)
-    own = Run(**{**vars(own), "test_in_training": repeated, "versions": _versions(), "machine": _machine()})
+    own = Run(
+        **{
+            **vars(own),
+            "test_in_training": repeated,
+            "versions": _versions(),
+            "machine": _machine(),
+        }
+    )
     return Ended(run=own, strong_baseline=summary.get("strong_baseline"), **found)
 
 
@@ -128,7 +139,13 @@ def _costs(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, Cost]:
     from seqkit.runs.prepare import prepare
 
     costs = measure({name: prepare(config) for name, config in configs.items()}, lengths=LENGTHS)
-    kept = ("tokens_per_second", "step_seconds", "seconds_by_length", "latency_by_context", "memory_by_length")
+    kept = (
+        "tokens_per_second",
+        "step_seconds",
+        "seconds_by_length",
+        "latency_by_context",
+        "memory_by_length",
+    )
     return {name: Cost(**{key: getattr(cost, key) for key in kept}) for name, cost in costs.items()}
 
 

@@ -31,11 +31,19 @@ def make_plan(settings: Settings) -> Plan:
     with said_once():
         found = candidates(settings)
     if len({slug_of(one.name) for one in found}) < len(found):
-        raise UsageError(f"two candidates would share a folder: {', '.join(c.name for c in found)}; rename one")
+        raise UsageError(
+            f"two candidates would share a folder: {', '.join(c.name for c in found)}; rename one"
+        )
     objective = build(found[0].config).model["objective"]
-    metric = metric_of(objective, len({json.dumps(one.config["tokenizer"], sort_keys=True) for one in found}))
-    if metric.name == "bits_per_byte" and any(one.config["data"]["limit"] is not None for one in found):
-        raise UsageError("tokenizers are compared by bits per byte of the whole test text; leave data.limit out")
+    metric = metric_of(
+        objective, len({json.dumps(one.config["tokenizer"], sort_keys=True) for one in found})
+    )
+    if metric.name == "bits_per_byte" and any(
+        one.config["data"]["limit"] is not None for one in found
+    ):
+        raise UsageError(
+            "tokenizers are compared by bits per byte of the whole test text; leave data.limit out"
+        )
     return Plan(settings, found, metric, generates=bool(objective.generation_metrics()))
 
 
@@ -49,7 +57,9 @@ def compare(plan: Plan, folder: Path, *, jobs: int = 1) -> Results:
     with locked(folder):
         begun = check_folder(folder, plan)
     threads = num_threads(plan.settings, jobs)
-    execute = Executor(folder, jobs=jobs, threads=threads, plugins=plan.settings.plugins, total=plan.num_cells)
+    execute = Executor(
+        folder, jobs=jobs, threads=threads, plugins=plan.settings.plugins, total=plan.num_cells
+    )
     try:
         trained = train(plan, execute)
     finally:
@@ -59,7 +69,12 @@ def compare(plan: Plan, folder: Path, *, jobs: int = 1) -> Results:
         plan,
         trained,
         failures=[
-            Failure(candidate=cells[key].candidate, stage=cells[key].kind, what=key, error=one.error or "")
+            Failure(
+                candidate=cells[key].candidate,
+                stage=cells[key].kind,
+                what=key,
+                error=one.error or "",
+            )
             for key, one in execute.failed.items()
         ],
         started=begun["started"],
@@ -77,7 +92,11 @@ def default_folder(settings: Settings, root: Path = Path("runs/compare")) -> Pat
 def num_threads(settings: Settings, jobs: int) -> int:
     """torch's threads of each run: as set, as OMP_NUM_THREADS says, or the cores that each job has."""
     named = os.environ.get("OMP_NUM_THREADS", "")
-    return settings.threads or (int(named) if named.isdigit() else 0) or max(1, available_cores() // jobs)
+    return (
+        settings.threads
+        or (int(named) if named.isdigit() else 0)
+        or max(1, available_cores() // jobs)
+    )
 
 
 def check_jobs(jobs: int) -> None:
@@ -88,8 +107,14 @@ def check_jobs(jobs: int) -> None:
 
 def check_whole(folder: Path) -> None:
     """Raise UsageError for a folder that holds something, but no settings of a comparison."""
-    if folder.is_dir() and not (folder / SETTINGS).exists() and any(one.name != ".lock" for one in folder.iterdir()):
-        raise UsageError(f"{folder} holds something else than a whole comparison; give another --out")
+    if (
+        folder.is_dir()
+        and not (folder / SETTINGS).exists()
+        and any(one.name != ".lock" for one in folder.iterdir())
+    ):
+        raise UsageError(
+            f"{folder} holds something else than a whole comparison; give another --out"
+        )
 
 
 def check_folder(folder: Path, plan: Plan) -> dict[str, Any]:
@@ -98,7 +123,8 @@ def check_folder(folder: Path, plan: Plan) -> dict[str, Any]:
     Raises UsageError where it holds something else, naming the first setting that differs, or the same comparison of a
     recipe or plug-in that has changed since.
     """
-    path, settings = folder / SETTINGS, json.loads(json.dumps(asdict(plan.settings)))
+    path = folder / SETTINGS
+    settings = json.loads(json.dumps(asdict(plan.settings)))
     check_whole(folder)
     if not path.exists():
         started = datetime.now().isoformat(timespec="seconds")

@@ -23,14 +23,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqkit.comparison.cells import Cell, Ended, run_cell
-from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError, is_out_of_memory
+from seqkit.errors import (
+    DataError,
+    DivergedError,
+    Interrupted,
+    StorageError,
+    UsageError,
+    is_out_of_memory,
+)
 from seqkit.files import decoded, load_json, open_to_append, read_regular, write_atomic, write_json
 from seqkit.progress import ProgressBar
 
 POLL_SECONDS = 1.0
 """Time between two looks for results of other machines."""
 
-PRELOADED = ["torch", "pytorch_lightning", "sklearn.datasets", "seqkit.comparison.cells", "seqkit.runs.run"]
+PRELOADED = [
+    "torch",
+    "pytorch_lightning",
+    "sklearn.datasets",
+    "seqkit.comparison.cells",
+    "seqkit.runs.run",
+]
 """Modules that the fork server imports, once for all cells."""
 
 OUR_OWN = (DataError, UsageError, DivergedError, StorageError)
@@ -52,8 +65,19 @@ class Executor:
     threads: torch's threads in each process. plugins: files that register components. total: of the progress bar.
     """
 
-    def __init__(self, folder: Path, *, jobs: int, threads: int, plugins: Sequence[str] = (), total: int | None = None):
-        self.folder, self.jobs, self.threads, self.plugins = folder, jobs, threads, list(plugins)
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        jobs: int,
+        threads: int,
+        plugins: Sequence[str] = (),
+        total: int | None = None,
+    ):
+        self.folder = folder
+        self.jobs = jobs
+        self.threads = threads
+        self.plugins = list(plugins)
         self.cells: dict[str, Cell] = {}
         self.ended: dict[str, Ended] = {}
         self._deaths: set[str] = set()
@@ -104,7 +128,8 @@ class Executor:
             if len(self._running) >= self.jobs:
                 return
             if cell.id not in here and (lock := claimed(self.folder, cell.id)) is not None:
-                for left in self.folder.glob(f"runs/{_unfinished(cell.id, '*')}"):  # of a process that was killed
+                # of a process that was killed
+                for left in self.folder.glob(f"runs/{_unfinished(cell.id, '*')}"):
                     shutil.rmtree(left, ignore_errors=True)
                 process = self._process(cell)
                 process.start()
@@ -127,10 +152,13 @@ class Executor:
             lock.close()
 
     def _process(self, cell: Cell) -> Any:
-        context: Any = _fork_server() if sys.platform == "linux" else multiprocessing.get_context("spawn")
+        context: Any = (
+            _fork_server() if sys.platform == "linux" else multiprocessing.get_context("spawn")
+        )
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
         arguments = (cell, str(self.folder), self.threads, self.plugins, environment)
-        return context.Process(target=_work, args=arguments)  # no daemon: loaders have processes, too
+        # no daemon: loaders have processes, too
+        return context.Process(target=_work, args=arguments)
 
 
 def result_path(folder: Path, cell_id: str) -> Path:
@@ -174,7 +202,9 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open_to_append(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be opened ({error.strerror}); give another --out") from error
+        raise UsageError(
+            f"{path} cannot be opened ({error.strerror}); give another --out"
+        ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -195,10 +225,15 @@ def run_attempt(cell: Cell, folder: Path) -> Ended:
             final = folder / "runs" / cell.id
             shutil.rmtree(final, ignore_errors=True)
             unfinished.replace(final)
-    except Exception as error:  # a user's own component may raise anything, and the other cells go on
+    except (
+        Exception
+    ) as error:  # a user's own component may raise anything, and the other cells go on
         place = keep_failed(folder, cell.id, os.getpid())
         write_atomic(place / TRACEBACK, traceback.format_exc().encode())
-        said = str(error) if isinstance(error, OUR_OWN) else f"{type(error).__name__}: {error}"
+        if isinstance(error, OUR_OWN):
+            said = str(error)
+        else:
+            said = f"{type(error).__name__}: {error}"
         said = "out of memory: " * is_out_of_memory(error) + " ".join(said.split())
         ended = Ended(error=f"{said} (see {place / TRACEBACK})")
     seconds = round(time.perf_counter() - started, 2)
@@ -207,7 +242,8 @@ def run_attempt(cell: Cell, folder: Path) -> Ended:
 
 def keep_failed(folder: Path, cell_id: str, pid: int) -> Path:
     """Move what a failed cell left to `failed/ID`, and return that folder."""
-    place, unfinished = folder / "failed" / cell_id, folder / "runs" / _unfinished(cell_id, pid)
+    place = folder / "failed" / cell_id
+    unfinished = folder / "runs" / _unfinished(cell_id, pid)
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
     if unfinished.exists():
@@ -216,9 +252,12 @@ def keep_failed(folder: Path, cell_id: str, pid: int) -> Path:
     return place
 
 
-def _work(cell: Cell, folder: str, threads: int, plugins: list[str], environment: Mapping[str, str]) -> None:
+def _work(
+    cell: Cell, folder: str, threads: int, plugins: list[str], environment: Mapping[str, str]
+) -> None:
     """Run a cell and write its result; the target of a process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    # Ctrl-C reaches the whole group; the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.clear()  # the fork server keeps the variables that it was started with
     os.environ.update(environment)

@@ -26,7 +26,8 @@ class _Run:
     """A finished run with its data. key: equal for runs that differ in their seed alone, but for a mixture's tasks."""
 
     def __init__(self, folder: Path):
-        self.folder, self.trained = folder, load_one(folder)
+        self.folder = folder
+        self.trained = load_one(folder)
         self.config = complete(self.trained.config)
         self.data = data_module(self.config, self.trained.tokenizer, self.trained.objective)
         of = str(folder.resolve().parent.name == "tasks")
@@ -44,23 +45,33 @@ def compare_runs(folders: Sequence[Path], out: Path) -> Results:
     if out.is_dir() and any(out.iterdir()):
         path = out / "results.json"
         if not path.is_file() or command not in read_mapping(path).get("commands", []):
-            raise UsageError(f"{out} holds something else than a comparison of these runs; give another --out")
+            raise UsageError(
+                f"{out} holds something else than a comparison of these runs; give another --out"
+            )
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise UsageError("a run is given twice; give each folder once")
     runs = [_Run(folder) for folder in folders]
     objectives = {type(run.trained.objective).__name__ for run in runs}
     if len(objectives) > 1:
-        raise UsageError(f"these runs learn different things ({', '.join(sorted(objectives))}); compare alike ones")
+        raise UsageError(
+            f"these runs learn different things ({', '.join(sorted(objectives))}); compare alike ones"
+        )
     _check_test_data(runs)
     groups: dict[str, list[_Run]] = {}
     for run in runs:
         group = groups.setdefault(run.key, [])
         if any(other.config["seed"] == run.config["seed"] for other in group):
-            raise UsageError(f"{run.folder} repeats a run with the same configuration and seed; leave one out")
+            raise UsageError(
+                f"{run.folder} repeats a run with the same configuration and seed; leave one out"
+            )
         group.append(run)
     if len(groups) < 2:
-        raise UsageError("these runs differ in their seed at most; give runs of which something else differs")
-    metric = metric_of(runs[0].trained.objective, len({json.dumps(run.config["tokenizer"]) for run in runs}))
+        raise UsageError(
+            "these runs differ in their seed at most; give runs of which something else differs"
+        )
+    metric = metric_of(
+        runs[0].trained.objective, len({json.dumps(run.config["tokenizer"]) for run in runs})
+    )
     scored = [_row(group, metric) for group in groups.values()]
     recipes = ", ".join(dict.fromkeys(run.config["recipe"] for run in runs))
     results = Results(
@@ -68,7 +79,10 @@ def compare_runs(folders: Sequence[Path], out: Path) -> Results:
         recipe=recipes,
         metric=metric,
         candidates=[row for row, _ in scored],
-        commands=[*(shlex.join(["seqkit", "fit", str(run.folder / "config.yaml")]) for run in runs), command],
+        commands=[
+            *(shlex.join(["seqkit", "fit", str(run.folder / "config.yaml")]) for run in runs),
+            command,
+        ],
         seeds=sorted({run.config["seed"] for run in runs}),
         started=datetime.now().isoformat(timespec="seconds"),
         run_minutes=round(sum(run.trained.summary["wall_seconds"] for run in runs) / 60, 1),
@@ -89,13 +103,20 @@ def _check_test_data(runs: Sequence[_Run]) -> None:
     first, *others = runs
     labels = first.data.splits().test.labels
     for other in others:
-        one, two = (run.trained.summary.get("data_sha256", {}).get("test") for run in (first, other))
+        one, two = (
+            run.trained.summary.get("data_sha256", {}).get("test") for run in (first, other)
+        )
         theirs = other.data.splits().test.labels
-        is_same = all(label is None for label in (*labels, *theirs)) or list(map(str, labels)) == list(map(str, theirs))
+        is_same = all(label is None for label in (*labels, *theirs)) or list(
+            map(str, labels)
+        ) == list(map(str, theirs))
         if first.config["tokenizer"] == other.config["tokenizer"] and one and two:
             is_same = one == two or one.rpartition(":")[0] != two.rpartition(":")[0]
         if not is_same:
-            numbers = [f"{run.folder}, {run.trained.summary['num_test']:,} examples" for run in (first, other)]
+            numbers = [
+                f"{run.folder}, {run.trained.summary['num_test']:,} examples"
+                for run in (first, other)
+            ]
             raise UsageError(
                 f"these runs were tested on other examples ({'; '.join(numbers)}), so their scores cannot be compared; "
                 "train both on one split (--data.split, --data.group, --data.test_fraction)"
@@ -104,11 +125,16 @@ def _check_test_data(runs: Sequence[_Run]) -> None:
 
 def _row(group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores | None]:
     """A candidate, named by the folder of its first run."""
-    first, runs, scores = group[0], [], {}
+    first = group[0]
+    runs = []
+    scores = {}
     for run in group:
-        seed, summary = run.config["seed"], {"data_sha256": run.data.sha256(), **run.trained.summary}
+        seed = run.config["seed"]
+        summary = {"data_sha256": run.data.sha256(), **run.trained.summary}
         scores[seed] = comparable_scores(run.trained.model, run.data, metric, seed)
-        runs.append(run_of(seed, str(run.folder), summary, read_curve(run.folder, summary["steps"])))
+        runs.append(
+            run_of(seed, str(run.folder), summary, read_curve(run.folder, summary["steps"]))
+        )
     width, depth = size_of(first.config)
     row = Row(
         name=str(first.folder),

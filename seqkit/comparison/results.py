@@ -28,11 +28,18 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
 
     known: further fields of `Results`, of how and when it was run.
     """
-    settings, reference = plan.settings, plan.candidates[0]
+    settings = plan.settings
+    reference = plan.candidates[0]
     scored = [_row(plan, candidate, trained) for candidate in plan.candidates]
     first = trained.runs[reference.name].get(1)
-    by = plan.metric.name if any(t.score != t.loss for row, _ in scored for t in row.trials) else "loss"
-    recipe = settings.recipe if settings.preset is None else f"{settings.recipe} --preset {settings.preset}"
+    if any(t.score != t.loss for row, _ in scored for t in row.trials):
+        by = plan.metric.name
+    else:
+        by = "loss"
+    if settings.preset is None:
+        recipe = settings.recipe
+    else:
+        recipe = f"{settings.recipe} --preset {settings.preset}"
     results = Results(
         title=f"{recipe}: {', '.join(candidate.name for candidate in plan.candidates)}",
         recipe=settings.recipe,
@@ -43,7 +50,9 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
         commands=[settings.command()],
         settings=asdict(settings),
         match=settings.match,
-        budget={"parameters": reference.size.parameters, "flops": reference.size.flops}.get(settings.match),
+        budget={"parameters": reference.size.parameters, "flops": reference.size.flops}.get(
+            settings.match
+        ),
         varied=["model.backbone"] * bool(settings.backbones) + list(settings.vary),
         tuning=Tuning(
             lr_trials=settings.lr_trials,
@@ -83,7 +92,9 @@ def write_results(folder: Path, results: Results, scores: Mapping[str, Scores]) 
     """
     write_json(folder / "results.json", results.to_json())
     arrays: dict[str, Any] = {
-        f"{name}/{key}": value for name, own in scores.items() for key, value in own.arrays().items()
+        f"{name}/{key}": value
+        for name, own in scores.items()
+        for key, value in own.arrays().items()
     }
     content = io.BytesIO()
     np.savez_compressed(content, **arrays)
@@ -98,7 +109,9 @@ def read_results(path: Path) -> Results:
     try:
         return Results.from_json(value)
     except ValueError as error:
-        raise DataError(f"{path} is damaged, or of another version of seqkit ({error}); compare again") from error
+        raise DataError(
+            f"{path} is damaged, or of another version of seqkit ({error}); compare again"
+        ) from error
 
 
 def read_scores(path: Path) -> dict[str, Scores]:
@@ -106,7 +119,9 @@ def read_scores(path: Path) -> dict[str, Scores]:
     arrays = np.load(path, allow_pickle=False)
     found = {}
     for name in dict.fromkeys(key.rpartition("/")[0] for key in arrays):
-        seeds, top, bottom = (arrays[f"{name}/{key}"] for key in ("seeds", "numerator", "denominator"))
+        seeds, top, bottom = (
+            arrays[f"{name}/{key}"] for key in ("seeds", "numerator", "denominator")
+        )
         found[name] = Scores(tuple(seeds.tolist()), top, bottom, arrays.get(f"{name}/groups"))
     return found
 
@@ -120,10 +135,13 @@ def _strong_baseline(found: Mapping[str, Any] | None, metric: Metric) -> StrongB
 
 
 def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Scores | None]:
-    name, tuned, slug = candidate.name, trained.tuned[candidate.name], slug_of(candidate.name)
+    name = candidate.name
+    tuned = trained.tuned[candidate.name]
+    slug = slug_of(candidate.name)
     ended = trained.runs[name]
     runs = [
-        one.run or Run(seed=seed, folder=f"runs/{slug}/seed-{seed}", error=one.error) for seed, one in ended.items()
+        one.run or Run(seed=seed, folder=f"runs/{slug}/seed-{seed}", error=one.error)
+        for seed, one in ended.items()
     ]
     row = Row(
         name=name,
@@ -141,14 +159,19 @@ def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Score
         notes=candidate.notes,
         runs=runs,
     )
-    return with_statistics(row, {seed: one.scores for seed, one in ended.items() if one.scores}, plan.metric)
+    return with_statistics(
+        row, {seed: one.scores for seed, one in ended.items() if one.scores}, plan.metric
+    )
 
 
-def with_statistics(row: Row, scores: Mapping[int, ExampleScores], metric: Metric) -> tuple[Row, Scores | None]:
+def with_statistics(
+    row: Row, scores: Mapping[int, ExampleScores], metric: Metric
+) -> tuple[Row, Scores | None]:
     """The row with the value of each run, mean, standard deviation and interval; and the scores of all sound seeds."""
     if not scores:
         return row, None
-    tokens, own = next(iter(scores.values())).tokens, _scores_of(scores)
+    tokens = next(iter(scores.values())).tokens
+    own = _scores_of(scores)
     mean, std, interval = spread(own, metric)
     values = dict(zip(own.seeds, own.values(metric).tolist()))
     runs = [replace(run, value=values.get(run.seed)) for run in row.runs]
@@ -167,4 +190,6 @@ def with_statistics(row: Row, scores: Mapping[int, ExampleScores], metric: Metri
 def _scores_of(scores: Mapping[int, ExampleScores]) -> Scores:
     """Scores of all seeds as arrays."""
     groups = next(iter(scores.values())).groups
-    return Scores.of([(seed, one.numerator, one.denominator) for seed, one in scores.items()], groups)
+    return Scores.of(
+        [(seed, one.numerator, one.denominator) for seed, one in scores.items()], groups
+    )

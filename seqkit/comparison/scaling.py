@@ -42,4 +42,6 @@ def fit_power_law(sizes: Sequence[float], losses: Sequence[float]) -> PowerLaw:
         raise ValueError("sizes and losses of a power law are finite and above 0")
     line = stats.linregress(np.log(sizes), np.log(losses))
     half = float(stats.t.ppf(0.975, len(sizes) - 2) * line.stderr)
-    return PowerLaw(float(np.exp(line.intercept)), -float(line.slope), (-line.slope - half, -line.slope + half))
+    return PowerLaw(
+        float(np.exp(line.intercept)), -float(line.slope), (-line.slope - half, -line.slope + half)
+    )

@@ -50,7 +50,8 @@ def metric_of(objective: Objective, num_tokenizers: int = 1) -> Metric:
     that of several tokenizers is compared in bits per byte.
     """
     metric = METRICS.get(objective.primary_metric, METRICS["loss"])
-    if metric.name == "recall@1" and not isinstance(objective, Contrastive):  # another's may mean another thing
+    # another's may mean another thing
+    if metric.name == "recall@1" and not isinstance(objective, Contrastive):
         metric = METRICS["loss"]
     by_bytes = metric.name == "loss" and objective.causal and num_tokenizers > 1
     return METRICS["bits_per_byte"] if by_bytes else metric
@@ -66,8 +67,11 @@ def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) ->
     from seqkit.training.module import evaluation_rng
 
     model.eval()
-    objective, loader = data.objective, data.test_dataloader()
-    recall: Any = objective.metrics(data.tokenizer.spec)[metric.name] if metric.name == "recall@1" else None
+    objective = data.objective
+    loader = data.test_dataloader()
+    recall: Any = (
+        objective.metrics(data.tokenizer.spec)[metric.name] if metric.name == "recall@1" else None
+    )
     by_example = objective.separable or recall is not None
     rows: list[tuple[int, float, float, int]] = []
     for index, (order, (batch, label)) in enumerate(zip(loader.batch_indices(), loader)):
@@ -82,7 +86,8 @@ def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) ->
                 values = _scores(metric, objective, model, (batch, label))
         tokens = batch.valid.sum(dim=1).tolist()
         if not by_example:  # the examples of a batch depend on each other, so it is the unit
-            order, tokens = [min(order)], [sum(tokens)]
+            order = [min(order)]
+            tokens = [sum(tokens)]
         rows += [(i, *value, n) for i, value, n in zip(order, values, tokens)]
     if recall is not None:
         rows = [(i, *value, n) for (i, _, _, n), value in zip(rows, _shares(recall.hits()))]
@@ -96,7 +101,10 @@ def _shares(hits: Tensor) -> list[tuple[float, float]]:
     """Numerator and denominator of each example from its hits [m p]: each pair of parts weighs as much as another."""
     known = ~hits.isnan()
     weight = len(hits) / (known.sum(dim=0) * hits.shape[1])
-    return [(float(a), float(b)) for a, b in zip((hits.nan_to_num() * weight).sum(1), (known * weight).sum(1))]
+    return [
+        (float(a), float(b))
+        for a, b in zip((hits.nan_to_num() * weight).sum(1), (known * weight).sum(1))
+    ]
 
 
 def _generated_errors(
@@ -104,7 +112,8 @@ def _generated_errors(
 ) -> list[tuple[float, float]]:
     label = objective.references(batch)
     assert label is not None
-    generated, found = objective.predict(model, batch[0]), []
+    generated = objective.predict(model, batch[0])
+    found = []
     for i in range(len(generated)):
         rate = objective.generation_metrics()[metric.name]
         rate.update(generated[i : i + 1], label[i : i + 1])
@@ -112,14 +121,20 @@ def _generated_errors(
     return found
 
 
-def _scores(metric: Metric, objective: Objective, model: Model, batch: LabeledBatch) -> list[tuple[float, float]]:
+def _scores(
+    metric: Metric, objective: Objective, model: Model, batch: LabeledBatch
+) -> list[tuple[float, float]]:
     """Numerator and denominator of each example of a batch, or of the batch where the objective is not separable."""
-    if isinstance(objective, PredictionObjective) and batch[0].parts is None:  # parts have a row for each of their runs
+    # parts have a row for each of their runs
+    if isinstance(objective, PredictionObjective) and batch[0].parts is None:
         found = objective.step(model, batch)
         assert found.inputs is not None
         assert found.prediction is not None
-        prediction, target = found.prediction, found.inputs.target
-        each = [objective.loss(prediction[i : i + 1], target[i : i + 1]) for i in range(len(target))]
+        prediction = found.prediction
+        target = found.inputs.target
+        each = [
+            objective.loss(prediction[i : i + 1], target[i : i + 1]) for i in range(len(target))
+        ]
     elif objective.separable:
         each = [objective.step(model, one) for one in _one_by_one(batch)]
     else:
@@ -132,7 +147,8 @@ def _one_by_one(batch: LabeledBatch) -> Iterator[LabeledBatch]:
     tokens, label = batch
     for i in range(len(tokens)):
         one = None if label is None else label[i : i + 1]
-        if one is not None and one.ndim > 1 and one.shape[1] == tokens.valid.shape[1]:  # a label for each token
+        # a label for each token
+        if one is not None and one.ndim > 1 and one.shape[1] == tokens.valid.shape[1]:
             one = one[:, tokens.valid[i]]
         yield TokenBatch.collate([tokens.example(i)]), one
 
@@ -145,7 +161,9 @@ def score_of(metric: Metric, output: LossOutput) -> tuple[float, float]:
     assert output.target is not None
     if metric.name == "accuracy":
         return float((output.preds == output.target).sum()), float(output.target.numel())
-    return float((output.preds - output.target).double().square().sum()), float(output.target.numel())
+    return float((output.preds - output.target).double().square().sum()), float(
+        output.target.numel()
+    )
 
 
 def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> ExampleScores:

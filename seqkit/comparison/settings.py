@@ -71,21 +71,32 @@ class Settings:
             if number is not None and number < least:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
         if "seed" in self.vary:
-            raise UsageError("--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more")
-        size = next((key for key in self.vary if key.rpartition(".")[2] in ("width", "dim", "depth")), None)
+            raise UsageError(
+                "--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more"
+            )
+        size = next(
+            (key for key in self.vary if key.rpartition(".")[2] in ("width", "dim", "depth")), None
+        )
         if size is not None and self.match in ("parameters", "flops"):
-            raise UsageError(f"--vary {size}: --match {self.match} would make all sizes equal again; add --match none")
+            raise UsageError(
+                f"--vary {size}: --match {self.match} would make all sizes equal again; add --match none"
+            )
         if len(self.variants()) < 2:
             example = "--backbones Transformer,LSTM or --vary model.position=Sinusoidal,Learned"
             raise UsageError(f"there is one candidate only; give several, such as {example}")
 
     def variants(self) -> list[Variant]:
         """Differences of every candidate from the recipe, the reference first."""
-        axes: list[list[tuple[str, str | None]]] = [[(name, name) for name in self.backbones] or [("", None)]]
-        axes += [[(f"{key}={value}", value) for value in values] for key, values in self.vary.items()]
+        axes: list[list[tuple[str, str | None]]] = [
+            [(name, name) for name in self.backbones] or [("", None)]
+        ]
+        axes += [
+            [(f"{key}={value}", value) for value in values] for key, values in self.vary.items()
+        ]
         found = []
         for chosen in product(*axes):
-            words, width = [], None
+            words = []
+            width = None
             for key, (_, value) in zip(self.vary, chosen[1:]):
                 if key == "width":
                     width = value
@@ -136,7 +147,9 @@ def read_vary(words: Sequence[str]) -> dict[str, list[str]]:
         key, _, rest = word.partition("=")
         values = _values(rest)
         if not key or len(values) < 2:
-            raise UsageError(f"--vary is {word!r}; give a key and two values or more: --vary tokenizer=Characters,BPE")
+            raise UsageError(
+                f"--vary is {word!r}; give a key and two values or more: --vary tokenizer=Characters,BPE"
+            )
         if key in found:
             raise UsageError(f"--vary names {key} twice; give all its values at once")
         found[key] = values
@@ -144,7 +157,8 @@ def read_vary(words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _values(text: str) -> list[str]:
-    values, depth = [""], 0
+    values = [""]
+    depth = 0
     for letter in text:
         depth += (letter in "[{") - (letter in "]}")
         if letter == "," and depth == 0:
@@ -156,12 +170,17 @@ def _values(text: str) -> list[str]:
 
 def _short(label: str) -> str:
     """`model.backbone.position=Rotary` as `position=Rotary`; a component in braces by its type."""
-    key, is_pair, value = label.rpartition("=") if "{" not in label else label.partition("=")
+    if "{" not in label:
+        key, is_pair, value = label.rpartition("=")
+    else:
+        key, is_pair, value = label.partition("=")
     if not is_pair:
         return label
     try:
         written: Any = load_yaml(value) if value.startswith("{") else value
     except yaml.YAMLError:
-        raise UsageError(f"--vary {key}: {value!r} is not readable; close every brace and quote") from None
+        raise UsageError(
+            f"--vary {key}: {value!r} is not readable; close every brace and quote"
+        ) from None
     shown = written.get("type", value) if isinstance(written, dict) else value
     return f"{key.rpartition('.')[2]}={shown}"

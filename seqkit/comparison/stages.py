@@ -58,7 +58,10 @@ class Plan:
             "settings": asdict(self.settings),
             "metric": self.metric.name,
             "candidates": [asdict(candidate) for candidate in self.candidates],
-            "plugins": [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in self.settings.plugins],
+            "plugins": [
+                hashlib.sha256(Path(path).read_bytes()).hexdigest()
+                for path in self.settings.plugins
+            ],
         }
 
     @property
@@ -69,9 +72,12 @@ class Plan:
     @property
     def num_cells(self) -> int:
         """Number of runs that are known beforehand; a best rate at the end of a grid adds some."""
-        settings, number = self.settings, 0
+        settings = self.settings
+        number = 0
         for one in self.candidates:
-            number += len(grid_of(self, one)) + (settings.lr_trials > 1) * (AGAIN + 2 * len(one.depths))
+            number += len(grid_of(self, one)) + (settings.lr_trials > 1) * (
+                AGAIN + 2 * len(one.depths)
+            )
             number += settings.seeds
         return number + settings.measure
 
@@ -148,13 +154,17 @@ def tune(plan: Plan, candidate: Candidate) -> Asking:
         best = search.best([(rate, None) for rate in grid], (first,))
         return search.tuned(best)
     most = len(grid) + BEYOND
-    while len(grid) < most and (rate := _further(grid, search.best([(r, None) for r in grid], (first,)))):
+    while len(grid) < most and (
+        rate := _further(grid, search.best([(r, None) for r in grid], (first,)))
+    ):
         grid.append(rate)
         yield from search.ask([(rate, None, first)])
     means = {rate: mean for rate in grid if (mean := search.mean((rate, None), (first,)))}
     twice = sorted(means, key=means.__getitem__)[:AGAIN]
     yield from search.ask([(rate, None, second) for rate in twice])
-    while len(grid) < most and (rate := _further(grid, search.best([(r, None) for r in twice], TUNING_SEEDS))):
+    while len(grid) < most and (
+        rate := _further(grid, search.best([(r, None) for r in twice], TUNING_SEEDS))
+    ):
         grid.append(rate)
         twice.append(rate)
         yield from search.ask([(rate, None, seed) for seed in TUNING_SEEDS])
@@ -176,18 +186,24 @@ class _Search:
     """Settings that were tried for a candidate, and how well they did."""
 
     def __init__(self, plan: Plan, candidate: Candidate):
-        self.plan, self.candidate = plan, candidate
+        self.plan = plan
+        self.candidate = candidate
         self.trials: dict[tuple[Setting, int], Trial] = {}
         self.higher_is_better = False
 
-    def ask(self, wanted: Sequence[tuple[Rate, int | None, int]]) -> Generator[list[Cell], Mapping[str, Ended], None]:
+    def ask(
+        self, wanted: Sequence[tuple[Rate, int | None, int]]
+    ) -> Generator[list[Cell], Mapping[str, Ended], None]:
         """Ask for trials of (rate, depth, seed), and keep their results."""
         cells = [self._cell((rate, depth), seed) for rate, depth, seed in wanted]
         ended = yield cells
         for (rate, depth, seed), cell in zip(wanted, cells):
-            result, other = ended[cell.id], Size() if depth is None else self.candidate.depths[depth]
-            name, loss = self.plan.metric.name, result.metrics.get("loss")
-            if name in result.metrics:  # else the loss stands for a metric that single trials do not have
+            result = ended[cell.id]
+            other = Size() if depth is None else self.candidate.depths[depth]
+            name = self.plan.metric.name
+            loss = result.metrics.get("loss")
+            # else the loss stands for a metric that single trials do not have
+            if name in result.metrics:
                 self.higher_is_better = self.plan.metric.higher_is_better
             self.trials[(rate, depth), seed] = Trial(
                 values=rate_values(self.candidate, rate),
@@ -213,7 +229,9 @@ class _Search:
 
     def best(self, among: Sequence[Setting], seeds: Sequence[int]) -> Setting | None:
         """The best setting of those that ended well with all these seeds."""
-        means = {setting: mean for setting in among if (mean := self.mean(setting, seeds)) is not None}
+        means = {
+            setting: mean for setting in among if (mean := self.mean(setting, seeds)) is not None
+        }
         return min(means, key=means.__getitem__) if means else None
 
     def tuned(self, best: Setting | None) -> Tuned:
@@ -229,7 +247,9 @@ class _Search:
         rate, depth = setting
         size = self.candidate.size if depth is None else self.candidate.depths[depth]
         values = rate_values(self.candidate, rate)
-        shown = "-".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values.values())
+        shown = "-".join(
+            f"{value:g}" if isinstance(value, float) else str(value) for value in values.values()
+        )
         name = f"{shown}-depth-{size.depth}" if depth is not None else shown
         slug = slug_of(self.candidate.name)
         return Cell(
@@ -243,7 +263,11 @@ class _Search:
 def grid_of(plan: Plan, candidate: Candidate) -> list[Rate]:
     """The learning rates that are tried first: as many powers of the grid's ratio below its middle as above."""
     number = plan.settings.lr_trials
-    return [Rate(i, k - (number - 1) // 2) for i in range(max(1, len(candidate.optimizers))) for k in range(number)]
+    return [
+        Rate(i, k - (number - 1) // 2)
+        for i in range(max(1, len(candidate.optimizers)))
+        for k in range(number)
+    ]
 
 
 def rate_values(candidate: Candidate, rate: Rate) -> dict[str, Any]:
@@ -287,7 +311,8 @@ def _reported(plan: Plan, tuned: Mapping[str, Tuned]) -> list[Cell]:
     """
     cells = []
     for seed, candidate in product(range(1, plan.settings.seeds + 1), plan.candidates):
-        slug, own = slug_of(candidate.name), tuned[candidate.name]
+        slug = slug_of(candidate.name)
+        own = tuned[candidate.name]
         cells.append(
             Cell(
                 id=f"{slug}/seed-{seed}",
@@ -309,10 +334,15 @@ def _measured(plan: Plan, tuned: Mapping[str, Tuned], execute: Execute) -> dict[
         configs[candidate.name] = copy.deepcopy(candidate.config)
         for key, value in tuned[candidate.name].size.values.items():
             _set(configs[candidate.name], key, value)
-    return execute([Cell(id="measure", kind="measure", candidate="", config=configs)])["measure"].costs or {}
+    return (
+        execute([Cell(id="measure", kind="measure", candidate="", config=configs)])["measure"].costs
+        or {}
+    )
 
 
-def config_of(plan: Plan, candidate: Candidate, values: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def config_of(
+    plan: Plan, candidate: Candidate, values: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
     """Configuration of a run with these values by dotted key."""
     config = copy.deepcopy(candidate.config)
     for optimizer in candidate.optimizers:

@@ -47,17 +47,30 @@ class Scores:
 
     @classmethod
     def of(
-        cls, runs: Sequence[tuple[int, Sequence[float], Sequence[float]]], groups: Sequence[int] | None = None
+        cls,
+        runs: Sequence[tuple[int, Sequence[float], Sequence[float]]],
+        groups: Sequence[int] | None = None,
     ) -> Scores:
         """Scores from (seed, numerators, denominators) of each run."""
         seeds, numerators, denominators = zip(*sorted(runs))
         of_examples = None if groups is None else np.asarray(groups)
-        return cls(seeds, np.array(numerators, dtype=float), np.array(denominators, dtype=float), of_examples)
+        return cls(
+            seeds,
+            np.array(numerators, dtype=float),
+            np.array(denominators, dtype=float),
+            of_examples,
+        )
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All fields by name, as they are published."""
-        found = {"seeds": np.array(self.seeds), "numerator": self.numerator, "denominator": self.denominator}
-        return found if self.groups is None else {**found, "groups": self.groups}
+        found = {
+            "seeds": np.array(self.seeds),
+            "numerator": self.numerator,
+            "denominator": self.denominator,
+        }
+        if self.groups is None:
+            return found
+        return {**found, "groups": self.groups}
 
     def values(self, metric: Metric) -> np.ndarray:
         """The metric of each seed, [s]."""
@@ -70,11 +83,13 @@ class Scores:
         A metric is a ratio of sums, or the root of one. The score of a unit is the metric plus u times its derivative
         by the unit's weight (linearisation; Särndal, Swensson and Wretman 1992, section 5.5).
         """
-        numerator, denominator = self.numerator, self.denominator
+        numerator = self.numerator
+        denominator = self.denominator
         if self.groups is not None:
             _, unit = np.unique(self.groups, return_inverse=True)
             member = np.eye(unit.max() + 1)[unit]
-            numerator, denominator = numerator @ member, denominator @ member
+            numerator = numerator @ member
+            denominator = denominator @ member
         value = self.values(metric)[:, None]
         ratio = value**2 if metric.root else value
         slope = 1 / np.maximum(denominator.mean(axis=1, keepdims=True), 1e-12)
@@ -99,8 +114,10 @@ def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, Interva
     with one of each, it is None. For a proportion it is Korn and Graubard's (1998), which lies between 0 and 1 and has
     a width even at these bounds.
     """
-    values, linear = scores.values(metric), scores.linear(metric)
-    mean, std = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
+    values = scores.values(metric)
+    linear = scores.linear(metric)
+    mean = float(values.mean())
+    std = float(values.std(ddof=1)) if len(values) > 1 else None
     if not (parts := _crossed(linear)):
         return mean, std, None
     variance, df = _variance(parts)
@@ -120,14 +137,24 @@ def differences(scores: Mapping[str, Scores], metric: Metric) -> list[Difference
     interval then has the width that u units cannot exclude (Clopper and Pearson 1934, for 0 of u), and p is that of a
     sign test.
     """
-    contrasts = {pair: _contrast(scores[pair[0]], scores[pair[1]], metric) for pair in combinations(scores, 2)}
+    contrasts = {
+        pair: _contrast(scores[pair[0]], scores[pair[1]], metric)
+        for pair in combinations(scores, 2)
+    }
     p = {pair: own for pair, one in contrasts.items() if (own := one.tested(LEVEL)[1]) is not None}
-    corrected, factors = holm(p), _holm_factors(p)
+    corrected = holm(p)
+    factors = _holm_factors(p)
     found = []
     for (a, b), one in contrasts.items():
         interval, own = one.tested(1 - (1 - LEVEL) / factors.get((a, b), 1))
-        mean, p_holm, pairs = one.difference, corrected.get((a, b)), one.pairs
-        found.append(Difference(a=a, b=b, difference=mean, interval=interval, p=own, p_holm=p_holm, pairs=pairs))
+        mean = one.difference
+        p_holm = corrected.get((a, b))
+        pairs = one.pairs
+        found.append(
+            Difference(
+                a=a, b=b, difference=mean, interval=interval, p=own, p_holm=p_holm, pairs=pairs
+            )
+        )
     return found
 
 
@@ -152,19 +179,26 @@ class _Contrast(NamedTuple):
             half = float(stats.beta.ppf((1 + level) / 2, 1, self.num_units))
             p = 1.0 if self.difference == 0 else 0.5 ** (self.num_units - 1)
         else:
-            half, p = 0.0, float(self.difference == 0)
+            half = 0.0
+            p = float(self.difference == 0)
         limit = 1.0 if self.is_proportion else float("inf")
         return (max(self.difference - half, -limit), min(self.difference + half, limit)), p
 
 
 def _contrast(a: Scores, b: Scores, metric: Metric) -> _Contrast:
-    mine, theirs = a.linear(metric), b.linear(metric)
+    mine = a.linear(metric)
+    theirs = b.linear(metric)
     if mine.shape[1] == theirs.shape[1]:
-        parts, units = _examples_paired(mine, theirs), mine.shape[1]
-        what, of = ("example", "") if a.groups is None else ("group", f" of {a.numerator.shape[1]:,} examples")
+        parts = _examples_paired(mine, theirs)
+        units = mine.shape[1]
+        if a.groups is None:
+            what, of = ("example", "")
+        else:
+            what, of = ("group", f" of {a.numerator.shape[1]:,} examples")
         pairs = f"{units:,} {what}{'s' * (units != 1)}{of}"
     else:
-        parts, pairs = [*_crossed(mine), *_crossed(theirs)], "not at all: other test examples"
+        parts = [*_crossed(mine), *_crossed(theirs)]
+        pairs = "not at all: other test examples"
     observed = float(a.values(metric).mean() - b.values(metric).mean())
     return _Contrast(observed, parts, mine.shape[1], pairs, metric.proportion)
 
@@ -174,7 +208,8 @@ def holm(p: Mapping[K, float]) -> dict[K, float]:
 
     Holm 1979: the smallest is multiplied by the number of pairs, the next by one less; none is below the one before.
     """
-    adjusted, largest = {}, 0.0
+    adjusted = {}
+    largest = 0.0
     for i, pair in enumerate(sorted(p, key=p.__getitem__)):
         largest = max(largest, min(1.0, p[pair] * (len(p) - i)))
         adjusted[pair] = largest
@@ -221,7 +256,8 @@ def _examples_paired(a: np.ndarray, b: np.ndarray) -> list[Part]:
 def _mean_squares(x: np.ndarray) -> tuple[float, float, float]:
     """Mean squares of scores [s u]: of seeds, units and the rest; 0 where that has no degrees of freedom."""
     num_seeds, num_units = x.shape
-    rows, columns = x.mean(axis=1, keepdims=True), x.mean(axis=0)
+    rows = x.mean(axis=1, keepdims=True)
+    columns = x.mean(axis=0)
     seeds = num_units * float(rows.var(ddof=1)) if num_seeds > 1 else 0.0
     units = num_seeds * float(columns.var(ddof=1)) if num_units > 1 else 0.0
     df = (num_seeds - 1) * (num_units - 1)
@@ -245,9 +281,18 @@ def _proportion(mean: float, variance: float, df: float, num_units: int) -> tupl
     """Clopper and Pearson's interval for as many independent examples as give this variance (Korn, Graubard)."""
     count = float(num_units)
     if variance > 0 and 0 < mean < 1:
-        by_normal = stats.t.ppf((1 + LEVEL) / 2, max(num_units - 1, 1)) / stats.t.ppf((1 + LEVEL) / 2, df)
+        by_normal = stats.t.ppf((1 + LEVEL) / 2, max(num_units - 1, 1)) / stats.t.ppf(
+            (1 + LEVEL) / 2, df
+        )
         count = mean * (1 - mean) / variance * float(by_normal) ** 2
-    successes, tail = mean * count, (1 - LEVEL) / 2
-    low = float(stats.beta.ppf(tail, successes, count - successes + 1)) if successes > 0 else 0.0
-    high = float(stats.beta.ppf(1 - tail, successes + 1, count - successes)) if successes < count else 1.0
+    successes = mean * count
+    tail = (1 - LEVEL) / 2
+    if successes > 0:
+        low = float(stats.beta.ppf(tail, successes, count - successes + 1))
+    else:
+        low = 0.0
+    if successes < count:
+        high = float(stats.beta.ppf(1 - tail, successes + 1, count - successes))
+    else:
+        high = 1.0
     return low, high

@@ -8,7 +8,8 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-DASH, MINUS = "–", "−"
+DASH = "–"
+MINUS = "−"
 
 Interval = tuple[float, float]
 
@@ -20,7 +21,9 @@ def fixed(value: float | None, digits: int, *, signed: bool = False) -> str:
     text = f"{value:.{digits}f}"
     if not float(text):
         return text.lstrip("-")
-    return f"+{text}" if signed and value > 0 else text.replace("-", MINUS)
+    if signed and value > 0:
+        return f"+{text}"
+    return text.replace("-", MINUS)
 
 
 class _Json:
@@ -37,7 +40,9 @@ class _Json:
             return TypeAdapter(cls).validate_python(value)
         except ValidationError as error:
             first = error.errors()[0]
-            raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'value'}: {first['msg'].lower()}") from None
+            raise ValueError(
+                f"{'.'.join(map(str, first['loc'])) or 'value'}: {first['msg'].lower()}"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,9 @@ class Metric(_Json):
     @property
     def title(self) -> str:
         """Label and unit: test accuracy (%)."""
-        return f"{self.label} ({self.unit})" if self.unit else self.label
+        if self.unit:
+            return f"{self.label} ({self.unit})"
+        return self.label
 
     @property
     def difference_unit(self) -> str:
@@ -80,11 +87,15 @@ class Metric(_Json):
 
     def number(self, value: float | None) -> str:
         """98.10"""
-        return DASH if value is None else fixed(self.shown(value), self.digits)
+        if value is None:
+            return DASH
+        return fixed(self.shown(value), self.digits)
 
     def signed(self, value: float | None) -> str:
         """+0.80"""
-        return DASH if value is None else fixed(self.shown(value), self.digits, signed=True)
+        if value is None:
+            return DASH
+        return fixed(self.shown(value), self.digits, signed=True)
 
     def value(self, value: float | None) -> str:
         """98.10 %"""
@@ -92,7 +103,9 @@ class Metric(_Json):
 
     def mean(self, mean: float | None, std: float | None) -> str:
         """98.10 ± 0.20, without a spread where there is none."""
-        return self.number(mean) if mean is None or std is None else f"{self.number(mean)} ± {self.number(std)}"
+        if mean is None or std is None:
+            return self.number(mean)
+        return f"{self.number(mean)} ± {self.number(std)}"
 
     def interval(self, bounds: Sequence[float | None] | None, *, signed: bool = False) -> str:
         """[97.70, 98.50]; empty where a bound is unknown."""
@@ -209,7 +222,9 @@ class Row:
         if self.mean is not None:
             return None
         errors = [run.error for run in self.runs if run.error]
-        return f"no seed finished: {errors[0]}" if errors else "no value"
+        if errors:
+            return f"no seed finished: {errors[0]}"
+        return "no value"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +245,10 @@ class Difference:
 
     def turned(self) -> Difference:
         """b - a."""
-        interval = None if self.interval is None else (-self.interval[1], -self.interval[0])
+        if self.interval is None:
+            interval = None
+        else:
+            interval = (-self.interval[1], -self.interval[0])
         return replace(self, a=self.b, b=self.a, difference=-self.difference, interval=interval)
 
 

@@ -24,7 +24,17 @@ TOLERANCE = 0.02
 def unmatched(results: Results) -> list[Finding]:
     """Findings about the results of a comparison, warnings first."""
     rows = [row for row in results.candidates if row.sound]
-    checks = (_configurations, _sizes, _receptive_fields, _lengths, _tuning, _seeds, _splits, _overlap, _surroundings)
+    checks = (
+        _configurations,
+        _sizes,
+        _receptive_fields,
+        _lengths,
+        _tuning,
+        _seeds,
+        _splits,
+        _overlap,
+        _surroundings,
+    )
     found = [finding for check in checks for finding in check(results, rows)]
     return sorted(found, key=lambda finding: finding.kind != "warning")
 
@@ -43,7 +53,9 @@ def _listed(values: Mapping[str, Any]) -> str:
 
 def _gap(values: Sequence[float]) -> float:
     """(largest - smallest) / smallest; 0 where there is nothing to compare."""
-    return max(values) / min(values) - 1 if len(values) > 1 and min(values) > 0 else 0.0
+    if len(values) > 1 and min(values) > 0:
+        return max(values) / min(values) - 1
+    return 0.0
 
 
 def _sizes(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -51,17 +63,19 @@ def _sizes(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
         return
     sizes = {
         "parameters": {row.name: row.parameters for row in rows if row.parameters},
-        "FLOPs of a training step": {row.name: row.training_flops for row in rows if row.training_flops},
+        "FLOPs of a training step": {
+            row.name: row.training_flops for row in rows if row.training_flops
+        },
     }
     for what, values in sizes.items():
         is_asked = results.match == ("parameters" if what == "parameters" else "flops")
         gap = _gap(list(values.values()))
-        if is_asked and results.reference in values:  # the others were matched to it, not to each other
+        # the others were matched to it, not to each other
+        if is_asked and results.reference in values:
             gap = max(abs(value / values[results.reference] - 1) for value in values.values())
         if gap > TOLERANCE:
-            text = (
-                f"They differ by up to {100 * gap:.0f} % ({_listed({n: f'{value:,}' for n, value in values.items()})})."
-            )
+            each = _listed({n: f"{value:,}" for n, value in values.items()})
+            text = f"They differ by up to {100 * gap:.0f} % ({each})."
             is_warning = is_asked or (what == "parameters" and results.match == "none")
             yield _warning(what, text) if is_warning else _note(what, text)
 
@@ -78,8 +92,14 @@ def _receptive_fields(_results: Results, rows: Sequence[Row]) -> Iterator[Findin
 
 def _lengths(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
     counts = {
-        "training steps": ({row.name: fmean(run.steps or 0 for run in row.sound) for row in rows}, 0.0),
-        "training tokens": ({row.name: fmean(run.tokens or 0 for run in row.sound) for row in rows}, 0.01),
+        "training steps": (
+            {row.name: fmean(run.steps or 0 for run in row.sound) for row in rows},
+            0.0,
+        ),
+        "training tokens": (
+            {row.name: fmean(run.tokens or 0 for run in row.sound) for row in rows},
+            0.01,
+        ),
     }
     for what, (values, most) in counts.items():
         if "data.train_share" not in results.varied and _gap(list(values.values())) > most:
@@ -90,12 +110,18 @@ def _lengths(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
 def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
     tuning = results.tuning
     rates = {row.name: load_yaml(row.config)["optimizer"].get("lr") for row in rows}
-    shown = _listed({name: f"{rate:g}" for name, rate in rates.items() if isinstance(rate, int | float)})
+    shown = _listed(
+        {name: f"{rate:g}" for name, rate in rates.items() if isinstance(rate, int | float)}
+    )
     if tuning is None:
-        yield _warning("tuning", f"It is not recorded how these runs were tuned (learning rates: {shown}).")
+        yield _warning(
+            "tuning", f"It is not recorded how these runs were tuned (learning rates: {shown})."
+        )
         return
     if tuning.lr_trials < 2:
-        yield _warning("tuning", f"Nothing was tuned. Each candidate has the recipe's learning rate ({shown}).")
+        yield _warning(
+            "tuning", f"Nothing was tuned. Each candidate has the recipe's learning rate ({shown})."
+        )
         return
     if reported := sorted(set(tuning.seeds) & set(results.seeds)):
         text = "Trials and reported runs share a seed, so the results of this seed are too good"
@@ -129,11 +155,20 @@ def _splits(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
         return
     by_share = "data.train_share" in results.varied
     for split in ("validation", "test") if by_share else ("training", "validation", "test"):
-        digests = {row.name: {run.data_sha256[split] for run in row.sound if split in run.data_sha256} for row in rows}
+        digests = {
+            row.name: {run.data_sha256[split] for run in row.sound if split in run.data_sha256}
+            for row in rows
+        }
         every = set[str]().union(*digests.values())
-        if len(every) > len({digest.rpartition(":")[0] for digest in every}):  # of one version of the digest
-            short = {name: ", ".join(sorted(d.rpartition(":")[2][:8] for d in own)) for name, own in digests.items()}
-            yield _warning(f"{split} data", f"The {split} split is not the same (SHA-256 {_listed(short)}).")
+        # of one version of the digest
+        if len(every) > len({digest.rpartition(":")[0] for digest in every}):
+            short = {
+                name: ", ".join(sorted(d.rpartition(":")[2][:8] for d in own))
+                for name, own in digests.items()
+            }
+            yield _warning(
+                f"{split} data", f"The {split} split is not the same (SHA-256 {_listed(short)})."
+            )
 
 
 def _overlap(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -161,7 +196,9 @@ def _surroundings(_results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
                     seen.setdefault((what, name), {}).setdefault(str(value), set()).add(row.name)
     for (what, name), values in seen.items():
         if len(values) > 1:
-            shown = "; ".join(f"{value}: {', '.join(sorted(names))}" for value, names in sorted(values.items()))
+            shown = "; ".join(
+                f"{value}: {', '.join(sorted(names))}" for value, names in sorted(values.items())
+            )
             yield _warning(what, f"{name} was not the same ({shown}).")
 
 
@@ -176,7 +213,9 @@ def _configurations(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
             yield _warning(row.name, note)
     is_chosen = results.tuning is not None and len(results.tuning.optimizers) > 1
     for key in dict.fromkeys(key for config in flat.values() for key in config):
-        if key in HANDLED or any(key == p or (key.startswith(f"{p}.") and p != "model.backbone") for p in own):
+        if key in HANDLED or any(
+            key == p or (key.startswith(f"{p}.") and p != "model.backbone") for p in own
+        ):
             continue
         if key.startswith("optimizer.") and (key.endswith("lr") or is_chosen):
             continue
@@ -191,9 +230,15 @@ def _follows_from_the_type(key: str, flat: Mapping[str, Mapping[str, Any]]) -> b
     """True if a key is of a backbone, or an encoder or decoder, of different types, and they do not all have it."""
     parts = key.split(".")
     for end in range(2, len(parts)):
-        above, own = ".".join(parts[:end]), ".".join(parts[end:])
-        if len({config.get(f"{above}.type") for config in flat.values()}) > 1:  # its size was searched for
-            return "." in own or own in ("type", "dim", "depth") or not all(key in config for config in flat.values())
+        above = ".".join(parts[:end])
+        own = ".".join(parts[end:])
+        # its size was searched for
+        if len({config.get(f"{above}.type") for config in flat.values()}) > 1:
+            return (
+                "." in own
+                or own in ("type", "dim", "depth")
+                or not all(key in config for config in flat.values())
+            )
     return False
 
 

@@ -23,8 +23,13 @@ def with_verdicts(results: Results) -> Results:
         seeds = min(len(rows[name].sound) for name in (entry.a, entry.b))
         if entry.p_holm is None or entry.p_holm >= 1 - LEVEL or not is_large or seeds < 2:
             return replace(entry, better=None)
-        winner = entry.a if (entry.difference > 0) == results.metric.higher_is_better else entry.b
-        return replace(entry, better=None if doubts(replace(entry, better=winner), rows) else winner)
+        if (entry.difference > 0) == results.metric.higher_is_better:
+            winner = entry.a
+        else:
+            winner = entry.b
+        return replace(
+            entry, better=None if doubts(replace(entry, better=winner), rows) else winner
+        )
 
     return replace(results, differences=[judged(entry) for entry in results.differences])
 
@@ -54,7 +59,8 @@ def rate_at_edge(row: Row) -> str | None:
     key = next((key for key in row.chosen if key.rpartition(".")[2] == "lr"), "")
     kind = row.chosen.get("optimizer.type")
     own = [t for t in row.trials if key in t.values and t.values.get("optimizer.type") == kind]
-    tried, chosen = sorted({t.values[key] for t in own}), row.chosen.get(key)
+    tried = sorted({t.values[key] for t in own})
+    chosen = row.chosen.get(key)
     if len(tried) == 1:
         return f"{row.name} tried only one learning rate, {chosen:g}."
     if not tried or chosen not in (tried[0], tried[-1]):

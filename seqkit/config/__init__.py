@@ -6,7 +6,14 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "builder": ["Built", "build", "build_model"],
-        "recipe": ["find_recipe", "load_yaml", "read_recipe", "recipe_folder", "recipe_names", "to_yaml"],
+        "recipe": [
+            "find_recipe",
+            "load_yaml",
+            "read_recipe",
+            "recipe_folder",
+            "recipe_names",
+            "to_yaml",
+        ],
         "docs": ["explain"],
         "mixture": ["complete"],
         "overrides": ["dotted"],

@@ -43,9 +43,15 @@ def build(config: Mapping[str, Any]) -> Built:
     if "data" in config and isinstance(config["data"].get("source"), Mapping):
         source = with_paths(config["data"]["source"], "data.source.path")
         config = {**config, "data": {**config["data"], "source": source}}
-    data = {"data": _value(fields["data"], config["data"], "data")} if "data" in config else {}
+    if "data" in config:
+        data = {"data": _value(fields["data"], config["data"], "data")}
+    else:
+        data = {}
     if data and "tokenizer" in config:
-        config = {**config, "tokenizer": with_parts(config["tokenizer"], data["data"].get("source"))}
+        config = {
+            **config,
+            "tokenizer": with_parts(config["tokenizer"], data["data"].get("source")),
+        }
     others = [name for name in fields if name in config and name != "data"]
     made = data | {name: _value(fields[name], config[name], name) for name in others}
     init = made.get("model", {}).pop(INIT.name, None)
@@ -70,7 +76,10 @@ def build_model(built: Built, spec: TokenSpec) -> Model:
 
 def _reason(error: Exception) -> str:
     """An error in one line, without the stack of C++ that torch adds."""
-    what = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
+    if isinstance(error, TypeError | ValueError):
+        what = ""
+    else:
+        what = f"{type(error).__name__}: "
     return what + " ".join(str(error).partition("Exception raised from")[0].split())
 
 
@@ -79,7 +88,10 @@ def _value(field: Field, value: Any, path: str) -> Any:
     if field.is_list(value) and value is not None:
         return [_value(field.one, item, f"{path}.{i}") for i, item in enumerate(value)]
     if field.shape == "names" and value is not None:
-        return {name: _value(below, value[name], f"{path}.{name}") for name, below in field.by_name(value).items()}
+        return {
+            name: _value(below, value[name], f"{path}.{name}")
+            for name, below in field.by_name(value).items()
+        }
     if field.section is not None:
         return _arguments(field, value, path)
     if field.kind is None:
@@ -98,7 +110,9 @@ def _arguments(field: Field, value: Mapping[str, Any], path: str) -> dict[str, A
         group = fields[name].settings
         own = arguments if group is None else settings.setdefault(group, {})
         own[name] = _value(fields[name], item, f"{path}.{name}")
-    return arguments | {name: _made(partial(cls, **own), path) for (name, cls), own in settings.items()}
+    return arguments | {
+        name: _made(partial(cls, **own), path) for (name, cls), own in settings.items()
+    }
 
 
 def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
@@ -110,7 +124,9 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
         wrapper: Any = TorchOptimizer if field.kind == "optimizer" else TorchSchedule
         cls = partial(wrapper, cls)
     factory = partial(cls, **_arguments(field, value, path))
-    return factory if field.num_given is not None else _made(factory, path)
+    if field.num_given is not None:
+        return factory
+    return _made(factory, path)
 
 
 def _made(factory: Callable[[], Any], path: str) -> Any:

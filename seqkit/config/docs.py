@@ -62,25 +62,42 @@ def explain(config: Mapping[str, Any]) -> Iterator[Row]:
         yield f"tasks.{name}.lr_scale", shown(task["lr_scale"]), "a number above 0", about
     for name, task in task_configs(config).items():
         for key, *rest in explain(task):
-            if key.partition(".")[0] in ("data", *MODEL_KEYS) and not key.startswith("model.backbone"):
+            if key.partition(".")[0] in ("data", *MODEL_KEYS) and not key.startswith(
+                "model.backbone"
+            ):
                 yield f"tasks.{name}.{key}", *rest  # type: ignore[misc]
 
 
-def _explained(node: Node, config: Mapping[str, Any], about: Callable[[Field], str]) -> Iterator[Row]:
+def _explained(
+    node: Node, config: Mapping[str, Any], about: Callable[[Field], str]
+) -> Iterator[Row]:
     """Explain every key of a complete node. about: the sentence about a key."""
     for name, field in node.fields.items():
-        value, path = config.get(name), node.at(name)
+        value = config.get(name)
+        path = node.at(name)
         if field.is_plain:
             yield path, shown(value), in_words(field.hint), about(field)
         elif field.is_list(value):
-            yield path, shown(value), f"a list of {(field.kind or '').replace('_', ' ')}s", about(field)
+            yield (
+                path,
+                shown(value),
+                f"a list of {(field.kind or '').replace('_', ' ')}s",
+                about(field),
+            )
         elif field.shape == "names" and value is not None:
             yield path, ", ".join(value), f"names, with {named(field.kind)} each", about(field)
-            yield from _explained(node.below(field, value), value, lambda part: f"Part {part.name}.")
+            yield from _explained(
+                node.below(field, value), value, lambda part: f"Part {part.name}."
+            )
         else:
             if field.kind is not None:
                 component = "null" if value is None else value["type"]
-                yield path, component, f"{named(field.kind)} (seqkit list {field.kind}s)", about(field)
+                yield (
+                    path,
+                    component,
+                    f"{named(field.kind)} (seqkit list {field.kind}s)",
+                    about(field),
+                )
             if value is not None:
                 owner = field.component(value.get("type"), path).load()
                 yield from _explained(node.below(field, value), value, partial(_about, owner))
@@ -103,7 +120,9 @@ def _mention(cls: Any, argument: str) -> str:
     """The first sentence of the docstring in which the argument occurs."""
     sentences = re.split(r"(?<=[.;])(?<!al\.)\s+", " ".join((cls.__doc__ or "").split()))
     found = (
-        one for one in sentences if re.search(rf"(?<![\w-]){argument}(?!\w)", one) and not one.startswith("Raises")
+        one
+        for one in sentences
+        if re.search(rf"(?<![\w-]){argument}(?!\w)", one) and not one.startswith("Raises")
     )
     return _sentence(next(found, ""))
 
@@ -121,7 +140,8 @@ def _explanations(cls: Any) -> dict[str, str]:
         module, _, name = other.partition(":")
         found = _explanations(getattr(import_module(module), name)) | found
     for parameter in inspect.signature(cls).parameters.values():
-        if getattr(parameter.default, "is_settings", False):  # its fields are keys beside the others
+        # its fields are keys beside the others
+        if getattr(parameter.default, "is_settings", False):
             group: Any = type(parameter.default)
             found = _explanations(group) | found
     return found
@@ -131,14 +151,18 @@ def _entries(doc: str, names: Collection[str]) -> dict[str, str]:
     """`name: text` entries of a docstring, and `name (type): text` ones; `a, b: text` is an entry for both."""
     name = r"[`*]*\w+[`*]*"
     entry = re.compile(
-        rf"(?:^|(?<=[.;:)]\s))[ -]*(?:or )?({name}(?:, {name})*)(?: ?\([^\n]*?\))?:(?=\s+\S)", re.MULTILINE
+        rf"(?:^|(?<=[.;:)]\s))[ -]*(?:or )?({name}(?:, {name})*)(?: ?\([^\n]*?\))?:(?=\s+\S)",
+        re.MULTILINE,
     )
-    heads = [(head, [each.strip("`* ") for each in head[1].split(",")]) for head in entry.finditer(doc)]
+    heads = [
+        (head, [each.strip("`* ") for each in head[1].split(",")]) for head in entry.finditer(doc)
+    ]
     # after a full stop, a word that is no argument begins an entry as well; elsewhere it is prose: `repeated: [a, b]`
     heads = [
         (head, own)
         for head, own in heads
-        if set(own) & set(names) or (head[1].islower() and doc[: head.start()].rstrip().endswith("."))
+        if set(own) & set(names)
+        or (head[1].islower() and doc[: head.start()].rstrip().endswith("."))
     ]
     found: dict[str, str] = {}
     for (head, own), following in zip(heads, [*heads[1:], None]):
@@ -156,4 +180,6 @@ def _sentence(text: str) -> str:
     if len(text) > MAX_CHARACTERS:
         text = re.split(r"(?<=\w\w\.) (?=[A-Z])", text[:MAX_CHARACTERS])[0]
     text = text.strip(" ;")
-    return text[:1].upper() + text[1:] if re.match(r"[a-z]+\b[^.(_]", text) else text
+    if re.match(r"[a-z]+\b[^.(_]", text):
+        return text[:1].upper() + text[1:]
+    return text

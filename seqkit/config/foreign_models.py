@@ -37,7 +37,8 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> tuple[Mapping[str, 
     pairs = [(key, path if key == "model.init" else value) for key, value in pairs]
     if not is_foreign(place := located(path)):
         return config, pairs
-    named, level = _last(pairs, "model.objective", "model.objective.type"), _last(pairs, "model.objective.level")
+    named = _last(pairs, "model.objective", "model.objective.type")
+    level = _last(pairs, "model.objective.level")
     objective = model.get("objective") if named is None else named
     own = dict(objective) if isinstance(objective, Mapping) else {}
     task = task_of(objective if level is None else {**(own or {"type": objective}), "level": level})
@@ -53,11 +54,25 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> tuple[Mapping[str, 
         **(data if isinstance(data, Mapping) else {"source": data}),
     }
     if given is not None:
-        return {**config, "data": data, "tokenizer": found["tokenizer"], "model": {**model, **found["model"]}}, pairs
-    return {"tokenizer": found["tokenizer"], **config, "data": data, "model": {**found["model"], **model}}, pairs
+        return {
+            **config,
+            "data": data,
+            "tokenizer": found["tokenizer"],
+            "model": {**model, **found["model"]},
+        }, pairs
+    return {
+        "tokenizer": found["tokenizer"],
+        **config,
+        "data": data,
+        "model": {**found["model"], **model},
+    }, pairs
 
 
 def _last(pairs: Pairs, *keys: str) -> Any:
     """Value of the last override of one of these keys; None: there is none."""
     values = [value for key, value in pairs if key in keys]
-    return values[-1].read() if values and isinstance(values[-1], Word) else values[-1] if values else None
+    if values and isinstance(values[-1], Word):
+        return values[-1].read()
+    if values:
+        return values[-1]
+    return None

@@ -102,14 +102,23 @@ def overridden(top: Node, config: Mapping[str, Any], pairs: Pairs) -> Mapping[st
     for key, value in pairs:
         first, *rest = key.removesuffix(".type").split(".")
         is_of_source = first == "data" and rest != [] and rest[0] not in of_data
-        paths.append(([first, *(["source"] if is_of_source else []), *rest], key.endswith(".type"), value))
+        paths.append(
+            ([first, *(["source"] if is_of_source else []), *rest], key.endswith(".type"), value)
+        )
     last = {".".join(path): value for path, _, value in paths}
     for path, _, _ in paths:  # a key below one that is null would bring it back without a word
         for above in (".".join(path[:i]) for i in range(1, len(path))):
             if above in last and last[above] in (None, "null", "~"):
-                raise UsageError(f"{above} is null, so {'.'.join(path)} has no place; leave one of the two out")
-    for path, is_type, value in sorted(paths, key=lambda one: (len(one[0]), one[0] == ["trainer", "min_steps"])):
-        over = {"type": value.read() if isinstance(value, Word) else value} if is_type else value
+                raise UsageError(
+                    f"{above} is null, so {'.'.join(path)} has no place; leave one of the two out"
+                )
+    for path, is_type, value in sorted(
+        paths, key=lambda one: (len(one[0]), one[0] == ["trainer", "min_steps"])
+    ):
+        if is_type:
+            over = {"type": value.read() if isinstance(value, Word) else value}
+        else:
+            over = value
         for name in reversed(path):
             over = {name: over}
         config = top.merge(config, over)
@@ -120,7 +129,9 @@ class Node:
     """A mapping of the configuration: the keys that it may have, its path, and the component that owns them."""
 
     def __init__(self, fields: Mapping[str, Field], path: str = "", owner: str = ""):
-        self.fields, self.path, self.owner = fields, path, owner
+        self.fields = fields
+        self.path = path
+        self.owner = owner
 
     def at(self, name: str) -> str:
         return f"{self.path}.{name}".lstrip(".")
@@ -134,13 +145,21 @@ class Node:
             raise UsageError(f"the key {self.at(name)!r} has a dot; write it nested, {nested}: …}}")
         if self.path == "data.source":  # `data.X` is X of the data source, too
             known = {**root()["data"].keys_below(None, "data"), **self.fields}
-            raise UsageError(f"there is no key 'data.{name}'; {suggest(f'data.{name}', [f'data.{x}' for x in known])}")
+            raise UsageError(
+                f"there is no key 'data.{name}'; {suggest(f'data.{name}', [f'data.{x}' for x in known])}"
+            )
         if self.owner:
-            raise UsageError(f"{self.path}: {self.owner} has no argument {name!r}; {suggest(name, self.fields)}")
+            raise UsageError(
+                f"{self.path}: {self.owner} has no argument {name!r}; {suggest(name, self.fields)}"
+            )
         near = suggest(self.at(name), [self.at(known) for known in self.fields])
         if not near.startswith("did you mean"):
             sections = [key for key, field in self.fields.items() if field.section is not None]
-            deeper = [f"{key}.{name}" for key in sections if name in self.fields[key].keys_below(None, key)]
+            deeper = [
+                f"{key}.{name}"
+                for key in sections
+                if name in self.fields[key].keys_below(None, key)
+            ]
             near = suggest(name, deeper) if deeper else near
         raise UsageError(f"there is no key {self.at(name)!r}; {near}")
 
@@ -150,7 +169,11 @@ class Node:
         if field.shape == "names":
             return Node(field.by_name(value), path)
         name = value.get("type", field.default_type)
-        return Node(field.keys_below(name, path), path, field.component(name, path).name if field.kind else "")
+        return Node(
+            field.keys_below(name, path),
+            path,
+            field.component(name, path).name if field.kind else "",
+        )
 
     def mapping(self, field: Field, value: Any) -> dict[str, Any] | None:
         """The value of a component or section as a mapping: a bare name becomes its type or, for `data`, its source."""
@@ -181,31 +204,50 @@ class Node:
         path = self.at(field.name)
         if isinstance(word, Switch) and field.hint is not bool:
             raise UsageError(f"--{path} has no value; write --{path} VALUE")
-        takes_text = fits(str(word), field.hint) if field.is_plain else path == "data" or field.kind == "data_source"
+        if field.is_plain:
+            takes_text = fits(str(word), field.hint)
+        else:
+            takes_text = path == "data" or field.kind == "data_source"
         try:
             value = load_yaml(word)
         except yaml.YAMLError as error:  # such as `*.txt`
             if not takes_text:
                 reason = " ".join(str(error).split())
-                raise UsageError(f"{path} is {shown(str(word))}, which is not readable as YAML: {reason}") from None
+                raise UsageError(
+                    f"{path} is {shown(str(word))}, which is not readable as YAML: {reason}"
+                ) from None
             return str(word)
-        is_text = field.is_plain and takes_text and value is not None and not fits(value, field.hint)
+        is_text = (
+            field.is_plain and takes_text and value is not None and not fits(value, field.hint)
+        )
         return str(word) if is_text else value
 
     def merge(self, base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         """`over` on top of `base`."""
-        if self.path == "trainer" and over.keys() & {"max_epochs", "max_steps", "limit_train_batches"}:
-            base = {**base, "min_steps": None}  # of a recipe, whose length another takes the place of
+        if self.path == "trainer" and over.keys() & {
+            "max_epochs",
+            "max_steps",
+            "limit_train_batches",
+        }:
+            # of a recipe, whose length another takes the place of
+            base = {**base, "min_steps": None}
         merged = {**base, **over}
         for name in [name for name in over if name in base and name in self.fields]:
             field = self.fields[name]
-            old, new = self._read(field, base[name]), self._read(field, over[name])
+            old = self._read(field, base[name])
+            new = self._read(field, over[name])
             if field.is_list(old) and isinstance(new, Mapping) and "type" not in new:
-                raise UsageError(f"{self.at(name)} is a list; give the whole of it: --{self.at(name)} '[…]'")
+                raise UsageError(
+                    f"{self.at(name)} is a list; give the whole of it: --{self.at(name)} '[…]'"
+                )
             if field.is_plain or field.is_list(old) or field.is_list(new):
                 continue
-            old, new = self.mapping(field, old), self.mapping(field, new)
-            merged[name] = new if old is None or new is None else self._merged(field, old, new)
+            old = self.mapping(field, old)
+            new = self.mapping(field, new)
+            if old is None or new is None:
+                merged[name] = new
+            else:
+                merged[name] = self._merged(field, old, new)
         return merged
 
     def _merged(self, field: Field, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -213,10 +255,15 @@ class Node:
             return self.below(field, {**old, **new}).merge(old, new)
         name = new.get("type", old.get("type"))
         typed = {} if name is None else {"type": name}
-        was, now = self.below(field, old), self.below(field, {**new, **typed})
+        was = self.below(field, old)
+        now = self.below(field, {**new, **typed})
         old, new = ({k: v for k, v in written.items() if k != "type"} for written in (old, new))
         if was.owner != now.owner:
-            old = {k: v for k, v in old.items() if k in now.fields and was.field(k).kind == now.fields[k].kind}
+            old = {
+                k: v
+                for k, v in old.items()
+                if k in now.fields and was.field(k).kind == now.fields[k].kind
+            }
         return typed | now.merge(old, new)
 
     # ── completing ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,25 +273,42 @@ class Node:
         for name in config:
             if name != "type" or not self.owner:
                 self.field(name)
-        missing = [self.at(f.name) for f in self.fields.values() if f.default is REQUIRED and f.name not in config]
+        missing = [
+            self.at(f.name)
+            for f in self.fields.values()
+            if f.default is REQUIRED and f.name not in config
+        ]
         if missing:
             be = "is" if len(missing) == 1 else "are"
             what = f"{' and '.join(missing)} {be} missing"
             raise UsageError(f"{what}; write it in the recipe, or give --{missing[0]} VALUE")
-        return {name: self._completed(field, config.get(name, field.default)) for name, field in self.fields.items()}
+        return {
+            name: self._completed(field, config.get(name, field.default))
+            for name, field in self.fields.items()
+        }
 
     def _completed(self, field: Field, value: Any) -> Any:
-        path, value = self.at(field.name), self._read(field, value)
+        path = self.at(field.name)
+        value = self._read(field, value)
         if field.is_plain:
             try:
                 check_value(value, field.hint)
             except ValueError as error:
                 if isinstance(value, Mapping) and value and not fits({}, field.hint):
-                    raise UsageError(f"there is no key '{path}.{next(iter(value))}'; {path} is a plain value") from None
-                raise UsageError(f"{path} is {shown(value)}; {error}{self._of_others(field.name, value)}") from None
-            return copy.deepcopy(value) if isinstance(value, list | dict) else value  # a default is everyone's
+                    raise UsageError(
+                        f"there is no key '{path}.{next(iter(value))}'; {path} is a plain value"
+                    ) from None
+                raise UsageError(
+                    f"{path} is {shown(value)}; {error}{self._of_others(field.name, value)}"
+                ) from None
+            # a default is everyone's
+            if isinstance(value, list | dict):
+                return copy.deepcopy(value)
+            return value
         if field.is_list(value) and value is not None:
-            value = [value] if isinstance(value, str | Mapping) else value  # one is a list of one
+            # one is a list of one
+            if isinstance(value, str | Mapping):
+                value = [value]
             if not isinstance(value, list):
                 raise UsageError(f"{path} is {shown(value)}; give a list")
             return [self._completed(field.one, item) for item in value]
@@ -255,18 +319,30 @@ class Node:
             return None
         node = self.below(field, written)
         completed = node.complete(written)
-        return {"type": node.owner, **completed} if node.owner else completed
+        if node.owner:
+            return {"type": node.owner, **completed}
+        return completed
 
     def _of_others(self, name: str, value: Any) -> str:
         """The objective that refuses the value of an argument, and those that take it; empty for other components."""
         if self.path != "model.objective":
             return ""
-        field, takers = Field("objective", kind="objective"), []
+        field = Field("objective", kind="objective")
+        takers = []
         for other in components("objective"):
             with suppress(ValueError, ImportError):  # of another package
                 known = field.keys_below(other, self.path).get(name)
-                takers += [other] if known is not None and known.is_plain and fits(value, known.hint) else []
-        instead = f", or another objective, which takes it: --model.objective {' or '.join(takers)}" if takers else ""
+                takers += (
+                    [other]
+                    if known is not None and known.is_plain and fits(value, known.hint)
+                    else []
+                )
+        if takers:
+            instead = (
+                f", or another objective, which takes it: --model.objective {' or '.join(takers)}"
+            )
+        else:
+            instead = ""
         return f" for the objective {self.owner}{instead}"
 
 

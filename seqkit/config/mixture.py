@@ -46,10 +46,14 @@ def complete(
     0.5
     """
     if not isinstance(recipe, str | Path | Mapping):
-        raise UsageError(f"the recipe is {shown(recipe)}; give a name, a path, or keys with a value each")
+        raise UsageError(
+            f"the recipe is {shown(recipe)}; give a name, a path, or keys with a value each"
+        )
     found = _completed(recipe, preset, list(dotted(overrides)), only)
     if "tasks" in found and not may_mix:
-        names = ", ".join(f"{recipe if isinstance(recipe, str) else found['recipe']}/{x}" for x in found["tasks"])
+        names = ", ".join(
+            f"{recipe if isinstance(recipe, str) else found['recipe']}/{x}" for x in found["tasks"]
+        )
         raise UsageError(f"{found['recipe']} trains several tasks; give one of them: {names}")
     return found
 
@@ -63,12 +67,21 @@ def _completed(
     may_mix: bool = True,
 ) -> dict[str, Any]:
     """A complete configuration of one task or, if it may be, of several. pairs: overrides, as `dotted` gives them."""
-    mixture, _, task = ("", "", "") if isinstance(recipe, Mapping) else str(recipe).rpartition("/")
+    if isinstance(recipe, Mapping):
+        mixture, _, task = ("", "", "")
+    else:
+        mixture, _, task = str(recipe).rpartition("/")
     if task and is_recipe(mixture) and not is_recipe(str(recipe)):
         return completed(_of_task(mixture, task, preset), {}, None, pairs, only=only)
-    config, presets = (plain(recipe), {}) if isinstance(recipe, Mapping) else read_recipe(str(recipe))
+    presets: Mapping[str, Any] = {}
+    if isinstance(recipe, Mapping):
+        config = plain(recipe)
+    else:
+        config, presets = read_recipe(str(recipe))
     if preset is not None and preset not in list(presets):
-        raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
+        raise UsageError(
+            f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}"
+        )
     for key, value in [*((name, "VALUE") for name in config), *pairs]:
         check_spelling(key, str(value))
     if "tasks" in config and not may_mix:
@@ -101,20 +114,26 @@ def mixture_root() -> dict[str, Field]:
     return {field.name: field for field in fields}
 
 
-def _complete_mixture(config: Mapping[str, Any], preset: Mapping[str, Any], pairs: Pairs) -> dict[str, Any]:
+def _complete_mixture(
+    config: Mapping[str, Any], preset: Mapping[str, Any], pairs: Pairs
+) -> dict[str, Any]:
     """A complete mixture as plain data: shared keys, and `tasks`, each with `data`, `tokenizer` and `model`.
 
     preset: keys that are merged over those of `config`. Each task is completed as a recipe of its own: with `from`, the
     recipe of that name; the mixture's backbone takes the place of its backbone.
     """
     if any(key == "tasks" for key, _ in pairs):
-        raise UsageError("tasks is no single value; give a task's key, such as --tasks.image.data.limit 100")
+        raise UsageError(
+            "tasks is no single value; give a task's key, such as --tasks.image.data.limit 100"
+        )
     tasks = _tasks(config, preset, pairs)
     for key in (*config, *preset, *(key for key, _ in pairs)):
         if key.partition(".")[0] in ("data", "tokenizer"):
             raise UsageError(f"{key} is of a task; give --tasks.{next(iter(tasks), 'NAME')}.{key}")
     top = Node(mixture_root())
-    layers = [{key: value for key, value in layer.items() if key != "tasks"} for layer in (config, preset)]
+    layers = [
+        {key: value for key, value in layer.items() if key != "tasks"} for layer in (config, preset)
+    ]
     own = [pair for pair in pairs if not pair[0].startswith("tasks.")]
     found = top.complete(overridden(top, reduce(top.merge, layers), own))
     check_name(found["recipe"])
@@ -125,13 +144,21 @@ def _complete_mixture(config: Mapping[str, Any], preset: Mapping[str, Any], pair
         except UsageError as error:
             raise UsageError(f"tasks.{name}: {error}") from error
     if not done:
-        raise UsageError("tasks is empty; give a recipe by name of each task, such as tasks: {text: text/char-lm}")
+        raise UsageError(
+            "tasks is empty; give a recipe by name of each task, such as tasks: {text: text/char-lm}"
+        )
     sampling = found["sampling"]
     if isinstance(sampling, dict) and set(sampling) not in ({"temperature"}, set(done)):
         wanted = f"even, proportional, {{temperature: 2}}, or a share above 0 for each of {', '.join(done)}"
         raise UsageError(f"sampling is {shown(sampling)}; give {wanted}")
-    if isinstance(sampling, dict) and "temperature" not in done and sampling.get("temperature", 1) < 1:
-        raise UsageError(f"sampling.temperature is {sampling['temperature']}; give at least 1, which is proportional")
+    if (
+        isinstance(sampling, dict)
+        and "temperature" not in done
+        and sampling.get("temperature", 1) < 1
+    ):
+        raise UsageError(
+            f"sampling.temperature is {sampling['temperature']}; give at least 1, which is proportional"
+        )
     return {"recipe": found.pop("recipe"), "seed": found.pop("seed"), "tasks": done, **found}
 
 
@@ -153,10 +180,14 @@ def _scaled(value: Any, factor: float, key: str = "") -> Any:
     """An optimizer with its learning rates, and those of optimizers in it, times a factor."""
     if isinstance(value, Mapping):
         return {name: _scaled(inner, factor, name) for name, inner in value.items()}
-    return value * factor if key == "lr" and factor != 1 and isinstance(value, int | float) else value
+    if key == "lr" and factor != 1 and isinstance(value, int | float):
+        return value * factor
+    return value
 
 
-def _tasks(config: Mapping[str, Any], preset: Mapping[str, Any], pairs: Pairs) -> dict[str, list[tuple[str, Any]]]:
+def _tasks(
+    config: Mapping[str, Any], preset: Mapping[str, Any], pairs: Pairs
+) -> dict[str, list[tuple[str, Any]]]:
     """(key, value) of all that recipe, preset and overrides write about each task, the last word last.
 
     A task that is null is left out.
@@ -164,8 +195,12 @@ def _tasks(config: Mapping[str, Any], preset: Mapping[str, Any], pairs: Pairs) -
     written: dict[str, list[tuple[str, Any]]] = {}
     layers = [layer.get("tasks", {}) for layer in (config, preset)]
     if wrong := [layer for layer in layers if not isinstance(layer, Mapping)]:
-        raise UsageError(f"tasks is {shown(wrong[0])}; give names with keys each, such as {{text: text/char-lm}}")
-    overrides = [(key.removeprefix("tasks."), value) for key, value in pairs if key.startswith("tasks.")]
+        raise UsageError(
+            f"tasks is {shown(wrong[0])}; give names with keys each, such as {{text: text/char-lm}}"
+        )
+    overrides = [
+        (key.removeprefix("tasks."), value) for key, value in pairs if key.startswith("tasks.")
+    ]
     for path, value in [*(item for layer in layers for item in layer.items()), *overrides]:
         name, _, key = path.partition(".")
         if key and name not in written:
@@ -175,13 +210,19 @@ def _tasks(config: Mapping[str, Any], preset: Mapping[str, Any], pairs: Pairs) -
             continue
         task = value.read() if isinstance(value, Word) else value
         if not re.fullmatch(NAME, name):
-            raise UsageError(f"the task {name!r} has a name that no module can have; use letters, digits, - and _")
+            raise UsageError(
+                f"the task {name!r} has a name that no module can have; use letters, digits, - and _"
+            )
         if not isinstance(task, str | Mapping | None):
-            raise UsageError(f"tasks.{name} is {shown(task)}; give the name of a recipe, or keys with a value each")
+            raise UsageError(
+                f"tasks.{name} is {shown(task)}; give the name of a recipe, or keys with a value each"
+            )
         if task is None:
             written.pop(name, None)
         else:
-            written.setdefault(name, []).extend([("from", task)] if isinstance(task, str) else task.items())
+            written.setdefault(name, []).extend(
+                [("from", task)] if isinstance(task, str) else task.items()
+            )
     return written
 
 
@@ -190,18 +231,32 @@ def _completed_task(name: str, written: Pairs, shared: Mapping[str, Any]) -> dic
     for key, value in written:
         first, second = [*key.split("."), ""][:2]
         if first not in KEYS:
-            owner = "is the mixture's, for all tasks alike" if first in mixture_root() else "is no key of a task"
+            if first in mixture_root():
+                owner = "is the mixture's, for all tasks alike"
+            else:
+                owner = "is no key of a task"
             raise UsageError(f"{first} {owner}; a task has {', '.join(KEYS)}")
-        if first == "model" and (second == "backbone" or (isinstance(value, Mapping) and "backbone" in value)):
-            raise UsageError("the backbone is the mixture's; write it under model, or --model.backbone")
+        if first == "model" and (
+            second == "backbone" or (isinstance(value, Mapping) and "backbone" in value)
+        ):
+            raise UsageError(
+                "the backbone is the mixture's; write it under model, or --model.backbone"
+            )
     own = {key: value.read() if isinstance(value, Word) else value for key, value in written}
-    base, preset, lr_scale = own.get("from", {"recipe": name}), own.get("preset"), own.get("lr_scale", 1.0)
+    base = own.get("from", {"recipe": name})
+    preset = own.get("preset")
+    lr_scale = own.get("lr_scale", 1.0)
     if not fits(lr_scale, Factor):
         raise UsageError(f"lr_scale is {shown(lr_scale)}; give a factor above 0, such as 0.5")
     if lr_scale != 1 and shared["moments"] == "shared":
         what = f"lr_scale is {lr_scale}, but the optimizer has one state for all tasks"
         raise UsageError(f"{what}; give moments: by_task")
     pairs = [("seed", shared["seed"]), ("model.backbone", shared["model"]["backbone"])]
-    task = _completed(base, preset, [*pairs, *(pair for pair in written if pair[0] not in KEYS[:3])], may_mix=False)
+    task = _completed(
+        base,
+        preset,
+        [*pairs, *(pair for pair in written if pair[0] not in KEYS[:3])],
+        may_mix=False,
+    )
     task["model"].pop("backbone")
     return {"lr_scale": float(lr_scale), **{key: task[key] for key in OF_TASK}}

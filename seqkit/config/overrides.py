@@ -27,7 +27,9 @@ def dotted(overrides: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, 
         yield from plain(overrides).items()
         return
     if not isinstance(overrides, Sequence) or isinstance(overrides, str):
-        raise UsageError(f"the overrides are {shown(overrides)}; give a value for each dotted key: {{'seed': 2}}")
+        raise UsageError(
+            f"the overrides are {shown(overrides)}; give a value for each dotted key: {{'seed': 2}}"
+        )
     words = [str(word) for word in overrides]
     while words:
         word = words.pop(0)
@@ -79,10 +81,17 @@ def plain(value: Any, key: str = "") -> Any:
         return str(value)
     cls = value if isinstance(value, type) else type(value)
     what = "a class" if cls is value else f"an instance of {cls.__name__}"
-    raise UsageError(f"{key or 'the configuration'} is {what}; register {cls.__name__} and give its name as a text")
+    raise UsageError(
+        f"{key or 'the configuration'} is {what}; register {cls.__name__} and give its name as a text"
+    )
 
 
 def shown(value: Any) -> str:
     """A value as an error shows it, cut after 200 characters."""
-    text = "null" if value is None else repr(value) if isinstance(value, str) else str(value)
+    if value is None:
+        text = "null"
+    elif isinstance(value, str):
+        text = repr(value)
+    else:
+        text = str(value)
     return text if len(text) <= 200 else f"{text[:200]}…"

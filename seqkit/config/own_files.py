@@ -18,13 +18,17 @@ log = logging.getLogger("seqkit")
 
 
 def _own_path(name: str) -> Path:
-    return Path(name).expanduser() if name.startswith("~/") else Path(name)
+    if name.startswith("~/"):
+        return Path(name).expanduser()
+    return Path(name)
 
 
 def unexpanded(path: str) -> str:
     """The advice for a path that does not exist and has a variable's `$`; empty for any other."""
     is_open = re.search(r"\$\{?[A-Za-z_]", path)
-    return "; $NAME is not expanded: write the path out, or let your shell do it in --data" if is_open else ""
+    if is_open:
+        return "; $NAME is not expanded: write the path out, or let your shell do it in --data"
+    return ""
 
 
 def with_paths(source: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -35,11 +39,17 @@ def with_paths(source: Mapping[str, Any], key: str) -> dict[str, Any]:
             return [written(one) for one in path]
         if not isinstance(path, str) or "://" in path:
             return path
-        if (advice := unexpanded(path)) and not Path(path).exists() and not any(mark in path for mark in "*?["):
+        if (
+            (advice := unexpanded(path))
+            and not Path(path).exists()
+            and not any(mark in path for mark in "*?[")
+        ):
             raise UsageError(f"{key}: there is no file or folder {path}{advice}")
         return str(_own_path(path)) if path.startswith("~/") else path
 
-    return {**source, "path": written(source["path"])} if "path" in source else dict(source)
+    if "path" in source:
+        return {**source, "path": written(source["path"])}
+    return dict(source)
 
 
 def is_data_set(name: str) -> bool:
@@ -48,7 +58,12 @@ def is_data_set(name: str) -> bool:
 
 
 def data_source(
-    value: str, path: str, *, reads_files: bool = False, has_classes: bool = False, tokenizer: Any = None
+    value: str,
+    path: str,
+    *,
+    reads_files: bool = False,
+    has_classes: bool = False,
+    tokenizer: Any = None,
 ) -> dict[str, Any]:
     """A data source from its name or, for the user's own files, from their path.
 
@@ -65,7 +80,9 @@ def data_source(
         if name == "TextFiles" and file.is_dir() and has_classes:
             return {"type": "TextFolder", "path": value}
         inside = list(file.iterdir()) if name == "FileFolder" else []
-        if any(format_of(one) is TABLE for one in inside) and not any(one.is_dir() for one in inside):
+        if any(format_of(one) is TABLE for one in inside) and not any(
+            one.is_dir() for one in inside
+        ):
             log.warning(
                 "%s: each file in it is an example, which the tokenizer's read(path) reads; for one table in several "
                 "files give --data '%s/*'", value, value,
@@ -74,7 +91,9 @@ def data_source(
     if "://" in value:
         return {"type": "Table", "path": value}
     if any(mark in value for mark in "*?["):  # a pattern
-        known = next((known for known in (TABLE, TEXT) if file.suffix.lower() in known.suffixes), TEXT)
+        known = next(
+            (known for known in (TABLE, TEXT) if file.suffix.lower() in known.suffixes), TEXT
+        )
         return {"type": known.file_source, "path": value}
     if "/" in value or Path(value).suffix:
         raise UsageError(f"{path}: there is no file or folder {value}{unexpanded(value)}")
@@ -88,10 +107,17 @@ def tell_unread(value: str, source: Mapping[str, Any]) -> None:
         return
     from seqkit.data.walk import suffix_of, walk
 
-    known, below = set(source["path"]), walk(folder)
-    unread = Counter(suffix_of(name) or "without a suffix" for name in below.files if str(folder / name) not in known)
+    known = set(source["path"])
+    below = walk(folder)
+    unread = Counter(
+        suffix_of(name) or "without a suffix"
+        for name in below.files
+        if str(folder / name) not in known
+    )
     if unread:
-        counts = ", ".join(f"{count:,} {one_line(suffix)}" for suffix, count in unread.most_common(8))
+        counts = ", ".join(
+            f"{count:,} {one_line(suffix)}" for suffix, count in unread.most_common(8)
+        )
         log.warning("%s: not read are %s", value, counts + (", …" if len(unread) > 8 else ""))
 
 
@@ -104,15 +130,31 @@ def with_own_files(
 
     for key, value in pairs:
         name = value.read() if isinstance(value, Word) else value
-        if key in ("data", "data.source") and isinstance(name, str) and is_data_set(name) and Path(name).exists():
-            raise UsageError(f"--{key} {name} is a data set of seqkit, and a path here; give ./{name} for the path")
+        if (
+            key in ("data", "data.source")
+            and isinstance(name, str)
+            and is_data_set(name)
+            and Path(name).exists()
+        ):
+            raise UsageError(
+                f"--{key} {name} is a data set of seqkit, and a path here; give ./{name} for the path"
+            )
     given = [*config.items(), *(preset or {}).items(), *pairs]
-    tokenizer, has_classes = named_tokenizer(given), _named_objective(given) == "Classify"
-    reads, known = reads_files(tokenizer), OF_TOKENIZER.get(tokenizer if isinstance(tokenizer, str) else "")
+    tokenizer = named_tokenizer(given)
+    has_classes = _named_objective(given) == "Classify"
+    reads = reads_files(tokenizer)
+    known = OF_TOKENIZER.get(tokenizer if isinstance(tokenizer, str) else "")
 
     def written(key: str, value: Any) -> Any:
         if key == "data" and isinstance(value, Mapping):
-            return {**value, **{name: written("data.source", one) for name, one in value.items() if name == "source"}}
+            return {
+                **value,
+                **{
+                    name: written("data.source", one)
+                    for name, one in value.items()
+                    if name == "source"
+                },
+            }
         own = value.read() if isinstance(value, Word) else value
         if key not in ("data", "data.source") or not isinstance(own, str):
             return value
@@ -122,12 +164,16 @@ def with_own_files(
         elif not is_folder:
             return value
         else:
-            source = data_source(own, "data.source", reads_files=reads, has_classes=has_classes, tokenizer=tokenizer)
+            source = data_source(
+                own, "data.source", reads_files=reads, has_classes=has_classes, tokenizer=tokenizer
+            )
             if not reads and not source["type"].endswith("Folder"):
                 return value
         return source if key == "data.source" else {"source": source}
 
-    return {key: written(key, value) for key, value in config.items()}, [(key, written(key, v)) for key, v in pairs]
+    return {key: written(key, value) for key, value in config.items()}, [
+        (key, written(key, v)) for key, v in pairs
+    ]
 
 
 def named_tokenizer(pairs: Sequence[tuple[str, Any]]) -> Any:
@@ -139,9 +185,17 @@ def _named_objective(pairs: Sequence[tuple[str, Any]]) -> Any:
     """The name of the objective that the last of (key, value) names; None: none does."""
     models = [value for key, value in pairs if key == "model" and isinstance(value, Mapping)]
     inner = [model["objective"] for model in models if "objective" in model]
-    return _last_name([value for key, value in pairs if key in ("model.objective", "model.objective.type")] or inner)
+    return _last_name(
+        [value for key, value in pairs if key in ("model.objective", "model.objective.type")]
+        or inner
+    )
 
 
 def _last_name(given: Sequence[Any]) -> Any:
-    last = given[-1].read() if given and isinstance(given[-1], Word) else given[-1] if given else None
+    if given and isinstance(given[-1], Word):
+        last = given[-1].read()
+    elif given:
+        last = given[-1]
+    else:
+        last = None
     return last.get("type") if isinstance(last, Mapping) else last

@@ -30,7 +30,12 @@ KIND_BY_TYPE = {
 }  # fmt: skip
 """Kind of a parameter whose annotation names this class, or a subclass of it."""
 
-KIND_BY_NAME = {"expert": "mlp", "augment": "augmentation", "callbacks": "callback", "encodings": "graph_encoding"}
+KIND_BY_NAME = {
+    "expert": "mlp",
+    "augment": "augmentation",
+    "callbacks": "callback",
+    "encodings": "graph_encoding",
+}
 """Kind of a parameter whose annotation says no more than `nn.Module` or `Any`; others, as `qk_norm`, end with it."""
 
 MOST = {
@@ -49,7 +54,12 @@ WORDS = {
 }  # fmt: skip
 """Types of JSON as a user would say them."""
 
-BOUNDS = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "of at most", "exclusiveMaximum": "below"}
+BOUNDS = {
+    "minimum": "of at least",
+    "exclusiveMinimum": "above",
+    "maximum": "of at most",
+    "exclusiveMaximum": "below",
+}
 """Bounds of JSON's numbers, likewise."""
 
 
@@ -91,7 +101,10 @@ class Field:
 
     def by_name(self, names: Iterable[str]) -> dict[str, Field]:
         """The keys of components that have names, for those names."""
-        return {name: replace(self, name=name, shape="one", default=REQUIRED, nullable=False) for name in names}
+        return {
+            name: replace(self, name=name, shape="one", default=REQUIRED, nullable=False)
+            for name in names
+        }
 
     def is_list(self, value: Any) -> bool:
         """Whether the value has to be a list of components."""
@@ -100,13 +113,17 @@ class Field:
     def keys_below(self, type_name: str | None, path: str) -> dict[str, Field]:
         """The keys below this one, for a component of that type. Raises UsageError for an unknown type."""
         component = self.component(type_name, path)
-        owner, num_given = component.load(), self.num_given or 0
+        owner = component.load()
+        num_given = self.num_given or 0
         if is_torchs(component):
             num_given = 1  # the parameters, or the optimizer
         elif self.kind is not None and component not in components("preset").values():
             base = next((name for name, kind in KIND_BY_TYPE.items() if kind == self.kind), None)
             if not inspect.isclass(owner) or (base is not None and _kind(owner) != self.kind):
-                what = "class; register a class" if base is None else f"{base}; make it a subclass of it"
+                if base is None:
+                    what = "class; register a class"
+                else:
+                    what = f"{base}; make it a subclass of it"
                 raise UsageError(f"{path}: {component.name} at {component.path} is no {what}")
         parameters = list(read_parameters(owner, registered()).items())[num_given:]
         found = {name: key for name, key in parameters if key is not None and name not in self.skip}
@@ -117,7 +134,9 @@ class Field:
         if self.kind is None:
             return Component(path, str(self.section))
         if type_name is None:
-            raise UsageError(f"{path} has no type; give {path}.type, one of: {', '.join(components(self.kind))}")
+            raise UsageError(
+                f"{path} has no type; give {path}.type, one of: {', '.join(components(self.kind))}"
+            )
         try:
             return find(self.kind, str(type_name), *(["preset"] if self.kind == "backbone" else []))
         except ValueError as error:
@@ -137,11 +156,14 @@ def read_parameters(cls: Any, _registered_now: tuple[Component, ...]) -> Mapping
     UsageError for parameters that no recipe can write: `**kwargs`, and one called `type`.
     """
     try:
-        hints = typing.get_type_hints(cls.__init__ if inspect.isclass(cls) else cls, include_extras=True)
+        hints = typing.get_type_hints(
+            cls.__init__ if inspect.isclass(cls) else cls, include_extras=True
+        )
     except (NameError, TypeError):  # not every package writes annotations that can be evaluated
         hints = {}
     parameters = list(inspect.signature(cls).parameters.values())
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):  # (*args, **kwargs) of nn.Module: it has no arguments
+    # (*args, **kwargs) of nn.Module: it has no arguments
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         parameters = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     found: dict[str, Field | None] = {}
     for parameter in parameters:
@@ -152,31 +174,42 @@ def read_parameters(cls: Any, _registered_now: tuple[Component, ...]) -> Mapping
                 "write each argument out, under a name other than type"
             )
         hint = hints.get(parameter.name, _hint_of(parameter.default))
-        settings: Any = hint if inspect.isclass(hint) and getattr(hint, "is_settings", False) else None
+        settings: Any = (
+            hint if inspect.isclass(hint) and getattr(hint, "is_settings", False) else None
+        )
         if settings is None:
             found[parameter.name] = _field(parameter, hint)
             continue
         for name, key in read_parameters(settings, _registered_now).items():
             if key is not None and key.is_plain and isinstance(parameter.default, settings):
                 key = replace(key, default=plain_data(getattr(parameter.default, name)))
-            found[name] = None if key is None else replace(key, settings=(parameter.name, settings))
+            if key is None:
+                found[name] = None
+            else:
+                found[name] = replace(key, settings=(parameter.name, settings))
     return found
 
 
 def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
     """The key of a parameter; None if only Python can pass it, as a function or a device."""
-    name, default = parameter.name, parameter.default
-    if name in ("device", "dtype") or (name.endswith("_fn") and default is None):  # functions of torch: `scale_fn`
+    name = parameter.name
+    default = parameter.default
+    # functions of torch: `scale_fn`
+    if name in ("device", "dtype") or (name.endswith("_fn") and default is None):
         return None
     everything = _alternatives(hint)
     others = [one for one in everything if one is not type(None)]
     nullable = len(others) < len(everything)
     for one in others:
-        shape, num_given, made, kind_by_name = "one", None, one, _kind_by_name(name)
+        shape = "one"
+        num_given = None
+        made = one
+        kind_by_name = _kind_by_name(name)
         if typing.get_origin(made) in (list, tuple, Sequence) and kind_by_name is not None:
             return Field(name, default, kind_by_name, shape="list", nullable=nullable)
         if typing.get_origin(made) is Mapping:
-            shape, made = "names", typing.get_args(made)[1]
+            shape = "names"
+            made = typing.get_args(made)[1]
         elif len(others) > 1 and any(typing.get_origin(other) is Sequence for other in others):
             shape = "layers"
         if typing.get_origin(made) is Callable:
@@ -185,9 +218,17 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
         kind = _kind(made) or (kind_by_name if num_given is not None and shape != "names" else None)
         if kind is not None:
             only = BUILT_IN[kind][0].name if len(BUILT_IN[kind]) == 1 else None
-            usual = None if shape == "names" else _registered(default, kind) or _registered(made, kind) or only
-            default = default if default in (REQUIRED, None) or shape == "names" else {"type": usual}
-            return Field(name, default, kind, num_given, shape, nullable=nullable, default_type=usual)
+            if shape == "names":
+                usual = None
+            else:
+                usual = _registered(default, kind) or _registered(made, kind) or only
+            if default in (REQUIRED, None) or shape == "names":
+                default = default
+            else:
+                default = {"type": usual}
+            return Field(
+                name, default, kind, num_given, shape, nullable=nullable, default_type=usual
+            )
         if typing.get_origin(one) is Callable:
             return None
     plain = plain_data(default)
@@ -201,7 +242,9 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
         from pydantic import Field as Bound
 
         writable = [Annotated[int, Bound(le=MOST[name])] if one is int else one for one in writable]
-    return None if plain is NotImplemented else Field(name, plain, hint=reduce(or_, writable))
+    if plain is NotImplemented:
+        return None
+    return Field(name, plain, hint=reduce(or_, writable))
 
 
 def _hint_of(default: Any) -> Any:
@@ -215,13 +258,16 @@ def _hint_of(default: Any) -> Any:
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
     """`A | B` → A, B."""
-    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return typing.get_args(hint)
+    return (hint,)
 
 
 def _kind(hint: Any) -> str | None:
     """The kind of component that an annotation names, itself or by a base class."""
     bases = hint.__mro__ if inspect.isclass(hint) else ()
-    names = [base.__name__ for base in bases if base.__module__.startswith("seqkit.")]  # torchvision has a Transform
+    # torchvision has a Transform
+    names = [base.__name__ for base in bases if base.__module__.startswith("seqkit.")]
     return next((KIND_BY_TYPE[name] for name in names if name in KIND_BY_TYPE), None)
 
 
@@ -244,7 +290,9 @@ def plain_data(value: Any) -> Any:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
-        return value if value is REQUIRED else to_jsonable_python(value)
+        if value is REQUIRED:
+            return value
+        return to_jsonable_python(value)
     except PydanticSerializationError:
         return NotImplemented
 
@@ -268,7 +316,8 @@ def check_value(value: Any, hint: Any) -> Any:
         raise ValueError("give a number of 64 bits") from None
     except ValidationError as error:
         own = [fault["ctx"]["error"] for fault in error.errors() if fault["type"] == "value_error"]
-        raise ValueError(str(own[0]) if own else f"give {in_words(hint)}") from None  # a class of ours says it itself
+        # a class of ours says it itself
+        raise ValueError(str(own[0]) if own else f"give {in_words(hint)}") from None
     except ValueError:
         raise ValueError("give a finite number") from None
     except TypeError:  # no JSON
@@ -317,7 +366,9 @@ def _words(schema: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
     if "properties" in schema:
         return [f"the keys {', '.join(schema['properties'])}"]
     words = WORDS[schema["type"]] if "type" in schema else "any value"
-    words += "".join(f" {bound} {schema[name]:,}" for name, bound in BOUNDS.items() if name in schema)
+    words += "".join(
+        f" {bound} {schema[name]:,}" for name, bound in BOUNDS.items() if name in schema
+    )
     if each := schema.get("prefixItems"):
         words += f" of {len(each)}"
     if item := schema.get("items") or (each and each[0]):

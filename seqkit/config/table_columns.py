@@ -33,7 +33,9 @@ def reads_files(tokenizer: Any) -> bool:
     """Whether the tokenizer of that name reads files itself. The built-in ones do not, and are not imported."""
     try:
         component = find("tokenizer", str(tokenizer))
-        return component not in BUILT_IN["tokenizer"] and callable(getattr(component.load(), "read", None))
+        return component not in BUILT_IN["tokenizer"] and callable(
+            getattr(component.load(), "read", None)
+        )
     except ValueError:
         return False  # it is refused where it is built, with its key
 
@@ -44,7 +46,10 @@ def settle(config: Mapping[str, Any]) -> None:
     if isinstance(source, dict) and "target_kind" in source and source["target_kind"] is None:
         objective = config["model"]["objective"]
         per_token = objective["type"] == "Classify" and objective["level"] == "token"
-        source["target_kind"] = "tags" if per_token else TARGET_OF_OBJECTIVE.get(objective["type"])
+        if per_token:
+            source["target_kind"] = "tags"
+        else:
+            source["target_kind"] = TARGET_OF_OBJECTIVE.get(objective["type"])
 
 
 def with_parts(tokenizer: Mapping[str, Any], source: Any) -> Mapping[str, Any]:
@@ -55,7 +60,11 @@ def with_parts(tokenizer: Mapping[str, Any], source: Any) -> Mapping[str, Any]:
     section with it is complete.
     Raises UsageError for a column without a part, and a part without a column; DataError as the table.
     """
-    if tokenizer["type"] != "Join" or tokenizer["reads"] is not None or not hasattr(source, "schema"):
+    if (
+        tokenizer["type"] != "Join"
+        or tokenizer["reads"] is not None
+        or not hasattr(source, "schema")
+    ):
         return tokenizer
     parts, reads = _parts_of(source.schema(), tokenizer["parts"])
     return {**tokenizer, "parts": parts, "reads": reads}
@@ -80,17 +89,26 @@ def _parts_of(schema: Schema, given: Mapping[str, Any]) -> tuple[dict[str, Any],
             own = given.get(kind)
         if own is None:
             names = [
-                one.name for one in schema.inputs if one.name == column or (kind == CELLS and one.kind in OF_CELLS)
+                one.name
+                for one in schema.inputs
+                if one.name == column or (kind == CELLS and one.kind in OF_CELLS)
             ]
-            what, other = ("numbers, dates or categories", "text") if kind == CELLS else (kind, "unused")
+            if kind == CELLS:
+                what, other = ("numbers, dates or categories", "text")
+            else:
+                what, other = (kind, "unused")
             raise UsageError(
                 f"{', '.join(map(repr, names))}: the recipe has no part for {what}; give one: --tokenizer.parts.{kind} "
                 f"NAME, or say what to do: {option('columns', dict.fromkeys(names, other))}"
             )
         name = _part_name(column, parts)
         if name != column:
-            log.warning("%s", f"the part of column {column!r} is called {name}, as no part can have that name")
-        parts[name], reads[name] = own, column
+            log.warning(
+                "%s",
+                f"the part of column {column!r} is called {name}, as no part can have that name",
+            )
+        parts[name] = own
+        reads[name] = column
     return parts, reads
 
 

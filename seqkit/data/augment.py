@@ -34,11 +34,15 @@ class SpeedPerturb:
 
     low: float = 0.9
     high: float = 1.1
-    _resample: dict[int, Resample] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _resample: dict[int, Resample] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.low <= self.high <= 2:
-            raise ValueError(f"speeds go from {self.low} to {self.high}; give 0.5 <= low <= high <= 2")
+            raise ValueError(
+                f"speeds go from {self.low} to {self.high}; give 0.5 <= low <= high <= 2"
+            )
 
     def num_samples(self, num_samples: int, sample_rate: int) -> int:
         """Number of samples after the change, with the draws of `__call__`."""
@@ -92,7 +96,9 @@ class Shift:
 
     def __call__(self, raw: Waveform) -> Waveform:
         samples = _samples(raw)
-        return Waveform(F.pad(samples, (self._draw(samples.shape[-1], raw.sample_rate), 0)), raw.sample_rate)
+        return Waveform(
+            F.pad(samples, (self._draw(samples.shape[-1], raw.sample_rate), 0)), raw.sample_rate
+        )
 
     def _draw(self, num_samples: int, sample_rate: int) -> int:
         most = round(self.milliseconds * sample_rate / 1000)
@@ -114,15 +120,23 @@ class SpecAugment:
     num_bands: int = 2
 
     def __post_init__(self) -> None:
-        if self.milliseconds < 0 or not 0 <= self.share < 1 or min(self.num_stretches, self.num_bands) < 0:
+        if (
+            self.milliseconds < 0
+            or not 0 <= self.share < 1
+            or min(self.num_stretches, self.num_bands) < 0
+        ):
             raise ValueError(f"{self}; give numbers from 0, and a share below 1")
 
     def __call__(self, raw: Waveform) -> Waveform:
-        samples, t, rate = _samples(raw).clone(), raw.samples.shape[-1], raw.sample_rate
+        samples = _samples(raw).clone()
+        t = raw.samples.shape[-1]
+        rate = raw.sample_rate
         if self.num_bands and self.share:
             size = 1 << max((round(0.032 * rate) - 1).bit_length(), 4)
             window = torch.hann_window(size)
-            waves = torch.stft(samples, size, window=window, pad_mode="constant", return_complex=True)
+            waves = torch.stft(
+                samples, size, window=window, pad_mode="constant", return_complex=True
+            )
             mels = torch.linspace(0, rate / 2, size // 2 + 1).div(700).log1p()
             for _ in range(self.num_bands):
                 low, high = _stretch(float(mels[-1]), self.share * float(mels[-1]))
@@ -158,17 +172,24 @@ class Affine:
 
     def __call__(self, raw: Tensor) -> Tensor:
         if not (isinstance(raw, Tensor) and raw.ndim == 3 and raw.is_floating_point()):
-            raise DataError(f"Affine was given {type(raw).__name__}; it changes images, tensors [c H W] of floats")
+            raise DataError(
+                f"Affine was given {type(raw).__name__}; it changes images, tensors [c H W] of floats"
+            )
         turn, shear, larger, down, right = (2 * torch.rand(5) - 1).tolist()
-        angle, tan = math.radians(self.degrees * turn), math.tan(math.radians(self.degrees * shear))
-        size, ratio = 1 + self.scale * larger, raw.shape[1] / raw.shape[2]
-        cos, sin = math.cos(angle) / size, math.sin(angle) / size
+        angle = math.radians(self.degrees * turn)
+        tan = math.tan(math.radians(self.degrees * shear))
+        size = 1 + self.scale * larger
+        ratio = raw.shape[1] / raw.shape[2]
+        cos = math.cos(angle) / size
+        sin = math.sin(angle) / size
         matrix = [
             [cos - sin * tan, (sin + cos * tan) * ratio, 2 * self.translate * right],
             [-sin / ratio, cos, 2 * self.translate * down],
         ]
         grid = F.affine_grid(torch.tensor([matrix]), [1, *raw.shape], align_corners=False)
-        return F.grid_sample(raw[None], grid.to(raw.dtype), padding_mode="border", align_corners=False)[0]
+        return F.grid_sample(
+            raw[None], grid.to(raw.dtype), padding_mode="border", align_corners=False
+        )[0]
 
 
 @dataclass
@@ -183,7 +204,9 @@ class OnPart:
 
     def __call__(self, raw: Any) -> Any:
         if not isinstance(raw, Mapping):
-            raise DataError(f"OnPart was given {type(raw).__name__}; it changes a part of {{part: raw example}}")
+            raise DataError(
+                f"OnPart was given {type(raw).__name__}; it changes a part of {{part: raw example}}"
+            )
         changed = raw.get(self.part)
         if changed is None:
             return raw
@@ -194,5 +217,7 @@ class OnPart:
 
 def _samples(raw: Any) -> Tensor:
     if not isinstance(raw, Waveform):
-        raise DataError(f"an audio augmentation was given {type(raw).__name__}; it changes Waveform(samples, rate)")
+        raise DataError(
+            f"an audio augmentation was given {type(raw).__name__}; it changes Waveform(samples, rate)"
+        )
     return raw.samples

@@ -35,7 +35,9 @@ class Batches(Sequence[list[int]]):
     """
 
     def __init__(self, order: Tensor, bounds: Tensor, picked: Tensor):
-        self.order, self.bounds, self.picked = order, bounds, picked
+        self.order = order
+        self.bounds = bounds
+        self.picked = picked
 
     def __len__(self) -> int:
         return len(self.picked)
@@ -43,8 +45,11 @@ class Batches(Sequence[list[int]]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
-            return Batches(self.order, self.bounds, self.picked[torch.arange(first, max(first, last), step)])
-        start, end = self.bounds[self.picked[index]], self.bounds[self.picked[index] + 1]
+            return Batches(
+                self.order, self.bounds, self.picked[torch.arange(first, max(first, last), step)]
+            )
+        start = self.bounds[self.picked[index]]
+        end = self.bounds[self.picked[index] + 1]
         return self.order[start:end].tolist()
 
 
@@ -82,16 +87,23 @@ class LengthGroupedBatchSampler:
         sort_keys: Callable[[int], Sequence[float]] | None = None,
     ):
         self.lengths = torch.from_numpy(np.array(lengths))
-        self.batch_size, self.shuffle, self.seed, self.sort_keys = batch_size, shuffle, seed, sort_keys
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.sort_keys = sort_keys
         self._sizes: list[int] | None = None
         if tokens_per_batch is not None:
             longest = max(lengths, default=0)
             if tokens_per_batch < longest:
-                raise ValueError(f"tokens_per_batch is {tokens_per_batch}; the longest example has {longest}")
+                raise ValueError(
+                    f"tokens_per_batch is {tokens_per_batch}; the longest example has {longest}"
+                )
             self._sizes = _sizes_of(sorted(lengths), tokens_per_batch, batch_size)
 
     def __len__(self) -> int:
-        return -(-len(self.lengths) // self.batch_size) if self._sizes is None else len(self._sizes)
+        if self._sizes is None:
+            return -(-len(self.lengths) // self.batch_size)
+        return len(self._sizes)
 
     def batches(self, epoch: int) -> Batches:
         """Batches of that epoch; the last one built may be smaller, none is dropped."""
@@ -101,7 +113,10 @@ class LengthGroupedBatchSampler:
         # int32 holds the same permutation in half the memory
         dtype = torch.int32 if len(self.lengths) < 2**31 else torch.int64
         order = torch.randperm(len(self.lengths), generator=generator, dtype=dtype)
-        keys = self.lengths if self.sort_keys is None else torch.as_tensor(self.sort_keys(epoch))
+        if self.sort_keys is None:
+            keys = self.lengths
+        else:
+            keys = torch.as_tensor(self.sort_keys(epoch))
         if self._sizes is not None:
             order = order[torch.argsort(keys[order], stable=True)]
         elif bool((keys != keys[:1]).any()):
@@ -154,7 +169,8 @@ class EpochBatches(Sampler[Key]):
 
     def __init__(self, batch_sampler: LengthGroupedBatchSampler):
         self.batch_sampler = batch_sampler
-        self.epoch, self.start = 0, 0
+        self.epoch = 0
+        self.start = 0
         self.is_next = True  # False: the epoch has begun, so another pass is the next epoch
 
     def __len__(self) -> int:
@@ -176,7 +192,8 @@ class EpochBatches(Sampler[Key]):
         """Make this epoch the next pass, from its start or, right after a state was loaded, from where it stood."""
         if epoch != self.epoch:
             self.start = 0
-        self.epoch, self.is_next = epoch, True
+        self.epoch = epoch
+        self.is_next = True
 
 
 class BatchLoader(DataLoader[Batch]):
@@ -198,7 +215,8 @@ class BatchLoader(DataLoader[Batch]):
     ):
         self.threads = threads
         self.examples: Any = examples
-        self.epoch_batches, self.yielded = EpochBatches(batch_sampler), 0
+        self.epoch_batches = EpochBatches(batch_sampler)
+        self.yielded = 0
         # torch's types know no keys but int
         sampler: Any = self.epoch_batches
         super().__init__(cast(Any, examples), sampler=sampler, **loader_options(num_workers))
@@ -211,7 +229,8 @@ class BatchLoader(DataLoader[Batch]):
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         batches = self.epoch_batches
         if not batches.is_next:
-            batches.epoch, batches.start = batches.epoch + 1, 0
+            batches.epoch = batches.epoch + 1
+            batches.start = 0
         batches.is_next = False
         self.yielded = batches.start
         for batch in self._made_ahead() if self.threads else super().__iter__():
@@ -240,7 +259,9 @@ class BatchLoader(DataLoader[Batch]):
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Resume in the next pass where `state_dict` stood."""
         batches = self.epoch_batches
-        batches.epoch, batches.start, batches.is_next = int(state["epoch"]), int(state["yielded"]), True
+        batches.epoch = int(state["epoch"])
+        batches.start = int(state["yielded"])
+        batches.is_next = True
         self.yielded = batches.start
 
 

@@ -26,7 +26,9 @@ log = logging.getLogger("seqkit")
 def cache_folder() -> Path:
     """`$SEQKIT_CACHE`, or `encoded` in the user's cache folder. A file there may be deleted at any time."""
     given = os.environ.get("SEQKIT_CACHE")
-    return Path(given).expanduser() if given else user_folder() / "encoded"
+    if given:
+        return Path(given).expanduser()
+    return user_folder() / "encoded"
 
 
 def fingerprint(*parts: str | bytes | int) -> str:
@@ -37,7 +39,10 @@ def fingerprint(*parts: str | bytes | int) -> str:
     """
     digest = sha256()
     for part in parts:
-        data = part if isinstance(part, bytes) else str(part).encode(errors="surrogatepass")
+        if isinstance(part, bytes):
+            data = part
+        else:
+            data = str(part).encode(errors="surrogatepass")
         digest.update(f"{type(part).__name__} {len(data)} ".encode())
         digest.update(data)
     return digest.hexdigest()
@@ -46,7 +51,10 @@ def fingerprint(*parts: str | bytes | int) -> str:
 def state_of(file: Path) -> str:
     """Path, size and time of change of a file, or of each in a folder: another state is taken for another content."""
     state = file.stat()
-    inside = "".join(map(state_of, sorted(file.iterdir()))) if S_ISDIR(state.st_mode) else ""
+    if S_ISDIR(state.st_mode):
+        inside = "".join(map(state_of, sorted(file.iterdir())))
+    else:
+        inside = ""
     return f"{file.absolute()} {state.st_size} {state.st_mtime_ns}\n{inside}"
 
 
@@ -62,7 +70,10 @@ def cached(key: str) -> pa.Table | None:
             if written != key:
                 raise ValueError(f"it was written as {written}")
         except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
-            log.warning("%s", f"the cached data in {path} is damaged ({error}); it is deleted and made again")
+            log.warning(
+                "%s",
+                f"the cached data in {path} is damaged ({error}); it is deleted and made again",
+            )
             with suppress(OSError):  # of a cache that may only be read
                 path.unlink()
             continue
@@ -82,7 +93,10 @@ def write(key: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Non
     number, name = tempfile.mkstemp(prefix=f".{key[:16]}-", dir=folder)
     path = Path(name)
     try:
-        with os.fdopen(number, "wb") as file, pa.ipc.new_stream(file, schema.with_metadata({"key": key})) as stream:
+        with (
+            os.fdopen(number, "wb") as file,
+            pa.ipc.new_stream(file, schema.with_metadata({"key": key})) as stream,
+        ):
             for rows in batches:
                 stream.write_batch(rows)
         path.replace(folder / f"{key}-{_checksum(path)}.arrow")

@@ -55,9 +55,13 @@ def read_clip(
     """
     path = Path(path)
     if sample is None:
-        raise DataError(f"{path} is a video, and these examples are none; give a tokenizer of clips, such as Tubelets")
+        raise DataError(
+            f"{path} is a video, and these examples are none; give a tokenizer of clips, such as Tubelets"
+        )
     with _opened(path, channels) as (num_frames, decode):
-        return torch.stack([frame if resized is None else resized(frame) for frame in decode(sample(num_frames))])
+        return torch.stack(
+            [frame if resized is None else resized(frame) for frame in decode(sample(num_frames))]
+        )
 
 
 def clip_header(path: str | Path, sample: Callable[[int], Sequence[int]] | None = None) -> int:
@@ -94,7 +98,9 @@ def holds_clips(root: Path, names: Sequence[str]) -> bool:
     some = [root / name for name in found[:: -(-len(found) // 5) or 1]]
     if not folders:
         return any(map(_moves, some))
-    depths = {folder.count("/") - (folder.split("/")[0].lower() in SPLIT_NAMES) for folder in folders}
+    depths = {
+        folder.count("/") - (folder.split("/")[0].lower() in SPLIT_NAMES) for folder in folders
+    }
     return min(depths) > 0 and all(map(_are_numbered, folders.values())) and all(map(_moves, some))
 
 
@@ -114,12 +120,15 @@ def _moves(path: Path) -> bool:
 def _opened(path: Path, channels: int) -> Iterator[Video]:
     """A video of which nothing is decoded yet. Raises DataError for whatever goes wrong with it inside `with`."""
     start = b"" if path.is_dir() else read_bytes(path, 12)
-    format = next((name for at, (mark, name) in CONTAINERS.items() if start[at:].startswith(mark)), "")
+    format = next(
+        (name for at, (mark, name) in CONTAINERS.items() if start[at:].startswith(mark)), ""
+    )
     try:
         if path.is_dir():
             yield _of_folder(path, channels)
         elif start.startswith(b"GIF"):
-            if not read_bytes(path).rstrip(b"\0").endswith(b";"):  # PIL reads what is left, and says nothing
+            # PIL reads what is left, and says nothing
+            if not read_bytes(path).rstrip(b"\0").endswith(b";"):
                 raise DataError("is truncated: a GIF ends with a semicolon; copy it again")
             with open_image(path) as file:
                 yield getattr(file, "n_frames", 1), partial(_of_gif, file, channels)
@@ -133,15 +142,25 @@ def _opened(path: Path, channels: int) -> Iterator[Video]:
 
 
 def _of_folder(path: Path, channels: int) -> Video:
-    files = [file for file in path.iterdir() if suffix_of(file.name) in FRAMES and not file.name.startswith(".")]
+    files = [
+        file
+        for file in path.iterdir()
+        if suffix_of(file.name) in FRAMES and not file.name.startswith(".")
+    ]
     if not files:
-        raise DataError(f"holds no frames; give a folder of {', '.join(FRAMES)} files, or take it out")
-    files.sort(key=lambda file: [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", file.name)])
+        raise DataError(
+            f"holds no frames; give a folder of {', '.join(FRAMES)} files, or take it out"
+        )
+    files.sort(
+        key=lambda file: [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", file.name)]
+    )
     first = image_header(files[0])[:2]
     for file in files:
         if (size := image_header(file)[:2]) != first:
             found, other = ("{} × {}".format(*one) for one in (size, first))
-            raise DataError(f"{file} is {found} pixels, and {files[0].name} beside it {other}; give frames of one size")
+            raise DataError(
+                f"{file} is {found} pixels, and {files[0].name} beside it {other}; give frames of one size"
+            )
     return len(files), lambda indices: (read_image(files[i], channels) for i in indices)
 
 
@@ -154,28 +173,48 @@ def _of_av(path: Path, format: str, channels: int) -> Iterator[Video]:
                 raise DataError("has no pictures, only sound; take it out")
             stream = container.streams.video[0]
             if stream.width * stream.height > MAX_PIXELS:
-                raise DataError(f"has frames of more than {MAX_PIXELS / 1e6:g} megapixels; make them smaller")
-            packets = [(p.pts, p.is_keyframe) for p in container.demux(stream) if p.size and p.pts is not None]
+                raise DataError(
+                    f"has frames of more than {MAX_PIXELS / 1e6:g} megapixels; make them smaller"
+                )
+            packets = [
+                (p.pts, p.is_keyframe)
+                for p in container.demux(stream)
+                if p.size and p.pts is not None
+            ]
             if len(packets) < stream.frames:
-                raise DataError(f"is truncated: it declares {stream.frames} frames and holds {len(packets)}")
-            times, keys = sorted(pts for pts, _ in packets), sorted(pts for pts, is_key in packets if is_key)
+                raise DataError(
+                    f"is truncated: it declares {stream.frames} frames and holds {len(packets)}"
+                )
+            times = sorted(pts for pts, _ in packets)
+            keys = sorted(pts for pts, is_key in packets if is_key)
 
             def decode(indices: Sequence[int]) -> Iterator[Tensor]:  # no frame twice
-                last, decoded = -math.inf, cast(Iterator[Any], iter(()))
+                last = -math.inf
+                decoded = cast(Iterator[Any], iter(()))
                 for wanted in (times[i] for i in indices):
                     key = max((time for time in keys if time <= wanted), default=times[0])
                     if key > last:
                         container.seek(key, stream=stream)
                         decoded = container.decode(stream)
-                    frame = next((frame for frame in decoded if frame.pts is not None and frame.pts >= wanted), None)
+                    frame = next(
+                        (
+                            frame
+                            for frame in decoded
+                            if frame.pts is not None and frame.pts >= wanted
+                        ),
+                        None,
+                    )
                     if frame is None:
                         raise EOFError("its data ends too early")
                     last = frame.pts
-                    yield _tensor(frame.to_image().rotate(frame.rotation, expand=True), channels)  # as phones write it
+                    # as phones write it
+                    yield _tensor(frame.to_image().rotate(frame.rotation, expand=True), channels)
 
             yield len(times), decode
     except (av.error.FFmpegError, EOFError) as error:
-        raise DataError(f"cannot be read as a video ({getattr(error, 'strerror', error)}); copy it again") from error
+        raise DataError(
+            f"cannot be read as a video ({getattr(error, 'strerror', error)}); copy it again"
+        ) from error
 
 
 def _of_gif(file: Image.Image, channels: int, indices: Sequence[int]) -> Iterator[Tensor]:
@@ -186,8 +225,12 @@ def _of_gif(file: Image.Image, channels: int, indices: Sequence[int]) -> Iterato
 
 def _tensor(image: Image.Image, channels: int) -> Tensor:
     """[c h w] in [0, 1] of 8 bits."""
-    pixels = np.asarray(image.convert("RGB").convert("L" if channels == 1 else "RGB"), dtype=np.float32)
-    return torch.from_numpy(rearrange(pixels, "h w -> 1 h w" if pixels.ndim == 2 else "h w c -> c h w") / 255)
+    pixels = np.asarray(
+        image.convert("RGB").convert("L" if channels == 1 else "RGB"), dtype=np.float32
+    )
+    return torch.from_numpy(
+        rearrange(pixels, "h w -> 1 h w" if pixels.ndim == 2 else "h w c -> c h w") / 255
+    )
 
 
 class VideoFolder(ClassFolder):
@@ -197,7 +240,8 @@ class VideoFolder(ClassFolder):
     tokenizer samples are decoded. path, test_fraction, seed, skip_bad: as of `ClassFolder`.
     """
 
-    suffixes, plural = VIDEO.suffixes, "videos"
+    suffixes = VIDEO.suffixes
+    plural = "videos"
     read: Any = staticmethod(read_clip)
     header: Any = staticmethod(clip_header)
 
@@ -212,5 +256,8 @@ class VideoFolder(ClassFolder):
 
     def described(self, headers: Sequence[int]) -> str:
         """Numbers of frames."""
-        low, high = min(headers), max(headers)
-        return f"of {low:,} frames" if low == high else f"of {low:,} to {high:,} frames"
+        low = min(headers)
+        high = max(headers)
+        if low == high:
+            return f"of {low:,} frames"
+        return f"of {low:,} to {high:,} frames"

@@ -31,7 +31,8 @@ from seqkit.raw import Waveform
 CACHE_BYTES = 2 * 2**30
 """Size of the tokens that are held in memory; the other samples are encoded anew each time."""
 
-MIN_OUTLIER, OUTLIER = 1_000, 20
+MIN_OUTLIER = 1_000
+OUTLIER = 20
 """Tokens of an example, and how many times the median they are, from which on it is named."""
 
 log = logging.getLogger("seqkit")
@@ -95,22 +96,33 @@ class TokenizedDataset:
         drop: DropParts | None = None,
     ):
         self.drop = drop
-        self.samples, self.split, self.max_tokens = (samples := Samples.of(samples)), split, max_tokens
+        self.samples = (samples := Samples.of(samples))
+        self.split = split
+        self.max_tokens = max_tokens
         self.augment = augment
         self.targets = list(samples.labels)
         self._encoder = Encoder(samples, tokenizer, split, max_tokens)
-        self._recordings: list[tuple[int, int]] = []  # number of samples and sample rate, where they are sound
-        self._images, self._image_bytes = dict[int, Tensor](), CACHE_BYTES if cache else 0  # what was read, and room
+        # number of samples and sample rate, where they are sound
+        self._recordings: list[tuple[int, int]] = []
+        # what was read, and room
+        self._images = dict[int, Tensor]()
+        self._image_bytes = CACHE_BYTES if cache else 0
         with one_thread():
             if max_tokens is not None:
                 self.targets = [_first(target, max_tokens) for target in self.targets]
             if augment is not None:
                 indices = track(range(len(samples)), f"encoding {split} data", len(samples))
-                encoded = held((self._encoder(i, [partial(self._note, i)]) for i in indices), self.targets, 0)
+                encoded = held(
+                    (self._encoder(i, [partial(self._note, i)]) for i in indices), self.targets, 0
+                )
             else:
-                encoded = encode_split(self._encoder, self.targets, max_bytes=CACHE_BYTES if cache else 0)
-            self._cached, self.lengths = encoded.tokens, encoded.lengths
-            self.extents, self.sha256 = encoded.extents, encoded.sha256
+                encoded = encode_split(
+                    self._encoder, self.targets, max_bytes=CACHE_BYTES if cache else 0
+                )
+            self._cached = encoded.tokens
+            self.lengths = encoded.lengths
+            self.extents = encoded.extents
+            self.sha256 = encoded.sha256
             self._warn_of_lengths()
             for i, target in enumerate(self.targets):
                 if isinstance(target, Tensor) and not target.is_floating_point():
@@ -135,7 +147,9 @@ class TokenizedDataset:
     def encoded(self, indices: Sequence[int], epoch: int) -> list[Tokens]:
         """Tokens of these examples, each by itself, as that epoch has them."""
         with one_thread():
-            whole = [self._cached[i] if i in self._cached else self._anew(i, epoch) for i in indices]
+            whole = [
+                self._cached[i] if i in self._cached else self._anew(i, epoch) for i in indices
+            ]
             if self.drop is None:
                 return whole
             return [self.drop(one, epoch, i) for one, i in zip(whole, indices)]
@@ -148,11 +162,17 @@ class TokenizedDataset:
         """
         if self.augment is None or len(self._recordings) < len(self.samples):
             return self.lengths
-        return [self.augment.seconds(*one, epoch=epoch, index=i) for i, one in enumerate(self._recordings)]
+        return [
+            self.augment.seconds(*one, epoch=epoch, index=i)
+            for i, one in enumerate(self._recordings)
+        ]
 
     def digests(self) -> list[bytes]:
         """SHA-256 of the tokens of each example, without augmentation."""
-        each = (self._cached[i] if i in self._cached else self._encoder(i) for i in range(len(self.samples)))
+        each = (
+            self._cached[i] if i in self._cached else self._encoder(i)
+            for i in range(len(self.samples))
+        )
         return [row_of(tokens)["digest"] for tokens in each]
 
     def name(self, index: int) -> str:
@@ -163,9 +183,13 @@ class TokenizedDataset:
         """Raise DataError for labels of the tokens that do not fit them."""
         where = f"{self.split} data, {self.name(index)} has"
         if self.drop is not None:
-            raise DataError(f"{where} a label for each token, so no part can be left out; leave out data.drop_parts")
+            raise DataError(
+                f"{where} a label for each token, so no part can be left out; leave out data.drop_parts"
+            )
         if len(target) != self.lengths[index]:
-            raise DataError(f"{where} {len(target)} labels for {self.lengths[index]} tokens; give one for each")
+            raise DataError(
+                f"{where} {len(target)} labels for {self.lengths[index]} tokens; give one for each"
+            )
 
     def _anew(self, index: int, epoch: int) -> Tokens:
         """Tokens of an example that are not cached, augmented as that epoch has it."""
@@ -180,16 +204,21 @@ class TokenizedDataset:
         if isinstance(raw, Waveform):
             self._recordings.append((raw.samples.shape[-1], raw.sample_rate))
         if isinstance(raw, Tensor) and raw.nbytes <= self._image_bytes:
-            self._images[index], self._image_bytes = raw, self._image_bytes - raw.nbytes
+            self._images[index] = raw
+            self._image_bytes = self._image_bytes - raw.nbytes
         return raw
 
     def _warn_of_lengths(self) -> None:
         """Log how many examples end at `max_tokens`, or name one that is much longer than the others."""
-        lengths, most = np.array(self.lengths or [0]), self.max_tokens
-        longest, median = int(lengths.max()), float(np.median(lengths))
+        lengths = np.array(self.lengths or [0])
+        most = self.max_tokens
+        longest = int(lengths.max())
+        median = float(np.median(lengths))
         if longest == most:
             many = f"{int((lengths == most).sum()):,} of {len(lengths):,} {self.split} examples"
-            log.warning("%s", f"{many} have {most:,} tokens or more and end there (data.max_tokens)")
+            log.warning(
+                "%s", f"{many} have {most:,} tokens or more and end there (data.max_tokens)"
+            )
         elif most is None and longest >= MIN_OUTLIER and longest > OUTLIER * median:
             which = f"the longest {self.split} example, {self.name(int(lengths.argmax()))}, has {longest:,} tokens"
             advice = "--data.max_tokens N cuts examples, except graphs and images"
@@ -213,7 +242,9 @@ def collate_targets(targets: Sequence[Any]) -> Tensor | None:
     if _are_tensors(targets, floating=True) and len({target.shape[1:] for target in targets}) == 1:
         return _padded([target.float() for target in targets], math.nan)
     try:
-        return torch.stack([torch.as_tensor(target, dtype=torch.float32).reshape(-1) for target in targets])
+        return torch.stack(
+            [torch.as_tensor(target, dtype=torch.float32).reshape(-1) for target in targets]
+        )
     except (TypeError, ValueError, RuntimeError) as error:
         kinds = ", ".join(sorted({type(target).__name__ for target in targets}))
         what = f"labels of one batch are {kinds}, which are incompatible ({described(error)})"
@@ -223,7 +254,9 @@ def collate_targets(targets: Sequence[Any]) -> Tensor | None:
 
 
 def _are_tensors(targets: Sequence[Any], *, floating: bool) -> bool:
-    alike = all(isinstance(target, Tensor) and target.is_floating_point() == floating for target in targets)
+    alike = all(
+        isinstance(target, Tensor) and target.is_floating_point() == floating for target in targets
+    )
     return alike and {target.ndim for target in targets} in ({1}, {2})
 
 
@@ -239,4 +272,6 @@ def _padded(targets: Sequence[Tensor], value: float) -> Tensor:
 def _first(target: Any, n: int) -> Any:
     """The labels of the first n tokens; a label of the whole example as it is."""
     is_whole = not isinstance(target, Tensor) or target.ndim not in (1, 2)
-    return target if is_whole or (target.ndim == 1 and target.is_floating_point()) else target[:n]
+    if is_whole or (target.ndim == 1 and target.is_floating_point()):
+        return target
+    return target[:n]

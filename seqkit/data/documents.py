@@ -59,9 +59,13 @@ def held_out(documents: Samples, fraction: float, seed: int) -> tuple[Samples, S
     sizes: dict[str, int] = {}
     for i, group in enumerate(groups):
         sizes[group] = sizes.get(group, 0) + len(documents.read(i))
-    total, chosen, held = sum(sizes.values()), set[str](), 0
+    total = sum(sizes.values())
+    chosen = set[str]()
+    held = 0
     quota = min(fraction * total, MAX_HELD_OUT)
-    order = sorted((g for g in sizes if sizes[g] > 1), key=lambda g: sha256(f"{seed} {g}".encode()).digest())
+    order = sorted(
+        (g for g in sizes if sizes[g] > 1), key=lambda g: sha256(f"{seed} {g}".encode()).digest()
+    )
     for group in order:
         if held + sizes[group] <= quota:
             chosen.add(group)
@@ -72,9 +76,14 @@ def held_out(documents: Samples, fraction: float, seed: int) -> tuple[Samples, S
         held += sizes[shortest]
     names = [document_of(documents.name(i)) for i in range(len(documents))]
     if chosen and held >= quota / 2 and len(set(names)) > 1:
-        rest, aside = ([i for i, g in enumerate(groups) if (g in chosen) == is_out] for is_out in (False, True))
+        rest, aside = (
+            [i for i, g in enumerate(groups) if (g in chosen) == is_out] for is_out in (False, True)
+        )
         count = len({names[i] for i in aside})
-        number = f"{count} of {len(set(names))} whole documents" if count > 1 else "a whole document"
+        if count > 1:
+            number = f"{count} of {len(set(names))} whole documents"
+        else:
+            number = "a whole document"
         return documents.at(rest), documents.at(aside), f"{number}, by SHA-256"
     share = min(fraction, MAX_HELD_OUT / max(1, total))
     front, back = cut(documents, lambda size: int(size * (1 - share)))
@@ -86,7 +95,8 @@ def cut(documents: Samples, size_of_front: Callable[[int], int]) -> tuple[Sample
 
     size_of_front: in characters, from those of the document. Pieces of a document stand one behind the other.
     """
-    front, back = list[Sample](), list[Sample]()
+    front = list[Sample]()
+    back = list[Sample]()
     for _, samples in groupby(documents, key=lambda sample: document_of(sample.name)):
         own = list(samples)
         at = size_of_front(sum(len(sample.raw) for sample in own))

@@ -50,12 +50,16 @@ def writable(name: str) -> Path:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 return path
     places = f"{data_folder()} or {user_folder()}"
-    raise DataError(f"cannot write {name} to {places}; set SEQKIT_DATA to a folder that you can write")
+    raise DataError(
+        f"cannot write {name} to {places}; set SEQKIT_DATA to a folder that you can write"
+    )
 
 
 def missing(name: str, what: str) -> DataError:
     """The error for data that the user must put in place; what: to put there, and how."""
-    return DataError(f"{name} is not in {data_folder()}; {what}, or set SEQKIT_DATA to a folder that holds {name}")
+    return DataError(
+        f"{name} is not in {data_folder()}; {what}, or set SEQKIT_DATA to a folder that holds {name}"
+    )
 
 
 def fetch(url: str, sha256: str, name: str) -> Path:
@@ -83,7 +87,10 @@ def obtained(name: str, sha256: str, obtain: Callable[[], bytes], by_hand: str) 
             raise ValueError(f"its SHA-256 is {_sha256(content)}")
         write_atomic(path, content)
     except (OSError, ValueError) as error:  # requests' errors are OSErrors
-        state = "is not at hand" if found is None else f"at {found} has another SHA-256 than it should"
+        if found is None:
+            state = "is not at hand"
+        else:
+            state = f"at {found} has another SHA-256 than it should"
         raise DataError(
             f"{name} {state} and could not be fetched ({type(error).__name__}: {one_line(error)[:200]}); "
             f"{by_hand} by other means and put it at {path} (SHA-256 {sha256})"
@@ -105,9 +112,12 @@ def _download(url: str) -> bytes:
     import requests
     from urllib3.exceptions import HTTPError
 
-    stop, content = time.monotonic() + MAX_SECONDS, bytearray()
+    stop = time.monotonic() + MAX_SECONDS
+    content = bytearray()
     # identity: the bytes of the connection are those of the file
-    with requests.get(url, stream=True, timeout=30, headers={"Accept-Encoding": "identity"}) as response:
+    with requests.get(
+        url, stream=True, timeout=30, headers={"Accept-Encoding": "identity"}
+    ) as response:
         response.raise_for_status()
         total = int(response.headers.get("Content-Length", 0)) or None
         with ProgressBar(f"fetching {url.rpartition('/')[2]}", total, in_bytes=True) as bar:

@@ -23,21 +23,39 @@ class DropParts:
     Raises ValueError for tokens that are not joined, a part that is not there, and what is no probability.
     """
 
-    def __init__(self, tokenizer: Any, rates: float | Mapping[str, float], *, kept: str | None = None, seed: int = 0):
+    def __init__(
+        self,
+        tokenizer: Any,
+        rates: float | Mapping[str, float],
+        *,
+        kept: str | None = None,
+        seed: int = 0,
+    ):
         if not isinstance(tokenizer, Join):
             raise ValueError(
                 f"drop_parts leaves out parts of joined tokens, and those of {type(tokenizer).__name__} have none; "
                 "leave it out, or use the tokenizer Join"
             )
-        given = rates if isinstance(rates, Mapping) else {name: rates for name in tokenizer.parts if name != kept}
+        if isinstance(rates, Mapping):
+            given = rates
+        else:
+            given = {name: rates for name in tokenizer.parts if name != kept}
         for name, rate in given.items():
             if name not in tokenizer.parts:
-                raise ValueError(f"drop_parts names {name!r}, which is no part; {suggest(name, tokenizer.parts)}")
+                raise ValueError(
+                    f"drop_parts names {name!r}, which is no part; {suggest(name, tokenizer.parts)}"
+                )
             if name == kept:
-                raise ValueError(f"drop_parts names {name}, which the objective predicts; leave it out")
+                raise ValueError(
+                    f"drop_parts names {name}, which the objective predicts; leave it out"
+                )
             if not 0 <= rate <= 1:
-                raise ValueError(f"drop_parts is {rate} for {name}; give a probability, from 0 to 1")
-        self.tokenizer, self.rates, self.seed = tokenizer, dict(given), seed
+                raise ValueError(
+                    f"drop_parts is {rate} for {name}; give a probability, from 0 to 1"
+                )
+        self.tokenizer = tokenizer
+        self.rates = dict(given)
+        self.seed = seed
 
     def __call__(self, tokens: Tokens, epoch: int, index: int) -> Tokens:
         names = list(dict.fromkeys(name for name, _ in tokens.parts))
@@ -46,4 +64,6 @@ class DropParts:
         dropped = [name for name, draw in zip(names, draws) if draw < self.rates.get(name, 0.0)]
         if len(dropped) == len(names):
             del dropped[int(torch.randint(len(names), (), generator=generator))]
-        return self.tokenizer.without(tokens, dropped) if dropped else tokens
+        if dropped:
+            return self.tokenizer.without(tokens, dropped)
+        return tokens

@@ -36,7 +36,16 @@ MIN_SECONDS = 10.0
 """Seconds for encoding; a split that takes one process less is held in memory, too."""
 
 _CHUNK = 64
-_LIBRARIES = ("seqkit", "torch", "torchaudio", "torchvision", "pillow", "numpy", "rdkit", "tokenizers")
+_LIBRARIES = (
+    "seqkit",
+    "torch",
+    "torchaudio",
+    "torchvision",
+    "pillow",
+    "numpy",
+    "rdkit",
+    "tokenizers",
+)
 """Libraries whose versions are part of a fingerprint: another version may encode otherwise."""
 
 log = logging.getLogger("seqkit")
@@ -65,7 +74,9 @@ class Encoder:
     split: str
     max_tokens: int | None = None
 
-    def __call__(self, index: int, changes: Sequence[Callable[[Any], Any]] = (), raw: Any = None) -> Tokens:
+    def __call__(
+        self, index: int, changes: Sequence[Callable[[Any], Any]] = (), raw: Any = None
+    ) -> Tokens:
         """Encode the sample, after these changes. raw: what it holds; None: it is read.
 
         Raises DataError with the names of split and sample.
@@ -75,11 +86,15 @@ class Encoder:
             for change in changes:
                 raw = change(raw)
             tokens = self.tokenizer.encode(raw)
-            return tokens if self.max_tokens is None else self.tokenizer.cut(tokens, self.max_tokens)
+            if self.max_tokens is None:
+                return tokens
+            return self.tokenizer.cut(tokens, self.max_tokens)
 
 
 @contextmanager
-def naming(split: str, samples: Samples, index: int, tokenizer: Tokenizer | None = None) -> Iterator[None]:
+def naming(
+    split: str, samples: Samples, index: int, tokenizer: Tokenizer | None = None
+) -> Iterator[None]:
     """Name split and sample in a DataError raised inside; with `tokenizer`, turn any error into such a DataError."""
     try:
         yield
@@ -120,14 +135,19 @@ def encode_split(
         if rows is not None:
             known = zip(*(rows[name].to_pylist() for name in ("length", "ends", "digest")))
             return _encoded(Stored(rows), list(known), targets)
-    indices = track(range(len(encoder.samples)), f"encoding {encoder.split} data", len(encoder.samples))
+    indices = track(
+        range(len(encoder.samples)), f"encoding {encoder.split} data", len(encoder.samples)
+    )
     return held((encoder(i) for i in indices), targets, max_bytes)
 
 
-def held(examples: Iterable[Tokens], targets: Iterable[Any], max_bytes: float = math.inf) -> Encoded:
+def held(
+    examples: Iterable[Tokens], targets: Iterable[Any], max_bytes: float = math.inf
+) -> Encoded:
     """Tokens of a split in memory, up to that size."""
     kept: dict[int, Tokens] = {}
-    used, rows = 0, list[tuple[Any, ...]]()
+    used = 0
+    rows = list[tuple[Any, ...]]()
     for tokens in examples:
         used += sum(tensor.nbytes for tensor in tokens.tensors().values())
         if used <= max_bytes:
@@ -137,18 +157,25 @@ def held(examples: Iterable[Tokens], targets: Iterable[Any], max_bytes: float = 
     return _encoded(kept, rows, targets)
 
 
-def _encoded(tokens: Any, rows: Sequence[tuple[int, list[float], bytes]], targets: Iterable[Any]) -> Encoded:
+def _encoded(
+    tokens: Any, rows: Sequence[tuple[int, list[float], bytes]], targets: Iterable[Any]
+) -> Encoded:
     """rows: length, ends and digest of each sample, as in `SCHEMA`."""
     digest = sha256()
     for (_, _, one), target in zip(rows, targets):
         digest.update(one + _target_bytes(target))
     last = np.array([ends for _, ends, _ in rows])
-    extents = np.stack([last.min(axis=0), last.max(axis=0)], axis=1).tolist() if rows else []
+    if rows:
+        extents = np.stack([last.min(axis=0), last.max(axis=0)], axis=1).tolist()
+    else:
+        extents = []
     return Encoded(tokens, [length for length, _, _ in rows], extents, digest.hexdigest())
 
 
 def _target_bytes(target: Any) -> bytes:
-    return target.numpy().tobytes() if isinstance(target, Tensor) else _whole_repr(target).encode()
+    if isinstance(target, Tensor):
+        return target.numpy().tobytes()
+    return _whole_repr(target).encode()
 
 
 def _whole_repr(target: Any) -> str:
@@ -161,12 +188,15 @@ def _whole_repr(target: Any) -> str:
         return f"{{{', '.join(f'{_whole_repr(name)}: {_whole_repr(one)}' for name, one in target.items())}}}"
     if isinstance(target, tuple):
         return f"({', '.join(map(_whole_repr, target))}{',' * (len(target) == 1)})"
-    return f"[{', '.join(map(_whole_repr, target))}]" if isinstance(target, list) else repr(target)
+    if isinstance(target, list):
+        return f"[{', '.join(map(_whole_repr, target))}]"
+    return repr(target)
 
 
 def _seconds(encoder: Encoder) -> float:
     """Seconds that one process would take, judged by up to half a second of it."""
-    started, done = time.monotonic(), 0
+    started = time.monotonic()
+    done = 0
     for index in range(0, len(encoder.samples), max(1, len(encoder.samples) // 200)):
         encoder(index)
         done += 1
@@ -182,29 +212,39 @@ class _Chunks(Dataset[Any]):
     """Rows of so many samples each; the index of a sample in place of rows with a sample that cannot be encoded."""
 
     def __init__(self, encoder: Encoder, size: int):
-        self.encoder, self.size = encoder, size
+        self.encoder = encoder
+        self.size = size
 
     def __len__(self) -> int:
         return math.ceil(len(self.encoder.samples) / self.size)
 
     def __getitem__(self, number: int) -> pa.RecordBatch | int:
         examples = []
-        for index in range(number * self.size, min((number + 1) * self.size, len(self.encoder.samples))):
+        for index in range(
+            number * self.size, min((number + 1) * self.size, len(self.encoder.samples))
+        ):
             try:
                 examples.append(self.encoder(index))
-            except Exception:  # raised anew in the parent process: here it would become a traceback of this one
+            except (
+                Exception
+            ):  # raised anew in the parent process: here it would become a traceback of this one
                 return index
         return batch_of(examples)
 
 
 def _chunks(encoder: Encoder, size: int = _CHUNK) -> Iterator[pa.RecordBatch]:
     """All rows in their order. Raises what the encoder raises, in this process."""
-    chunks, number = _Chunks(encoder, size), num_workers()
-    loader: Any = DataLoader(chunks, prefetch_factor=2 if number else None, **loader_options(number))
+    chunks = _Chunks(encoder, size)
+    number = num_workers()
+    loader: Any = DataLoader(
+        chunks, prefetch_factor=2 if number else None, **loader_options(number)
+    )
     for chunk in track(loader, f"encoding {encoder.split} data", len(chunks)):
         if isinstance(chunk, int):
             encoder(chunk)
-            raise DataError(f"a worker process failed on sample {chunk}, which this process encodes; run it again")
+            raise DataError(
+                f"a worker process failed on sample {chunk}, which this process encodes; run it again"
+            )
         yield chunk
 
 
@@ -216,12 +256,22 @@ def _encoded_in_workers(encoder: Encoder, key: str | None, max_bytes: float, siz
             if (found := cached(key)) is not None:
                 return found
         except OSError as error:
-            why, where = error.strerror or error, cache_folder()
-            log.warning("%s", f"encoded data is not kept: {why} ({where}); set SEQKIT_CACHE to another folder")
-    kept, used, field = [], 0, SCHEMA.field("tensors")
+            why = error.strerror or error
+            where = cache_folder()
+            log.warning(
+                "%s",
+                f"encoded data is not kept: {why} ({where}); set SEQKIT_CACHE to another folder",
+            )
+    kept = []
+    used = 0
+    field = SCHEMA.field("tensors")
     for rows in _chunks(encoder, size):
         used += rows.nbytes
-        kept.append(rows if used <= max_bytes else rows.set_column(3, field, pa.nulls(len(rows), field.type)))
+        kept.append(
+            rows
+            if used <= max_bytes
+            else rows.set_column(3, field, pa.nulls(len(rows), field.type))
+        )
     return pa.Table.from_batches(kept, SCHEMA)
 
 
@@ -230,8 +280,11 @@ def _encoded_in_workers(encoder: Encoder, key: str | None, max_bytes: float, siz
 
 def split_fingerprint(encoder: Encoder) -> str | None:
     """Fingerprint of the tokens of a split: of its samples and its tokenizer; None if one of them has none."""
-    data, how = samples_fingerprint(encoder.samples), tokenizer_fingerprint(encoder.tokenizer)
-    return None if data is None or how is None else fingerprint(data, how, encoder.max_tokens or 0)
+    data = samples_fingerprint(encoder.samples)
+    how = tokenizer_fingerprint(encoder.tokenizer)
+    if data is None or how is None:
+        return None
+    return fingerprint(data, how, encoder.max_tokens or 0)
 
 
 def samples_fingerprint(samples: Samples) -> str | None:
@@ -251,7 +304,9 @@ def _is_plain(raw: Any) -> bool:
     """Whether `repr` tells all of a raw sample."""
     if isinstance(raw, Mapping):
         return all(map(_is_plain, raw.values()))
-    return all(map(_is_plain, raw)) if isinstance(raw, list | tuple) else isinstance(raw, str | int | float | None)
+    if isinstance(raw, list | tuple):
+        return all(map(_is_plain, raw))
+    return isinstance(raw, str | int | float | None)
 
 
 def tokenizer_fingerprint(tokenizer: Tokenizer) -> str | None:
@@ -261,7 +316,12 @@ def tokenizer_fingerprint(tokenizer: Tokenizer) -> str | None:
     """
     own = Path(__file__).parents[1] / "tokenizers"
     parts = getattr(tokenizer, "parts", {})
-    kinds = [kind for one in (tokenizer, *parts.values()) for kind in type(one).__mro__ if kind is not object]
+    kinds = [
+        kind
+        for one in (tokenizer, *parts.values())
+        for kind in type(one).__mro__
+        if kind is not object
+    ]
     try:
         attributes = pickle.dumps(tokenizer, protocol=4)  # only to be compared; it is never loaded
         code = {*map(getfile, kinds), *map(str, own.glob("*.py")), __file__, token_rows.__file__}

@@ -52,11 +52,15 @@ class FileFormat:
         assert self.reader is not None, "a format without a reader holds no raw examples"
         # an image tokenizer's `channels` is a number; one of audio has words for them
         known = {name: getattr(tokenizer, name, None) for name in self.options}
-        return _named(self.reader)(path, **{k: v for k, v in known.items() if isinstance(v, int) or callable(v)})
+        return _named(self.reader)(
+            path, **{k: v for k, v in known.items() if isinstance(v, int) or callable(v)}
+        )
 
     def is_in(self, folder: Path, names: Sequence[str]) -> bool:
         """Whether a folder with these files is one of the format."""
-        return any(map(self.fits, names)) if self.holds is None else bool(_named(self.holds)(folder, names))
+        if self.holds is None:
+            return any(map(self.fits, names))
+        return bool(_named(self.holds)(folder, names))
 
     def examples(self, below: Walked) -> tuple[Walked, list[str]]:
         """Files below a folder, where a folder that is one example is a file, and the names of the examples."""
@@ -90,7 +94,9 @@ TEXT = FileFormat(
     (".txt", ".md"), "seqkit.data.io:read_text", file_source="TextFiles", folder_source="TextFiles", lists_files=True,
     kind="text", tokenizers=("Bytes", "Characters", "Words", "CharNGrams", "BPE", "FromFile"),
 )  # fmt: skip
-SMILES = FileFormat((".smi",), "seqkit.data.io:read_smiles", many=True, kind="smiles", tokenizers=("Molecule",))
+SMILES = FileFormat(
+    (".smi",), "seqkit.data.io:read_smiles", many=True, kind="smiles", tokenizers=("Molecule",)
+)
 GRAPH = FileFormat((".graphml", ".npz", ".safetensors"), file_source="GraphFile")
 TABLE = FileFormat(
     (
@@ -124,14 +130,22 @@ _TENSORS = "numpy.savez('graph.npz', x=data.x, edge_index=data.edge_index, y=dat
 _TAGS = """a JSON line for each sentence, {"tokens": ["the", "cat"], "tags": ["DET", "NOUN"]}"""
 
 UNREAD = {
-    (".sdf", ".mol"): "rdkit.Chem.PandasTools.LoadSDF(FILE, smilesName='smiles').to_csv('molecules.csv', index=False)",
+    (
+        ".sdf",
+        ".mol",
+    ): "rdkit.Chem.PandasTools.LoadSDF(FILE, smilesName='smiles').to_csv('molecules.csv', index=False)",
     (".gml",): _GRAPHML.format("gml"),
     (".net", ".paj"): _GRAPHML.format("pajek"),
     (".gexf",): _GRAPHML.format("gexf"),
-    (".edges", ".edgelist"): "pandas.read_csv(FILE, sep=' ', names=['source', 'target']).to_csv('edges.csv', "
+    (
+        ".edges",
+        ".edgelist",
+    ): "pandas.read_csv(FILE, sep=' ', names=['source', 'target']).to_csv('edges.csv', "
     "index=False), with nodes.csv beside it",
     (".pt", ".pth"): _TENSORS,
-    (".arff",): "pandas.DataFrame(scipy.io.arff.loadarff(FILE)[0]).map(lambda x: x.decode() if isinstance(x, bytes) "
+    (
+        ".arff",
+    ): "pandas.DataFrame(scipy.io.arff.loadarff(FILE)[0]).map(lambda x: x.decode() if isinstance(x, bytes) "
     "else x).to_csv('table.csv', index=False)",
     (".libsvm", ".svm", ".svmlight"): "x, y = sklearn.datasets.load_svmlight_file(FILE); "
     "pandas.DataFrame(x.toarray()).assign(target=y).to_csv('table.csv', index=False)",
@@ -150,20 +164,30 @@ MAX_LISTED = 100_000
 def format_of(path: Path, tokenizer: Any = None) -> FileFormat | None:
     """The format of files that end as `path` does; None: there is none. Where several fit, it is the tokenizer's."""
     own = OF_TOKENIZER.get(type(tokenizer).__name__)
-    if own is not None and (own.fits(path.name) or (own.grouped is not None and exists_as(path, Path.is_dir))):
+    if own is not None and (
+        own.fits(path.name) or (own.grouped is not None and exists_as(path, Path.is_dir))
+    ):
         return own
     return next((known for known in (IMAGE, *FORMATS) if known.fits(path.name)), None)
 
 
 def readable_suffixes() -> list[str]:
     """Suffixes of the files that hold raw examples."""
-    return [*dict.fromkeys(suffix for known in FORMATS if known.reader is not None for suffix in known.suffixes)]
+    return [
+        *dict.fromkeys(
+            suffix for known in FORMATS if known.reader is not None for suffix in known.suffixes
+        )
+    ]
 
 
 def advice_on(name: str) -> str:
     """Advice for a file of a known format that is not read, as words behind a sentence; empty for any other."""
-    found = next((advice for suffixes, advice in UNREAD.items() if name.lower().endswith(suffixes)), None)
-    return "" if found is None else f"; {Path(name).suffix.lower()} is not read, convert it: {found}"
+    found = next(
+        (advice for suffixes, advice in UNREAD.items() if name.lower().endswith(suffixes)), None
+    )
+    if found is None:
+        return ""
+    return f"; {Path(name).suffix.lower()} is not read, convert it: {found}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +206,8 @@ class OwnReader:
             self._named(path, "encode", raw)
 
     def __repr__(self) -> str:
-        return f"{type(self.tokenizer).__name__}.read"  # without an address, by which no fingerprint would come again
+        # without an address, by which no fingerprint would come again
+        return f"{type(self.tokenizer).__name__}.read"
 
     def _named(self, path: Path, method: str, given: Any) -> Any:
         try:
@@ -193,10 +218,14 @@ class OwnReader:
 
 def own_reader(tokenizer: Any) -> OwnReader | None:
     """Reader of files by the tokenizer's own `read`; None: it has none."""
-    return OwnReader(tokenizer) if callable(getattr(tokenizer, "read", None)) else None
+    if callable(getattr(tokenizer, "read", None)):
+        return OwnReader(tokenizer)
+    return None
 
 
-def source_for(path: Path, *, reads_files: bool = False, tokenizer: Any = None) -> tuple[str, dict[str, Any]]:
+def source_for(
+    path: Path, *, reads_files: bool = False, tokenizer: Any = None
+) -> tuple[str, dict[str, Any]]:
     """The registered data source for a user's own file or folder, and its arguments, chosen by file suffix.
 
     reads_files: True: the tokenizer reads files itself, so a folder holds an example a file, whatever the suffix.
@@ -207,9 +236,13 @@ def source_for(path: Path, *, reads_files: bool = False, tokenizer: Any = None) 
     below = walk(path, limit=MAX_FILES + 1) if in_folder else Walked([path.name])
     names = below.files
     if len(names) > MAX_FILES:
-        raise UsageError(f"{path} holds more than {MAX_FILES:,} files; give the folder of the data alone")
+        raise UsageError(
+            f"{path} holds more than {MAX_FILES:,} files; give the folder of the data alone"
+        )
     tables = {"edges", "nodes"} if in_folder else {"edges"}
-    if tables <= {Path(name).stem.lower() for name in names if "/" not in name and TABLE.fits(name)}:
+    if tables <= {
+        Path(name).stem.lower() for name in names if "/" not in name and TABLE.fits(name)
+    }:
         return "GraphFile", {"path": str(path)}
     if in_folder and reads_files and names:
         return "FileFolder", {"path": str(path)}
@@ -222,7 +255,9 @@ def source_for(path: Path, *, reads_files: bool = False, tokenizer: Any = None) 
             return source, {"path": str(path)}
         fitting = [name for name in names if known.fits(name)]
         if len(fitting) > MAX_LISTED:
-            raise UsageError(f"{path} holds {len(fitting):,} texts, and {MAX_LISTED:,} are the most; join some")
+            raise UsageError(
+                f"{path} holds {len(fitting):,} texts, and {MAX_LISTED:,} are the most; join some"
+            )
         return source, {"path": [str(path / name) if in_folder else str(path) for name in fitting]}
     raise UsageError(f"no data source reads {path}{_what_is_read(path, names, in_folder)}")
 
@@ -235,10 +270,11 @@ def _what_is_read(path: Path, names: list[str], in_folder: bool) -> str:
         return advice
     if not in_folder and format_of(path) in OF_CLASSES:
         return ": a single one has no class; give the folder above the class folders"
-    known = [one for one in FORMATS if (one.folder_source if in_folder else one.file_source) is not None]
+    known = [
+        one for one in FORMATS if (one.folder_source if in_folder else one.file_source) is not None
+    ]
     suffixes = ", ".join(suffix for one in known for suffix in one.suffixes)
     if in_folder:
-        return (
-            f"; give a folder of {suffixes} files, or a tokenizer that has read(path): --plugin FILE --tokenizer NAME"
-        )
+        plugin = "a tokenizer that has read(path): --plugin FILE --tokenizer NAME"
+        return f"; give a folder of {suffixes} files, or {plugin}"
     return f"; give a file that ends in {suffixes}; a text of another suffix is read by --data.source TextFiles"

@@ -40,7 +40,8 @@ MAX_TENSOR_BYTES = 2**33
 MAX_CATEGORIES = 10_000
 """Most categories of nodes and types of edges in tensors; they become one-hot, or rows of a table."""
 
-SOURCE_NAMES, TARGET_NAMES = ("source", "src", "from"), ("target", "dst", "to")
+SOURCE_NAMES = ("source", "src", "from")
+TARGET_NAMES = ("target", "dst", "to")
 ID_NAMES = ("id", "node", "node_id", "name")
 
 MASKS = ("train_mask", "val_mask", "valid_mask", "test_mask")
@@ -94,24 +95,37 @@ def _read_graphml(path: Path) -> RawGraph:
     networkx ignores defaults, adds nodes that only an edge names, merges nodes of one id and leaves out hyperedges.
     """
     root = _xml(path)
-    elements = {kind: list(root.iter(kind)) for kind in ("graph", "node", "edge", "hyperedge", "port")}
+    elements = {
+        kind: list(root.iter(kind)) for kind in ("graph", "node", "edge", "hyperedge", "port")
+    }
     if len(elements["graph"]) != 1:
-        raise DataError(f"{path} has {len(elements['graph'])} elements <graph>; save one graph as GraphML")
+        raise DataError(
+            f"{path} has {len(elements['graph'])} elements <graph>; save one graph as GraphML"
+        )
     if elements["hyperedge"] or elements["port"]:
-        raise DataError(f"{path} has a <hyperedge> or a <port>, which joins no two nodes; write it as edges")
+        raise DataError(
+            f"{path} has a <hyperedge> or a <port>, which joins no two nodes; write it as edges"
+        )
     ids = [node.get("id", "") for node in elements["node"]]
     index = {name: i for i, name in enumerate(ids)}
     if "" in index or len(index) < len(ids):
         again = one_line(Counter(ids).most_common(1)[0][0])
-        raise DataError(f"{path}: a <node> has no id, or that of another ({again!r}); give each an id of its own")
-    is_directed, pairs = elements["graph"][0].get("edgedefault") == "directed", []
+        raise DataError(
+            f"{path}: a <node> has no id, or that of another ({again!r}); give each an id of its own"
+        )
+    is_directed = elements["graph"][0].get("edgedefault") == "directed"
+    pairs = []
     for edge in elements["edge"]:
         ends = [edge.get("source", ""), edge.get("target", "")]
         if not index.keys() >= {*ends}:
             named = " and ".join(repr(one_line(end)) for end in ends)
-            raise DataError(f"{path}: an <edge> joins {named}, one of which is no node; add it, or take the edge out")
+            raise DataError(
+                f"{path}: an <edge> joins {named}, one of which is no node; add it, or take the edge out"
+            )
         if edge.get("directed", "").lower() == ("false" if is_directed else "true"):
-            raise DataError(f"{path} has directed and undirected edges; write all as edgedefault says")
+            raise DataError(
+                f"{path} has directed and undirected edges; write all as edgedefault says"
+            )
         pairs.append([index[end] for end in ends])
     attributes, edge_attributes = (_attributes(path, root, kind) for kind in ("node", "edge"))
     return RawGraph(ids, _edges(pairs), is_directed, attributes, edge_attributes)
@@ -124,12 +138,18 @@ def _edges(pairs: Sequence[Sequence[int]]) -> np.ndarray:
 def _xml(path: Path) -> ElementTree.Element:
     """The elements of a UTF-8 file of XML, without namespaces. Raises DataError for one that is more than data."""
     if path.is_file() and path.stat().st_size > MAX_TEXT_BYTES:
-        raise DataError(f"{path} has more than {MAX_TEXT_BYTES:,} bytes; save edge_index, x and y as npz")
+        raise DataError(
+            f"{path} has more than {MAX_TEXT_BYTES:,} bytes; save edge_index, x and y as npz"
+        )
     text = read_text(path)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise DataError(f"{path} declares a document type or entity, which a graph needs none of; take it out")
+        raise DataError(
+            f"{path} declares a document type or entity, which a graph needs none of; take it out"
+        )
     if text.count("<") > 2 * MAX_XML_ELEMENTS:
-        raise DataError(f"{path} has more than {MAX_XML_ELEMENTS:,} elements; save edge_index, x and y as npz")
+        raise DataError(
+            f"{path} has more than {MAX_XML_ELEMENTS:,} elements; save edge_index, x and y as npz"
+        )
     try:
         root = ElementTree.fromstring(text)  # noqa: S314, without entities it is data
     except ElementTree.ParseError as error:
@@ -141,7 +161,9 @@ def _xml(path: Path) -> ElementTree.Element:
 
 def _attributes(path: Path, root: ElementTree.Element, kind: str) -> dict[str, list[Any]]:
     """Values of each attribute of all nodes or edges: as given, else its default, else None. kind: of the element."""
-    keys = {key.get("id", ""): key for key in root.iter("key") if key.get("for", "all") in (kind, "all")}
+    keys = {
+        key.get("id", ""): key for key in root.iter("key") if key.get("for", "all") in (kind, "all")
+    }
     names = {identity: key.get("attr.name") or identity for identity, key in keys.items()}
     elements = list(root.iter(kind))
     columns: dict[str, list[Any]] = {}
@@ -149,8 +171,12 @@ def _attributes(path: Path, root: ElementTree.Element, kind: str) -> dict[str, l
         for data in element.findall("data"):
             identity = data.get("key", "")
             if identity not in keys:
-                raise DataError(f"{path}: a <{kind}> has the key {one_line(identity)!r}, which no <key> declares")
-            columns.setdefault(names[identity], [None] * len(elements))[i] = _typed(path, keys[identity], data.text)
+                raise DataError(
+                    f"{path}: a <{kind}> has the key {one_line(identity)!r}, which no <key> declares"
+                )
+            columns.setdefault(names[identity], [None] * len(elements))[i] = _typed(
+                path, keys[identity], data.text
+            )
     for identity, key in keys.items():
         if (default := _typed(path, key, key.findtext("default"))) is not None:
             given = columns.get(names[identity], [None] * len(elements))
@@ -160,7 +186,8 @@ def _attributes(path: Path, root: ElementTree.Element, kind: str) -> dict[str, l
 
 def _typed(path: Path, key: ElementTree.Element, text: str | None) -> Any:
     """The value of an attribute; None: it has none."""
-    text, kind = (text or "").strip(), key.get("attr.type", "string")
+    text = (text or "").strip()
+    kind = key.get("attr.type", "string")
     if not text:
         return None
     try:
@@ -169,7 +196,9 @@ def _typed(path: Path, key: ElementTree.Element, text: str | None) -> Any:
         return {"int": int, "long": int, "float": float, "double": float}.get(kind, str)(text)
     except (KeyError, ValueError):
         name = one_line(key.get("attr.name") or key.get("id", ""))
-        raise DataError(f"{path}: {name} is {one_line(text)[:50]!r}, which is no {kind}; correct it") from None
+        raise DataError(
+            f"{path}: {name} is {one_line(text)[:50]!r}, which is no {kind}; correct it"
+        ) from None
 
 
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -178,35 +207,58 @@ def _typed(path: Path, key: ElementTree.Element, text: str | None) -> Any:
 def _read_tables(folder: Path) -> RawGraph:
     """The graph of edges.csv and nodes.csv, or of tables of other formats with these names."""
     edges, nodes = (_table(folder, stem) for stem in ("edges", "nodes"))
-    identity = next((name for one in ID_NAMES for name in nodes.names if name.lower() == one), nodes.names[0])
+    identity = next(
+        (name for one in ID_NAMES for name in nodes.names if name.lower() == one), nodes.names[0]
+    )
     ids = [str(cell) for cell in nodes.columns[identity]]
     index = {name: i for i, name in reversed([*enumerate(ids)])}
     if len(index) < len(ids):
         row = next(i for i, name in enumerate(ids) if index[name] != i)
-        raise DataError(f"{nodes.place(row)}: node {one_line(ids[row])!r} has two lines; delete one")
-    ends = [next((name for name in edges.names if name.lower() in names), "") for names in (SOURCE_NAMES, TARGET_NAMES)]
+        raise DataError(
+            f"{nodes.place(row)}: node {one_line(ids[row])!r} has two lines; delete one"
+        )
+    ends = [
+        next((name for name in edges.names if name.lower() in names), "")
+        for names in (SOURCE_NAMES, TARGET_NAMES)
+    ]
     if not all(ends):
-        raise DataError(f"{edges.name} has no columns source and target; name the two ends of its edges so")
+        raise DataError(
+            f"{edges.name} has no columns source and target; name the two ends of its edges so"
+        )
     pairs = list(zip(*([str(cell) for cell in edges.columns[end]] for end in ends)))
     for row, pair in enumerate(pairs):
         if unknown := [name for name in pair if name not in index]:
             named = f"node {one_line(unknown[0])!r}, which {nodes.name} lacks"
-            raise DataError(f"{edges.place(row)}: an edge names {named}; add it, or take the edge out")
+            raise DataError(
+                f"{edges.place(row)}: an edge names {named}; add it, or take the edge out"
+            )
     return RawGraph(
         ids,
         _edges([(index[source], index[target]) for source, target in pairs]),
         False,
-        {name: [_value(cell) for cell in nodes.columns[name]] for name in nodes.names if name != identity},
-        {name: [_value(cell) for cell in edges.columns[name]] for name in edges.names if name not in ends},
+        {
+            name: [_value(cell) for cell in nodes.columns[name]]
+            for name in nodes.names
+            if name != identity
+        },
+        {
+            name: [_value(cell) for cell in edges.columns[name]]
+            for name in edges.names
+            if name not in ends
+        },
     )
 
 
 def _table(folder: Path, stem: str) -> Rows:
     from seqkit.data.tables.read import read_tables  # brings pyarrow
 
-    found = [file for file in folder.iterdir() if file.stem.lower() == stem and TABLE.fits(file.name)]
+    found = [
+        file for file in folder.iterdir() if file.stem.lower() == stem and TABLE.fits(file.name)
+    ]
     if len(found) != 1:
-        raise DataError(f"{folder} holds {len(found)} tables called {stem}; a graph is edges.csv and nodes.csv")
+        raise DataError(
+            f"{folder} holds {len(found)} tables called {stem}; a graph is edges.csv and nodes.csv"
+        )
     rows = read_tables(str(found[0]))
     if rows.faults:
         raise DataError(rows.faults[0])
@@ -230,7 +282,9 @@ def _value(cell: Any) -> Any:
     """Value of a cell: None if it is missing, a number if it is one, else its text. 007 and 1_000 are texts."""
     if is_missing(cell):
         return None
-    value = exact_number(cell) if isinstance(cell, str) and not re.fullmatch(r"[-+]?0\d+", cell.strip()) else None
+    value = None
+    if isinstance(cell, str) and not re.fullmatch(r"[-+]?0\d+", cell.strip()):
+        value = exact_number(cell)
     return cell if value is None else value
 
 
@@ -247,7 +301,9 @@ def _read_tensors(path: Path) -> dict[str, np.ndarray]:
             with zipfile.ZipFile(path) as archive:
                 size = max(size, sum(member.file_size for member in archive.infolist()))
         if size > MAX_TENSOR_BYTES:
-            raise DataError(f"{path} unpacks to {size:,} bytes; {MAX_TENSOR_BYTES:,} are the most; give a part")
+            raise DataError(
+                f"{path} unpacks to {size:,} bytes; {MAX_TENSOR_BYTES:,} are the most; give a part"
+            )
         if path.suffix.lower() == ".npz":
             with np.load(path, allow_pickle=False) as arrays:
                 return dict(arrays)
@@ -258,39 +314,64 @@ def _read_tensors(path: Path) -> dict[str, np.ndarray]:
         raise
     except Exception as error:  # two libraries, on a file that may hold anything
         reason = one_line(error)[:150]
-        raise DataError(f"{path} cannot be read ({type(error).__name__}: {reason}); save plain tensors again") from None
+        raise DataError(
+            f"{path} cannot be read ({type(error).__name__}: {reason}); save plain tensors again"
+        ) from None
 
 
 def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
     """The graph of arrays under the names of PyG. Raises DataError where shapes do not fit."""
-    given = {f"{name}_mask" if name in ("train", "val", "test") else name: array for name, array in given.items()}
+    given = {
+        f"{name}_mask" if name in ("train", "val", "test") else name: array
+        for name, array in given.items()
+    }
     if unused := sorted(one_line(name) for name in given if name not in ARRAYS):
         log.warning("%s: not used are %s", path, ", ".join(unused[:20]))
     edges, x, y, types = (given.get(name) for name in ("edge_index", "x", "y", "edge_type"))
     if edges is None or edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
-        found = "there is none" if edges is None else f"it is {list(edges.shape)} {edges.dtype}"
+        if edges is None:
+            found = "there is none"
+        else:
+            found = f"it is {list(edges.shape)} {edges.dtype}"
         raise DataError(f"{path} needs edge_index as [2 e] integers, source and target; {found}")
     sizes = {len(array) if array.ndim else 0 for array in (x, y) if array is not None}
     if len(sizes) != 1:
-        fault = "x and y have different numbers of nodes" if sizes else "there is neither x nor y"
-        raise DataError(f"{path}: {fault}, so the number of nodes is unknown; give x [n f] and y [n]")
+        if sizes:
+            fault = "x and y have different numbers of nodes"
+        else:
+            fault = "there is neither x nor y"
+        raise DataError(
+            f"{path}: {fault}, so the number of nodes is unknown; give x [n f] and y [n]"
+        )
     (n,) = sizes
     if x is not None and (x.ndim not in (1, 2) or x.dtype.kind not in "iufb"):
         raise DataError(f"{path}: x is {list(x.shape)} {x.dtype}; give [n f] numbers")
     if types is not None and (types.dtype.kind not in "iu" or types.shape != edges.shape[1:]):
-        raise DataError(f"{path}: edge_type is {list(types.shape)} {types.dtype}; give [{edges.shape[1]}] integers")
+        raise DataError(
+            f"{path}: edge_type is {list(types.shape)} {types.dtype}; give [{edges.shape[1]}] integers"
+        )
     for name, codes in (("x", x if x is not None and x.ndim == 1 else None), ("edge_type", types)):
-        if codes is not None and codes.dtype.kind in "iu" and int(codes.max(initial=0)) >= max(n, MAX_CATEGORIES):
-            raise DataError(f"{path}: {name} has categories up to {codes.max():,}; number them from 0 on")
+        if (
+            codes is not None
+            and codes.dtype.kind in "iu"
+            and int(codes.max(initial=0)) >= max(n, MAX_CATEGORIES)
+        ):
+            raise DataError(
+                f"{path}: {name} has categories up to {codes.max():,}; number them from 0 on"
+            )
     attributes = {} if y is None else {"y": _labels(path, y)}
     for name in MASKS:
         if (mask := given.get(name)) is not None:
             if mask.shape != (n,) or not np.isin(mask, (0, 1)).all():
-                raise DataError(f"{path}: {name} is {list(mask.shape)}; give [{n}] true or false, one split alone")
+                raise DataError(
+                    f"{path}: {name} is {list(mask.shape)}; give [{n}] true or false, one split alone"
+                )
             attributes[name] = mask.astype(bool).tolist()
     edges = np.ascontiguousarray(edges).astype(np.int64)
     # PyG stores each edge of an undirected graph both ways
-    directed = not np.array_equal(np.unique(edges[0] * n + edges[1]), np.unique(edges[1] * n + edges[0]))
+    directed = not np.array_equal(
+        np.unique(edges[0] * n + edges[1]), np.unique(edges[1] * n + edges[0])
+    )
     types = None if types is None else types.astype(np.int64)
     return RawGraph([str(i) for i in range(n)], edges, directed, attributes, x=x, edge_types=types)
 
@@ -299,6 +380,8 @@ def _labels(path: Path, y: np.ndarray) -> list[Any]:
     """The class of each node, None where it is negative or NaN."""
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.ndim != 1 or y.dtype.kind not in "iufb":
-        raise DataError(f"{path}: y is {list(y.shape)} {y.dtype}; give [n] integers, a class for each node")
+        raise DataError(
+            f"{path}: y is {list(y.shape)} {y.dtype}; give [n] integers, a class for each node"
+        )
     values = (y.astype(np.int64) if y.dtype.kind == "b" else y).tolist()
     return [value if math.isfinite(value) and value >= 0 else None for value in values]

@@ -61,29 +61,54 @@ def schema_of(config: Mapping[str, Any]) -> Schema | None:
 
     A part of another source than a table is as its tokenizer reads it; one that no table can hold is left out.
     """
-    source, tokenizer = config.get("data", {}).get("source"), config.get("tokenizer", {})
+    source = config.get("data", {}).get("source")
+    tokenizer = config.get("tokenizer", {})
     if isinstance(source, Mapping) and ("target_kind" in source or "columns" in source):
         return _schema_of_table(source)
     if tokenizer.get("type") != "Join":
         return None
     reads = tokenizer.get("reads") or {}
-    parts = {reads.get(name, name): KIND_OF_TOKENIZER.get(part["type"]) for name, part in tokenizer["parts"].items()}
-    return Schema(tuple(Column(name, kind) for name, kind in parts.items() if kind is not None), "none")  # type: ignore[arg-type]
+    parts = {
+        reads.get(name, name): KIND_OF_TOKENIZER.get(part["type"])
+        for name, part in tokenizer["parts"].items()
+    }
+    columns = [
+        Column(name, kind)  # type: ignore[arg-type]
+        for name, kind in parts.items()
+        if kind is not None
+    ]
+    return Schema(tuple(columns), "none")
 
 
 def _schema_of_table(source: Mapping[str, Any]) -> Schema | None:
-    kinds, forms = source.get("columns") or {}, dict(source.get("forms") or {})
-    missing, header = tuple(source.get("missing") or ()), tuple(source.get("header") or ())
+    kinds = source.get("columns") or {}
+    forms = dict(source.get("forms") or {})
+    missing = tuple(source.get("missing") or ())
+    header = tuple(source.get("header") or ())
     if isinstance(names := source.get("input"), list):
         steps = tuple(Column(name, "number", form=forms.get(name, "")) for name in names)
-        return Schema((Column(f"{names[0]} … {names[-1]}", "series"),), "none", missing, steps=steps, header=header)
+        return Schema(
+            (Column(f"{names[0]} … {names[-1]}", "series"),),
+            "none",
+            missing,
+            steps=steps,
+            header=header,
+        )
     if not kinds and isinstance(names, str):
         kinds = {names: "text"}
-    columns = [Column(name, kind, form=forms.get(name, "")) for name, kind in kinds.items() if kind != "unused"]
-    return Schema(tuple(columns), "none", missing, header=header) if columns else None
+    columns = [
+        Column(name, kind, form=forms.get(name, ""))
+        for name, kind in kinds.items()
+        if kind != "unused"
+    ]
+    if columns:
+        return Schema(tuple(columns), "none", missing, header=header)
+    return None
 
 
-def first_input(given: str, tokenizer: Tokenizer, schema: Schema | None = None) -> tuple[str, Any, int]:
+def first_input(
+    given: str, tokenizer: Tokenizer, schema: Schema | None = None
+) -> tuple[str, Any, int]:
     """Name and raw example of the first example in `given`, and the number of examples. Raises as `Inputs`."""
     inputs = iter(Inputs([given], tokenizer, schema))
     first = next(inputs)
@@ -92,7 +117,9 @@ def first_input(given: str, tokenizer: Tokenizer, schema: Schema | None = None) 
     return first.name, first.raw, 1 + sum(1 for _ in inputs)
 
 
-def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> Iterator[tuple[str, Any]]:
+def read_inputs(
+    given: str, tokenizer: Tokenizer, kind: str | None = None
+) -> Iterator[tuple[str, Any]]:
     """(name, raw example) for each example in `given`: a file (`FORMATS`), or a text or SMILES string itself.
 
     Images are read with as many channels as the tokenizer has. A .smi file holds one SMILES (and maybe a name) a line,
@@ -101,12 +128,20 @@ def read_inputs(given: str, tokenizer: Tokenizer, kind: str | None = None) -> It
     kind: what a run's own column holds; None: there is none.
     Raises DataError where a file is missing, or has another format.
     """
-    path, read = Path(given), own_reader(tokenizer)
+    path = Path(given)
+    read = own_reader(tokenizer)
     known = format_of(path, tokenizer)
     is_folder = exists_as(path, Path.is_dir)
-    if not exists_as(path, Path.is_file) and not (is_folder and known is not None and known.grouped):
+    if not exists_as(path, Path.is_file) and not (
+        is_folder and known is not None and known.grouped
+    ):
         if not given or (known is not None and known.reader is not None) or is_folder:
-            what = "nothing" if not given else "a folder here" if is_folder else "no file"
+            if not given:
+                what = "nothing"
+            elif is_folder:
+                what = "a folder here"
+            else:
+                what = "no file"
             raise DataError(f"{given!r} is {what}; give a file, or the text or SMILES itself")
         if read is not None and names_file(given, kind):
             raise DataError(
@@ -132,7 +167,9 @@ def names_file(given: str, kind: str | None) -> bool:
     """
     if "\n" in given or kind in ("text", "smiles"):
         return False
-    return any(mark in given for mark in (os.sep, *PATTERN_MARKS)) or _SUFFIX.search(given) is not None
+    return (
+        any(mark in given for mark in (os.sep, *PATTERN_MARKS)) or _SUFFIX.search(given) is not None
+    )
 
 
 class Inputs:
@@ -159,22 +196,42 @@ class Inputs:
         graph: Callable[[str], tuple[Any, list[str]]] | None = None,
         stdin: BinaryIO | None = None,
     ):
-        self.tokenizer, self.schema, self.column, self.graph, self.stdin = tokenizer, schema, column, graph, stdin
+        self.tokenizer = tokenizer
+        self.schema = schema
+        self.column = column
+        self.graph = graph
+        self.stdin = stdin
         self.has_parts = schema is not None and hasattr(tokenizer, "parts")
-        self.kind = schema.inputs[0].kind if schema is not None and not self.has_parts else None
+        self.kind = None
+        if schema is not None and not self.has_parts:
+            self.kind = schema.inputs[0].kind
         self.notes: list[str] = []
         self._entries = [self._entry(one) for one in given]
         if column is not None and not any(isinstance(entry, Examples) for entry in self._entries):
-            faults = [entry.error for entry in self._entries if isinstance(entry, Input) and entry.error]
-            raise UsageError(faults[0] if faults else f"--input {column} names a column of a table, and none is given")
+            faults = [
+                entry.error for entry in self._entries if isinstance(entry, Input) and entry.error
+            ]
+            raise UsageError(
+                faults[0]
+                if faults
+                else f"--input {column} names a column of a table, and none is given"
+            )
 
     @property
     def total(self) -> int | None:
         """Number of examples; None: not known, as of a file that holds several."""
-        names = [one for entry in self._entries for one in (entry if isinstance(entry, list) else [entry])]
+        names = [
+            one
+            for entry in self._entries
+            for one in (entry if isinstance(entry, list) else [entry])
+        ]
         paths = [Path(one) for one in names if isinstance(one, str | Path)]
         formats = [format_of(path, self.tokenizer) for path in paths]
-        if STDIN in self._entries or self.graph is not None or any(known and known.many for known in formats):
+        if (
+            STDIN in self._entries
+            or self.graph is not None
+            or any(known and known.many for known in formats)
+        ):
             return None
         sizes = {Examples: lambda table: len(table) + len(table.rows.faults), list: len}
         return sum(sizes.get(type(entry), lambda _: 1)(entry) for entry in self._entries)
@@ -200,7 +257,9 @@ class Inputs:
         if given == STDIN or self.graph is not None:
             return given
         is_table = format_of(path) is TABLE
-        if self.has_parts and not (is_table and ("=" not in given or exists_as(path, Path.is_file))):
+        if self.has_parts and not (
+            is_table and ("=" not in given or exists_as(path, Path.is_file))
+        ):
             return self._written(given)
         if given and exists_as(path, Path.is_dir):
             return self._folder(path)
@@ -209,15 +268,19 @@ class Inputs:
             try:
                 return self._table(given, reads_files=reads_files)
             except DataError as error:
-                if reads_files and self.column is None:  # a file of the tokenizer's own, called as tables are
+                # a file of the tokenizer's own, called as tables are
+                if reads_files and self.column is None:
                     return given
                 return Input(given, error=str(error))
         found = matching(given, is_needed=False)  # a SMILES string with brackets matches no file
-        return given if found in ([given], []) else [Path(file) for file in found]
+        if found in ([given], []):
+            return given
+        return [Path(file) for file in found]
 
     def _table(self, given: str, *, reads_files: bool) -> Examples:
         """The rows of a table, read as those of training were. Raises DataError where it lacks what is read."""
-        schema, folder = self.schema, Path(given).expanduser().parent
+        schema = self.schema
+        folder = Path(given).expanduser().parent
         rows = read_tables(given, header=schema.header or None if schema is not None else None)
         if not len(rows) and not rows.faults:
             raise DataError(f"{given} has a header and no rows; give it rows")
@@ -227,14 +290,23 @@ class Inputs:
             if not absent or (self.has_parts and len(absent) < len(needed)):
                 if absent:
                     unused = [name for name in rows.names if name not in needed]
-                    instead = f"; it has columns that are not used: {_list(unused)}" if unused else ""
-                    self.notes.append(f"{given} has no column {_list(absent)}, so these are absent{instead}")
+                    if unused:
+                        instead = f"; it has columns that are not used: {_list(unused)}"
+                    else:
+                        instead = ""
+                    self.notes.append(
+                        f"{given} has no column {_list(absent)}, so these are absent{instead}"
+                    )
                 return Examples(rows, schema, folder, self.tokenizer)
             if self.has_parts or schema.steps:
-                raise DataError(f"{given} lacks columns of the run ({_list(absent)}); it has {_list(rows.names)}")
+                raise DataError(
+                    f"{given} lacks columns of the run ({_list(absent)}); it has {_list(rows.names)}"
+                )
         if self.column is not None:
             check_column(rows, self.column, "--input")
-        kinds: dict[str, str] | None = {self.column: self.kind} if self.column and self.kind else None
+        kinds: dict[str, str] | None = (
+            {self.column: self.kind} if self.column and self.kind else None
+        )
         missing = None if schema is None else list(schema.missing)
         what = Given(input=self.column, target_kind="none", columns=kinds, missing=missing)
         reads = self.kind or KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, "")
@@ -261,25 +333,38 @@ class Inputs:
         """Files of a folder that are read, of the run's kind. Adds a note of those that are skipped, by suffix."""
         below = walk(folder, limit=MAX_FILES + 1)
         if len(below.files) > MAX_FILES:
-            raise DataError(f"{folder} holds more than {MAX_FILES:,} files; give the folder of the data alone")
+            raise DataError(
+                f"{folder} holds more than {MAX_FILES:,} files; give the folder of the data alone"
+            )
         known = OF_TOKENIZER.get(type(self.tokenizer).__name__)
         below, chosen = (below, below.files) if known is None else known.examples(below)
         if own_reader(self.tokenizer) is None and known is None:
-            of_kind = (kind.examples(below)[1] for kind in FORMATS if kind.reader is not None and kind.grouped is None)
+            of_kind = (
+                kind.examples(below)[1]
+                for kind in FORMATS
+                if kind.reader is not None and kind.grouped is None
+            )
             chosen = next((names for names in of_kind if names), [])
         if not chosen:
-            raise DataError(f"{folder} holds no file to read; raw files end in {', '.join(readable_suffixes())}")
+            raise DataError(
+                f"{folder} holds no file to read; raw files end in {', '.join(readable_suffixes())}"
+            )
         skipped = below.skipped + Counter({"hidden": below.num_hidden})
         kept = set(chosen)
         skipped.update(suffix_of(name) or "no suffix" for name in below.files if name not in kept)
         if skipped:
-            counts = ", ".join(f"{one_line(suffix)}: {count:,}" for suffix, count in sorted(skipped.items()))
+            counts = ", ".join(
+                f"{one_line(suffix)}: {count:,}" for suffix, count in sorted(skipped.items())
+            )
             total = len(chosen) + skipped.total()
-            self.notes.append(f"{folder}: {skipped.total():,} of {total:,} files are skipped ({counts})")
+            self.notes.append(
+                f"{folder}: {skipped.total():,} of {total:,} files are skipped ({counts})"
+            )
         return [folder / name for name in chosen]
 
     def _lines(self) -> Iterator[Input]:
-        number, stream = 0, sys.stdin.buffer if self.stdin is None else self.stdin
+        number = 0
+        stream = sys.stdin.buffer if self.stdin is None else self.stdin
         while line := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
             where = f"standard input, line {number}"
@@ -297,7 +382,10 @@ class Inputs:
                 yield Input(f"line {number}", error=f"{where} is blank")
             elif self.has_parts:
                 yield self._written(text)
-            elif format_of(Path(text), self.tokenizer) in OF_CLASSES or own_reader(self.tokenizer) is not None:
+            elif (
+                format_of(Path(text), self.tokenizer) in OF_CLASSES
+                or own_reader(self.tokenizer) is not None
+            ):
                 yield from self._named(text)
             else:
                 yield Input(text, text)
@@ -310,7 +398,9 @@ class Inputs:
                 raw, parts = self.graph(given)
                 yield Input(given, raw, parts=parts)
                 return
-            yield from (Input(name, raw) for name, raw in read_inputs(given, self.tokenizer, self.kind))
+            yield from (
+                Input(name, raw) for name, raw in read_inputs(given, self.tokenizer, self.kind)
+            )
         except (ValueError, OSError) as error:
             yield Input(given, error=reason(error))
 
@@ -326,7 +416,9 @@ def example_of(values: Mapping[str, Any], schema: Schema, tokenizer: Any) -> Any
     for name, value in values.items():
         column = known.get(parts.get(name, name)) or known.get(name)
         if column is None:
-            raise DataError(f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}")
+            raise DataError(
+                f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}"
+            )
         is_path = column.kind in FILES and isinstance(value, str)
         row[column.name] = [str(Path(value).absolute()) if is_path else value]
     if all(value is None for (value,) in row.values()):

@@ -78,13 +78,18 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
         file.load()
         image = ImageOps.exif_transpose(file)
         if white is None:
-            image, white = _opaque(path, image).convert("L" if channels == 1 else "RGB"), 255
+            image = _opaque(path, image).convert("L" if channels == 1 else "RGB")
+            white = 255
         pixels = np.asarray(image)
     pixels = rearrange(pixels, "h w -> 1 h w" if pixels.ndim == 2 else "h w c -> c h w")
     tensor = torch.from_numpy(pixels.astype(np.float32, order="C")).div_(white)
-    low, high = float(tensor.min()), float(tensor.max())  # NaN if any pixel is
+    # NaN if any pixel is
+    low = float(tensor.min())
+    high = float(tensor.max())
     if not 0 <= low <= high <= 1:
-        raise DataError(f"{path} holds floats from {low:.4g} to {high:.4g}; scale them to [0, 1], or take it out")
+        raise DataError(
+            f"{path} holds floats from {low:.4g} to {high:.4g}; scale them to [0, 1], or take it out"
+        )
     return tensor.expand(channels, -1, -1).contiguous()
 
 
@@ -101,7 +106,9 @@ def image_header(path: str | Path) -> tuple[int, int, bool]:
 def brightest_of_16_bits(path: str | Path) -> int | None:
     """The largest value of an image of 16 bits, of 65,535; None: it has other values. Raises as `read_image`."""
     with open_image(Path(path)) as file:
-        return int(np.asarray(file).max()) if _white(path, file) == WHITE_OF_16_BITS else None
+        if _white(path, file) == WHITE_OF_16_BITS:
+            return int(np.asarray(file).max())
+        return None
 
 
 @contextmanager
@@ -116,7 +123,8 @@ def open_image(path: Path) -> Iterator[Image.Image]:
     read_bytes(path, 1)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
+            # the limit below is lower
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             file = Image.open(path, formats=IMAGE_FORMATS)
         with file:
             if file.width * file.height > MAX_PIXELS:
@@ -126,10 +134,14 @@ def open_image(path: Path) -> Iterator[Image.Image]:
         raise
     except Image.DecompressionBombError:
         most = f"{MAX_PIXELS / 1e6:g} megapixels"
-        raise DataError(f"{path} has more than {most}, the most; make it smaller or take it out") from None
+        raise DataError(
+            f"{path} has more than {most}, the most; make it smaller or take it out"
+        ) from None
     except (OSError, SyntaxError, ValueError, TypeError, struct.error) as error:
         reason = str(error).replace(f" {str(path)!r}", "")
-        raise DataError(f"{path} cannot be read as an image ({reason}); replace it or take it out") from error
+        raise DataError(
+            f"{path} cannot be read as an image ({reason}); replace it or take it out"
+        ) from error
 
 
 def _white(path: str | Path, file: Image.Image) -> int | None:
@@ -140,7 +152,9 @@ def _white(path: str | Path, file: Image.Image) -> int | None:
     if file.mode.startswith("I;16") or (file.mode == "I" and file.format != "TIFF"):
         return WHITE_OF_16_BITS
     if file.mode == "I":
-        raise DataError(f"{path} has integers of 32 bits or with a sign, of which white is not known; save it in 16")
+        raise DataError(
+            f"{path} has integers of 32 bits or with a sign, of which white is not known; save it in 16"
+        )
     return 1 if file.mode == "F" else None
 
 
@@ -148,10 +162,13 @@ def _opaque(path: str | Path, image: Image.Image) -> Image.Image:
     """The image without transparency. Raises DataError where it is of one colour, and its transparency alone is not."""
     if not image.has_transparency_data:
         return image
-    whole = np.asarray(image.convert("RGBA"))  # of a palette, PIL warns for each image that is converted at once
+    # of a palette, PIL warns for each image that is converted at once
+    whole = np.asarray(image.convert("RGBA"))
     is_flat = (whole == whole[0, 0]).all(axis=(0, 1))
     if is_flat[:3].all() and not is_flat[3]:
-        raise DataError(f"{path} is of one colour but for its transparency, which is dropped; put it on a background")
+        raise DataError(
+            f"{path} is of one colour but for its transparency, which is dropped; put it on a background"
+        )
     return image.convert("RGBA").convert("RGB")
 
 
@@ -164,16 +181,23 @@ def read_audio(path: str | Path) -> Waveform:
     from seqkit.raw import Waveform
 
     with _sound(Path(path)) as file:
-        declared, sample_rate = file.frames, file.samplerate
+        declared = file.frames
+        sample_rate = file.samplerate
         if declared * file.channels > MAX_AUDIO_VALUES:
             many = f"{declared:,} samples of {file.channels} channels"
-            raise DataError(f"{path} declares {many}, and {MAX_AUDIO_VALUES:,} numbers are the most; cut it into parts")
+            raise DataError(
+                f"{path} declares {many}, and {MAX_AUDIO_VALUES:,} numbers are the most; cut it into parts"
+            )
         samples = file.read(dtype="float32", always_2d=True)
     if declared != len(samples):
-        raise DataError(f"{path} is truncated: it declares {declared} samples and holds {len(samples)}; copy it again")
+        raise DataError(
+            f"{path} is truncated: it declares {declared} samples and holds {len(samples)}; copy it again"
+        )
     if not np.isfinite(samples).all():
         at = int(np.argmin(np.isfinite(samples).all(axis=1)))
-        raise DataError(f"{path}: sample {at} is not finite (NaN or infinite); clean the recording or take it out")
+        raise DataError(
+            f"{path}: sample {at} is not finite (NaN or infinite); clean the recording or take it out"
+        )
     return Waveform(rearrange(torch.from_numpy(samples), "t c -> c t").contiguous(), sample_rate)
 
 
@@ -193,7 +217,10 @@ def _sound(path: Path) -> Iterator[SoundFile]:
 
     read_bytes(path, 1)
     try:
-        with path.open("rb", buffering=0) as stream, soundfile.SoundFile(stream.fileno(), closefd=False) as file:
+        with (
+            path.open("rb", buffering=0) as stream,
+            soundfile.SoundFile(stream.fileno(), closefd=False) as file,
+        ):
             torn = _TORN.search(file.extra_info)
             # recorders that cannot seek leave the length of `data` at its largest value: nothing to compare with
             if torn and int(torn[1] or 0) < 0xFFFFFF00:
@@ -203,36 +230,54 @@ def _sound(path: Path) -> Iterator[SoundFile]:
             yield file
     except (OSError, RuntimeError) as error:  # soundfile.LibsndfileError is a RuntimeError
         reason = str(getattr(error, "error_string", error)).rstrip(". ") or "its data is damaged"
-        raise DataError(f"{path} cannot be read as audio ({reason}); give WAV, FLAC, OGG or MP3") from error
+        raise DataError(
+            f"{path} cannot be read as audio ({reason}); give WAV, FLAC, OGG or MP3"
+        ) from error
 
 
-_TORN = re.compile(r"data : (\d+) \(should be .*|Ogg ?: (?:Junk after|Last page lacks|File ended).*")
+_TORN = re.compile(
+    r"data : (\d+) \(should be .*|Ogg ?: (?:Junk after|Last page lacks|File ended).*"
+)
 
 
 def read_smiles(path: str | Path) -> list[Sample]:
     """The SMILES strings of a .smi file: the first word of each line that is not blank. Raises as `read_text`."""
-    return [Sample(line.split()[0], name=line.split()[0]) for line in read_text(path).splitlines() if line.strip()]
+    return [
+        Sample(line.split()[0], name=line.split()[0])
+        for line in read_text(path).splitlines()
+        if line.strip()
+    ]
 
 
-def read_bytes(path: Path, size: int | None = None, *, if_empty: str = "copy it again or take it out") -> bytes:
+def read_bytes(
+    path: Path, size: int | None = None, *, if_empty: str = "copy it again or take it out"
+) -> bytes:
     """The file's first `size` bytes (None: all). Raises DataError where there is no such file, or it is empty."""
     try:
         data = read_regular(path, size)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; check the path") from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); give a file that you may read") from error
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}); give a file that you may read"
+        ) from error
     if not data:
         raise DataError(f"{path} is empty (0 bytes); {if_empty}")
     return data
 
 
-COMPRESSED: dict[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # type: ignore[dict-item]
+COMPRESSED: dict[str, Callable[..., IO[bytes]]] = {
+    ".gz": gzip.open,  # type: ignore[dict-item]
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
 
 
 def not_utf8(path: Path) -> DataError:
     """An error with the place of the first byte that is not UTF-8."""
-    place, head, before = "", b"", 0
+    place = ""
+    head = b""
+    before = 0
     with COMPRESSED.get(path.suffix.lower(), Path.open)(path, "rb") as data:
         for number, line in enumerate(data, start=1):
             head = head or line[:2]
@@ -243,9 +288,13 @@ def not_utf8(path: Path) -> DataError:
                 break
             before += len(line)
     if head == b"\x1f\x8b":
-        return DataError(f"{path} is compressed; call it {path.name}.gz, or unpack it if it is that already")
+        return DataError(
+            f"{path} is compressed; call it {path.name}.gz, or unpack it if it is that already"
+        )
     is_utf16 = head in (b"\xff\xfe", b"\xfe\xff")
     # cp1252 is Latin 1 with characters such as the euro sign in place of the control codes 0x80 to 0x9F
     kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "cp1252")
     command = f"iconv -f {encoding} -t utf-8 {shlex.quote(str(path))} > new{path.suffix}"
-    return DataError(f"{path} is not UTF-8: {place}; {kind}save it as UTF-8 (for instance: {command})")
+    return DataError(
+        f"{path} is not UTF-8: {place}; {kind}save it as UTF-8 (for instance: {command})"
+    )

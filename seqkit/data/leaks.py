@@ -17,7 +17,8 @@ class Compared:
     """Contents of files in a form in which equal ones are equal, each read once. folder: folder of the names."""
 
     def __init__(self, folder: Path):
-        self._folder, self._known = folder, dict[str, Hashable]()
+        self._folder = folder
+        self._known = dict[str, Hashable]()
 
     def content(self, file: str | bytes) -> Hashable:
         """The content of a file, or of each in a folder; a file that cannot be read is compared by its name."""
@@ -37,7 +38,9 @@ class Compared:
         """The content of each file. A file whose size no other of them has is not opened, its size tells it apart."""
         sizes = [self._size(file) for file in files]
         counts = Counter(sizes)
-        return [size if counts[size] == 1 else self.content(file) for file, size in zip(files, sizes)]
+        return [
+            size if counts[size] == 1 else self.content(file) for file, size in zip(files, sizes)
+        ]
 
     def _inside(self, folder: str) -> list[str]:
         return sorted(f"{folder}/{one.name}" for one in (self._folder / folder).iterdir())
@@ -78,7 +81,8 @@ def tell_leaks(
         )
     first: dict[Hashable, str] = {}
     for split in sorted(splits, key=lambda one: one != "train"):
-        samples, conflicts = splits[split], []
+        samples = splits[split]
+        conflicts = []
         for i, key in enumerate(keys[split]):
             label = repr(samples.labels[i])
             if first.setdefault(key, label) != label:

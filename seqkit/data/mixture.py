@@ -8,7 +8,13 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler, fold_seed, rank_and_world_size
+from seqkit.data.batching import (
+    BatchDataset,
+    BatchLoader,
+    LengthGroupedBatchSampler,
+    fold_seed,
+    rank_and_world_size,
+)
 from seqkit.data.module import DataModule
 from seqkit.errors import UsageError
 from seqkit.interfaces import TokenBatch
@@ -36,8 +42,12 @@ class TaskOrder:
     """
 
     def __init__(self, num_tasks: int, shares: Sequence[float] | None, seed: int):
-        self.num_tasks, self.seed = num_tasks, seed
-        self.shares = None if shares is None else torch.tensor(shares, dtype=torch.float64)
+        self.num_tasks = num_tasks
+        self.seed = seed
+        if shares is None:
+            self.shares = None
+        else:
+            self.shares = torch.tensor(shares, dtype=torch.float64)
         self._length = num_tasks if shares is None else DRAWN
 
     def block(self, number: int) -> list[int]:
@@ -45,11 +55,14 @@ class TaskOrder:
         generator = torch.Generator().manual_seed(fold_seed(self.seed, number, 6))
         if self.shares is None:
             return torch.randperm(self.num_tasks, generator=generator).tolist()
-        return torch.multinomial(self.shares, self._length, replacement=True, generator=generator).tolist()
+        return torch.multinomial(
+            self.shares, self._length, replacement=True, generator=generator
+        ).tolist()
 
     def steps(self, first: int, last: int) -> list[int]:
         """Tasks of the steps first, …, last - 1."""
-        start, end = first // self._length, -(-last // self._length)
+        start = first // self._length
+        end = -(-last // self._length)
         tasks = [task for number in range(start, end) for task in self.block(number)]
         return tasks[first - start * self._length : last - start * self._length]
 
@@ -72,9 +85,14 @@ class TaskBatches:
     """
 
     def __init__(
-        self, samplers: Mapping[str, LengthGroupedBatchSampler], order: TaskOrder | None = None, accumulate: int = 1
+        self,
+        samplers: Mapping[str, LengthGroupedBatchSampler],
+        order: TaskOrder | None = None,
+        accumulate: int = 1,
     ):
-        self.samplers, self.order, self.accumulate = dict(samplers), order, accumulate
+        self.samplers = dict(samplers)
+        self.order = order
+        self.accumulate = accumulate
         self.shuffle = order is not None
 
     def _steps(self) -> tuple[int, dict[str, int]]:
@@ -99,10 +117,14 @@ class TaskBatches:
             return [(name, epoch, i) for name in names for i in range(len(self.samplers[name]))]
         size, steps = self._steps()
         number = sum(steps.values())
-        done, found = self.order.count(epoch * number), list[TaskKey]()
+        done = self.order.count(epoch * number)
+        found = list[TaskKey]()
         for task in self.order.steps(epoch * number, (epoch + 1) * number):
-            name, step = names[task], done[task]
-            found += [(name, step // steps[name], step % steps[name] * size + i) for i in range(size)]
+            name = names[task]
+            step = done[task]
+            found += [
+                (name, step // steps[name], step % steps[name] * size + i) for i in range(size)
+            ]
             done[task] += 1
         return found
 
@@ -121,7 +143,10 @@ class TaskExamples:
         """Examples of a batch, by their number in the task's data set."""
         name, epoch, number = key
         if name not in self._epochs or self._epochs[name][0] != epoch:
-            self._epochs[name] = epoch, self.loaders[name].epoch_batches.batch_sampler.batches(epoch)
+            self._epochs[name] = (
+                epoch,
+                self.loaders[name].epoch_batches.batch_sampler.batches(epoch),
+            )
         return cast("list[int]", self._epochs[name][1][number])
 
     def __getitem__(self, key: tuple[int, TaskKey]) -> TaskBatch:
@@ -147,7 +172,10 @@ class MixtureData:
         seed: int = 0,
         accumulate: int = 1,
     ):
-        self.tasks, self.sampling, self.seed, self.accumulate = dict(tasks), sampling, seed, accumulate
+        self.tasks = dict(tasks)
+        self.sampling = sampling
+        self.seed = seed
+        self.accumulate = accumulate
         self.num_workers = max(data.num_workers for data in tasks.values())
 
     def shares(self) -> list[float] | None:
@@ -168,12 +196,18 @@ class MixtureData:
 
     def train_dataloader(self) -> BatchLoader:
         """Batches of the training splits, the task of each step as `order` says."""
-        return self._loader({name: data.train_dataloader() for name, data in self.tasks.items()}, self.order())
+        return self._loader(
+            {name: data.train_dataloader() for name, data in self.tasks.items()}, self.order()
+        )
 
     def val_dataloader(self) -> list[BatchLoader]:
         """Batches of the validation split of each task that has one."""
         loaders = {name: data.val_dataloader() for name, data in self.tasks.items()}
-        return [self._loader({name: one}, None) for name, one in loaders.items() if isinstance(one, BatchLoader)]
+        return [
+            self._loader({name: one}, None)
+            for name, one in loaders.items()
+            if isinstance(one, BatchLoader)
+        ]
 
     def steps(self, number: int) -> dict[str, int]:
         """Optimizer steps of each task among the first so many."""
@@ -182,13 +216,21 @@ class MixtureData:
     def sha256(self) -> dict[str, str]:
         """Digest of each split of each task whose loader was made, as image/training."""
         found = {name: data.sha256() for name, data in self.tasks.items()}
-        return {f"{name}/{split}": digest for name, splits in found.items() for split, digest in splits.items()}
+        return {
+            f"{name}/{split}": digest
+            for name, splits in found.items()
+            for split, digest in splits.items()
+        }
 
     def changed_splits(self, recorded: Mapping[str, str]) -> list[str]:
         """Splits of all tasks, as `DataModule.changed_splits`."""
         found = []
         for name, data in self.tasks.items():
-            own = {split: recorded[f"{name}/{split}"] for split in data.sha256() if f"{name}/{split}" in recorded}
+            own = {
+                split: recorded[f"{name}/{split}"]
+                for split in data.sha256()
+                if f"{name}/{split}" in recorded
+            }
             found += [f"{name}/{split}" for split in data.changed_splits(own)]
         return found
 

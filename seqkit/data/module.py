@@ -96,32 +96,67 @@ class DataModule(LightningDataModule):
     ):
         super().__init__()
         if not 0 < train_share <= 1:
-            raise ValueError(f"train_share is {train_share}; give a share of the training split, above 0 and up to 1")
+            raise ValueError(
+                f"train_share is {train_share}; give a share of the training split, above 0 and up to 1"
+            )
         if not 0 <= valid_fraction < 1:
-            raise ValueError(f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1")
-        counts = {"limit": limit, "tokens_per_batch": tokens_per_batch, "max_tokens": max_tokens, "packing": packing}
+            raise ValueError(
+                f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1"
+            )
+        counts = {
+            "limit": limit,
+            "tokens_per_batch": tokens_per_batch,
+            "max_tokens": max_tokens,
+            "packing": packing,
+        }
         for name, count in {"batch_size": batch_size, "window": window, **counts}.items():
             if isinstance(count, bool) or (count is not None and count < 1):
-                raise ValueError(f"{name} is {count}; give at least 1{'' if name == 'batch_size' else ', or null'}")
+                raise ValueError(
+                    f"{name} is {count}; give at least 1{'' if name == 'batch_size' else ', or null'}"
+                )
         if max_tokens is not None and window is not None:
-            raise ValueError("max_tokens cuts examples and window cuts documents; use one of the two")
+            raise ValueError(
+                "max_tokens cuts examples and window cuts documents; use one of the two"
+            )
         if num_workers < 0:
-            raise ValueError(f"num_workers is {num_workers}; give 0 (encode in this process) or more")
+            raise ValueError(
+                f"num_workers is {num_workers}; give 0 (encode in this process) or more"
+            )
         if window is not None and augment:
-            raise ValueError("augment changes whole samples and window cuts documents; use one of the two")
+            raise ValueError(
+                "augment changes whole samples and window cuts documents; use one of the two"
+            )
         if packing is not None and not objective.supports_segments:
             which = f"which {type(objective).__name__} cannot tell apart (no segments)"
-            raise ValueError(f"packing puts examples into a row, {which}; use NextToken or Masked, or tokens_per_batch")
+            raise ValueError(
+                f"packing puts examples into a row, {which}; use NextToken or Masked, or tokens_per_batch"
+            )
         if packing is not None and (window is not None or augment or drop_parts is not None):
-            raise ValueError("packing fills rows with whole examples; leave out window, augment and drop_parts")
+            raise ValueError(
+                "packing fills rows with whole examples; leave out window, augment and drop_parts"
+            )
         if drop_parts is not None and window is not None:
-            raise ValueError("drop_parts leaves out parts of examples and window cuts documents; use one of the two")
+            raise ValueError(
+                "drop_parts leaves out parts of examples and window cuts documents; use one of the two"
+            )
         kept = getattr(objective, "part", None)
-        self.drop = None if drop_parts is None else DropParts(tokenizer, drop_parts, kept=kept, seed=seed)
-        self.source, self.tokenizer, self.objective, self.seed = source, tokenizer, objective, seed
-        self.batch_size, self.window, self.valid_fraction = batch_size, window, valid_fraction
-        self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
-        self.train_share, self.tokens_per_batch, self.packing = train_share, tokens_per_batch, packing
+        if drop_parts is None:
+            self.drop = None
+        else:
+            self.drop = DropParts(tokenizer, drop_parts, kept=kept, seed=seed)
+        self.source = source
+        self.tokenizer = tokenizer
+        self.objective = objective
+        self.seed = seed
+        self.batch_size = batch_size
+        self.window = window
+        self.valid_fraction = valid_fraction
+        self.augment = list(augment or ())
+        self.num_workers = num_workers
+        self.limit = limit
+        self.train_share = train_share
+        self.tokens_per_batch = tokens_per_batch
+        self.packing = packing
         self.max_tokens = max_tokens
         source.read_for(tokenizer)
         self.notes = Notes()
@@ -136,16 +171,24 @@ class DataModule(LightningDataModule):
         """
         if self._splits is None:
             given = self.source.splits()
-            train, valid = given.train, given.valid
+            train = given.train
+            valid = given.valid
             for split, samples in (("training", train), ("test", given.test)):
                 if len(samples) == 0:
-                    raise DataError(f"the {split} split of {type(self.source).__name__} is empty; add examples")
+                    raise DataError(
+                        f"the {split} split of {type(self.source).__name__} is empty; add examples"
+                    )
             train = self._with_plain_labels("training", train)
             if valid is None:
                 train, valid = self._without_validation(train)
             test = self._with_plain_labels("test", self._limited(given.test))
-            valid = self._with_plain_labels("validation", self._limited(valid)) if valid else None
-            self._splits = Splits(self._limited(self._shared(train)), test, valid, given.names, given.rule)
+            if valid:
+                valid = self._with_plain_labels("validation", self._limited(valid))
+            else:
+                valid = None
+            self._splits = Splits(
+                self._limited(self._shared(train)), test, valid, given.names, given.rule
+            )
         return self._splits
 
     def setup(self, stage: str | None = None) -> None:
@@ -173,7 +216,11 @@ class DataModule(LightningDataModule):
         if is_new:
             known = [split for split in (splits.train, splits.valid) if split]
             # encoded if an objective takes them
-            examples = ((self.tokenizer.encode(one.read(i)), one.labels[i]) for one in known for i in range(len(one)))
+            examples = (
+                (self.tokenizer.encode(one.read(i)), one.labels[i])
+                for one in known
+                for i in range(len(one))
+            )
             self.objective.fit_inputs(examples, len(splits.valid or ()))
 
     def train_dataloader(self) -> BatchLoader:
@@ -182,7 +229,9 @@ class DataModule(LightningDataModule):
 
     def val_dataloader(self) -> BatchLoader | list[Any]:
         """Batches of the validation split; an empty list where there is none."""
-        return [] if self._is_set_up and not self.splits().valid else self._loader("validation")
+        if self._is_set_up and not self.splits().valid:
+            return []
+        return self._loader("validation")
 
     def test_dataloader(self) -> BatchLoader:
         """Batches of the whole test split."""
@@ -191,14 +240,20 @@ class DataModule(LightningDataModule):
     def extents(self) -> list[list[float]]:
         """[smallest, largest] last position of the training examples on each axis; empty for windows and for graphs."""
         examples = self._datasets.get("training")
-        return examples.extents if isinstance(examples, TokenizedDataset | PackedDataset) else []
+        if isinstance(examples, TokenizedDataset | PackedDataset):
+            return examples.extents
+        return []
 
     def unknown(self) -> dict[str, list[int]]:
         """[tokens that are unknown, all tokens] of each split of windows that has some and whose loader was made."""
         token = self.tokenizer.unknown_id if isinstance(self.tokenizer, Text) else None
         if token is None:
             return {}
-        counts = {split: [*one.count(token)] for split, one in self._datasets.items() if isinstance(one, TextWindows)}
+        counts = {
+            split: [*one.count(token)]
+            for split, one in self._datasets.items()
+            if isinstance(one, TextWindows)
+        }
         return {split: count for split, count in counts.items() if count[0]}
 
     def test_groups(self) -> list[int] | None:
@@ -224,14 +279,20 @@ class DataModule(LightningDataModule):
         test = self.test_dataloader().examples
         train: Any = self.train_dataloader().examples
         train = train.examples if isinstance(train, PackedDataset) else train
-        if not (isinstance(test, TokenizedDataset) and isinstance(train, TokenizedDataset)) or len(test) == 1:
+        if (
+            not (isinstance(test, TokenizedDataset) and isinstance(train, TokenizedDataset))
+            or len(test) == 1
+        ):
             return None
         known = set(train.digests())
         return sum(digest in known for digest in test.digests())
 
     def sha256(self) -> dict[str, str]:
         """Digest of all tokens and labels of each split whose loader was made: `DIGEST_VERSION`, a colon, SHA-256."""
-        return {split: f"{DIGEST_VERSION}:{examples.sha256}" for split, examples in self._datasets.items()}
+        return {
+            split: f"{DIGEST_VERSION}:{examples.sha256}"
+            for split, examples in self._datasets.items()
+        }
 
     def changed_splits(self, recorded: Mapping[str, str]) -> list[str]:
         """Splits whose loader was made and whose digest is another than the recorded one.
@@ -257,7 +318,10 @@ class DataModule(LightningDataModule):
     def _fit_tokenizer(self, splits: Splits) -> None:
         """Fit it on the training split, and count what only held-out text has."""
         samples = splits.train
-        raws = [samples.read(i) for i in track(range(len(samples)), "reading training data", len(samples))]
+        raws = [
+            samples.read(i)
+            for i in track(range(len(samples)), "reading training data", len(samples))
+        ]
         self.tokenizer.fit(raws)  # type: ignore[attr-defined]
         share = getattr(self.tokenizer, "share_unknown", None)
         for split, others in (("validation", splits.valid), ("test", splits.test)):
@@ -267,14 +331,18 @@ class DataModule(LightningDataModule):
 
     def _samples(self) -> dict[str, Samples]:
         splits = self.splits()
-        return {"training": splits.train, "test": splits.test} | ({"validation": splits.valid} if splits.valid else {})
+        return {"training": splits.train, "test": splits.test} | (
+            {"validation": splits.valid} if splits.valid else {}
+        )
 
     def _check_labels(self) -> None:
         for split, samples in self._samples().items():
             for i, label in enumerate(samples.labels):
                 if label is None:
                     who = f"{samples.name(i)} has no label, which {type(self.objective).__name__} needs"
-                    raise DataError(f"{split} data, {who}; label it, or pretrain without labels (NextToken, Masked)")
+                    raise DataError(
+                        f"{split} data, {who}; label it, or pretrain without labels (NextToken, Masked)"
+                    )
 
     def _with_plain_labels(self, split: str, samples: Samples) -> Samples:
         """The samples with labels as the objective's `plain_label` makes them; as they are if all are so already."""
@@ -290,7 +358,9 @@ class DataModule(LightningDataModule):
 
     def _loader(self, split: str) -> BatchLoader:
         if not self._is_set_up:
-            raise ValueError("this DataModule is not set up; call setup() first (Trainer.fit(datamodule=...) does)")
+            raise ValueError(
+                "this DataModule is not set up; call setup() first (Trainer.fit(datamodule=...) does)"
+            )
         shuffle = split == "training"
         if split not in self._datasets:
             self._datasets[split] = self._dataset(split, self._samples()[split], training=shuffle)
@@ -304,7 +374,10 @@ class DataModule(LightningDataModule):
             sort_keys=getattr(examples, "sort_keys", None) if shuffle and self.augment else None,
         )
         draws = bool(shuffle and (self.augment or self.drop))
-        threads = NUM_THREADS if torch.cuda.is_available() and not (draws or self.num_workers) else 0
+        if torch.cuda.is_available() and not (draws or self.num_workers):
+            threads = NUM_THREADS
+        else:
+            threads = 0
         return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers, threads)
 
     def _dataset(
@@ -315,7 +388,13 @@ class DataModule(LightningDataModule):
             encoder = Encoder(samples, self.tokenizer, split)
             documents = encode_split(encoder, [None] * len(samples), is_long_text=is_long)
             return TextWindows(
-                documents, self.window, split, shuffle=training, seed=self.seed, limit=self.limit, name=samples.name
+                documents,
+                self.window,
+                split,
+                shuffle=training,
+                seed=self.seed,
+                limit=self.limit,
+                name=samples.name,
             )
         examples = TokenizedDataset(
             samples,
@@ -342,21 +421,31 @@ class DataModule(LightningDataModule):
             else:
                 head, tail, rule = held_out(train, self.valid_fraction, seed=1)
                 log.warning(
-                    "%s", f"{num_characters(tail):,} characters of the rest are held out for validation ({rule})"
+                    "%s",
+                    f"{num_characters(tail):,} characters of the rest are held out for validation ({rule})",
                 )
             return head, tail or None
-        if len(train) == 1 and isinstance(train[0].raw, GraphData) and isinstance(train[0].label, Tensor):
+        if (
+            len(train) == 1
+            and isinstance(train[0].raw, GraphData)
+            and isinstance(train[0].label, Tensor)
+        ):
             return self._without_validation_nodes(train[0], train[0].label)
         if train.groups is not None and len(set(train.groups)) > 1:
             rest, valid = by_group(train.groups, self.valid_fraction, seed=1)
         elif self.objective.follows_time:
             first = len(train) - round(len(train) * self.valid_fraction)
-            rest, valid = [*range(first)], [*range(first, len(train))]
+            rest = [*range(first)]
+            valid = [*range(first, len(train))]
         else:
             rest, valid = stratified(train.labels, self.valid_fraction, seed=1)
-        return (train.at(rest), train.at(valid)) if valid else (train, None)
+        if valid:
+            return (train.at(rest), train.at(valid))
+        return (train, None)
 
-    def _without_validation_nodes(self, graph: Sample, label: Tensor) -> tuple[Samples, Samples | None]:
+    def _without_validation_nodes(
+        self, graph: Sample, label: Tensor
+    ) -> tuple[Samples, Samples | None]:
         """Samples of one graph with a class [n] for each node, as `_without_validation`: some nodes are set aside."""
         known = (label != IGNORE).nonzero()[:, 0]
         _, places = stratified(label[known].tolist(), self.valid_fraction, seed=1)
@@ -364,8 +453,14 @@ class DataModule(LightningDataModule):
             return Samples.of([graph]), None
         held_out = torch.zeros_like(label, dtype=torch.bool)
         held_out[known[places]] = True
-        log.warning("%s", f"{len(places):,} of {len(known):,} training nodes are held out for validation (by class)")
-        train, valid = (graph._replace(label=label.masked_fill(hidden, IGNORE)) for hidden in (held_out, ~held_out))
+        log.warning(
+            "%s",
+            f"{len(places):,} of {len(known):,} training nodes are held out for validation (by class)",
+        )
+        train, valid = (
+            graph._replace(label=label.masked_fill(hidden, IGNORE))
+            for hidden in (held_out, ~held_out)
+        )
         return Samples.of([train]), Samples.of([valid])
 
     def _shared(self, train: Samples) -> Samples:

@@ -19,7 +19,9 @@ NAMED = 3
 """Examples that the name of a row lists."""
 
 
-def best_fit_decreasing(lengths: Sequence[int], row_tokens: int, *, seed: int = 0) -> list[list[int]]:
+def best_fit_decreasing(
+    lengths: Sequence[int], row_tokens: int, *, seed: int = 0
+) -> list[list[int]]:
     """Rows of at most `row_tokens` tokens, as indices of the examples that they hold; every example is in one row.
 
     Longest first, each goes to the fullest row that has room for it (Ding et al. 2024, section 3). Which of several
@@ -40,7 +42,8 @@ def best_fit_decreasing(lengths: Sequence[int], row_tokens: int, *, seed: int = 
             if not with_room[room]:
                 del with_room[room], rooms[at]
         else:
-            room, row = row_tokens, len(rows)
+            room = row_tokens
+            row = len(rows)
             rows.append([])
         rows[row].append(i)
         left = room - lengths[i]
@@ -68,11 +71,14 @@ class PackedDataset:
         lengths = list(examples.lengths)
         if row_tokens < (most := max(lengths)):
             which = f"{examples.name(lengths.index(most))} of the {examples.split} data has {most}"
-            raise ValueError(f"packing is {row_tokens} tokens a row, and {which}; give at least {most}, or use window")
+            raise ValueError(
+                f"packing is {row_tokens} tokens a row, and {which}; give at least {most}, or use window"
+            )
         self.examples = examples
         self.rows = best_fit_decreasing(lengths, row_tokens, seed=seed)
         self.lengths = [sum(lengths[i] for i in row) for row in self.rows]
-        self.extents, self.sha256 = examples.extents, examples.sha256
+        self.extents = examples.extents
+        self.sha256 = examples.sha256
 
     def __len__(self) -> int:
         return len(self.rows)

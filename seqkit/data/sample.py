@@ -45,7 +45,10 @@ class Samples(Sequence[Sample]):
         name: Callable[[int], str] = "sample {}".format,
         key: Callable[[], str | None] | None = None,
     ):
-        self.read, self.labels, self.name, self.key = read, list(labels), name, key
+        self.read = read
+        self.labels = list(labels)
+        self.name = name
+        self.key = key
         self.groups = None if groups is None else list(groups)
 
     @classmethod
@@ -53,7 +56,9 @@ class Samples(Sequence[Sample]):
         """Any sequence of samples. Its labels, groups and names are read at once."""
         if isinstance(samples, cls):
             return samples
-        labels, groups, names = [], [], []
+        labels = []
+        groups = []
+        names = []
         for i, (_, label, group, name) in enumerate(samples):
             labels.append(label)
             groups.append(group)
@@ -119,6 +124,8 @@ class Splits:
         names: list[str] | None = None,
         rule: str | None = None,
     ):
-        self.train, self.test = Samples.of(train), Samples.of(test)
+        self.train = Samples.of(train)
+        self.test = Samples.of(test)
         self.valid = None if valid is None else Samples.of(valid)
-        self.names, self.rule = names, rule
+        self.names = names
+        self.rule = rule

@@ -46,4 +46,6 @@ def optional_distribution(package: str, extra: str) -> Distribution:
 
 
 def _missing_package(package: str, extra: str) -> DataError:
-    return DataError(f'this data needs the package {package}, which is missing: pip install "seqkit[{extra}]"')
+    return DataError(
+        f'this data needs the package {package}, which is missing: pip install "seqkit[{extra}]"'
+    )

@@ -21,7 +21,8 @@ def eigenvectors(adjacency: sparse.csr_matrix, k: int) -> np.ndarray:
     are 0. Large negative eigenvalues belong to groups whose nodes link to other groups.
     """
     n = adjacency.shape[0]
-    found, num = np.zeros((n, k), np.float32), min(k + 1, n - 1)
+    found = np.zeros((n, k), np.float32)
+    num = min(k + 1, n - 1)
     if num > 1 and adjacency.nnz:
         degree = np.asarray(adjacency.sum(axis=1)).ravel()
         scale = sparse.diags(1 / np.sqrt(degree + degree.mean()))
@@ -57,7 +58,8 @@ def _left_out_right(blocks: list[np.ndarray], label: np.ndarray) -> np.ndarray:
     blocks: features [n f] that weigh the same together, whatever their number. An example that is left out is
     predicted in closed form (Golub, Heath and Wahba 1979, section 2).
     """
-    n, kernel = len(label), np.zeros((len(label), len(label)))
+    n = len(label)
+    kernel = np.zeros((len(label), len(label)))
     for block in blocks:
         centred = block - block.mean(axis=0)
         product = centred @ centred.T

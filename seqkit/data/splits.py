@@ -36,7 +36,9 @@ def stratified(labels: Sequence[Any], fraction: float, seed: int) -> tuple[list[
     [7, 3]
     """
     if not 0 <= fraction < 1:
-        raise ValueError(f"fraction is {fraction}; give the share to set aside, at least 0 and below 1")
+        raise ValueError(
+            f"fraction is {fraction}; give the share to set aside, at least 0 and below 1"
+        )
     strata: dict[Any, list[int]] = {}
     for i in shuffled(len(labels), seed):
         strata.setdefault(labels[i] if isinstance(labels[i], Integral) else None, []).append(i)
@@ -51,7 +53,9 @@ MAX_OF_GROUP = 2
 """How many times its share the part that is set aside may become by a large group."""
 
 
-def by_group(groups: Sequence[str | None], fraction: float, seed: int) -> tuple[list[int], list[int]]:
+def by_group(
+    groups: Sequence[str | None], fraction: float, seed: int
+) -> tuple[list[int], list[int]]:
     """Split that keeps groups whole: two lists of indices, the second with about `fraction` of all.
 
     Whole groups are set aside in SHA-256 order until their share is reached; a group that would make it more than
@@ -67,7 +71,8 @@ def by_group(groups: Sequence[str | None], fraction: float, seed: int) -> tuple[
         members.setdefault(i if group is None else group, []).append(i)
     if len(members) < 2:
         raise ValueError("all samples are of one group, which cannot be split")
-    parts, quota = list(members.values()), fraction * len(groups)
+    parts = list(members.values())
+    quota = fraction * len(groups)
     aside: set[int] = set()
     for part in (parts[number] for number in shuffled(len(parts), seed)):
         if len(aside) >= quota:

@@ -19,7 +19,12 @@ from seqkit.interfaces import Tokens
 COUNTED = "count"
 """How an array is stored that is 0, 1, 2, …, as most positions are: it takes no bytes."""
 
-_TENSOR = {"name": pa.string(), "dtype": pa.string(), "stored": pa.string(), "shape": pa.list_(pa.int32())}
+_TENSOR = {
+    "name": pa.string(),
+    "dtype": pa.string(),
+    "stored": pa.string(),
+    "shape": pa.list_(pa.int32()),
+}
 _TENSOR |= {"packed": pa.bool_(), "values": pa.large_binary()}
 """A tensor of a sample. stored: type of the values on disk, or `COUNTED`. packed: whether they are compressed."""
 
@@ -37,7 +42,8 @@ _UNSIGNED = ("u1", "u2", "u4")
 """Types that are tried for whole numbers, the smallest first."""
 
 _CODEC = pa.Codec("zstd", compression_level=1)
-_MIN_BYTES, _MAX_BYTES = 2**8, 2**20
+_MIN_BYTES = 2**8
+_MAX_BYTES = 2**20
 """Sizes that are compressed: smaller ones do not gain, of larger ones, long texts, windows are read from the disk."""
 
 
@@ -51,20 +57,25 @@ def row_of(tokens: Tokens) -> dict[str, Any]:
 
     The digest is the SHA-256 of every field that the tokens have.
     """
-    digest, tensors = sha256(), []
+    digest = sha256()
+    tensors = []
     for name, tensor in tokens.tensors().items():
         array: np.ndarray = tensor.numpy()
-        dtype, values = array.dtype.str, np.ascontiguousarray(array)
+        dtype = array.dtype.str
+        values = np.ascontiguousarray(array)
         stored = dtype
         if is_counted(array):
-            stored, values = COUNTED, values[:0]
+            stored = COUNTED
+            values = values[:0]
         elif array.size and array.dtype.kind == "i" and array.min() >= 0:
             stored = next((x for x in _UNSIGNED if array.max() <= np.iinfo(x).max), dtype)
             values = values.astype(stored)
         digest.update(f"{name} {dtype} {stored} {array.shape} ".encode())
         data = values.tobytes()
         digest.update(data)
-        tensors.append({"name": name, "dtype": dtype, "stored": stored, "shape": array.shape, "values": data})
+        tensors.append(
+            {"name": name, "dtype": dtype, "stored": stored, "shape": array.shape, "values": data}
+        )
     ends = tokens.positions.amax(dim=0).tolist()
     return {"length": len(tokens), "ends": ends, "digest": digest.digest(), "tensors": tensors}
 
@@ -92,7 +103,12 @@ class Stored:
     def __getitem__(self, index: int) -> Tokens:
         """Tokens of a sample, equal in every bit to what was stored."""
         # astype copies: what a reader writes into stays his own
-        return Tokens.of({name: torch.from_numpy(array.astype(dtype)) for name, array, dtype in self._read(index)})
+        return Tokens.of(
+            {
+                name: torch.from_numpy(array.astype(dtype))
+                for name, array, dtype in self._read(index)
+            }
+        )
 
     def arrays(self, index: int) -> dict[str, np.ndarray]:
         """Arrays of a sample by name, read-only, in the small types in which they are stored; long ones memory-mapped.
@@ -101,7 +117,9 @@ class Stored:
         """
         return {name: array for name, array, _ in self._read(index, without_counted="positions")}
 
-    def _read(self, index: int, without_counted: str = "") -> Iterator[tuple[str, np.ndarray, np.dtype]]:
+    def _read(
+        self, index: int, without_counted: str = ""
+    ) -> Iterator[tuple[str, np.ndarray, np.dtype]]:
         """Name, array as stored, and type of each tensor."""
         number = int(np.searchsorted(self._ends, index, side="right"))
         chunk = self._tensors.chunk(number)
@@ -109,8 +127,12 @@ class Stored:
         row = chunk.slice(index - int(self._ends[number]) + len(chunk), 1).flatten()
         *known, values = row.flatten()
         _, offsets, data = values.buffers()
-        ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(row) + 1].tolist()
-        for i, (name, dtype, stored, shape, is_packed) in enumerate(zip(*(column.to_pylist() for column in known))):
+        ends = np.frombuffer(offsets, np.int64)[
+            values.offset : values.offset + len(row) + 1
+        ].tolist()
+        for i, (name, dtype, stored, shape, is_packed) in enumerate(
+            zip(*(column.to_pylist() for column in known))
+        ):
             if stored != COUNTED:
                 buffer = data.slice(ends[i], ends[i + 1] - ends[i])
                 if is_packed:

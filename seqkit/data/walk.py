@@ -41,7 +41,9 @@ def walk(root: Path, *, limit: int | None = None) -> Walked:
     files: list[str] = []
     folders: list[str] = []
     skipped: Counter[str] = Counter()
-    num_hidden, waiting, top = 0, [""], root.resolve()
+    num_hidden = 0
+    waiting = [""]
+    top = root.resolve()
     while waiting and (limit is None or len(files) < limit):
         name = waiting.pop()
         try:
@@ -61,7 +63,9 @@ def walk(root: Path, *, limit: int | None = None) -> Walked:
                 waiting.append(path)
             else:
                 skipped[kind] += 1
-    return Walked(sorted(files, key=_parts)[:limit], sorted(folders, key=_parts), num_hidden, skipped)
+    return Walked(
+        sorted(files, key=_parts)[:limit], sorted(folders, key=_parts), num_hidden, skipped
+    )
 
 
 def matching(path: str, *, is_needed: bool = True) -> list[str]:
@@ -74,7 +78,9 @@ def matching(path: str, *, is_needed: bool = True) -> list[str]:
     # glob, as the pattern may be absolute, which Path.glob refuses
     found = sorted(file for file in glob(path, recursive=True) if Path(file).is_file())  # noqa: PTH207
     if not found and is_needed:
-        raise DataError(f"no file matches {path}; check the pattern (it is relative to {Path.cwd()})")
+        raise DataError(
+            f"no file matches {path}; check the pattern (it is relative to {Path.cwd()})"
+        )
     return found
 
 
@@ -87,14 +93,20 @@ def _kind(entry: os.DirEntry[str], top: Path) -> str:
     """Kind of what a name in a folder leads to: "file", "folder", or something that is not read."""
     try:
         if entry.is_dir():  # known from the folder itself, without asking for each file
-            return "link to a folder" if entry.is_symlink() else "folder"
+            if entry.is_symlink():
+                return "link to a folder"
+            return "folder"
         if entry.is_file():
             is_out = entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(top)
             return "link out of the folder" if is_out else "file"
         mode = entry.stat().st_mode
     except OSError:
         return "broken link"
-    return "FIFO" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
+    if stat.S_ISFIFO(mode):
+        return "FIFO"
+    if stat.S_ISSOCK(mode):
+        return "socket"
+    return "device"
 
 
 def _parts(name: str) -> list[str]:

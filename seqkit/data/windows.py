@@ -53,23 +53,40 @@ class TextWindows:
         limit: int | None = None,
         name: Callable[[int], str] = "document {}".format,
     ):
-        found = documents if isinstance(documents, Encoded) else held(documents, repeat(None))
+        if isinstance(documents, Encoded):
+            found = documents
+        else:
+            found = held(documents, repeat(None))
         if "edge_index" in found.tokens[0].tensors():
-            raise DataError(f"{split} data: tokens with an adjacency cannot be cut into windows; set window to null")
+            raise DataError(
+                f"{split} data: tokens with an adjacency cannot be cut into windows; set window to null"
+            )
         sizes = torch.tensor(found.lengths)
         longest = int(sizes.max())
         if longest < 2:
-            raise DataError(f"{split} data has no document of two tokens or more: there is nothing to predict")
+            raise DataError(
+                f"{split} data has no document of two tokens or more: there is nothing to predict"
+            )
         if shuffle and window >= longest:
             what = f"window is {window}, but the longest document of the {split} data has {longest} tokens"
-            raise ValueError(f"{what}; give --data.window {longest - 1} or less, null, or a longer text")
-        self.window, self.shuffle, self.seed, self._name = window, shuffle, seed, name
+            raise ValueError(
+                f"{what}; give --data.window {longest - 1} or less, null, or a longer text"
+            )
+        self.window = window
+        self.shuffle = shuffle
+        self.seed = seed
+        self._name = name
         self._documents = _arrays_of(found)
         self._origins = torch.tensor([_first_position(arrays) for arrays in self._documents])
         # windows of a document: full ones at any shift in training, all there are in evaluation
-        counts = (sizes // window - 1).clamp(min=1) if shuffle else -(-(sizes - 1) // window)
+        if shuffle:
+            counts = (sizes // window - 1).clamp(min=1)
+        else:
+            counts = -(-(sizes - 1) // window)
         counts = counts.masked_fill(sizes < 2, 0)
-        self._sizes, self._counts, self._ends = sizes, counts, counts.cumsum(0)
+        self._sizes = sizes
+        self._counts = counts
+        self._ends = counts.cumsum(0)
         total = int(self._ends[-1])
         self._num_windows = total if limit is None else min(total, limit)
         self._shifts: tuple[int, Tensor] = (-1, torch.zeros_like(sizes))
@@ -92,7 +109,9 @@ class TextWindows:
         epoch, indices = key
         document, inside, sizes = self._located(torch.tensor(indices))
         documents = [self._documents[i] for i in document.tolist()]
-        return windows_of(documents, inside + self._shift(epoch)[document], sizes, self._origins[document]), None
+        return windows_of(
+            documents, inside + self._shift(epoch)[document], sizes, self._origins[document]
+        ), None
 
     @property
     def groups(self) -> list[int]:
@@ -126,11 +145,16 @@ class TextWindows:
             # the last tokens of a document are predicted in some epochs, too
             generator = torch.Generator().manual_seed(fold_seed(self.seed, epoch, 1))
             share = torch.rand(len(self._sizes), generator=generator, dtype=torch.float64)
-            self._shifts = (epoch, (share * (self._sizes - self._counts * self.window).clamp(min=1)).long())
+            self._shifts = (
+                epoch,
+                (share * (self._sizes - self._counts * self.window).clamp(min=1)).long(),
+            )
         return self._shifts[1]
 
 
-def windows_of(documents: Sequence[Arrays], starts: Tensor, sizes: Tensor, origins: Tensor) -> TokenBatch:
+def windows_of(
+    documents: Sequence[Arrays], starts: Tensor, sizes: Tensor, origins: Tensor
+) -> TokenBatch:
     """A batch of windows, for each of which is given: its document, the token there at which it begins, its number of
     tokens, and the position at which the document begins.
 
@@ -142,7 +166,10 @@ def windows_of(documents: Sequence[Arrays], starts: Tensor, sizes: Tensor, origi
     spans = [slice(start, start + size) for start, size in zip(starts.tolist(), sizes.tolist())]
     fields: dict[str, Tensor] = {}
     for name, first in documents[0].items():
-        rows = np.zeros((len(documents), n, *first.shape[1:]), np.int64 if first.dtype.kind in "ui" else first.dtype)
+        rows = np.zeros(
+            (len(documents), n, *first.shape[1:]),
+            np.int64 if first.dtype.kind in "ui" else first.dtype,
+        )
         for row, arrays, span in zip(rows, documents, spans):
             row[: span.stop - span.start] = arrays[name][span]
         fields[name] = torch.from_numpy(rows)
@@ -157,11 +184,14 @@ def windows_of(documents: Sequence[Arrays], starts: Tensor, sizes: Tensor, origi
 
 def _arrays_of(documents: Encoded) -> list[Arrays]:
     """The arrays of each document; without positions where those of all count from 0."""
-    stored, each = documents.tokens, range(len(documents.lengths))
+    stored = documents.tokens
+    each = range(len(documents.lengths))
     if isinstance(stored, Stored):
         found = [stored.arrays(i) for i in each]
     else:
-        found = [{name: tensor.numpy() for name, tensor in stored[i].tensors().items()} for i in each]
+        found = [
+            {name: tensor.numpy() for name, tensor in stored[i].tensors().items()} for i in each
+        ]
         for arrays in found:
             if is_counted(arrays["positions"]):
                 del arrays["positions"]
@@ -173,4 +203,6 @@ def _arrays_of(documents: Encoded) -> list[Arrays]:
 
 def _first_position(arrays: Arrays) -> float:
     """Position of the first token on the first axis."""
-    return float(arrays["positions"][0, 0]) if "positions" in arrays and arrays["positions"].size else 0.0
+    if "positions" in arrays and arrays["positions"].size:
+        return float(arrays["positions"][0, 0])
+    return 0.0

@@ -24,7 +24,10 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 def available_cores() -> int:
     """Cores that this process may use: its affinity (SLURM sets it), within a container's quota (cgroup v2)."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
     try:
         quota, period = QUOTA.read_text().split()
         return max(1, min(cores, int(quota) // int(period)))
@@ -35,7 +38,9 @@ def available_cores() -> int:
 def num_workers() -> int:
     """Processes that encode beside this one: a core each; 0 where there is one, or this process may start none."""
     cores = available_cores()
-    return 0 if cores == 1 or multiprocessing.current_process().daemon else min(cores, MAX_WORKERS)
+    if cores == 1 or multiprocessing.current_process().daemon:
+        return 0
+    return min(cores, MAX_WORKERS)
 
 
 def loader_options(number: int) -> dict[str, Any]:
@@ -46,7 +51,8 @@ def loader_options(number: int) -> dict[str, Any]:
         "collate_fn": _unchanged,
         "pin_memory": torch.cuda.is_available(),
         "worker_init_fn": heed_parent_alone if number else None,
-        "generator": torch.Generator(),  # torch draws a seed for workers in each pass: not from dropout's numbers
+        # torch draws a seed for workers in each pass: not from dropout's numbers
+        "generator": torch.Generator(),
     }
 
 

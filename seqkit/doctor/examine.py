@@ -44,7 +44,11 @@ def examine(config: Mapping[str, Any], run: Path | None = None) -> list[Result]:
     if (trials := Trials(subject)).num_steps:
         checks += [partial(check, trials) for check in TRAINING_CHECKS]
     else:
-        checks.append(partial(not_applicable, "training", "steps of this model cost too much to try them here"))
+        checks.append(
+            partial(
+                not_applicable, "training", "steps of this model cost too much to try them here"
+            )
+        )
     checks += [partial(check, subject) for check in RUN_CHECKS if run is not None]
     return [_result(check) for check in track(checks, "examining", len(checks))]
 

@@ -31,7 +31,10 @@ NO_SIGNAL = 3.0
 """Signal, in standard deviations of chance, below which labels do not depend on the inputs. Recipes have 4.6
 (solubility cut to 60 molecules) to 103; shuffled labels had more than 3 in 3 of 440 trials."""
 
-MAX_IDS, MAX_FEATURES, NUM_PARTS, NUM_MIXED = 256, 2_000, 4, 16
+MAX_IDS = 256
+MAX_FEATURES = 2_000
+NUM_PARTS = 4
+NUM_MIXED = 16
 
 
 def check_labels(subject: Subject) -> Result:
@@ -40,7 +43,8 @@ def check_labels(subject: Subject) -> Result:
     Labels of single tokens may depend on others far away (copying, parity), and those of joined parts on several parts
     at once (a sum modulo ten), which simple features do not show: they are not judged.
     """
-    name, spec = type(subject.objective).__name__, subject.model.spec
+    name = type(subject.objective).__name__
+    spec = subject.model.spec
     if not subject.objective.needs_labels:
         return not_applicable("labels", f"{name} needs none")
     if (
@@ -62,20 +66,26 @@ def check_labels(subject: Subject) -> Result:
 
 def _signal(batches: Iterable[LabeledBatch], spec: TokenSpec) -> float | None:
     """Dependence of labels on inputs; None if there are too few, or none is of a whole sequence."""
-    features, labels = list[Tensor](), list[Tensor]()
+    features = list[Tensor]()
+    labels = list[Tensor]()
     for tokens, label, *_ in batches:
         assert label is not None
         known = ~label.isnan() if label.is_floating_point() else label != IGNORE
         known = rearrange(known, "b ... -> b (...)").all(dim=1)
         vectors = _vectors(tokens, spec)
-        features += [_summary(each[real]) for each, real in zip(vectors[known], tokens.valid[known])]
+        features += [
+            _summary(each[real]) for each, real in zip(vectors[known], tokens.valid[known])
+        ]
         labels += list(label[known])
         if len(labels) >= NUM_EXAMPLES:
             break
     if len(labels) < FEW:
         return None
     targets = torch.stack(labels[:NUM_EXAMPLES])
-    targets = targets if targets.is_floating_point() else F.one_hot(targets - targets.min())
+    if targets.is_floating_point():
+        targets = targets
+    else:
+        targets = F.one_hot(targets - targets.min())
     targets = rearrange(targets.double(), "e ... -> e (...)")
     inputs = torch.stack(features[:NUM_EXAMPLES]).double()
     return dependence(_standardised(inputs)[:, :MAX_FEATURES], _standardised(targets))
@@ -99,7 +109,8 @@ def _centred(distances: Tensor) -> Tensor:
 def _standardised(columns: Tensor) -> Tensor:
     """Columns with mean 0 and standard deviation 1, without those that are constant."""
     spread = columns.std(dim=0)
-    columns, spread = columns[:, spread > 1e-9], spread[spread > 1e-9]
+    columns = columns[:, spread > 1e-9]
+    spread = spread[spread > 1e-9]
     return (columns - columns.mean(dim=0)) / spread
 
 
@@ -120,8 +131,12 @@ def _summary(vectors: Tensor) -> Tensor:
     mixed = vectors
     if vectors.shape[1] > NUM_MIXED:
         generator = torch.Generator().manual_seed(0)
-        mixed = vectors @ torch.randn(vectors.shape[1], NUM_MIXED, generator=generator, dtype=vectors.dtype)
+        mixed = vectors @ torch.randn(
+            vectors.shape[1], NUM_MIXED, generator=generator, dtype=vectors.dtype
+        )
     products = rearrange(mixed.T @ mixed / len(vectors), "i j -> (i j)")
     length = vectors.new_tensor([float(len(vectors))])
     means = [part.mean(dim=0) for part in parts]
-    return torch.cat([vectors.mean(dim=0), vectors.std(dim=0, correction=0), *means, length, products])
+    return torch.cat(
+        [vectors.mean(dim=0), vectors.std(dim=0, correction=0), *means, length, products]
+    )

@@ -32,7 +32,9 @@ MATTERS = 1e-6
 """Change of the hidden states by other positions, as a share of their size, from which on positions matter. The recipes
 have 0.02 to 0.7; positions that are dropped give less than 1e-15, and inputs a thousand times too large 8e-5."""
 
-OWN_STEP = "the objective has a step of its own, so it is not known what it predicts from which tokens"
+OWN_STEP = (
+    "the objective has a step of its own, so it is not known what it predicts from which tokens"
+)
 TWO_SIDES = "an encoder–decoder has two sequences; `seqkit check` examines its backbones"
 
 
@@ -42,7 +44,9 @@ class _OwnModel(EmbeddedBackbone):
     def __init__(self, model: Model):
         nn.Module.__init__(self)
         self.model = copy.deepcopy(model).double().eval()
-        self.spec, self.backbone, self.causal = self.model.spec, self.model.backbone, bool(self.model.causal)
+        self.spec = self.model.spec
+        self.backbone = self.model.backbone
+        self.causal = bool(self.model.causal)
         leave_zero(self.backbone)
 
     def embed(self, batch: TokenBatch) -> Embedded:
@@ -51,26 +55,37 @@ class _OwnModel(EmbeddedBackbone):
 
 def check_padding(subject: Subject) -> Result:
     """Does padding leave the hidden states unchanged?"""
-    key = f"--model.backbone (now {type(subject.model.backbone).__name__}), or its block or mechanism"
+    key = (
+        f"--model.backbone (now {type(subject.model.backbone).__name__}), or its block or mechanism"
+    )
     cause = "padding is not masked: what an example predicts depends on the others in its batch"
-    return _law("padding", padding_changes_nothing, subject, cause, f"{key}; `seqkit check` names the law")
+    return _law(
+        "padding", padding_changes_nothing, subject, cause, f"{key}; `seqkit check` names the law"
+    )
 
 
 def check_future(subject: Subject) -> Result:
     """Is the future hidden from tokens of a causal backbone, or from tokens that predict the next one?"""
-    name, inputs = type(subject.model.backbone).__name__, subject.inputs
+    name = type(subject.model.backbone).__name__
+    inputs = subject.inputs
     cause = "the mask leaks the future: the model copies the answer in training, and has none when it generates"
     if subject.model.causal:
         key = f"--model.backbone Transformer (now {name}), or its block or mechanism: one that keeps causal=True"
         return _law("future", no_token_attends_to_the_future, subject, cause, key)
     if inputs is None or not _predicts_next(inputs):
-        return not_applicable("future", "the backbone is bidirectional, and nothing after a token is predicted")
+        return not_applicable(
+            "future", "the backbone is bidirectional, and nothing after a token is predicted"
+        )
     problem = f"each token predicts the next one, and {name} is bidirectional"
     return faulty("future", problem, cause, "--model.backbone.causal true")
 
 
 def _law(
-    name: str, law: Callable[[EmbeddedBackbone, Sequence[Tokens]], None], subject: Subject, cause: str, fix: str
+    name: str,
+    law: Callable[[EmbeddedBackbone, Sequence[Tokens]], None],
+    subject: Subject,
+    cause: str,
+    fix: str,
 ) -> Result:
     examples, why = _examples(subject)
     if not examples:
@@ -92,12 +107,16 @@ def _examples(subject: Subject) -> tuple[list[Tokens], str]:
     if batch.parts is not None or batch.reach is not None:
         return [], "the tokens of joined parts have laws of their own"
     whole = [batch.example(i) for i in range(len(batch))]
-    return [x.at(slice(0, min(LONGEST, max(1, len(x) - 1)))) if x.adjacency is None else x for x in whole], ""
+    return [
+        x.at(slice(0, min(LONGEST, max(1, len(x) - 1)))) if x.adjacency is None else x
+        for x in whole
+    ], ""
 
 
 def _predicts_next(inputs: ModelInput) -> bool:
     """Whether the target of each token is the content of the token after it."""
-    content, target = inputs.batch.content, inputs.target
+    content = inputs.batch.content
+    target = inputs.target
     if content.is_floating_point() or inputs.masked is not None or target.shape != content.shape:
         return False
     following = inputs.batch.valid[:, 1:] & (target[:, :-1] != IGNORE)
@@ -120,7 +139,9 @@ def check_target(subject: Subject) -> Result:
 
 def _is_input(inputs: ModelInput) -> bool:
     """Whether every target is the content of its own token; False if all tokens are alike."""
-    content, target, valid = inputs.batch.content, inputs.target, inputs.batch.valid
+    content = inputs.batch.content
+    target = inputs.target
+    valid = inputs.batch.valid
     if target.shape != content.shape:
         return False
     given = ~target.isnan() if target.is_floating_point() else target != IGNORE
@@ -146,7 +167,9 @@ def check_positions(subject: Subject) -> Result:
     if change >= MATTERS:
         return Result("positions", measured)
     cause = "positions are dropped: the model knows the order of the tokens by the mask at most"
-    fix = "--model.position Sinusoidal, or --model.backbone.position Rotary where it is a Transformer"
+    fix = (
+        "--model.position Sinusoidal, or --model.backbone.position Rotary where it is a Transformer"
+    )
     return faulty("positions", measured, cause, fix)
 
 
@@ -154,7 +177,10 @@ def _change(model: _OwnModel, x: Tokens) -> float:
     """Root mean square of the change of the hidden states by shuffled positions, as a share of their size."""
     order = torch.randperm(len(x), generator=fixed_generator())
     shuffled = replace(
-        x, positions=x.positions[order if bool((order != torch.arange(len(x))).any()) else order.roll(1)]
+        x,
+        positions=x.positions[
+            order if bool((order != torch.arange(len(x))).any()) else order.roll(1)
+        ],
     )
     got, expected = (model(TokenBatch.collate([one])) for one in (shuffled, x))
     return _rms(got - expected) / (_rms(expected) or 1.0)
@@ -167,7 +193,10 @@ def _rms(values: Tensor) -> float:
 def _no_order(model: _OwnModel, examples: Sequence[Tokens]) -> str:
     """Reason why shuffled positions need not matter; empty if they should matter."""
     backbone = model.backbone
-    if any(isinstance(one, PositionalEncoding) and one.mixes_tokens for one in model.model.embedder.modules()):
+    if any(
+        isinstance(one, PositionalEncoding) and one.mixes_tokens
+        for one in model.model.embedder.modules()
+    ):
         return "the positional encoding runs over the tokens in their order"
     if examples[0].positions.shape[1] == 0:
         return "the tokens have no positions"

@@ -37,5 +37,10 @@ def check_trained_weights(subject: Subject) -> Result:
         return not_applicable("trained weights", "the run did not train to its end")
     named = subject.trained.model.named_parameters()
     if bad := [name for name, p in named if not bool(torch.isfinite(p).all())]:
-        return faulty("trained weights", f"{listed(bad)} are not finite", "training diverged", "a lower --optimizer.lr")
+        return faulty(
+            "trained weights",
+            f"{listed(bad)} are not finite",
+            "training diverged",
+            "a lower --optimizer.lr",
+        )
     return Result("trained weights", "finite")

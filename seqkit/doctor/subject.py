@@ -71,7 +71,9 @@ class Subject:
         loader = self.data.train_dataloader()
         taken = itertools.chain.from_iterable(itertools.repeat(loader))  # epoch after epoch
         first = itertools.islice(taken, NUM_BATCHES)
-        return [first_examples(batch, int(STEP_FLOPS / self.example_flops(batch))) for batch in first]
+        return [
+            first_examples(batch, int(STEP_FLOPS / self.example_flops(batch))) for batch in first
+        ]
 
     def example_flops(self, batch: LabeledBatch) -> float:
         """FLOPs of a training step on one example: 6 per parameter and token (Kaplan et al. 2020, section 2.1)."""
@@ -108,12 +110,19 @@ def subject_of(config: Mapping[str, Any], run: Path | None = None) -> Subject:
     run: run folder of the configuration; if its training is finished, its weights are examined too.
     """
     data = config["data"]
-    small = {**config, "data": {**data, "batch_size": min(data["batch_size"], MAX_BATCH), "num_workers": 0}}
-    trained = load_one(run) if run is not None and (run / "summary.json").is_file() else None
+    small = {
+        **config,
+        "data": {**data, "batch_size": min(data["batch_size"], MAX_BATCH), "num_workers": 0},
+    }
+    trained = None
+    if run is not None and (run / "summary.json").is_file():
+        trained = load_one(run)
     return Subject(config, prepare(small), trained, run)
 
 
-def recipe_or_run(what: str, preset: str | None, overrides: list[str]) -> tuple[dict[str, Any], Path | None]:
+def recipe_or_run(
+    what: str, preset: str | None, overrides: list[str]
+) -> tuple[dict[str, Any], Path | None]:
     """The complete configuration of a recipe (name or YAML file) or of a run folder, and that folder.
 
     With a preset or other keys, the configuration of a run is examined as a recipe. Raises UsageError.
@@ -121,4 +130,6 @@ def recipe_or_run(what: str, preset: str | None, overrides: list[str]) -> tuple[
     folder = Path(what)
     if not (folder / "config.yaml").is_file():
         return complete(what, preset, overrides), None
-    return complete(str(folder / "config.yaml"), preset, overrides), None if preset or overrides else folder
+    return complete(
+        str(folder / "config.yaml"), preset, overrides
+    ), None if preset or overrides else folder

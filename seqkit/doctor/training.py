@@ -22,7 +22,8 @@ from seqkit.training.health import (
 from seqkit.training.module import evaluation_rng
 from seqkit.training.optim import Constant
 
-HIGH_START, HIGH_START_SQUARED = 1.5, 10.0
+HIGH_START = 1.5
+HIGH_START_SQUARED = 10.0
 """Multiples of the loss of guessing above which an initial loss is too high: in nats, and for squared errors, which a
 sum over tokens blows up. The recipes have 0.99 to 1.01 and 1.0 to 4.8 (solubility)."""
 
@@ -32,12 +33,15 @@ LOW_START = 0.5
 FIRST_BATCHES = 8
 """Number of batches on which the initial loss is measured."""
 
-MAX_RATIO, HEALTHY_RATIO = 0.7, 0.05
+MAX_RATIO = 0.7
+HEALTHY_RATIO = 0.05
 """Size of the first update above which it replaces the weights, and its usual size, as a share of the weights' size:
 the median over the matrices of a parameter group. The recipes have 0.01 to 0.31, at a hundred times their rate 1.1 to
 16."""
 
-OVERFIT_STEPS, RAMP, OVERFITTED = 200, 10, 0.5
+OVERFIT_STEPS = 200
+RAMP = 10
+OVERFITTED = 0.5
 """Steps in which a handful of examples should be overfitted, those of them in which the rate rises, and the share of
 the loss of the best constant prediction that counts as overfitted. The recipes take 10 to 120 steps."""
 
@@ -51,14 +55,19 @@ class Trials:
     def __init__(self, subject: Subject):
         self.subject = subject
         affordable = int(NUM_BATCHES * STEP_FLOPS / subject.example_flops(subject.batches[0]))
-        self.num_steps = min(len(subject.batches), affordable) if affordable >= FEWEST else 0
+        if affordable >= FEWEST:
+            self.num_steps = min(len(subject.batches), affordable)
+        else:
+            self.num_steps = 0
 
     @cached_property
     def short(self) -> Trial:
         """The first steps of the recipe's training, after which a long warm-up is over."""
         schedule = self.subject.prepared.built.schedule
         ramp = min(getattr(schedule, "warmup_steps", 0), NUM_BATCHES)
-        return Trial(self.subject, self.subject.batches[: self.num_steps], Constant(warmup_steps=ramp))
+        return Trial(
+            self.subject, self.subject.batches[: self.num_steps], Constant(warmup_steps=ramp)
+        )
 
     @cached_property
     def overfit(self) -> Trial:
@@ -72,13 +81,18 @@ class Trials:
 
         The step is made at the full learning rate. Matrices of zeros and those without a gradient do not count.
         """
-        trial, before = Trial(self.subject, self.subject.batches[:1], None), dict(self.subject.model.named_parameters())
+        trial = Trial(self.subject, self.subject.batches[:1], None)
+        before = dict(self.subject.model.named_parameters())
         names = {id(p): name for name, p in trial.model.named_parameters()}
         found = []
         for group in trial.optimizer.param_groups:
-            pairs = [(before[names[id(p)]].detach(), p.detach()) for p in group["params"] if p.ndim >= 2]
+            pairs = [
+                (before[names[id(p)]].detach(), p.detach()) for p in group["params"] if p.ndim >= 2
+            ]
             ratios = [
-                float((new - old).norm() / old.norm()) for old, new in pairs if not new.equal(old) and bool(old.any())
+                float((new - old).norm() / old.norm())
+                for old, new in pairs
+                if not new.equal(old) and bool(old.any())
             ]
             if ratios:
                 found.append((float(group["lr"]), statistics.median(ratios)))
@@ -96,32 +110,42 @@ def check_start(trials: Trials) -> Result:
     batches = subject.batches[:FIRST_BATCHES]
     constant = guessed(subject, batches)
     if constant is None:
-        return not_applicable("initial loss", f"{type(subject.objective).__name__} has no constant prediction")
+        return not_applicable(
+            "initial loss", f"{type(subject.objective).__name__} has no constant prediction"
+        )
     model = subject.fresh().eval()
     with torch.no_grad():
         loss = mean_loss([subject.step(model, batch, seed) for seed, batch in enumerate(batches)])
     guess = mean_loss(constant)
     measured = f"the initial loss is {loss:.3g}, the best constant prediction's {guess:.3g}"
-    highest, inputs, prediction = HIGH_START_SQUARED * guess, constant[0].inputs, constant[0].prediction
+    highest = HIGH_START_SQUARED * guess
+    inputs = constant[0].inputs
+    prediction = constant[0].prediction
     if inputs is not None and prediction is not None and not inputs.target.is_floating_point():
         highest = HIGH_START * max(guess, math.log(prediction.shape[-1]))
     if not loss <= highest:
         cause = "the first predictions are confident and wrong: the head's initial weights or its input are too large"
-        fix = (
-            f"--model.backbone.norm LayerNorm; --model.objective: a head other than {type(subject.model.head).__name__}"
-        )
+        head = type(subject.model.head).__name__
+        fix = f"--model.backbone.norm LayerNorm; --model.objective: a head other than {head}"
         return faulty("initial loss", measured, cause, fix)
     if loss < LOW_START * guess:
         cause = "untrained weights cannot predict so well: the target is part of the input"
-        return faulty("initial loss", measured, cause, "--model.objective or --tokenizer: one that hides the target")
+        return faulty(
+            "initial loss",
+            measured,
+            cause,
+            "--model.objective or --tokenizer: one that hides the target",
+        )
     return Result("initial loss", measured)
 
 
 def check_trained_parameters(trials: Trials) -> Result:
     """Does every layer get a gradient, and does the optimizer change it?"""
-    subject, trial = trials.subject, trials.short
+    subject = trials.subject
+    trial = trials.short
     named = {name: p for name, p in subject.model.named_parameters() if p.numel()}
-    after, steps = dict(trial.model.named_parameters()), len(trial.losses)
+    after = dict(trial.model.named_parameters())
+    steps = len(trial.losses)
     frozen = [name for name, p in named.items() if not p.requires_grad]
     if not frozen and not trial.is_finite:
         return not_applicable("trained layers", "training diverges at once")
@@ -137,10 +161,16 @@ def check_trained_parameters(trials: Trials) -> Result:
     }
     for (problem, cause), names in found.items():
         if names:
-            backbone, optimizer = subject.model.backbone, subject.prepared.built.optimizer
+            backbone = subject.model.backbone
+            optimizer = subject.prepared.built.optimizer
             fix = f"--model.backbone (now {type(backbone).__name__}) or --optimizer (now {type(optimizer).__name__})"
             layers = listed(list(dict.fromkeys(map(layer_of, names))))
-            return faulty("trained layers", f"{layers} {problem}", cause, f"{fix}: one that trains every layer")
+            return faulty(
+                "trained layers",
+                f"{layers} {problem}",
+                cause,
+                f"{fix}: one that trains every layer",
+            )
     return Result("trained layers", f"all parameters changed in {steps} steps")
 
 
@@ -148,23 +178,36 @@ def check_learning_rate(trials: Trials) -> Result:
     """Is an update small beside the weights?"""
     ratios = trials.update_ratios
     shown = " and ".join(f"{100 * ratio:.1f} % (learning rate {rate:g})" for rate, ratio in ratios)
-    measured = f"an update changes the weights by {shown}" if ratios else "nothing to compare an update with"
+    if ratios:
+        measured = f"an update changes the weights by {shown}"
+    else:
+        measured = "nothing to compare an update with"
     if not trials.is_wild:
         return Result("learning rate", measured)
-    wanted = {rate: rate * HEALTHY_RATIO / ratio for rate, ratio in ratios if not ratio <= MAX_RATIO}
+    wanted = {
+        rate: rate * HEALTHY_RATIO / ratio for rate, ratio in ratios if not ratio <= MAX_RATIO
+    }
     keys = {
         key: new
         for key, rate in rates_in(trials.subject.config["optimizer"])
         for old, new in wanted.items()
         if math.isclose(rate, old, rel_tol=1e-6)
     }
-    fix = ", ".join(f"--{key} {value:.1g}" for key, value in keys.items()) or "a lower --optimizer.lr"
-    return faulty("learning rate", measured, "the learning rate is too high: an update replaces the weights", fix)
+    fix = (
+        ", ".join(f"--{key} {value:.1g}" for key, value in keys.items()) or "a lower --optimizer.lr"
+    )
+    return faulty(
+        "learning rate",
+        measured,
+        "the learning rate is too high: an update replaces the weights",
+        fix,
+    )
 
 
 def check_gradients(trials: Trials) -> Result:
     """Are the gradients of all layers of a healthy size, and is the loss finite?"""
-    short, norm = trials.short, statistics.median(trials.short.norms)
+    short = trials.short
+    norm = statistics.median(trials.short.norms)
     measured = f"median norm {norm:.2g} over {len(short.norms)} steps"
     if not short.is_finite:
         measured += f", loss or gradient not finite in step {len(short.losses) - 1}"
@@ -172,8 +215,15 @@ def check_gradients(trials: Trials) -> Result:
         return Result("gradients", f"{measured}; the learning rate explains it")
     if not short.is_finite or norm > EXPLODING_NORM:
         first = max(short.gradients[0], key=short.gradients[0].__getitem__)
-        return faulty("gradients", f"{measured}; {first} has the largest", "gradients explode", _calmer(trials))
-    vanished = sorted(set.intersection(*(set(vanishing_layers(norms)) for norms in short.gradients)))
+        return faulty(
+            "gradients",
+            f"{measured}; {first} has the largest",
+            "gradients explode",
+            _calmer(trials),
+        )
+    vanished = sorted(
+        set.intersection(*(set(vanishing_layers(norms)) for norms in short.gradients))
+    )
     if vanished:
         last = short.gradients[-1]
         problem = f"the gradient of {listed(vanished)} has norm {min(last[one] for one in vanished):.1g}, "
@@ -188,7 +238,9 @@ def check_gradients(trials: Trials) -> Result:
 
 def _calmer(trials: Trials) -> str:
     """Keys that make the first steps smaller."""
-    rates = [f"--{key} {rate / 3:.1g}" for key, rate in rates_in(trials.subject.config["optimizer"])]
+    rates = [
+        f"--{key} {rate / 3:.1g}" for key, rate in rates_in(trials.subject.config["optimizer"])
+    ]
     return ", ".join(["--trainer.gradient_clip_val 1.0", "--schedule.warmup_steps 100", *rates])
 
 
@@ -197,8 +249,11 @@ def check_overfitting(trials: Trials) -> Result:
     subject = trials.subject
     constant = guessed(subject, [subject.handful])
     if constant is None:
-        return not_applicable("overfitting", f"{type(subject.objective).__name__} has no constant prediction")
-    guess, number = mean_loss(constant), len(subject.handful[0])
+        return not_applicable(
+            "overfitting", f"{type(subject.objective).__name__} has no constant prediction"
+        )
+    guess = mean_loss(constant)
+    number = len(subject.handful[0])
     if guess <= 1e-6:
         return not_applicable("overfitting", f"{number} examples have the same target")
     lowest = min(trials.overfit.losses, key=lambda loss: math.inf if math.isnan(loss) else loss)
@@ -215,11 +270,15 @@ def check_overfitting(trials: Trials) -> Result:
 
 def mean_loss(outputs: Sequence[LossOutput]) -> float:
     """Mean over the predictions of several outputs."""
-    return sum(float(one.loss) for one in outputs) / max(1.0, sum(float(one.count) for one in outputs))
+    return sum(float(one.loss) for one in outputs) / max(
+        1.0, sum(float(one.count) for one in outputs)
+    )
 
 
 def guessed(subject: Subject, batches: Sequence[LabeledBatch]) -> list[LossOutput] | None:
     """Outputs of the best constant prediction, fitted on these batches; None: the objective knows none."""
     with evaluation_rng(subject.prepared.seed, 0):
         step = subject.objective.baseline_step(batches, subject.model.spec)
-        return None if step is None else [step(batch) for batch in batches]
+        if step is None:
+            return None
+        return [step(batch) for batch in batches]

@@ -34,17 +34,36 @@ class Trial(Callback):
     """
 
     def __init__(
-        self, subject: Subject, batches: Sequence[LabeledBatch], schedule: Schedule | None, *, repeats: bool = False
+        self,
+        subject: Subject,
+        batches: Sequence[LabeledBatch],
+        schedule: Schedule | None,
+        *,
+        repeats: bool = False,
     ):
-        self.losses, self.norms = list[float](), list[float]()
-        self.gradients, self.touched = list[dict[str, float]](), set[str]()
-        self.seed, self.repeats = subject.prepared.seed, repeats
+        self.losses = list[float]()
+        self.norms = list[float]()
+        self.gradients = list[dict[str, float]]()
+        self.touched = set[str]()
+        self.seed = subject.prepared.seed
+        self.repeats = repeats
         self.model: nn.Module = subject.fresh()
         module = replace(subject.prepared, model=self.model).training_module(len(batches))
-        module.schedule, module.skip_nonfinite = schedule, 0
+        module.schedule = schedule
+        module.skip_nonfinite = 0
         given = subject.prepared.built.trainer
-        own = {"accelerator": "cpu", "devices": 1, "strategy": "auto", "max_steps": len(batches), "max_epochs": -1}
-        own |= {"enable_progress_bar": False, "log_every_n_steps": 0, "gradient_clip_val": given["gradient_clip_val"]}
+        own = {
+            "accelerator": "cpu",
+            "devices": 1,
+            "strategy": "auto",
+            "max_steps": len(batches),
+            "max_epochs": -1,
+        }
+        own |= {
+            "enable_progress_bar": False,
+            "log_every_n_steps": 0,
+            "gradient_clip_val": given["gradient_clip_val"],
+        }
         loader: Any = DataLoader(list(batches), batch_size=None, collate_fn=lambda batch: batch)  # type: ignore[arg-type]
         with torch.random.fork_rng(devices=[]), silence_lightning():
             torch.manual_seed(self.seed)
@@ -59,7 +78,9 @@ class Trial(Callback):
         """Whether all losses and gradients were finite."""
         return all(map(math.isfinite, (*self.losses, *self.norms)))
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Draw the same random numbers again."""
         if self.repeats:
             torch.manual_seed(self.seed)
@@ -70,15 +91,20 @@ class Trial(Callback):
         named = pl_module.model.named_parameters()
         self.touched |= {name for name, p in named if p.grad is not None and bool(p.grad.any())}
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Note the step."""
         self._record(pl_module)
 
     def _record(self, module: Any) -> None:
-        whole, now = total_norm(self._layers), float(module.gradient_norm)
+        whole = total_norm(self._layers)
+        now = float(module.gradient_norm)
         self.losses.append(float(module.step_loss))
         self.norms.append(now)
-        self.gradients.append({name: norm * (now / whole if whole else 0.0) for name, norm in self._layers.items()})
+        self.gradients.append(
+            {name: norm * (now / whole if whole else 0.0) for name, norm in self._layers.items()}
+        )
 
 
 def rates_in(config: Any, path: str = "optimizer") -> list[tuple[str, float]]:

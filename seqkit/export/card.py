@@ -29,7 +29,9 @@ MODALITIES = {
 
 CLASSES = ("Classify", "MultiLabel")
 PIPELINES = {
-    **{(each, kind): f"{kind}-classification" for each in CLASSES for kind in (*OF_KIND, "tabular")},
+    **{
+        (each, kind): f"{kind}-classification" for each in CLASSES for kind in (*OF_KIND, "tabular")
+    },
     **{(each, "graph"): "graph-ml" for each in (*CLASSES, "Regress")},
     ("Regress", "tabular"): "tabular-regression",
     ("NextToken", "text"): "text-generation",
@@ -45,7 +47,12 @@ AUTO = {
 """End of the name of transformers' class that loads a model with its head, `AutoModel…`, by task of the hub."""
 
 
-def card(run: Path, *, library: Literal["seqkit", "transformers"] = "seqkit", missing_head: str | None = None) -> str:
+def card(
+    run: Path,
+    *,
+    library: Literal["seqkit", "transformers"] = "seqkit",
+    missing_head: str | None = None,
+) -> str:
     """Text of the `README.md` of a run: metadata of the hub as YAML, then what is known as Markdown.
 
     library: which one loads the folder that the card goes into. missing_head: None: the folder has the head of the
@@ -56,8 +63,11 @@ def card(run: Path, *, library: Literal["seqkit", "transformers"] = "seqkit", mi
     """
     check_trained(run)
     if "tasks" in read_mapping(run / CONFIG):
-        raise UsageError(f"{run} is a mixture of tasks; give the folder of one of them, below {run / 'tasks'}")
-    config, summary = read_mapping(run / CONFIG, "tokenizer", "model"), read_summary(run)
+        raise UsageError(
+            f"{run} is a mixture of tasks; give the folder of one of them, below {run / 'tasks'}"
+        )
+    config = read_mapping(run / CONFIG, "tokenizer", "model")
+    summary = read_summary(run)
     model = config["model"] if isinstance(config["model"], Mapping) else {}
     section = model.get("objective")
     objective = str(summary.get("objective") or _name(section))
@@ -78,9 +88,14 @@ def card(run: Path, *, library: Literal["seqkit", "transformers"] = "seqkit", mi
     splits = (("num_train", "training"), ("num_valid", "validation"), ("num_test", "test"))
     text = fill(
         "card.md",
-        summary={**dict.fromkeys(("strong_baseline", "date", "weights", "split_rule", "data_sha256")), **summary},
+        summary={
+            **dict.fromkeys(("strong_baseline", "date", "weights", "split_rule", "data_sha256")),
+            **summary,
+        },
         origin=source if base else Path(source).name,
-        what=next((each.what for each in components("objective").values() if each.name == objective), ""),
+        what=next(
+            (each.what for each in components("objective").values() if each.name == objective), ""
+        ),
         tokenizer=tokenizer,
         modality=modality,
         data=str(summary.get("data") or data_name(config)),
@@ -106,12 +121,15 @@ def _classes(state: Mapping[str, Any]) -> list[str]:
     """Names of the classes of a run."""
     own = state.get("objective")
     names = own.get("names") if isinstance(own, Mapping) else None
-    return [str(name) for name in names] if isinstance(names, list) else []
+    if isinstance(names, list):
+        return [str(name) for name in names]
+    return []
 
 
 def _rows(summary: Mapping[str, Any]) -> list[dict[str, str]]:
     """Each metric of the test split beside its baselines."""
-    strong, constant = summary.get("strong_baseline", {}).get("metrics", {}), summary.get("baseline", {})
+    strong = summary.get("strong_baseline", {}).get("metrics", {})
+    constant = summary.get("baseline", {})
     return [
         {
             "name": metric_label(summary, name),
@@ -125,4 +143,6 @@ def _rows(summary: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def _name(section: Any) -> str:
     """Name of a component in a configuration."""
-    return str(section.get("type", "")) if isinstance(section, Mapping) else str(section or "")
+    if isinstance(section, Mapping):
+        return str(section.get("type", ""))
+    return str(section or "")

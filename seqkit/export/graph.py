@@ -23,7 +23,9 @@ from seqkit.nn.linear_forecast import LinearForecast
 from seqkit.nn.pooling import FeaturesHead, SequenceHead
 from seqkit.nn.position.absolute import Learned
 
-MAX_BATCH, MAX_TOKENS, MAX_EDGES = 1 << 16, 1 << 20, 1 << 26
+MAX_BATCH = 1 << 16
+MAX_TOKENS = 1 << 20
+MAX_EDGES = 1 << 26
 """Sizes up to which a graph says that it takes inputs."""
 
 EXAMPLE = (3, 8, True)
@@ -60,7 +62,9 @@ def names(spec: TokenSpec) -> tuple[str, ...]:
     found = ["content", "positions", "valid"]
     if spec.vocab_sizes and spec.num_features:
         found.append("features")
-    return (*found, "edge_index", "edge_type") if spec.num_edge_types else tuple(found)
+    if spec.num_edge_types:
+        return (*found, "edge_index", "edge_type")
+    return tuple(found)
 
 
 COLUMNS = {
@@ -76,17 +80,29 @@ def inputs(tokenizer: Tokenizer) -> dict[str, dict[str, Any]]:
     measures them.
     """
     spec = tokenizer.spec
-    content = "b n f" if not spec.is_categorical else "b n k" if spec.vocab_sizes else "b n"
+    if not spec.is_categorical:
+        content = "b n f"
+    elif spec.vocab_sizes:
+        content = "b n k"
+    else:
+        content = "b n"
     shapes = {"content": content, "positions": "b n p", "valid": "b n", "features": "b n f"}
     shapes |= {"edge_index": "2 e", "edge_type": "e"}
-    types = dict.fromkeys(shapes, "float32") | {"valid": "bool", "edge_index": "int64", "edge_type": "int64"}
+    types = dict.fromkeys(shapes, "float32") | {
+        "valid": "bool",
+        "edge_index": "int64",
+        "edge_type": "int64",
+    }
     types["content"] = "int64" if spec.is_categorical else "float32"
     found: dict[str, dict[str, Any]] = {
         name: {"axes": shapes[name].split(), "type": types[name]} for name in names(spec)
     }
     unknown = tuple(f"axis {i}" for i in range(spec.num_axes))
     several = COLUMNS.get(type(tokenizer).__name__, unknown)
-    found["positions"]["columns"] = ["index"] if spec.num_axes == 1 else [*several[: spec.num_axes]]
+    if spec.num_axes == 1:
+        found["positions"]["columns"] = ["index"]
+    else:
+        found["positions"]["columns"] = [*several[: spec.num_axes]]
     return found
 
 
@@ -101,7 +117,8 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
     model = model.eval()
     _check(model, to)
     name = type(model.backbone).__name__
-    function, spec = OfTensors(model), model.spec
+    function = OfTensors(model)
+    spec = model.spec
     try:
         with _quiet(), torch.no_grad():
             program = torch.export.export(
@@ -114,9 +131,12 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
             f"{name} cannot be exported to {to} with these settings ({_reason(error)}); a Transformer with "
             "ScaledDotProductAttention can (docs/export.md has the table)"
         ) from error
-    worst = max(differences, key=lambda x: (x != x, x))  # NaN is the largest: `max` alone passes it over
+    # NaN is the largest: `max` alone passes it over
+    worst = max(differences, key=lambda x: (x != x, x))
     if not worst <= TOLERANCE:
-        raise UsageError(f"{name} gives other numbers from the {to} file, by {worst:.1e} of the largest; not exported")
+        raise UsageError(
+            f"{name} gives other numbers from the {to} file, by {worst:.1e} of the largest; not exported"
+        )
     return worst
 
 
@@ -130,9 +150,13 @@ def _reason(error: BaseException) -> str:
 def _check(model: Model, to: str) -> None:
     """Raise UsageError for models of more inputs than one sequence, and for missing packages."""
     if model.source_embedder is not None:
-        raise UsageError("an encoder–decoder generates token by token, and is not exported; export an encoder or a GPT")
+        raise UsageError(
+            "an encoder–decoder generates token by token, and is not exported; export an encoder or a GPT"
+        )
     if isinstance(model.shortcut, LinearForecast):
-        raise UsageError("a forecast reads windows of one length, and a graph's vary; use seqkit serve or predict")
+        raise UsageError(
+            "a forecast reads windows of one length, and a graph's vary; use seqkit serve or predict"
+        )
     if model.spec.is_joined:
         parts = ", ".join(name for name, _ in model.spec.parts)
         raise UsageError(
@@ -140,7 +164,9 @@ def _check(model: Model, to: str) -> None:
             "graph, not even with one part; use `seqkit serve` or `seqkit predict`, or seqkit.load in Python"
         )
     if to == "onnx" and (
-        missing := [each for each in ("onnx", "onnxscript", "onnxruntime") if find_spec(each) is None]
+        missing := [
+            each for each in ("onnx", "onnxscript", "onnxruntime") if find_spec(each) is None
+        ]
     ):
         raise UsageError(f"ONNX needs {', '.join(missing)}; pip install 'seqkit[export]'")
 
@@ -156,57 +182,93 @@ def _sizes(spec: TokenSpec) -> tuple[dict[int, Any], ...]:
 
 def _batch(model: Model, b: int, n: int, is_padded: bool) -> tuple[Tensor, ...]:
     """Random tokens of that shape, the same at every call, at positions that learned tables have."""
-    spec, position = model.spec, getattr(model.embedder, "position", None)
-    sizes = [position.sizes[0] - position.first, *position.sizes[1:]] if isinstance(position, Learned) else None
+    spec = model.spec
+    position = getattr(model.embedder, "position", None)
+    sizes = None
+    if isinstance(position, Learned):
+        sizes = [position.sizes[0] - position.first, *position.sizes[1:]]
     random = torch.Generator().manual_seed(b * 1000 + n)
-    lengths = [n if i == 0 or not is_padded else int(torch.randint(1, n + 1, (), generator=random)) for i in range(b)]
-    batch = TokenBatch.collate([_tokens(spec, length, random, sizes) for length in lengths]).tensors()
+    lengths = [
+        n if i == 0 or not is_padded else int(torch.randint(1, n + 1, (), generator=random))
+        for i in range(b)
+    ]
+    batch = TokenBatch.collate(
+        [_tokens(spec, length, random, sizes) for length in lengths]
+    ).tensors()
     return tuple(batch[name] for name in names(spec))
 
 
-def _tokens(spec: TokenSpec, n: int, random: torch.Generator, sizes: Sequence[int] | None) -> Tokens:
+def _tokens(
+    spec: TokenSpec, n: int, random: torch.Generator, sizes: Sequence[int] | None
+) -> Tokens:
     """Random tokens. sizes: positions of each axis; None: any."""
     if spec.vocab_sizes:
-        content = torch.stack([torch.randint(size, (n,), generator=random) for size in spec.vocab_sizes], dim=1)
+        content = torch.stack(
+            [torch.randint(size, (n,), generator=random) for size in spec.vocab_sizes], dim=1
+        )
     elif spec.ids:
         content = torch.randint(spec.vocab_size, (n,), generator=random)
     else:
         content = torch.randn(n, spec.num_features, generator=random)
-    axes = [torch.arange(n) // 4, torch.arange(n) % 4] if spec.num_axes > 1 else [torch.arange(n)]
+    if spec.num_axes > 1:
+        axes = [torch.arange(n) // 4, torch.arange(n) % 4]
+    else:
+        axes = [torch.arange(n)]
     axes += [torch.zeros(n)] * (spec.num_axes - len(axes))
     if sizes is not None:
         axes = [axis % size for axis, size in zip(axes, sizes, strict=True)]
     positions = torch.stack(axes, dim=1).float() if spec.num_axes else torch.zeros(n, 0)
-    features = torch.randn(n, spec.num_given, generator=random) if "features" in names(spec) else None
+    features = None
+    if "features" in names(spec):
+        features = torch.randn(n, spec.num_given, generator=random)
     if not spec.num_edge_types:
         return Tokens(content, positions, features=features)
     edges = (torch.rand(n, n, generator=random) < 0.4).triu(1)
     edges = edges | edges.T
     types = torch.randint(1, spec.num_edge_types + 1, (n, n), generator=random)
-    return Tokens(content, positions, Adjacency(edges.nonzero().T.contiguous(), types[edges]), features=features)
+    return Tokens(
+        content,
+        positions,
+        Adjacency(edges.nonzero().T.contiguous(), types[edges]),
+        features=features,
+    )
 
 
 def _difference(run: Callable[..., Tensor], model: OfTensors, given: tuple[Tensor, ...]) -> float:
     """Largest difference of outputs at real tokens, or of whole examples, in units of the largest output."""
-    got, right, valid = run(*given), model(*given), given[2]
+    got = run(*given)
+    right = model(*given)
+    valid = given[2]
     if got.shape != right.shape:
         raise ValueError(f"the file gives {list(got.shape)}, the model {list(right.shape)}")
-    if right.shape[:2] == valid.shape and not isinstance(model.model.head, SequenceHead | FeaturesHead):
-        got, right = got[valid], right[valid]
+    if right.shape[:2] == valid.shape and not isinstance(
+        model.model.head, SequenceHead | FeaturesHead
+    ):
+        got = got[valid]
+        right = right[valid]
     return float((got - right).abs().max() / right.abs().max().clamp(min=1e-6))
 
 
-def _write_torch(program: Any, out: Path, _spec: TokenSpec, notes: Mapping[str, str]) -> Callable[..., Tensor]:
+def _write_torch(
+    program: Any, out: Path, _spec: TokenSpec, notes: Mapping[str, str]
+) -> Callable[..., Tensor]:
     torch.export.save(program, out, extra_files=dict(notes))
     loaded: Callable[..., Tensor] = torch.export.load(out).module()
     return loaded
 
 
-def _write_onnx(program: Any, out: Path, spec: TokenSpec, notes: Mapping[str, str]) -> Callable[..., Tensor]:
+def _write_onnx(
+    program: Any, out: Path, spec: TokenSpec, notes: Mapping[str, str]
+) -> Callable[..., Tensor]:
     import onnxruntime
 
     written = torch.onnx.export(
-        program, (), dynamo=True, verbose=False, input_names=list(names(spec)), output_names=["prediction"]
+        program,
+        (),
+        dynamo=True,
+        verbose=False,
+        input_names=list(names(spec)),
+        output_names=["prediction"],
     )
     assert written is not None
     written.model.metadata_props.update(notes)
@@ -221,14 +283,20 @@ def _write_onnx(program: Any, out: Path, spec: TokenSpec, notes: Mapping[str, st
     return run
 
 
-WRITERS: dict[str, Callable[..., Callable[..., Tensor]]] = {"torch": _write_torch, "onnx": _write_onnx}
+WRITERS: dict[str, Callable[..., Callable[..., Tensor]]] = {
+    "torch": _write_torch,
+    "onnx": _write_onnx,
+}
 """Formats of `export`: each writes a program to a file, and gives the file as a function of tensors."""
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence of torch, which speaks to those who develop its exporters."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "torch.export", "torch._export")]
+    loggers = [
+        logging.getLogger(name)
+        for name in ("torch.onnx", "onnxscript", "torch.export", "torch._export")
+    ]
     before = [each.level for each in loggers]
     try:
         for each in loggers:

@@ -30,13 +30,18 @@ Extend = Callable[[Tokens, Tensor], Tokens]
 
 def needs_any_tokens(trained: TrainedModel) -> bool:
     """Whether a run's tokens are other than ids at positions 0, 1, 2, …, so that only this loop can go on with them."""
-    spec, own = trained.model.spec, type(trained.tokenizer).continues is not Tokenizer.continues
+    spec = trained.model.spec
+    own = type(trained.tokenizer).continues is not Tokenizer.continues
     one_sequence = trained.objective.target_spec is None
     return one_sequence and spec.is_categorical and (own or not spec.ids or spec.num_edge_types > 0)
 
 
 def continue_examples(
-    trained: TrainedModel, raws: Sequence[Any], num_new_tokens: int, *, sampling: Sampling | None = None
+    trained: TrainedModel,
+    raws: Sequence[Any],
+    num_new_tokens: int,
+    *,
+    sampling: Sampling | None = None,
 ) -> list[Any]:
     """Raw examples, each gone on with for `num_new_tokens` tokens, as the tokenizer's `decode(tokens)` gives them.
 
@@ -45,11 +50,18 @@ def continue_examples(
     """
     tokenizer: Any = trained.tokenizer
     if getattr(tokenizer, "decode", None) is None:
-        raise ValueError(f"{type(tokenizer).__name__} has no decode(tokens), so what is generated cannot be shown")
+        raise ValueError(
+            f"{type(tokenizer).__name__} has no decode(tokens), so what is generated cannot be shown"
+        )
     window = trained.config["data"].get("window")
     prompts = [tokenizer.encode(raw) for raw in raws]
     found = continue_tokens(
-        trained.model, prompts, num_new_tokens, tokenizer.continues, sampling=sampling, context_length=window
+        trained.model,
+        prompts,
+        num_new_tokens,
+        tokenizer.continues,
+        sampling=sampling,
+        context_length=window,
     )
     return [tokenizer.decode(tokens) for tokens in found]
 
@@ -70,15 +82,23 @@ def continue_tokens(
     Raises ValueError for a model that predicts no next ids, no prompts, or settings out of range.
     """
     if not model.causal or not model.spec.is_categorical or model.source_embedder is not None:
-        raise ValueError("generation needs a causal backbone over ids; train with the objective NextToken")
+        raise ValueError(
+            "generation needs a causal backbone over ids; train with the objective NextToken"
+        )
     if not prompts or num_new_tokens < 1:
-        raise ValueError(f"{len(prompts)} prompts and {num_new_tokens} new tokens; give 1 or more of each")
+        raise ValueError(
+            f"{len(prompts)} prompts and {num_new_tokens} new tokens; give 1 or more of each"
+        )
     if context_length is not None and context_length < 1:
-        raise ValueError(f"context_length={context_length} counts tokens of the model's input; make it 1 or more")
+        raise ValueError(
+            f"context_length={context_length} counts tokens of the model's input; make it 1 or more"
+        )
     for tokens in prompts:
         model.spec.check(tokens)
     if getattr(extend, "__func__", None) is Tokenizer.continues:  # which counts; others measure
-        check_positions(model, longest_context(prompts, num_new_tokens, context_length), num_new_tokens)
+        check_positions(
+            model, longest_context(prompts, num_new_tokens, context_length), num_new_tokens
+        )
     state = TokenDecoding(model, prompts, num_new_tokens, extend, context_length)
     for new in decoded(model, state, num_new_tokens, Sampling() if sampling is None else sampling):
         last = new
@@ -91,30 +111,47 @@ class TokenDecoding(Decoding):
     tokens."""
 
     def __init__(
-        self, model: Model, prompts: Sequence[Tokens], num_new_tokens: int, extend: Extend, context_length: int | None
+        self,
+        model: Model,
+        prompts: Sequence[Tokens],
+        num_new_tokens: int,
+        extend: Extend,
+        context_length: int | None,
     ):
-        has_cache = all(x.adjacency is None for x in prompts) and supports_cache(model, required=False)
+        has_cache = all(x.adjacency is None for x in prompts) and supports_cache(
+            model, required=False
+        )
         max_columns = longest_context(prompts, num_new_tokens, context_length)
         super().__init__(model, [len(x) for x in prompts], context_length, max_columns, has_cache)
-        self.sequences, self._extend, self.num_fields = list(prompts), extend, len(model.spec.id_sizes)
+        self.sequences = list(prompts)
+        self._extend = extend
+        self.num_fields = len(model.spec.id_sizes)
 
     def append(self, ids: Tensor) -> None:
         super().append(ids)
         with torch.inference_mode(False):
             content = ids.cpu().clone()
-            content = rearrange(content, "b -> b 1") if self._model.spec.vocab_sizes and content.ndim == 1 else content
-            self.sequences = [_extended(self._model, self._extend, x, new) for x, new in zip(self.sequences, content)]
+            if self._model.spec.vocab_sizes and content.ndim == 1:
+                content = rearrange(content, "b -> b 1")
+            self.sequences = [
+                _extended(self._model, self._extend, x, new)
+                for x, new in zip(self.sequences, content)
+            ]
 
     def reorder(self, rows: Tensor) -> None:
         super().reorder(rows)
         self.sequences = [self.sequences[i] for i in rows.tolist()]
 
     def _contexts(self, starts: Sequence[int]) -> TokenBatch:
-        return TokenBatch.collate([_moved(x, start, start) for x, start in zip(self.sequences, starts)])
+        return TokenBatch.collate(
+            [_moved(x, start, start) for x, start in zip(self.sequences, starts)]
+        )
 
     def _newest(self) -> TokenBatch:
         starts = self._starts.tolist()
-        return TokenBatch.collate([_moved(x, start, len(x) - 1) for x, start in zip(self.sequences, starts)])
+        return TokenBatch.collate(
+            [_moved(x, start, len(x) - 1) for x, start in zip(self.sequences, starts)]
+        )
 
     def seen(self) -> Tensor:
         sizes = self._model.spec.id_sizes
@@ -137,6 +174,8 @@ def _moved(tokens: Tokens, start: int, first: int) -> Tokens:
 def _extended(model: Model, extend: Extend, tokens: Tokens, content: Tensor) -> Tokens:
     new = extend(tokens, content)
     if len(new) != len(tokens) + 1 or not new.content[-1].equal(content):
-        raise ValueError("continues(tokens, content) must give the tokens and one more of that content")
+        raise ValueError(
+            "continues(tokens, content) must give the tokens and one more of that content"
+        )
     model.spec.check(new)
     return new

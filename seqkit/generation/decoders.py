@@ -25,7 +25,8 @@ from seqkit.nn.embedder import Embedder
 MIN_STEPS = 8
 """Fewest remaining steps for which a decoder is made; that takes the time that about ten steps save."""
 
-MAX_KEPT, KEPT_SHARE = 4, 1 / 8
+MAX_KEPT = 4
+KEPT_SHARE = 1 / 8
 """Decoders that a model keeps on CUDA at most, and the share of the GPU's memory that their buffers have together."""
 
 
@@ -48,11 +49,13 @@ class ModuleStep:
     is_static = True
 
     def __init__(self, model: Model):
-        self._model, self._batch = model, cast("TokenBatch | None", None)
+        self._model = model
+        self._batch = cast("TokenBatch | None", None)
 
     def state(self, cache: Cache, positions: Tensor) -> ModuleState:
         """The cache that a full forward pass filled; the next tokens are at positions [b]."""
-        cache.num_tokens = 1  # a graph does not count, so its user does; a step knows by it that it is not the first
+        # a graph does not count, so its user does; a step knows by it that it is not the first
+        cache.num_tokens = 1
         return ModuleState(cache, positions)
 
     def __call__(self, ids: Tensor, state: ModuleState) -> Tensor:
@@ -63,7 +66,9 @@ class ModuleStep:
             # made on the CPU, a batch knows that none of its tokens is padding
             valid = torch.ones(content.shape, dtype=torch.bool)
             self._batch = TokenBatch(content.cpu(), positions.cpu(), valid).to(ids.device)
-        logits: Tensor = self._model(self._batch.replace(content=content, positions=positions), cache=state.cache)
+        logits: Tensor = self._model(
+            self._batch.replace(content=content, positions=positions), cache=state.cache
+        )
         state.cache.num_tokens = 1
         state.positions = state.positions + 1
         return logits[:, -1]
@@ -73,7 +78,9 @@ class GraphedCache(Cache):
     """State of steps that run as a CUDA graph. graph: None: there are more sequences than in the last one."""
 
     def __init__(self, graph: StepGraph, num_tokens: int):
-        self.state, self.graph, self.num_tokens = graph.state, cast("StepGraph | None", graph), num_tokens
+        self.state = graph.state
+        self.graph = cast("StepGraph | None", graph)
+        self.num_tokens = num_tokens
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order; rows of a graph that are left over are computed, too."""
@@ -101,23 +108,33 @@ class Decoder:
     is_proven = True
     """False: its first step is to be compared with the modules'."""
 
-    def __init__(self, step: PackedStep | RecurrentStep | ModuleStep, keep: Callable[[Decoder], None] = lambda _: None):
-        self._step, self._keep, self._graph = step, keep, cast("StepGraph | None", None)
-        self.user: Callable[[], Cache | None] = lambda: None  # cache of the generation that uses the buffers
+    def __init__(
+        self,
+        step: PackedStep | RecurrentStep | ModuleStep,
+        keep: Callable[[Decoder], None] = lambda _: None,
+    ):
+        self._step = step
+        self._keep = keep
+        self._graph = cast("StepGraph | None", None)
+        # cache of the generation that uses the buffers
+        self.user: Callable[[], Cache | None] = lambda: None
 
     def take_over(self, cache: Cache, positions: Tensor) -> Cache:
         """Take over the cache of a full forward pass, a copy where buffers are static; next are positions [b].
 
         Raises ValueError for modules whose cache grows with the tokens.
         """
-        b, graph = len(positions), self._graph
-        if self._step.is_static:  # a copy: buffers are written to, and the cache may hold the source's own tensors
+        b = len(positions)
+        graph = self._graph
+        # a copy: buffers are written to, and the cache may hold the source's own tensors
+        if self._step.is_static:
             rows = torch.arange(b, device=positions.device)
             if graph is not None and graph.num_sequences > b:
                 rows = _filled(rows, graph.num_sequences)
             cache.reorder(rows)
             positions = positions[rows]
-        num_tokens, state = cache.num_tokens, cast(Any, self._step.state(cache, positions))
+        num_tokens = cache.num_tokens
+        state = cast(Any, self._step.state(cache, positions))
         if not self._step.is_static:
             return cast(Cache, state)
         if graph is not None and graph.fits(state):
@@ -132,7 +149,9 @@ class Decoder:
     @property
     def num_bytes(self) -> int:
         """Size of the buffers."""
-        return 0 if self._graph is None else sum(x.nbytes for x in leaves(self._graph.state) if isinstance(x, Tensor))
+        if self._graph is None:
+            return 0
+        return sum(x.nbytes for x in leaves(self._graph.state) if isinstance(x, Tensor))
 
     def step(self, ids: Tensor, cache: Cache) -> Tensor:
         """Logits [b v] after one more token: ids [b]; valid until the next step."""
@@ -150,7 +169,10 @@ class Kept(dict[Any, Decoder]):
     def keep(self, key: Any, limit: float, decoder: Decoder) -> None:
         """Keep it in the place of one with this key, and of the oldest that are too many bytes with it."""
         self.pop(key, None)
-        while self and (len(self) >= MAX_KEPT or decoder.num_bytes + sum(x.num_bytes for x in self.values()) > limit):
+        while self and (
+            len(self) >= MAX_KEPT
+            or decoder.num_bytes + sum(x.num_bytes for x in self.values()) > limit
+        ):
             del self[next(iter(self))]
         if decoder.num_bytes <= limit:
             self[key] = decoder
@@ -170,33 +192,48 @@ def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder |
     On CUDA the model keeps up to `MAX_KEPT` decoders. Their graphs read weights where they are, so weights may change
     in place; where a module, a setting or an address has changed, a new decoder is made.
     """
-    device, is_packed = next(model.parameters()).device, is_known(model)
+    device = next(model.parameters()).device
+    is_packed = is_known(model)
     if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not _is_plain(model):
         return None
     if device.type != "cuda" and is_recurrent(model):
         return Decoder(RecurrentStep(model, num_sequences))
     if device.type != "cuda":
-        return Decoder(PackedStep(model, num_sequences, max_tokens)) if is_packed else None
+        if is_packed:
+            return Decoder(PackedStep(model, num_sequences, max_tokens))
+        return None
     limit = cast(Embedder, model.embedder).position.num_positions
     unit = max(128, 2 ** ((max_tokens - 1).bit_length() - 2))
     rounded = -(-max_tokens // unit) * unit  # calls of like lengths share a graph
     max_tokens = rounded if limit is None else max(max_tokens, min(rounded, limit))
     kept: Kept = vars(model).setdefault("_kept_decoders", Kept())
-    key, signature = (num_sequences, max_tokens if is_packed else 0), _signature(model)
+    key = (num_sequences, max_tokens if is_packed else 0)
+    signature = _signature(model)
     found = kept.get(key)
     if found is None or found.user() is not None or found.signature != signature:
-        step = PackedStep(model, num_sequences, max_tokens) if is_packed else ModuleStep(model)
+        step: PackedStep | ModuleStep
+        if is_packed:
+            step = PackedStep(model, num_sequences, max_tokens)
+        else:
+            step = ModuleStep(model)
         total = torch.cuda.get_device_properties(device).total_memory
         found = Decoder(step, partial(kept.keep, key, KEPT_SHARE * total))
-        found.signature, found.is_proven = signature, False  # kernels and graphs were seen on few GPUs
+        # kernels and graphs were seen on few GPUs
+        found.signature = signature
+        found.is_proven = False
     return found
 
 
 def _signature(model: Model) -> list[Any]:
     """Modules, their settings, and addresses of weights: all that a graph has read once."""
-    found: list[Any] = [(x.data_ptr(), x.dtype, x.shape) for x in (*model.parameters(), *model.buffers())]
+    found: list[Any] = [
+        (x.data_ptr(), x.dtype, x.shape) for x in (*model.parameters(), *model.buffers())
+    ]
     for module in model.modules():
-        found += [id(module), *(value for value in vars(module).values() if isinstance(value, int | float | str))]
+        found += [
+            id(module),
+            *(value for value in vars(module).values() if isinstance(value, int | float | str)),
+        ]
     return found
 
 

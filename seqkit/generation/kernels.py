@@ -20,9 +20,22 @@ LOWEST = tl.constexpr(-1e30)
 
 
 @triton.jit
-def _attend(heads, past, positions, out, scale, m, h, g, C: tl.constexpr, WIDE: tl.constexpr, M: tl.constexpr):
+def _attend(
+    heads,
+    past,
+    positions,
+    out,
+    scale,
+    m,
+    h,
+    g,
+    C: tl.constexpr,
+    WIDE: tl.constexpr,
+    M: tl.constexpr,
+):
     """One program for each sequence and query head; the first one of a key head writes its new key and value."""
-    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1)
     shared = head // (h // g)
     c = tl.arange(0, WIDE)
     real = c < C
@@ -37,7 +50,8 @@ def _attend(heads, past, positions, out, scale, m, h, g, C: tl.constexpr, WIDE: 
         tl.store(keys + position * C + c, key, mask=real)
         tl.store(values + position * C + c, value, mask=real)
     # each lane has a softmax of its own over the slots that it reads, so that lanes meet once, at the end
-    tops, totals = tl.full([M], LOWEST, tl.float32), tl.zeros([M], tl.float32)
+    tops = tl.full([M], LOWEST, tl.float32)
+    totals = tl.zeros([M], tl.float32)
     mixed = tl.zeros([M, WIDE], tl.float32)
     for first in range(0, position, M):
         slots = first + tl.arange(0, M)
@@ -48,13 +62,15 @@ def _attend(heads, past, positions, out, scale, m, h, g, C: tl.constexpr, WIDE: 
         v = tl.load(values + at, mask=both, other=0.0).to(tl.float32)
         scores = tl.where(filled, tl.sum(q[None, :] * k, 1), LOWEST)
         higher = tl.maximum(tops, scores)
-        weights, kept = tl.exp(scores - higher), tl.exp(tops - higher)
+        weights = tl.exp(scores - higher)
+        kept = tl.exp(tops - higher)
         mixed = mixed * kept[:, None] + weights[:, None] * v
         totals = totals * kept + weights
         tops = higher
     score = tl.sum(q * key.to(tl.float32), 0)
     top = tl.maximum(tl.max(tops, 0), score)
-    lanes, weight = tl.exp(tops - top), tl.exp(score - top)
+    lanes = tl.exp(tops - top)
+    weight = tl.exp(score - top)
     found = tl.sum(mixed * lanes[:, None], 0) + weight * value.to(tl.float32)
     total = tl.sum(totals * lanes, 0) + weight
     tl.store(out + (row * h + head) * C + c, (found / total).to(out.dtype.element_ty), mask=real)
@@ -67,18 +83,29 @@ def attend(heads: Tensor, past: Tensor, positions: Tensor, scale: float) -> Tens
     positions: [b] int64, < m.
     Returns [b h c]. Sums are in float32.
     """
-    (b, both, m, c), num_heads = past.shape, heads.shape[1]
-    g, h = both // 2, num_heads - both
-    out, heads, wide = heads.new_empty(b, h, c), heads.contiguous(), triton.next_power_of_2(c)
-    slots, warps = (128, 8) if b * h < 512 else (64, 4)  # few programs have more threads each (H200)
-    _attend[b, h](heads, past, positions, out, scale, m, h, g, C=c, WIDE=wide, M=slots, num_warps=warps)
+    b, both, m, c = past.shape
+    num_heads = heads.shape[1]
+    g = both // 2
+    h = num_heads - both
+    out = heads.new_empty(b, h, c)
+    heads = heads.contiguous()
+    wide = triton.next_power_of_2(c)
+    # few programs have more threads each (H200)
+    if b * h < 512:
+        slots, warps = (128, 8)
+    else:
+        slots, warps = (64, 4)
+    _attend[b, h](
+        heads, past, positions, out, scale, m, h, g, C=c, WIDE=wide, M=slots, num_warps=warps
+    )
     return out
 
 
 @triton.jit
 def _sums(logits, tops, sums, temperature, v, j, V: tl.constexpr):
     """Largest logit of each block, and the sum of exp((logit - largest) / temperature)."""
-    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1)
     i = block * V + tl.arange(0, V)
     x = tl.load(logits + row * v + i, mask=i < v, other=float("-inf")).to(tl.float32)
     top = tl.max(x, 0)
@@ -120,17 +147,23 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float) -> Tensor:
     j = triton.cdiv(v, IDS)
     tops, sums = (torch.empty(b, j, device=logits.device) for _ in range(2))
     out = torch.empty(b, dtype=torch.int64, device=logits.device)
-    logits, temperature = logits.contiguous(), max(temperature, 1e-30)  # the smallest quotient stays finite in float32
+    # the smallest quotient stays finite in float32
+    logits = logits.contiguous()
+    temperature = max(temperature, 1e-30)
     _sums[b, j](logits, tops, sums, temperature, v, j, V=IDS)
-    _pick[b,](logits, tops, sums, uniform, out, temperature, v, j, V=IDS, J=triton.next_power_of_2(j))
+    _pick[b,](
+        logits, tops, sums, uniform, out, temperature, v, j, V=IDS, J=triton.next_power_of_2(j)
+    )
     return out
 
 
 @triton.jit
 def _add_norm(x, branch, weight, bias, total, out, d, eps, ADDS: tl.constexpr, CENTRES: tl.constexpr,
               HAS_BIAS: tl.constexpr, WIDE: tl.constexpr):  # fmt: skip
-    row, c = tl.program_id(0).to(tl.int64), tl.arange(0, WIDE)
-    real, at = c < d, row * d + c
+    row = tl.program_id(0).to(tl.int64)
+    c = tl.arange(0, WIDE)
+    real = c < d
+    at = row * d + c
     value = tl.load(x + at, mask=real, other=0.0).to(tl.float32)
     if ADDS:
         value += tl.load(branch + at, mask=real, other=0.0).to(tl.float32)
@@ -140,18 +173,24 @@ def _add_norm(x, branch, weight, bias, total, out, d, eps, ADDS: tl.constexpr, C
     if CENTRES:
         value = tl.where(real, value - tl.sum(value, 0) / d, 0.0)
     value = (
-        value * tl.rsqrt(tl.sum(value * value, 0) / d + eps) * tl.load(weight + c, mask=real, other=0.0).to(tl.float32)
+        value
+        * tl.rsqrt(tl.sum(value * value, 0) / d + eps)
+        * tl.load(weight + c, mask=real, other=0.0).to(tl.float32)
     )
     if HAS_BIAS:
         value += tl.load(bias + c, mask=real, other=0.0).to(tl.float32)
     tl.store(out + at, value.to(out.dtype.element_ty), mask=real)
 
 
-def add_norm(x: Tensor, branch: Tensor | None, norm: nn.LayerNorm | nn.RMSNorm) -> tuple[Tensor, Tensor]:
+def add_norm(
+    x: Tensor, branch: Tensor | None, norm: nn.LayerNorm | nn.RMSNorm
+) -> tuple[Tensor, Tensor]:
     """x + branch, and its norm, for x and branch [b d]; branch: None: zero."""
     b, d = x.shape
-    bias, eps = getattr(norm, "bias", None), torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
-    out, total = torch.empty_like(x), x if branch is None else torch.empty_like(x)
+    bias = getattr(norm, "bias", None)
+    eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
+    out = torch.empty_like(x)
+    total = x if branch is None else torch.empty_like(x)
     _add_norm[b,](x, x if branch is None else branch, norm.weight, norm.weight if bias is None else bias, total, out, d,
                   eps, ADDS=branch is not None, CENTRES=isinstance(norm, nn.LayerNorm), HAS_BIAS=bias is not None,
                   WIDE=triton.next_power_of_2(d))  # fmt: skip
@@ -160,13 +199,26 @@ def add_norm(x: Tensor, branch: Tensor | None, norm: nn.LayerNorm | nn.RMSNorm) 
 
 @triton.jit
 def _linear(
-    x, weight, bias, out, i, o, HAS_BIAS: tl.constexpr, B: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr
+    x,
+    weight,
+    bias,
+    out,
+    i,
+    o,
+    HAS_BIAS: tl.constexpr,
+    B: tl.constexpr,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
-    rows, k = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    k = tl.arange(0, WIDE)
     real = rows < o
     at = rows.to(tl.int64)[:, None] * i + k[None, :]
     tile = tl.load(weight + at, mask=real[:, None] & (k < i)[None, :], other=0.0).to(tl.float32)
-    shift = tl.load(bias + rows, mask=real, other=0.0).to(tl.float32) if HAS_BIAS else tl.zeros([ROWS], tl.float32)
+    if HAS_BIAS:
+        shift = tl.load(bias + rows, mask=real, other=0.0).to(tl.float32)
+    else:
+        shift = tl.zeros([ROWS], tl.float32)
     for b in tl.static_range(B):
         vector = tl.load(x + b * i + k, mask=k < i, other=0.0).to(tl.float32)
         y = tl.sum(tile * vector[None, :], 1) + shift
@@ -175,7 +227,8 @@ def _linear(
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x @ weight.T + bias for few x [b i], whose weight [o i] is read once, by many programs."""
-    (b, i), o = x.shape, len(weight)
+    b, i = x.shape
+    o = len(weight)
     width = triton.next_power_of_2(i)
     rows = max(1, TILE // width)
     out = x.new_empty(b, o)

@@ -91,23 +91,42 @@ class PackedStep:
     static: True: shapes and addresses depend on no value, as a CUDA graph needs; None: on CUDA.
     """
 
-    def __init__(self, model: Model, num_sequences: int, max_tokens: int, *, static: bool | None = None):
-        parameter, embedder = next(model.parameters()), cast(Embedder, model.embedder)
+    def __init__(
+        self, model: Model, num_sequences: int, max_tokens: int, *, static: bool | None = None
+    ):
+        parameter = next(model.parameters())
+        embedder = cast(Embedder, model.embedder)
         backbone = cast(Transformer, model.backbone)
-        device, dtype = parameter.device, parameter.dtype
+        device = parameter.device
+        dtype = parameter.dtype
         self.is_static = device.type == "cuda" if static is None else static
         self._kernels = None if dtype == torch.float64 else triton_kernels(device)
         # with one query, torch's CPU kernel is seven times slower in bfloat16 than in float32 (torch 2.11)
-        self._dtype = torch.promote_types(dtype, torch.float32) if device.type == "cpu" else dtype
-        self._table, self._scale = cast(nn.Embedding, embedder.content).weight, embedder.scale
-        self._backbone, self._position, self._max_tokens = backbone, embedder.position, max_tokens
+        if device.type == "cpu":
+            self._dtype = torch.promote_types(dtype, torch.float32)
+        else:
+            self._dtype = dtype
+        self._table = cast(nn.Embedding, embedder.content).weight
+        self._scale = embedder.scale
+        self._backbone = backbone
+        self._position = embedder.position
+        self._max_tokens = max_tokens
         self._kinds = list(dict.fromkeys(backbone.kinds))
-        self._columns = repeat(torch.arange(float(max_tokens), device=device), "m -> 1 m p", p=model.spec.num_axes)
+        self._columns = repeat(
+            torch.arange(float(max_tokens), device=device), "m -> 1 m p", p=model.spec.num_axes
+        )
         between = (embedder.norm, embedder.projection, backbone.input_norm)
-        self._after_embedding = [function_of(module, num_sequences) for module in between if module is not None]
+        self._after_embedding = [
+            function_of(module, num_sequences) for module in between if module is not None
+        ]
         fused = self._kernels if _adds_and_normalises(backbone) else None
-        self._norm = function_of(backbone.norm, num_sequences) if fused is None else _norm_of_sum(backbone.norm, fused)
-        self._blocks = [function_of(block, num_sequences, self._kernels, fused) for block in backbone.blocks]
+        if fused is None:
+            self._norm = function_of(backbone.norm, num_sequences)
+        else:
+            self._norm = _norm_of_sum(backbone.norm, fused)
+        self._blocks = [
+            function_of(block, num_sequences, self._kernels, fused) for block in backbone.blocks
+        ]
         self._head = head_function(model, num_sequences, self._kernels)
 
     def state(self, cache: Cache, positions: Tensor) -> PackedState:
@@ -117,10 +136,15 @@ class PackedStep:
         tables = [vectors if len(vectors) == self._max_tokens else None]
         for kind in self._kinds:
             position = self._backbone.position_of(kind)
-            rotary = None if position is None else position.rotary(self._columns, kind.head_dim)
+            if position is None:
+                rotary = None
+            else:
+                rotary = position.rotary(self._columns, kind.head_dim)
             tables.append(None if rotary is None else rearrange(rotary, "1 1 m r -> m 1 r"))
         layers = [self._layer(layer, cache.num_tokens) for layer in cache.layers]
-        num_tokens, past = 0 if self.is_static else cache.num_tokens, cache.past  # a graph's user counts
+        # a graph's user counts
+        num_tokens = 0 if self.is_static else cache.num_tokens
+        past = cache.past
         if self.is_static or past is None or not past.is_padded:
             return PackedState(layers, tables, positions, num_tokens, None)
         may_attend = F.pad(past.valid, [0, self._max_tokens - num_tokens], value=True)
@@ -132,24 +156,31 @@ class PackedStep:
         return rearrange(mask.masked_fill_(~may_attend, -torch.inf), "b m -> b 1 1 m")
 
     def _layer(self, filled: LayerCache, n: int) -> _Layer:
-        cache, inputs = cast(Any, filled.self_attention), filled.convolution
+        cache = cast(Any, filled.self_attention)
+        inputs = filled.convolution
         both = torch.cat([cache.keys[:, :, :n], cache.values[:, :, :n]], dim=1).to(self._dtype)
         past = F.pad(both, [0, 0, 0, self._max_tokens - n])
         return _Layer(past, None if inputs is None else F.pad(inputs.flip(1), [0, 0, 0, 1]))
 
     def __call__(self, ids: Tensor, state: PackedState) -> Tensor:
         """Logits [b v] after one more token: ids [b] int64."""
-        positions, state.positions = state.positions, state.positions + 1
+        positions = state.positions
+        state.positions = state.positions + 1
         slot: Slot = state.num_tokens
         num_slots = state.num_tokens + 1
         mask = None if state.mask is None else state.mask[..., :num_slots]
         if self.is_static:
-            slot, num_slots = positions, self._max_tokens
+            slot = positions
+            num_slots = self._max_tokens
             if self._kernels is None:
-                mask = self._mask(torch.arange(num_slots, device=ids.device) <= rearrange(positions, "b -> b 1"))
+                mask = self._mask(
+                    torch.arange(num_slots, device=ids.device) <= rearrange(positions, "b -> b 1")
+                )
         vectors, *rotations = state.tables
         contexts = {
-            kind: AttentionContext(mask, rotary=None if table is None else table.index_select(0, positions))
+            kind: AttentionContext(
+                mask, rotary=None if table is None else table.index_select(0, positions)
+            )
             for kind, table in zip(self._kinds, rotations)
         }
         x = self._embed(ids, None if vectors is None else vectors.index_select(0, positions))
@@ -168,7 +199,9 @@ class PackedStep:
         return x
 
 
-def function_of(module: nn.Module, num_sequences: int, kernels: Any = None, fused: Any = None) -> Function:
+def function_of(
+    module: nn.Module, num_sequences: int, kernels: Any = None, fused: Any = None
+) -> Function:
     """The module's `forward` on [b d]; in composed modules, functions replace the children.
 
     kernels: as from `triton_kernels`. fused: the same, if a block's sums are added where they are normalised.
@@ -178,7 +211,10 @@ def function_of(module: nn.Module, num_sequences: int, kernels: Any = None, fuse
     if type(module) is MultiHeadAttention:
         return _attention(module, num_sequences, kernels)
     if type(module) is nn.LayerNorm:  # its `forward` takes 4 µs longer
-        shape, weight, bias, eps = list(module.normalized_shape), module.weight, module.bias, module.eps
+        shape = list(module.normalized_shape)
+        weight = module.weight
+        bias = module.bias
+        eps = module.eps
         return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
     if type(module) is nn.Dropout:
         return lambda x: x
@@ -187,15 +223,20 @@ def function_of(module: nn.Module, num_sequences: int, kernels: Any = None, fuse
     if type(module) in COMPOSED:
         module = copy.copy(module)
         children: dict[str, Any] = {
-            name: child and function_of(child, num_sequences, kernels) for name, child in module._modules.items()
+            name: child and function_of(child, num_sequences, kernels)
+            for name, child in module._modules.items()
         }
-        if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:  # it may need the token axis
+        # it may need the token axis
+        if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:
             mlp = module.mlp
             children["mlp"] = lambda x: mlp(x[:, None])[:, 0]
         if fused is not None:
             for name, child in module._modules.items():
                 if name not in ("attention", "mlp") and child is not None:
-                    children[name] = _Sum if type(child) is Residual else _norm_of_sum(child, fused)
+                    if type(child) is Residual:
+                        children[name] = _Sum
+                    else:
+                        children[name] = _norm_of_sum(child, fused)
         vars(module).update(module._parameters | children)
     return module.forward
 
@@ -213,7 +254,9 @@ class _Sum:
     """x + branch [b d]. A norm adds them in its kernel, and leaves the `total` for the next residual connection."""
 
     def __init__(self, x: Tensor | _Sum, branch: Tensor):
-        self.x: Tensor = x if isinstance(x, Tensor) else x.x + x.branch if x.total is None else x.total
+        self.x: Tensor = (
+            x if isinstance(x, Tensor) else x.x + x.branch if x.total is None else x.total
+        )
         self.branch: Tensor = branch
         self.total: Tensor | None = None
 
@@ -232,7 +275,10 @@ def _adds_and_normalises(backbone: Transformer) -> bool:
     """Whether residual connections only add, and all norms are of those that `kernels.add_norm` computes."""
     of_blocks = [x for block in backbone.blocks for x in block.named_children()]
     parts = [backbone.norm, *(x for name, x in of_blocks if name not in ("attention", "mlp"))]
-    return all(_is_sum(x) or (type(x) in (nn.LayerNorm, nn.RMSNorm) and x.weight is not None) for x in parts)
+    return all(
+        _is_sum(x) or (type(x) in (nn.LayerNorm, nn.RMSNorm) and x.weight is not None)
+        for x in parts
+    )
 
 
 def _is_sum(module: nn.Module) -> bool:
@@ -253,7 +299,9 @@ def _product(weight: Tensor, bias: Tensor | None, num_sequences: int, kernels: A
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or num_sequences > 1:
         return lambda x: F.linear(x, weight, bias)
     columns = rearrange(weight, "o i -> i o").contiguous()
-    return (lambda x: torch.mm(x, columns)) if bias is None else (lambda x: torch.addmm(bias, x, columns))
+    if bias is None:
+        return lambda x: torch.mm(x, columns)
+    return lambda x: torch.addmm(bias, x, columns)
 
 
 def _write(buffer: Tensor, slot: Slot, new: Tensor) -> None:
@@ -267,12 +315,23 @@ def _write(buffer: Tensor, slot: Slot, new: Tensor) -> None:
 def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> Function:
     """Self-attention of one new token per sequence; query heads that share a key head are queries of that head."""
     assert layer.qkv_proj is not None
-    h, g, c = layer.num_heads, layer.num_kv_heads, layer.head_dim
-    qkv_proj, out_proj = (function_of(x, num_sequences, kernels) for x in (layer.qkv_proj, layer.out_proj))
+    h = layer.num_heads
+    g = layer.num_kv_heads
+    c = layer.head_dim
+    qkv_proj, out_proj = (
+        function_of(x, num_sequences, kernels) for x in (layer.qkv_proj, layer.out_proj)
+    )
     # [k d], the weight of the newest input first
-    kernel = None if layer.convolution is None else rearrange(layer.convolution.weight, "k 1 d -> k d")
+    if layer.convolution is None:
+        kernel = None
+    else:
+        kernel = rearrange(layer.convolution.weight, "k 1 d -> k d")
     ranges = ((layer.query_norm, 0, h), (layer.key_norm, h, g))
-    norms = [(function_of(norm, num_sequences), first, num) for norm, first, num in ranges if norm is not None]
+    norms = [
+        (function_of(norm, num_sequences), first, num)
+        for norm, first, num in ranges
+        if norm is not None
+    ]
     norms_heads = layer.norms_heads
     scale = 1 / cast(ScaledDotProductAttention, layer.mechanism).temperature
 
@@ -294,7 +353,9 @@ def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> F
         _write(buffers.past, slot, heads.narrow(1, h, 2 * g))
         keys, values = buffers.past.narrow(2, 0, num_slots).split(g, dim=1)
         queries = heads.narrow(1, 0, h).unflatten(1, (g, h // g))
-        attended = F.scaled_dot_product_attention(queries, keys, values, context.attn_mask, scale=scale)
+        attended = F.scaled_dot_product_attention(
+            queries, keys, values, context.attn_mask, scale=scale
+        )
         return out_proj(attended.flatten(1).to(x.dtype))
 
     return attend
@@ -303,7 +364,11 @@ def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> F
 def _rotated(heads: Tensor, num: int, rotary: Tensor) -> Tensor:
     """Heads [b h+2g c] with the first `num` rotated by complex numbers [b 1 r], as in `apply_rotary`."""
     r = rotary.shape[-1]
-    wide = heads if heads.dtype == torch.float64 else heads.float()  # itself, or a copy in float32
+    # itself, or a copy in float32
+    if heads.dtype == torch.float64:
+        wide = heads
+    else:
+        wide = heads.float()
     pairs = wide.narrow(1, 0, num).narrow(2, 0, 2 * r).unflatten(-1, (r, 2))
     torch.view_as_complex(pairs).mul_(rotary)
     return wide.to(heads.dtype)
@@ -312,7 +377,8 @@ def _rotated(heads: Tensor, num: int, rotary: Tensor) -> Tensor:
 def has_known_ends(model: Model) -> bool:
     """Whether embedder and head are exactly of the classes that a step writes out: a subclass may compute something
     else."""
-    embedder, head = model.embedder, model.head
+    embedder = model.embedder
+    head = model.head
     return (
         type(model) is Model
         and model.source_embedder is None
@@ -330,15 +396,28 @@ def is_known(model: Model) -> bool:
     return (
         has_known_ends(model)
         and type(backbone) is Transformer
-        and all(cast(RelativePosition, x).requires == AttentionFeature.ROTARY for x in backbone.positions)
+        and all(
+            cast(RelativePosition, x).requires == AttentionFeature.ROTARY
+            for x in backbone.positions
+        )
         and all(map(_is_known_block, cast("list[BaseBlock]", backbone.blocks)))
     )
 
 
 def _is_known_block(block: BaseBlock) -> bool:
     layer = block.attention
-    if type(block) not in BLOCKS or block.has_cross_attention or type(layer) is not MultiHeadAttention:
+    if (
+        type(block) not in BLOCKS
+        or block.has_cross_attention
+        or type(layer) is not MultiHeadAttention
+    ):
         return False
-    is_dot_product = type(layer.mechanism) is ScaledDotProductAttention and layer.mechanism.softcap is None
+    is_dot_product = (
+        type(layer.mechanism) is ScaledDotProductAttention and layer.mechanism.softcap is None
+    )
     # complex pairs need even strides
-    return is_dot_product and type(layer.convolution) in (type(None), CausalConvolution) and layer.head_dim % 2 == 0
+    return (
+        is_dot_product
+        and type(layer.convolution) in (type(None), CausalConvolution)
+        and layer.head_dim % 2 == 0
+    )

@@ -27,10 +27,14 @@ def before_last_run(tokens: Tokens, part: str) -> Tokens:
 
     Raises ValueError where nothing stands before that run.
     """
-    last = max((i for i, (name, _) in enumerate(tokens.parts) if name == part), default=len(tokens.parts))
+    last = max(
+        (i for i, (name, _) in enumerate(tokens.parts) if name == part), default=len(tokens.parts)
+    )
     kept = sum(len(run) for _, run in tokens.parts[:last])
     if not kept:
-        raise ValueError(f"nothing stands before the part {part}; give an example with another part")
+        raise ValueError(
+            f"nothing stands before the part {part}; give an example with another part"
+        )
     return tokens.at(slice(kept))
 
 
@@ -51,9 +55,13 @@ def continue_with_part(
     """
     head = model.head
     if not isinstance(head, PartHead) or head.part != part or not head.before:
-        raise ValueError(f"the model does not generate the part {part}; train it with NextToken(part={part!r})")
+        raise ValueError(
+            f"the model does not generate the part {part}; train it with NextToken(part={part!r})"
+        )
     if max_new_tokens < 1 or not prefixes:
-        raise ValueError(f"{len(prefixes)} prefixes and {max_new_tokens} new tokens; give 1 or more of each")
+        raise ValueError(
+            f"{len(prefixes)} prefixes and {max_new_tokens} new tokens; give 1 or more of each"
+        )
     sampling = Sampling(temperature=0) if sampling is None else sampling
     state = PartDecoding(model, prefixes, part, max_new_tokens, use_cache=use_cache is not False)
     end = torch.tensor([END], device=state.device)
@@ -65,13 +73,22 @@ def continue_with_part(
 class PartDecoding(Decoding):
     """New runs of a part behind prefixes. What is chosen is the number of an id plus 1, or `END`."""
 
-    def __init__(self, model: Model, prefixes: Sequence[Tokens], part: str, max_new_tokens: int, *, use_cache: bool):
+    def __init__(
+        self,
+        model: Model,
+        prefixes: Sequence[Tokens],
+        part: str,
+        max_new_tokens: int,
+        *,
+        use_cache: bool,
+    ):
         # an encoder encodes the tokens of a run from the first on
         is_encoded = isinstance(model.embedder, JoinEmbedder) and part in model.embedder.encoders
         has_cache = use_cache and not is_encoded and supports_cache(model, required=False)
         lengths = [len(x) for x in prefixes]
         super().__init__(model, lengths, None, max(lengths) + max_new_tokens, has_cache)
-        self._part, self._prefixes = part, list(prefixes)
+        self._part = part
+        self._prefixes = list(prefixes)
         # positions of a new run count from 0, or from behind the largest one where those of the prefix run on
         self._first = [float(x.positions.max()) + 1 if x.runs_on else 0.0 for x in prefixes]
         self._runs = torch.zeros(len(prefixes), 0, dtype=torch.int64)  # [b t] ids
@@ -79,12 +96,15 @@ class PartDecoding(Decoding):
     def append(self, ids: Tensor) -> None:
         super().append(ids)
         # a sequence that has ended goes on with any id, while others do
-        self._runs = torch.cat([self._runs, rearrange(ids.cpu().clamp(min=END + 1) - 1, "b -> b 1")], dim=1)
+        self._runs = torch.cat(
+            [self._runs, rearrange(ids.cpu().clamp(min=END + 1) - 1, "b -> b 1")], dim=1
+        )
 
     def reorder(self, rows: Tensor) -> None:
         super().reorder(rows)
         kept = rows.tolist()
-        self._prefixes, self._first = [self._prefixes[i] for i in kept], [self._first[i] for i in kept]
+        self._prefixes = [self._prefixes[i] for i in kept]
+        self._first = [self._first[i] for i in kept]
         self._runs = self._runs[kept]
 
     def seen(self) -> Tensor:
@@ -101,7 +121,8 @@ class PartDecoding(Decoding):
         if self._runs.shape[1]:
             join = self._model.spec.join
             sequences = [
-                replace(join([*x.parts, self._run(i, 0)]), runs_on=x.runs_on) for i, x in enumerate(self._prefixes)
+                replace(join([*x.parts, self._run(i, 0)]), runs_on=x.runs_on)
+                for i, x in enumerate(self._prefixes)
             ]
         batch = TokenBatch.collate(sequences)
         assert batch.parts is not None
@@ -116,5 +137,7 @@ class PartDecoding(Decoding):
 
     def _logits(self, batch: TokenBatch, columns: Tensor, cache: Cache | None) -> Tensor:
         hidden = self._model.backbone(self._model.embed(batch), cache)
-        logits: Tensor = cast(PartHead, self._model.head).head(hidden[torch.arange(len(columns)), columns], None)
+        logits: Tensor = cast(PartHead, self._model.head).head(
+            hidden[torch.arange(len(columns)), columns], None
+        )
         return logits

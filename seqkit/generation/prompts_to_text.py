@@ -68,9 +68,18 @@ def generate_texts(
             texts = [text + piece for text, piece in zip(texts, pieces)]
         return texts
     if stop:
-        raise ValueError("a beam search ends a text where the model does, and not at a stop text; leave stop out")
+        raise ValueError(
+            "a beam search ends a text where the model does, and not at a stop text; leave stop out"
+        )
     num = request.max_new_tokens if max_new_tokens is None else max_new_tokens
-    sequences = generate(trained.model, request.prompts, num, strategy=strategy, stop=request.stop, **request.settings)
+    sequences = generate(
+        trained.model,
+        request.prompts,
+        num,
+        strategy=strategy,
+        stop=request.stop,
+        **request.settings,
+    )
     return [
         request.decode(torch.cat([prefix, ids.cpu()]))[len(request.decode(prefix)) :]
         for prefix, ids in zip(request.prefixes, sequences)
@@ -100,7 +109,8 @@ class _Request:
             objective = cast("Seq2Seq", trained.objective)
             device = next(trained.model.parameters()).device
             source = TokenBatch.collate([tokenizer.encode(raw) for raw in raws]).to(device)
-            start, target = torch.tensor(objective.start_ids), objective.target
+            start = torch.tensor(objective.start_ids)
+            target = objective.target
             return cls(
                 [start] * len(raws),
                 [start[:0]] * len(raws),
@@ -114,17 +124,23 @@ class _Request:
                 "this run writes a part of joined tokens; get it by `seqkit predict`, or continue_with_part"
             )
         if not hasattr(tokenizer, "decode") or not trained.model.spec.ids:
-            raise ValueError(f"{type(tokenizer).__name__} does not decode ids to text; generate from a run on text")
+            raise ValueError(
+                f"{type(tokenizer).__name__} does not decode ids to text; generate from a run on text"
+            )
         tokens = [tokenizer.encode(raw) for raw in raws]
         for prompt in tokens:
-            if prompt.positions.shape[1] and not prompt.positions[:, 0].equal(torch.arange(float(len(prompt)))):
+            if prompt.positions.shape[1] and not prompt.positions[:, 0].equal(
+                torch.arange(float(len(prompt)))
+            ):
                 raise ValueError(
                     f"{type(tokenizer).__name__} gives positions other than 0, 1, 2, …, so those of generated tokens "
                     "are not known; give it the method continues(tokens, content)"
                 )
         prompts = [prompt.content for prompt in tokens]
         window = trained.config["data"].get("window")
-        return cls(prompts, prompts, tokenizer.decode, MAX_NEW_TOKENS, [], {"context_length": window})
+        return cls(
+            prompts, prompts, tokenizer.decode, MAX_NEW_TOKENS, [], {"context_length": window}
+        )
 
 
 def _pieces(
@@ -136,10 +152,21 @@ def _pieces(
 ) -> Iterator[list[str]]:
     """Yield the new piece of each text, step by step."""
     if not all(stop):
-        raise ValueError("a stop text is empty, which every text contains; give at least one character")
-    detokenizers = [IncrementalDetokenizer(prefix.tolist(), request.decode, stop) for prefix in request.prefixes]
+        raise ValueError(
+            "a stop text is empty, which every text contains; give at least one character"
+        )
+    detokenizers = [
+        IncrementalDetokenizer(prefix.tolist(), request.decode, stop) for prefix in request.prefixes
+    ]
     num = request.max_new_tokens if max_new_tokens is None else max_new_tokens
-    steps = stream(trained.model, request.prompts, num, sampling=sampling, stop=request.stop, **request.settings)
+    steps = stream(
+        trained.model,
+        request.prompts,
+        num,
+        sampling=sampling,
+        stop=request.stop,
+        **request.settings,
+    )
     for new in steps:
         yield [
             detokenizer.add(i) if i != IGNORE and i not in request.stop else ""
@@ -158,7 +185,9 @@ class IncrementalDetokenizer:
 
     def __init__(self, ids: list[int], decode: Callable[[Tensor], str], stop: Sequence[str]):
         self.done = False
-        self._ids, self._decode, self._stop = ids, decode, stop
+        self._ids = ids
+        self._decode = decode
+        self._stop = stop
         self._start = self._num_shown = len(self._text())
 
     def _text(self) -> str:
@@ -176,7 +205,9 @@ class IncrementalDetokenizer:
             return self._until(text, min(found))
         # an incomplete character waits for its other bytes, and the first characters of a stop string for the others
         complete = len(text) - 1 if text.endswith(INCOMPLETE) else len(text)
-        partial_stops = [n for stop in self._stop for n in range(1, len(stop)) if text.endswith(stop[:n])]
+        partial_stops = [
+            n for stop in self._stop for n in range(1, len(stop)) if text.endswith(stop[:n])
+        ]
         return self._until(text, min(complete, len(text) - max(partial_stops, default=0)))
 
     def flush(self) -> str:

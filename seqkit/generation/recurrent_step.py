@@ -38,7 +38,9 @@ class RecurrentStep:
         self._table = cast(nn.Embedding, embedder.content).weight
         self._scale = embedder.scale
         blocks = cast("list[RecurrentLayer]", list(backbone.blocks))
-        self._layers = [(function_of(block.norm, num_sequences), block.cell, block.residual) for block in blocks]
+        self._layers = [
+            (function_of(block.norm, num_sequences), block.cell, block.residual) for block in blocks
+        ]
         self._norm = function_of(backbone.norm, num_sequences)
         self._head = head_function(model, num_sequences)
 

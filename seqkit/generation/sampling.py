@@ -41,15 +41,23 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"temperature={self.temperature} divides the logits; make it 0 (greedy) or more, finite")
+            raise ValueError(
+                f"temperature={self.temperature} divides the logits; make it 0 (greedy) or more, finite"
+            )
         if self.top_k is not None and (not isinstance(self.top_k, int) or self.top_k < 1):
-            raise ValueError(f"top_k={self.top_k} counts tokens; make it 1 or more, or None for all")
+            raise ValueError(
+                f"top_k={self.top_k} counts tokens; make it 1 or more, or None for all"
+            )
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p} is a probability; make it above 0 and at most 1")
         if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p={self.min_p} is a share of the largest probability; make it 0 to 1")
+            raise ValueError(
+                f"min_p={self.min_p} is a share of the largest probability; make it 0 to 1"
+            )
         if not 0 < self.repetition_penalty < math.inf:
-            raise ValueError(f"repetition_penalty={self.repetition_penalty} divides logits; make it above 0 and finite")
+            raise ValueError(
+                f"repetition_penalty={self.repetition_penalty} divides logits; make it above 0 and finite"
+            )
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
             raise ValueError(f"seed={self.seed}; give an integer from 0 to {2**32 - 1}")
 
@@ -74,7 +82,9 @@ class Sampling:
         if seen is None or self.repetition_penalty == 1:
             return logits
         penalty = self.repetition_penalty
-        return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+        return torch.where(
+            seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits
+        )
 
     def choose(self, logits: Tensor, seen: Tensor | None, rng: PerSequenceRNG) -> Tensor:
         """One id [b] for logits [b v], drawn by the next numbers of `rng` unless temperature is 0."""
@@ -82,14 +92,21 @@ class Sampling:
             return self.penalize_repetition(logits, seen).argmax(dim=-1)
         if (kernels := triton_kernels(logits.device)) is not None:
             is_whole = self.top_k is None and self.top_p == 1 and self.min_p == 0
-            kept = self.penalize_repetition(logits, seen) if is_whole else self.warp_logits(logits, seen)
-            drawn: Tensor = kernels.draw(kept, rng.next(logits.device), self.temperature if is_whole else 1.0)
+            if is_whole:
+                kept = self.penalize_repetition(logits, seen)
+            else:
+                kept = self.warp_logits(logits, seen)
+            drawn: Tensor = kernels.draw(
+                kept, rng.next(logits.device), self.temperature if is_whole else 1.0
+            )
             return drawn
         cumulative = self.warp_logits(logits, seen).softmax(dim=-1).cumsum(dim=-1)
         # inverse transform sampling: the first id whose cumulative probability is above the draw, never one of
         # probability 0, where it does not rise
         level = rng.next(logits.device) * cumulative[:, -1]
-        return rearrange(torch.searchsorted(cumulative, rearrange(level, "b -> b 1"), right=True), "b 1 -> b")
+        return rearrange(
+            torch.searchsorted(cumulative, rearrange(level, "b -> b 1"), right=True), "b 1 -> b"
+        )
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
@@ -102,7 +119,9 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     ordered, order = logits.sort(dim=-1, descending=True)
     probability = ordered.softmax(dim=-1)
     before = probability.cumsum(dim=-1) - probability
-    return logits.masked_fill(torch.zeros_like(order, dtype=torch.bool).scatter(1, order, before >= p), -torch.inf)
+    return logits.masked_fill(
+        torch.zeros_like(order, dtype=torch.bool).scatter(1, order, before >= p), -torch.inf
+    )
 
 
 def keep_min_p(logits: Tensor, p: float) -> Tensor:
@@ -120,12 +139,16 @@ class PerSequenceRNG:
 
     def __init__(self, seed: int, num_sequences: int):
         self._generators = [torch.Generator().manual_seed(seed + i) for i in range(num_sequences)]
-        self._drawn, self._num_used = torch.empty(0, num_sequences), 0
+        self._drawn = torch.empty(0, num_sequences)
+        self._num_used = 0
 
     def next(self, device: torch.device) -> Tensor:
         """[b] on `device`, in its widest float, the next number of each stream."""
         if self._num_used == len(self._drawn):
-            blocks = [torch.rand(BLOCK, generator=generator, dtype=torch.float64) for generator in self._generators]
+            blocks = [
+                torch.rand(BLOCK, generator=generator, dtype=torch.float64)
+                for generator in self._generators
+            ]
             wide = widest_float(device)
             # just below 1, for the product with a sum of probabilities to stay below that sum
             below_1 = 1 - 1e-15 if wide == torch.float64 else 1 - 2**-24

@@ -33,7 +33,9 @@ class StepGraph:
     """
 
     def __init__(self, step: Step, state: Any, num_sequences: int):
-        self.state, self._step, self.num_sequences = state, step, num_sequences
+        self.state = state
+        self._step = step
+        self.num_sequences = num_sequences
         device = next(leaf.device for leaf in leaves(state) if isinstance(leaf, Tensor))
         self._ids = torch.zeros(num_sequences, dtype=torch.int64, device=device)
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -79,16 +81,20 @@ class StepGraph:
         return logits, leaves(moved)
 
     def _capture(self) -> None:
-        device, graph, mode = self._ids.device, torch.cuda.CUDAGraph(), torch.cuda.get_sync_debug_mode()
+        device = self._ids.device
+        graph = torch.cuda.CUDAGraph()
+        mode = torch.cuda.get_sync_debug_mode()
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
         try:
             with torch.cuda.stream(side):
-                for _ in range(2):  # the first calls allocate workspaces and compile kernels, which a graph must not
+                # the first calls allocate workspaces and compile kernels, which a graph must not
+                for _ in range(2):
                     self._computed()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # torch calls the mode a prototype
-                    torch.cuda.set_sync_debug_mode("error")  # after a capture that fails, generators could not be used
+                    # after a capture that fails, generators could not be used
+                    torch.cuda.set_sync_debug_mode("error")
                     try:
                         self._computed()
                     finally:
@@ -123,15 +129,24 @@ def leaves(state: Any) -> list[Any]:
     if isinstance(state, Tensor):
         return [state]
     names = [*getattr(state, "__dict__", ()), *getattr(state, "__slots__", ())]
-    parts = state if isinstance(state, list | tuple) else [getattr(state, name) for name in names]
-    return [leaf for part in parts for leaf in leaves(part)] if parts else [state]
+    if isinstance(state, list | tuple):
+        parts = state
+    else:
+        parts = [getattr(state, name) for name in names]
+    if parts:
+        return [leaf for part in parts for leaf in leaves(part)]
+    return [state]
 
 
 def structure(state: Any) -> Any:
     """A copy of a nest that has the same tensors."""
-    return copy.deepcopy(state, {id(leaf): leaf for leaf in leaves(state) if isinstance(leaf, Tensor)})
+    return copy.deepcopy(
+        state, {id(leaf): leaf for leaf in leaves(state) if isinstance(leaf, Tensor)}
+    )
 
 
 def _kind(leaf: Any) -> Any:
     """Shape and type of a tensor; another value itself. A step keeps them."""
-    return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf
+    if isinstance(leaf, Tensor):
+        return (leaf.shape, leaf.dtype)
+    return leaf

@@ -42,7 +42,9 @@ class Stateful:
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore from `state()`."""
         if state:
-            raise ValueError(f"{type(self).__name__} has no fitted state, but was given {sorted(state)}")
+            raise ValueError(
+                f"{type(self).__name__} has no fitted state, but was given {sorted(state)}"
+            )
 
 
 class Tokenizer(Stateful, ABC):
@@ -90,7 +92,9 @@ class Tokenizer(Stateful, ABC):
         known = {name.removeprefix("_"): value for name, value in vars(self).items()}
         given = [(x.name, repr(known[x.name])) for x in parameters if x.name in known]
         defaults = {x.name: repr(x.default) for x in parameters}
-        shown = (f"{name}={' '.join(value.split())}" for name, value in given if value != defaults[name])
+        shown = (
+            f"{name}={' '.join(value.split())}" for name, value in given if value != defaults[name]
+        )
         return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
@@ -115,11 +119,16 @@ class Tokenizer(Stateful, ABC):
         Here: positions that count from 0 go on counting. Override it (`Tokens.append`) where positions are measured, or
         tokens have numbers beside their ids, or edges. Raises ValueError for such tokens.
         """
-        n, positions = len(tokens), tokens.positions
-        counts = positions.shape[1] < 2 and positions.equal(torch.arange(float(n))[:, None][:, : positions.shape[1]])
+        n = len(tokens)
+        positions = tokens.positions
+        counts = positions.shape[1] < 2 and positions.equal(
+            torch.arange(float(n))[:, None][:, : positions.shape[1]]
+        )
         if not counts or tokens.features is not None or tokens.adjacency is not None:
             name = type(self).__name__
-            raise ValueError(f"{name} gives positions other than 0, 1, 2, …, or edges; give it the method continues")
+            raise ValueError(
+                f"{name} gives positions other than 0, 1, 2, …, or edges; give it the method continues"
+            )
         return tokens.append(content, positions[-1] + 1)
 
 
@@ -130,7 +139,8 @@ def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
     def noting(self: Tokenizer, *args: Any, **kwargs: Any) -> Any:
         result = method(self, *args, **kwargs)
         given = next(iter((*args, *kwargs.values())), None)
-        if not isinstance(given, dict) or given:  # an empty state is that of one that was not fitted
+        # an empty state is that of one that was not fitted
+        if not isinstance(given, dict) or given:
             object.__setattr__(self, "_was_fitted", True)
         return result
 
@@ -260,7 +270,9 @@ class Objective(Stateful, ABC):
             return calls[0]
         finally:
             hook.remove()
-        raise ValueError(f"a step of {type(self).__name__} does not call the model; Objective.step gets it")
+        raise ValueError(
+            f"a step of {type(self).__name__} does not call the model; Objective.step gets it"
+        )
 
     def baseline_step(
         self, batches: Iterable[LabeledBatch], spec: TokenSpec
@@ -311,7 +323,9 @@ class Objective(Stateful, ABC):
 
         Raises ValueError where the objective has none.
         """
-        raise ValueError(f"{type(self).__name__} predicts nothing for a raw example: it has no method decode")
+        raise ValueError(
+            f"{type(self).__name__} predicts nothing for a raw example: it has no method decode"
+        )
 
 
 class Shortcut(nn.Module):
@@ -335,7 +349,9 @@ class PredictionObjective(Objective):
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Loss of a prediction; training: as in `step`."""
 
-    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor] | None:
+    def baseline(
+        self, targets: Sequence[Tensor], spec: TokenSpec
+    ) -> Callable[[Tensor], Tensor] | None:
         """The best constant prediction, fitted on training targets; a function from a target to its prediction.
 
         None: none is known. spec: as in `baseline_step`.

@@ -66,10 +66,14 @@ class TokenBatch:
 
     def __post_init__(self) -> None:
         if self.valid.ndim != 2 or self.valid.dtype != torch.bool:
-            raise ValueError(f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real")
+            raise ValueError(
+                f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real"
+            )
         for name, value in by_token(self).items():
             if value.shape[:2] != self.valid.shape:
-                raise ValueError(f"{name} is {describe_tensor(value)}; let it begin with {list(self.valid.shape)}")
+                raise ValueError(
+                    f"{name} is {describe_tensor(value)}; let it begin with {list(self.valid.shape)}"
+                )
         self._know(True, self.valid.numel())
         if may_read(self.valid):
             num_real = int(self.valid.sum())
@@ -77,7 +81,9 @@ class TokenBatch:
         if self.reach is not None and may_read(self.reach):
             _check_reach(self.reach, self.valid)
         if self.source is not None and len(self.source) != len(self):
-            raise ValueError(f"source has {len(self.source)} examples beside {len(self)}; give one for each")
+            raise ValueError(
+                f"source has {len(self.source)} examples beside {len(self)}; give one for each"
+            )
 
     @classmethod
     def collate(cls, examples: Sequence[Tokens]) -> TokenBatch:
@@ -95,7 +101,8 @@ class TokenBatch:
         adjacency = Adjacency.join([x.adjacency for x in examples], range(0, n * len(examples), n))
         values = [by_token(x) for x in examples]
         padded: dict[str, Any] = {
-            name: pad_sequence([each[name] for each in values], batch_first=True) for name in values[0]
+            name: pad_sequence([each[name] for each in values], batch_first=True)
+            for name in values[0]
         }
         valid = torch.arange(n) < torch.tensor([len(x) for x in examples])[:, None]
         if not any(x.parts for x in examples):
@@ -111,7 +118,9 @@ class TokenBatch:
     def to(self, *args: Any, **kwargs: Any) -> TokenBatch:
         """The same on another device or of another dtype (Lightning moves only batches that have `to`)."""
         given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
-        moved = replace(self, **{name: x.to(*args, **kwargs) for name, x in given.items() if hasattr(x, "to")})
+        moved = replace(
+            self, **{name: x.to(*args, **kwargs) for name, x in given.items() if hasattr(x, "to")}
+        )
         moved._know(self.is_padded, self.most_real)
         return moved
 
@@ -139,9 +148,14 @@ class TokenBatch:
         if adjacency is not None:
             n = self.valid.shape[1]
             new, old = (rows[:, None] == adjacency.edge_index[0] // n).nonzero(as_tuple=True)
-            adjacency = Adjacency(adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old])
+            adjacency = Adjacency(
+                adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old]
+            )
         source = None if self.source is None else self.source.select(rows)
-        parts = None if self.parts is None else self.parts.select(rows, self.valid.shape[1])
+        if self.parts is None:
+            parts = None
+        else:
+            parts = self.parts.select(rows, self.valid.shape[1])
         kept: dict[str, Any] = {name: x[rows] for name, x in by_token(self).items()}
         chosen = replace(self, adjacency=adjacency, source=source, parts=parts, **kept)
         return chosen._with_known_padding(self, is_part=True)
@@ -156,10 +170,14 @@ class TokenBatch:
         return self._between(0, self.valid.shape[1] + columns)
 
     def _between(self, start: int, end: int) -> TokenBatch:
-        n, adjacency, parts = self.valid.shape[1], self.adjacency, self.parts
+        n = self.valid.shape[1]
+        adjacency = self.adjacency
+        parts = self.parts
         if parts is not None:
             if start > 0 or end < n:
-                raise ValueError("columns of joined tokens cannot be cut off; cut the examples (`Tokens.at`)")
+                raise ValueError(
+                    "columns of joined tokens cannot be cut off; cut the examples (`Tokens.at`)"
+                )
             parts = parts.widened(n, end)
         if adjacency is not None:
             column = adjacency.edge_index % n
@@ -169,8 +187,12 @@ class TokenBatch:
         if self.reach is not None:
             kept["reach"] = kept["reach"].clamp(max=end - 1) - start
         if end > n:
-            kept = {name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()}
-        found = replace(self, adjacency=adjacency, parts=parts, **kept)._with_known_padding(self, is_part=end <= n)
+            kept = {
+                name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()
+            }
+        found = replace(self, adjacency=adjacency, parts=parts, **kept)._with_known_padding(
+            self, is_part=end <= n
+        )
         found._know(found.is_padded, min(found.most_real, self.most_real))  # no token becomes real
         return found
 
@@ -178,14 +200,20 @@ class TokenBatch:
         """The batch with numbers of another dtype; ids stay as they are."""
         source = None if self.source is None else self.source.with_dtype(dtype)
         parts = None if self.parts is None else self.parts.with_dtype(dtype)
-        numbers: dict[str, Any] = {n: x.to(dtype) for n, x in by_token(self).items() if x.is_floating_point()}
+        numbers: dict[str, Any] = {
+            n: x.to(dtype) for n, x in by_token(self).items() if x.is_floating_point()
+        }
         return self.replace(source=source, parts=parts, **numbers)
 
     def example(self, i: int) -> Tokens:
         """The tokens of example i, without padding."""
-        one, real, n = self.select(torch.tensor([i], device=self.valid.device)), self.valid[i], self.valid.shape[1]
+        one = self.select(torch.tensor([i], device=self.valid.device))
+        real = self.valid[i]
+        n = self.valid.shape[1]
         names = {x.name for x in fields(Tokens)}
-        own: dict[str, Any] = {name: x[0, real] for name, x in by_token(one).items() if name in names}
+        own: dict[str, Any] = {
+            name: x[0, real] for name, x in by_token(one).items() if name in names
+        }
         if self.parts is not None:
             own |= {"parts": self.parts.runs_of(i, n), "runs_on": self.parts.is_running_on(i, n)}
         return Tokens(**own, adjacency=one.adjacency)
@@ -208,14 +236,18 @@ class TokenBatch:
 
         Raises DataError without that part, or where an example has several runs of it.
         """
-        rows, part = self.rows(name), self.part(name)
-        several, fault = (rows.diff() == 0).any(), f"an example has several runs of the part {name}; give one"
+        rows = self.rows(name)
+        part = self.part(name)
+        several = (rows.diff() == 0).any()
+        fault = f"an example has several runs of the part {name}; give one"
         if several.is_cuda:
-            torch._assert_async(~several, fault)  # the device looks itself, and nothing waits for it
+            # the device looks itself, and nothing waits for it
+            torch._assert_async(~several, fault)
         elif not several.is_meta and bool(several):
             raise DataError(fault)
         assert self.parts is not None
-        columns, shape = self.parts[name].columns, part.valid.shape
+        columns = self.parts[name].columns
+        shape = part.valid.shape
         own = torch.arange(shape.numel(), device=columns.device).reshape(shape).where(part.valid, 0)
         kept: dict[str, Any] = {}
         for key, x in by_token(replace(self, reach=None)).items():
@@ -225,7 +257,9 @@ class TokenBatch:
         if adjacency is not None:
             # padding of a run is column 0 of the batch: it is written nowhere
             place = torch.full((self.valid.numel() + 1,), -1, device=columns.device)
-            place = place.scatter(0, columns.where(part.valid, self.valid.numel()).reshape(-1), own.reshape(-1))
+            place = place.scatter(
+                0, columns.where(part.valid, self.valid.numel()).reshape(-1), own.reshape(-1)
+            )
             adjacency = adjacency.moved(place[adjacency.edge_index])
         parts = Parts({name: replace(self.parts[name], batch=part, columns=own)})
         return replace(self, adjacency=adjacency, source=None, reach=None, parts=parts, **kept)
@@ -295,7 +329,9 @@ def rounded_up(count: int) -> int:
 
 def _kinds(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Names, dtypes and widths of tensors, which all examples of a tokenizer share."""
-    return {name: (x.dtype, x.shape[1:] if name != "edge_index" else ()) for name, x in tensors.items()}
+    return {
+        name: (x.dtype, x.shape[1:] if name != "edge_index" else ()) for name, x in tensors.items()
+    }
 
 
 def _pinned(value: Any) -> Any:
@@ -316,7 +352,9 @@ def _described(tensors: Mapping[str, Tensor]) -> str:
 
 def _check_reach(reach: Tensor, valid: Tensor) -> None:
     if reach.dtype != torch.int64:
-        raise ValueError(f"reach is {describe_tensor(reach)}; give [b n] int64, the last column attended to")
+        raise ValueError(
+            f"reach is {describe_tensor(reach)}; give [b n] int64, the last column attended to"
+        )
     n = reach.shape[1]
     column = torch.arange(n)
     own = reach.where(valid, column)

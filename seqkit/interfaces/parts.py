@@ -47,7 +47,9 @@ class Parts(dict[str, Part]):
     def of(self, name: str) -> Part:
         """The part of that name. Raises DataError where no example has it."""
         if name not in self:
-            raise DataError(f"no example of the batch has the part {name} (it has {', '.join(self)})")
+            raise DataError(
+                f"no example of the batch has the part {name} (it has {', '.join(self)})"
+            )
         return self[name]
 
     @classmethod
@@ -73,9 +75,12 @@ class Parts(dict[str, Part]):
     def graphs(self, shape: torch.Size) -> Tensor:
         """[b n] int64: number of the graph that a token belongs to, 0: of none."""
         with_edges = [part for part in self.values() if part.batch.adjacency is not None]
-        found, number = torch.zeros(shape.numel(), dtype=torch.int64), 1
+        found = torch.zeros(shape.numel(), dtype=torch.int64)
+        number = 1
         for part in with_edges:
-            numbers = torch.arange(number, number + len(part.batch))[:, None].expand_as(part.columns)
+            numbers = torch.arange(number, number + len(part.batch))[:, None].expand_as(
+                part.columns
+            )
             found[part.columns[part.batch.valid]] = numbers[part.batch.valid]
             number += len(part.batch)
         return found.reshape(shape)
@@ -89,9 +94,17 @@ class Parts(dict[str, Part]):
         counted = torch.zeros(b * n, dtype=torch.int64, device=valid.device)
         if name in self:
             part = self[name]
-            counted = counted.index_add(0, part.columns.reshape(-1), part.batch.valid.reshape(-1).long())
-        column, is_own = torch.arange(n, device=valid.device).expand(b, n), counted.reshape(b, n) > 0
-        following = column.where(is_own, valid.sum(dim=1, keepdim=True)).flip(1).cummin(dim=1).values.flip(1)
+            counted = counted.index_add(
+                0, part.columns.reshape(-1), part.batch.valid.reshape(-1).long()
+            )
+        column = torch.arange(n, device=valid.device).expand(b, n)
+        is_own = counted.reshape(b, n) > 0
+        following = (
+            column.where(is_own, valid.sum(dim=1, keepdim=True))
+            .flip(1)
+            .cummin(dim=1)
+            .values.flip(1)
+        )
         return torch.maximum(column.where(is_own, following - 1), column)
 
     def select(self, rows: Tensor, n: int) -> Parts:
@@ -100,17 +113,25 @@ class Parts(dict[str, Part]):
         for name, part in self.items():
             new, old = (rows[:, None] == part.rows(n)).nonzero(as_tuple=True)
             if len(old):
-                batch, columns = part.batch.select(old), part.columns[old] % n + (new * n)[:, None]
+                batch = part.batch.select(old)
+                columns = part.columns[old] % n + (new * n)[:, None]
                 found[name] = Part(batch, columns.where(batch.valid, 0), part.runs_on[old])
         return found
 
     def widened(self, n: int, to: int) -> Parts:
         """Parts of a batch of n columns that gets more on the right."""
-        return Parts({name: replace(x, columns=x.columns // n * to + x.columns % n) for name, x in self.items()})
+        return Parts(
+            {
+                name: replace(x, columns=x.columns // n * to + x.columns % n)
+                for name, x in self.items()
+            }
+        )
 
     def with_dtype(self, dtype: torch.dtype) -> Parts:
         """Parts with numbers of another dtype."""
-        return Parts({name: replace(part, batch=part.batch.with_dtype(dtype)) for name, part in self.items()})
+        return Parts(
+            {name: replace(part, batch=part.batch.with_dtype(dtype)) for name, part in self.items()}
+        )
 
     def to(self, *args: Any, **kwargs: Any) -> Parts:
         """Parts on another device or of another dtype."""

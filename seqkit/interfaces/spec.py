@@ -69,7 +69,9 @@ class TokenSpec:
         names = ("vocab_size", "num_features", "num_axes", "num_edge_types", "num_prefix_tokens")
         for name, value, least in [*counts, *((name, getattr(self, name), 0) for name in names)]:
             if type(value) is not int or value < least:
-                raise ValueError(f"TokenSpec.{name} is {value!r}; it counts, so make it an integer >= {least}")
+                raise ValueError(
+                    f"TokenSpec.{name} is {value!r}; it counts, so make it an integer >= {least}"
+                )
         object.__setattr__(self, "number_places", tuple(self.number_places))
         places = self.number_places
         num_places = max(places, default=0) + 1
@@ -83,12 +85,21 @@ class TokenSpec:
             raise ValueError(
                 "number_places has a place, or -1, for each first id, and num_features as many numbers for each place"
             )
-        if self.num_prefix_tokens and (self.is_categorical or self.num_features <= self.num_prefix_tokens):
-            raise ValueError("num_prefix_tokens are flags that vectors begin with; add their number to num_features")
+        if self.num_prefix_tokens and (
+            self.is_categorical or self.num_features <= self.num_prefix_tokens
+        ):
+            raise ValueError(
+                "num_prefix_tokens are flags that vectors begin with; add their number to num_features"
+            )
         given = bool(self.vocab_size) + bool(self.vocab_sizes or self.num_features)
         if not self.parts and given != 1:
-            sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("vocab_size", "vocab_sizes", "num_features"))
-            raise ValueError(f"TokenSpec has {sizes}; content is one id a token, several ids, or vectors: set one")
+            sizes = ", ".join(
+                f"{name}={getattr(self, name)}"
+                for name in ("vocab_size", "vocab_sizes", "num_features")
+            )
+            raise ValueError(
+                f"TokenSpec has {sizes}; content is one id a token, several ids, or vectors: set one"
+            )
 
     @property
     def ids(self) -> bool:
@@ -107,16 +118,24 @@ class TokenSpec:
 
     def without_edges(self) -> TokenSpec:
         """The same tokens without an adjacency."""
-        return replace(self, num_edge_types=0, parts=tuple((name, spec.without_edges()) for name, spec in self.parts))
+        return replace(
+            self,
+            num_edge_types=0,
+            parts=tuple((name, spec.without_edges()) for name, spec in self.parts),
+        )
 
     def as_sequence(self) -> TokenSpec:
         """The same tokens, whose order means something."""
-        return replace(self, is_set=False, parts=tuple((name, spec.as_sequence()) for name, spec in self.parts))
+        return replace(
+            self, is_set=False, parts=tuple((name, spec.as_sequence()) for name, spec in self.parts)
+        )
 
     def part(self, name: str) -> TokenSpec:
         """Spec of that part. Raises ValueError, with the names that there are, for another one."""
         if name not in dict(self.parts):
-            raise ValueError(f"there is no part {name!r}; {suggest(name, [known for known, _ in self.parts])}")
+            raise ValueError(
+                f"there is no part {name!r}; {suggest(name, [known for known, _ in self.parts])}"
+            )
         return dict(self.parts)[name]
 
     def join(self, runs: Sequence[tuple[str, Tokens]], *, runs_on: bool = False) -> Tokens:
@@ -130,13 +149,21 @@ class TokenSpec:
         Raises DataError where there are no runs, ValueError for a part that is not there.
         """
         if not runs:
-            raise DataError(f"the example has none of the parts {', '.join(name for name, _ in self.parts)}")
+            raise DataError(
+                f"the example has none of the parts {', '.join(name for name, _ in self.parts)}"
+            )
         numbers = {name: i for i, (name, _) in enumerate(self.parts)}
-        types = dict(zip(numbers, accumulate((spec.num_edge_types for _, spec in self.parts), initial=0)))
+        types = dict(
+            zip(numbers, accumulate((spec.num_edge_types for _, spec in self.parts), initial=0))
+        )
         none = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-        content, positions, own = [], [], []
+        content = []
+        positions = []
+        own = []
         edges: list[Adjacency | None] = [none]  # a batch may have examples without their graphs
-        column, offset, starts = 0, 0.0, [0]
+        column = 0
+        offset = 0.0
+        starts = [0]
         for name, tokens in runs:
             self.part(name)
             if runs_on and tokens.positions.shape[1]:
@@ -145,14 +172,18 @@ class TokenSpec:
             if runs_on and places.numel():
                 offset = float(places.max()) + 1
             inner = tokens.adjacency
-            edges.append(None if inner is None else replace(inner, edge_type=inner.edge_type + types[name]))
+            edges.append(
+                None if inner is None else replace(inner, edge_type=inner.edge_type + types[name])
+            )
             starts.append(column)
             content.append(torch.full((len(tokens),), numbers[name]))
             positions.append(places)
             own.append((name, tokens))
             column += len(tokens)
         adjacency = Adjacency.join(edges, starts) if self.num_edge_types else None
-        return Tokens(torch.cat(content), torch.cat(positions), adjacency, parts=tuple(own), runs_on=runs_on)
+        return Tokens(
+            torch.cat(content), torch.cat(positions), adjacency, parts=tuple(own), runs_on=runs_on
+        )
 
     @property
     def id_sizes(self) -> tuple[int, ...]:
@@ -164,18 +195,26 @@ class TokenSpec:
         content = tokens.content
         if self.is_joined:
             return content[..., None]
-        return content if self.vocab_sizes else content[..., None] if self.ids else content[..., :0].long()
+        if self.vocab_sizes:
+            return content
+        if self.ids:
+            return content[..., None]
+        return content[..., :0].long()
 
     def numbers_of(self, tokens: Tokens | TokenBatch) -> Tensor:
         """The numbers of each token, [... n f] float: its vector, or what stands beside its ids, which may be none."""
         if not self.is_categorical and not self.is_joined:
             return tokens.content
         if tokens.features is None or not self.number_places:
-            return tokens.positions[..., :0] if tokens.features is None else tokens.features
+            if tokens.features is None:
+                return tokens.positions[..., :0]
+            return tokens.features
         device = tokens.content.device
         place = torch.tensor(self.number_places, device=device)[tokens.content[..., 0]]
         num_places = self.num_features // self.num_given
-        is_own = rearrange(place, "... -> ... 1 1") == rearrange(torch.arange(num_places, device=device), "p -> p 1")
+        is_own = rearrange(place, "... -> ... 1 1") == rearrange(
+            torch.arange(num_places, device=device), "p -> p 1"
+        )
         spread = rearrange(tokens.features, "... w -> ... 1 w").where(is_own, 0.0)
         return rearrange(spread, "... p w -> ... (p w)")
 
@@ -193,13 +232,20 @@ class TokenSpec:
         """
         if self.parts:
             sizes = [(n + i) // len(self.parts) for i in reversed(range(len(self.parts)))]
-            given = [(name, spec.random(size, generator)) for (name, spec), size in zip(self.parts, sizes) if size]
+            given = [
+                (name, spec.random(size, generator))
+                for (name, spec), size in zip(self.parts, sizes)
+                if size
+            ]
             return self.join(given)
         if self.num_edge_types:
-            raise DataError("these tokens have an adjacency, and random tokens have no edges; give a real example")
+            raise DataError(
+                "these tokens have an adjacency, and random tokens have no edges; give a real example"
+            )
         numbers = torch.randn(n, self.num_features, generator=generator)
         if k := self.num_prefix_tokens:
-            numbers[:, :k], numbers[:k, k:] = torch.eye(n, k), 0.0
+            numbers[:, :k] = torch.eye(n, k)
+            numbers[:k, k:] = 0.0
         ids = [torch.randint(size, (n,), generator=generator) for size in self.id_sizes]
         side = math.ceil(round(n ** (1 / self.num_axes), 6)) if self.num_axes > 1 else n
         index = torch.arange(n)
@@ -208,7 +254,9 @@ class TokenSpec:
         if not ids:
             return Tokens(numbers, positions)
         content = torch.stack(ids, dim=-1) if self.vocab_sizes else ids[0]
-        return Tokens(content, positions, features=numbers[:, : self.num_given] if self.num_features else None)
+        return Tokens(
+            content, positions, features=numbers[:, : self.num_given] if self.num_features else None
+        )
 
     def check(self, tokens: Tokens) -> None:
         """Raise DataError if `tokens` differ from this spec in width, range of ids, axes or edge types."""
@@ -220,13 +268,23 @@ class TokenSpec:
         else:
             self._check_content(tokens)
         if tokens.positions.shape[1] != self.num_axes:
-            raise DataError(f"positions have {tokens.positions.shape[1]} axes; the spec says {self.num_axes}")
+            raise DataError(
+                f"positions have {tokens.positions.shape[1]} axes; the spec says {self.num_axes}"
+            )
         if (adjacency is None) != (self.num_edge_types == 0):
             given = "without adjacency" if adjacency is None else "with an adjacency"
-            raise DataError(f"tokens come {given}, but the spec has num_edge_types={self.num_edge_types}")
-        if adjacency is not None and len(adjacency) and int(adjacency.edge_type.max()) > self.num_edge_types:
+            raise DataError(
+                f"tokens come {given}, but the spec has num_edge_types={self.num_edge_types}"
+            )
+        if (
+            adjacency is not None
+            and len(adjacency)
+            and int(adjacency.edge_type.max()) > self.num_edge_types
+        ):
             wrong = int(adjacency.edge_type.max())
-            raise DataError(f"an edge has type {wrong}; the spec has edge types 1 to {self.num_edge_types}")
+            raise DataError(
+                f"an edge has type {wrong}; the spec has edge types 1 to {self.num_edge_types}"
+            )
 
     def _join_parts(self) -> None:
         """Make pairs of `parts`, and what follows from them. Raises ValueError for names that cannot be parts."""
@@ -234,7 +292,9 @@ class TokenSpec:
         object.__setattr__(self, "parts", tuple((str(name), spec) for name, spec in given))
         for name, spec in self.parts:
             if not name.isidentifier() or hasattr(nn.ModuleDict(), name):
-                raise ValueError(f"{name!r} cannot be the name of a part; use letters, digits and _, such as {name}_1")
+                raise ValueError(
+                    f"{name!r} cannot be the name of a part; use letters, digits and _, such as {name}_1"
+                )
             if spec.is_joined:
                 raise ValueError(f"part {name} is joined itself; list its parts beside the others")
         specs = [spec for _, spec in self.parts]
@@ -246,12 +306,17 @@ class TokenSpec:
             object.__setattr__(self, name, value)
 
     def _check_parts(self, tokens: Tokens) -> None:
-        names, start = [name for name, _ in self.parts], 0
+        names = [name for name, _ in self.parts]
+        start = 0
         if not tokens.parts:
             raise DataError(f"tokens have no parts; the spec says {', '.join(names)}")
         for name, run in tokens.parts:
-            if name not in names or bool((tokens.content[start : start + len(run)] != names.index(name)).any()):
-                raise DataError(f"tokens of part {name} are not where content says; make them with TokenSpec.join")
+            if name not in names or bool(
+                (tokens.content[start : start + len(run)] != names.index(name)).any()
+            ):
+                raise DataError(
+                    f"tokens of part {name} are not where content says; make them with TokenSpec.join"
+                )
             try:
                 self.part(name).check(run)
             except DataError as error:
@@ -259,10 +324,13 @@ class TokenSpec:
             start += len(run)
 
     def _check_content(self, tokens: Tokens) -> None:
-        content, k = tokens.content, len(self.vocab_sizes)
-        shape, wanted = [len(tokens), self.num_features], f"float vectors [n {self.num_features}]"
+        content = tokens.content
+        k = len(self.vocab_sizes)
+        shape = [len(tokens), self.num_features]
+        wanted = f"float vectors [n {self.num_features}]"
         if self.is_categorical:
-            shape, wanted = [len(tokens)] + [k] * bool(k), f"{k} ids a token, [n {k}] int64" if k else "[n] int64 ids"
+            shape = [len(tokens)] + [k] * bool(k)
+            wanted = f"{k} ids a token, [n {k}] int64" if k else "[n] int64 ids"
         if list(content.shape) != shape or content.is_floating_point() == self.is_categorical:
             raise DataError(f"content is {describe_tensor(content)}; the spec says {wanted}")
         for i, size in enumerate(self.id_sizes):
@@ -270,7 +338,8 @@ class TokenSpec:
             if low < 0 or high >= size:
                 wrong = f"{high if high >= size else low}{f' in field {i}' if k else ''}"
                 raise DataError(f"content holds id {wrong}, outside its vocabulary of {size}")
-        width, expected = 0 if tokens.features is None else tokens.features.shape[1], self.num_given if k else 0
+        width = 0 if tokens.features is None else tokens.features.shape[1]
+        expected = self.num_given if k else 0
         if width != expected:
             raise DataError(f"tokens have {width} features; the spec says {expected}")
 

@@ -36,13 +36,20 @@ class Adjacency:
     edge_type: Tensor
 
     def __post_init__(self) -> None:
-        index, edge_type = self.edge_index, self.edge_type
+        index = self.edge_index
+        edge_type = self.edge_type
         if index.ndim != 2 or index.shape[0] != 2 or index.dtype != torch.int64:
-            raise ValueError(f"edge_index is {describe_tensor(index)}; give [2 e] int64, (source, target) per edge")
+            raise ValueError(
+                f"edge_index is {describe_tensor(index)}; give [2 e] int64, (source, target) per edge"
+            )
         if edge_type.shape != index.shape[1:] or edge_type.dtype != torch.int64:
-            raise ValueError(f"edge_type is {describe_tensor(edge_type)}; give [{index.shape[1]}] int64, one per edge")
+            raise ValueError(
+                f"edge_type is {describe_tensor(edge_type)}; give [{index.shape[1]}] int64, one per edge"
+            )
         if may_read(edge_type) and len(edge_type) and int(edge_type.min()) < 1:
-            raise ValueError(f"edge_type goes down to {int(edge_type.min())}; types start at 1 (0: a token itself)")
+            raise ValueError(
+                f"edge_type goes down to {int(edge_type.min())}; types start at 1 (0: a token itself)"
+            )
 
     def __len__(self) -> int:
         return self.edge_type.shape[0]
@@ -104,27 +111,42 @@ class Tokens:
                 object.__setattr__(self, name, given.float())
         ids = self.content.ndim in (1, 2) and self.content.dtype == torch.int64
         if not ids and not (self.content.ndim == 2 and self.content.is_floating_point()):
-            raise DataError(f"content is {describe_tensor(self.content)}; give ids [n] or [n k] int64, or floats [n f]")
+            raise DataError(
+                f"content is {describe_tensor(self.content)}; give ids [n] or [n k] int64, or floats [n f]"
+            )
         n = self.content.shape[0]
         if n == 0:
             raise DataError("content has no tokens; an example needs at least one")
-        if self.positions.ndim != 2 or len(self.positions) != n or not self.positions.is_floating_point():
-            raise DataError(f"positions are {describe_tensor(self.positions)}; give [{n} p] float, one row per token")
+        if (
+            self.positions.ndim != 2
+            or len(self.positions) != n
+            or not self.positions.is_floating_point()
+        ):
+            raise DataError(
+                f"positions are {describe_tensor(self.positions)}; give [{n} p] float, one row per token"
+            )
         if self.features is not None:
             self._check_features(self.features)
         if self.parts and sum(len(run) for _, run in self.parts) != n:
-            raise DataError(f"the runs of joined tokens have {sum(len(run) for _, run in self.parts)} tokens, not {n}")
+            raise DataError(
+                f"the runs of joined tokens have {sum(len(run) for _, run in self.parts)} tokens, not {n}"
+            )
         if not ids:
             _finite("content", self.content)
         _finite("positions", self.positions)
         if self.adjacency is not None and len(self.adjacency):
             index = self.adjacency.edge_index
-            low, high = int(index.min()), int(index.max())
+            low = int(index.min())
+            high = int(index.max())
             if low < 0 or high >= n:
-                raise DataError(f"an edge names token {low if low < 0 else high}, but there are tokens 0 to {n - 1}")
+                raise DataError(
+                    f"an edge names token {low if low < 0 else high}, but there are tokens 0 to {n - 1}"
+                )
             pairs = index[0] * n + index[1]
             if len(pairs.unique()) < len(pairs):
-                raise DataError("two edges join the same (source, target) pair; merge their types into one")
+                raise DataError(
+                    "two edges join the same (source, target) pair; merge their types into one"
+                )
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name, those of the adjacency and of the parts too; a field that is None has none."""
@@ -156,10 +178,14 @@ class Tokens:
     def join(cls, examples: Sequence[Tokens]) -> Self:
         """Tokens of several examples of one tokenizer, one after the other; an edge stays within its example."""
         values = [by_token(x) for x in examples]
-        joined: dict[str, Any] = {name: torch.cat([each[name] for each in values]) for name in values[0]}
+        joined: dict[str, Any] = {
+            name: torch.cat([each[name] for each in values]) for name in values[0]
+        }
         starts = accumulate(map(len, examples), initial=0)
         adjacency = Adjacency.join([x.adjacency for x in examples], starts)
-        return cls(**joined, adjacency=adjacency, parts=tuple(run for x in examples for run in x.parts))
+        return cls(
+            **joined, adjacency=adjacency, parts=tuple(run for x in examples for run in x.parts)
+        )
 
     def at(self, kept: Tensor | slice) -> Tokens:
         """The tokens of these indices, [m] int64 without twins, in this order, with the edges among them.
@@ -196,7 +222,9 @@ class Tokens:
         edges: those that come with it, to or from any token. Raises ValueError for joined tokens."""
         if self.parts:
             raise ValueError("a token is appended to a part of joined tokens; use Join.continues")
-        one = Tokens(content[None], position[None], features=None if features is None else features[None])
+        one = Tokens(
+            content[None], position[None], features=None if features is None else features[None]
+        )
         both = Tokens.join([replace(self, adjacency=None), one])
         return replace(both, adjacency=Adjacency.join([self.adjacency, edges], [0, 0]))
 
@@ -204,7 +232,8 @@ class Tokens:
         """Runs of joined tokens with the positions that each has alone."""
         if not self.runs_on:
             return self.parts
-        found, offset = [], 0.0
+        found = []
+        offset = 0.0
         for name, run in self.parts:
             moved = run.positions.numel() > 0
             found.append((name, replace(run, positions=run.positions - offset) if moved else run))
@@ -213,8 +242,11 @@ class Tokens:
 
     def equals(self, other: Tokens) -> bool:
         """Whether both have the same tensors, NaN being equal to NaN."""
-        ours, theirs = self.tensors(), other.tensors()
-        return ours.keys() == theirs.keys() and all(_equal(x, theirs[name]) for name, x in ours.items())
+        ours = self.tensors()
+        theirs = other.tensors()
+        return ours.keys() == theirs.keys() and all(
+            _equal(x, theirs[name]) for name, x in ours.items()
+        )
 
     def first(self, n: int, *, is_set: bool = False) -> Tokens:
         """The first n tokens; all where there are no more. Raises DataError where the others cannot be left out.
@@ -226,14 +258,24 @@ class Tokens:
         if self.adjacency is not None or self.positions.shape[1] > 1 or is_set:
             why = "edges" if self.adjacency is not None else "positions on several axes"
             why = "an order that means nothing (a set)" if is_set else why
-            raise DataError(f"{len(self):,} tokens with {why} cannot be cut to {n:,}; leave --data.max_tokens out")
+            raise DataError(
+                f"{len(self):,} tokens with {why} cannot be cut to {n:,}; leave --data.max_tokens out"
+            )
         return self.at(slice(n))
 
     def _check_features(self, features: Tensor) -> None:
         if self.content.ndim != 2 or self.content.dtype != torch.int64:
-            raise DataError("features stand beside the ids of fields, [n k] int64; put these numbers into content")
-        if features.ndim != 2 or len(features) != len(self.content) or not features.is_floating_point():
-            raise DataError(f"features are {describe_tensor(features)}; give [{len(self)} f] float, one row per token")
+            raise DataError(
+                "features stand beside the ids of fields, [n k] int64; put these numbers into content"
+            )
+        if (
+            features.ndim != 2
+            or len(features) != len(self.content)
+            or not features.is_floating_point()
+        ):
+            raise DataError(
+                f"features are {describe_tensor(features)}; give [{len(self)} f] float, one row per token"
+            )
         _finite("features", features)
 
     def __len__(self) -> int:
@@ -258,7 +300,8 @@ def _check_stay_apart(positions: Tensor) -> None:
     if positions.ndim == 2 and len(positions) > 1 and positions.dtype == torch.float64:
         single = positions.float()
         if bool((single == single[:1]).all()) and not bool((positions == positions[:1]).all()):
-            first, last = float(positions.min()), float(positions.max())
+            first = float(positions.min())
+            last = float(positions.max())
             raise DataError(
                 f"positions of {len(positions)} tokens from {first!r} to {last!r} are all {float(single[0, 0])!r} in "
                 "float32; subtract the first"
@@ -295,7 +338,11 @@ def tensors_of(holder: Any) -> dict[str, Tensor]:
 
 
 def _equal(x: Tensor, y: Tensor) -> bool:
-    return x.dtype == y.dtype and x.shape == y.shape and bool(((x == y) | (x.isnan() & y.isnan())).all())
+    return (
+        x.dtype == y.dtype
+        and x.shape == y.shape
+        and bool(((x == y) | (x.isnan() & y.isnan())).all())
+    )
 
 
 def _finite(name: str, x: Tensor) -> None:

@@ -59,7 +59,9 @@ class MLP(nn.Module):
         super().__init__()
         inner = round(dim * ratio)
         if inner < 1:
-            raise ValueError(f"ratio={ratio} makes an inner width of {inner} out of dim={dim}; it should be at least 1")
+            raise ValueError(
+                f"ratio={ratio} makes an inner width of {inner} out of dim={dim}; it should be at least 1"
+            )
         self.up_proj = self.layer(dim, inner, bias=bias)
         self.activation = activation()
         self.dropout = nn.Dropout(dropout)
@@ -98,14 +100,19 @@ class Residual(InheritedDropout):
         super().__init__(dropout)
         check_probability("drop_path", drop_path)
         if not 0 < scale < math.inf:
-            raise ValueError(f"scale={scale} is a factor of the branch; make it larger than 0, or leave it out")
-        self.max_drop_path, self.fixed_scale = drop_path, scale
+            raise ValueError(
+                f"scale={scale} is a factor of the branch; make it larger than 0, or leave it out"
+            )
+        self.max_drop_path = drop_path
+        self.fixed_scale = scale
         self.drop_path: nn.Module | None = None
         if drop_path:
             from timm.layers import DropPath  # timm takes seconds to import
 
             self.drop_path = DropPath(drop_path)
-        self.scale = nn.Parameter(torch.full((dim,), float(layer_scale))) if layer_scale is not None else None
+        self.scale = None
+        if layer_scale is not None:
+            self.scale = nn.Parameter(torch.full((dim,), float(layer_scale)))
         self.norm = norm(dim) if norm is not None else None
 
     def forward(self, x: Tensor, branch: Tensor) -> Tensor:
@@ -154,16 +161,22 @@ class BaseBlock(nn.Module, ABC):
     ):
         super().__init__()
         self.attention_norm = (attention_norm or norm)(dim)
-        self.attention, self.attention_residual = attention(dim, num_heads), residual(dim)
+        self.attention = attention(dim, num_heads)
+        self.attention_residual = residual(dim)
         if cross_attention:
             self.cross_norm = norm(dim)
             self.cross_attention = attention(dim, num_heads).for_cross_attention()
             self.cross_residual = residual(dim)
-        self.mlp_norm, self.mlp, self.mlp_residual = norm(dim), mlp(dim), residual(dim)
-        self.has_cross_attention, self.zero_init = cross_attention, zero_init
+        self.mlp_norm = norm(dim)
+        self.mlp = mlp(dim)
+        self.mlp_residual = residual(dim)
+        self.has_cross_attention = cross_attention
+        self.zero_init = zero_init
 
     @abstractmethod
-    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
+    ) -> Tensor:
         """[b n d] from x [b n d]. context: its `cross` is set if the block has cross-attention.
 
         cache: cache of this layer; None: there is none.
@@ -177,7 +190,9 @@ class BaseBlock(nn.Module, ABC):
         if not isinstance(self.mlp, PaddingAwareMLP):
             return self.mlp(x)
         valid = context.query_valid
-        return self.mlp(x, valid if context.packing is None or valid is None else context.packing.pack(valid))
+        return self.mlp(
+            x, valid if context.packing is None or valid is None else context.packing.pack(valid)
+        )
 
 
 class PreNormBlock(BaseBlock):
@@ -188,20 +203,28 @@ class PreNormBlock(BaseBlock):
     torch.Size([2, 5, 16])
     """
 
-    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
+    ) -> Tensor:
         x = self.attention_residual(x, self.attention(self.attention_norm(x), context, cache))
         if context.cross is not None:
-            x = self.cross_residual(x, self.cross_attention(self.cross_norm(x), context.cross, cache))
+            x = self.cross_residual(
+                x, self.cross_attention(self.cross_norm(x), context.cross, cache)
+            )
         return self.mlp_residual(x, self.feed_forward(self.mlp_norm(x), context))
 
 
 class PostNormBlock(BaseBlock):
     """Post-norm: norm(x + attention(x)), then norm(x + mlp(x)) (Vaswani et al. 2017, section 3.1; BERT)."""
 
-    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
+    ) -> Tensor:
         x = self.attention_norm(self.attention_residual(x, self.attention(x, context, cache)))
         if context.cross is not None:
-            x = self.cross_norm(self.cross_residual(x, self.cross_attention(x, context.cross, cache)))
+            x = self.cross_norm(
+                self.cross_residual(x, self.cross_attention(x, context.cross, cache))
+            )
         return self.mlp_norm(self.mlp_residual(x, self.feed_forward(x, context)))
 
 
@@ -242,10 +265,14 @@ class ParallelBlock(BaseBlock):
             if cross_attention:
                 self.cross_norm = self.attention_norm
 
-    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
+    ) -> Tensor:
         normed = self.attention_norm(x)
         y = self.attention_residual(x, self.attention(normed, context, cache))
         if context.cross is not None:
             query = normed if self.shared_norm else self.cross_norm(x)
             y = self.cross_residual(y, self.cross_attention(query, context.cross, cache))
-        return self.mlp_residual(y, self.feed_forward(normed if self.shared_norm else self.mlp_norm(x), context))
+        return self.mlp_residual(
+            y, self.feed_forward(normed if self.shared_norm else self.mlp_norm(x), context)
+        )

@@ -46,7 +46,9 @@ class FieldEmbedding(nn.Module):
 
     def forward(self, content: Tensor) -> Tensor:
         """Embeddings [b n d] of ids [b n k]."""
-        return torch.stack([table(ids) for table, ids in zip(self.tables, content.unbind(dim=-1), strict=True)]).sum(0)
+        return torch.stack(
+            [table(ids) for table, ids in zip(self.tables, content.unbind(dim=-1), strict=True)]
+        ).sum(0)
 
 
 class PrefixEmbedding(nn.Module):
@@ -55,7 +57,15 @@ class PrefixEmbedding(nn.Module):
     std: standard deviation of the learned vectors at the start. bias: whether the linear layer has one.
     """
 
-    def __init__(self, num_features: int, num_prefix_tokens: int, width: int, *, std: float, bias: bool = True):
+    def __init__(
+        self,
+        num_features: int,
+        num_prefix_tokens: int,
+        width: int,
+        *,
+        std: float,
+        bias: bool = True,
+    ):
         super().__init__()
         self.prefix = nn.Parameter(torch.randn(num_prefix_tokens, width) * std)
         self.projection = nn.Linear(num_features, width, bias=bias)

@@ -46,13 +46,18 @@ class CausalConvolution(nn.Module):
         with torch.no_grad():
             self.weight[0] = 1.0
 
-    def forward(self, x: Tensor, valid: Tensor | None = None, cache: LayerCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, valid: Tensor | None = None, cache: LayerCache | None = None
+    ) -> Tensor:
         """[b n d] from x [b n d]. valid: [b n] bool, True = real. cache: keeps the last real inputs for the next
         step."""
         if cache is None:
             return convolve(x, self.weight)
         past = self.kernel_size - 1
-        tail = x.new_zeros(x.shape[0], past, x.shape[2]) if cache.convolution is None else cache.convolution
+        if cache.convolution is None:
+            tail = x.new_zeros(x.shape[0], past, x.shape[2])
+        else:
+            tail = cache.convolution
         both = torch.cat([tail, x], dim=1)
         cache.convolution = inputs_before_next(both, past, valid)
         return convolve(both, self.weight)[:, past:]
@@ -72,7 +77,8 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
     if not torch.compiler.is_compiling():
         return cast(Tensor, _Convolve.apply(x, weight))
     # torch.compile 2.11 gives a function by hand that writes into its output no gradient, and says nothing
-    past, n = len(weight) - 1, x.shape[1]
+    past = len(weight) - 1
+    n = x.shape[1]
     padded = F.pad(x, [0, 0, past, 0])
     y = x * weight[0]
     for i in range(1, past + 1):
@@ -86,8 +92,11 @@ class _Convolve(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        y, past, n = x * weight[0], len(weight) - 1, x.shape[1]
-        padded = F.pad(x, [0, 0, past, 0])  # slices that are there at every length, for `torch.export`
+        y = x * weight[0]
+        past = len(weight) - 1
+        n = x.shape[1]
+        # slices that are there at every length, for `torch.export`
+        padded = F.pad(x, [0, 0, past, 0])
         for i in range(1, past + 1):
             y.addcmul_(padded[:, past - i : past - i + n], weight[i])
         return y

@@ -70,8 +70,13 @@ class Embedder(TokenEmbedder):
     ):
         super().__init__()
         if not 0 < scale < math.inf:
-            raise ValueError(f"the embeddings' scale={scale} is a factor; make it larger than 0, or leave it out")
-        self.spec, self.dim, self.scale, self.takes_numbers = spec, dim, scale, not spec.is_categorical
+            raise ValueError(
+                f"the embeddings' scale={scale} is a factor; make it larger than 0, or leave it out"
+            )
+        self.spec = spec
+        self.dim = dim
+        self.scale = scale
+        self.takes_numbers = not spec.is_categorical
         self.embedding_dim = dim if embedding_dim is None else embedding_dim
         if self.embedding_dim < 1:
             raise ValueError(f"embedding_dim={embedding_dim} counts channels; make it 1 or more")
@@ -81,10 +86,17 @@ class Embedder(TokenEmbedder):
         std = (1.0 if unit else self.position.std) / scale
         self.content = content_embedding(spec, width, std=std, bias=bias)
         has_features = bool(spec.vocab_sizes) and spec.num_features > 0 and spec.embedder is None
-        self.features = nn.Linear(spec.num_features, width, bias=bias) if has_features else None
-        self.mask_token = nn.Parameter(torch.randn(width) * std) if uses_mask_token else None
+        self.features = None
+        if has_features:
+            self.features = nn.Linear(spec.num_features, width, bias=bias)
+        self.mask_token = None
+        if uses_mask_token:
+            self.mask_token = nn.Parameter(torch.randn(width) * std)
         self.norm = None if norm is None else norm(self.embedding_dim)
-        self.projection = None if embedding_dim in (None, dim) else nn.Linear(self.embedding_dim, dim)
+        if embedding_dim in (None, dim):
+            self.projection = None
+        else:
+            self.projection = nn.Linear(self.embedding_dim, dim)
         self.dropout = nn.Dropout(dropout)
         if unit:
             self.position.begin_with_std(1.0)
@@ -97,13 +109,18 @@ class Embedder(TokenEmbedder):
         real = rearrange(batch.valid, "b n -> b n 1")
         content = batch.content
         if self.takes_numbers:
-            content = content.masked_fill(~real, 0.0)  # NaN times zero is NaN: padding must not reach a product
+            # NaN times zero is NaN: padding must not reach a product
+            content = content.masked_fill(~real, 0.0)
             content = content.to(next((p.dtype for p in self.content.parameters()), content.dtype))
         hidden = self.content(content)
         if self.features is not None:
             if batch.features is None:
-                raise ValueError(f"the batch has no features, but the spec says {self.spec.num_features} a token")
-            features = self.spec.numbers_of(batch).masked_fill(~real, 0.0).to(self.features.weight.dtype)
+                raise ValueError(
+                    f"the batch has no features, but the spec says {self.spec.num_features} a token"
+                )
+            features = (
+                self.spec.numbers_of(batch).masked_fill(~real, 0.0).to(self.features.weight.dtype)
+            )
             hidden = hidden + self.features(features)
         if hidden.shape[:2] != batch.valid.shape:
             raise ValueError(
@@ -112,15 +129,21 @@ class Embedder(TokenEmbedder):
             )
         if masked is not None:
             if self.mask_token is None:
-                raise ValueError("tokens are masked, but the embedder was built with uses_mask_token=False")
-            hidden = torch.where(rearrange(masked, "b n -> b n 1"), self.mask_token.to(hidden.dtype), hidden)
+                raise ValueError(
+                    "tokens are masked, but the embedder was built with uses_mask_token=False"
+                )
+            hidden = torch.where(
+                rearrange(masked, "b n -> b n 1"), self.mask_token.to(hidden.dtype), hidden
+            )
         if self.scale != 1:
             hidden = hidden * self.scale
         positions = batch.positions.masked_fill(~real, 0.0)
         if self.position.mixes_tokens:
             if batch.segments is not None or batch.reach is not None:
                 name = type(self.position).__name__
-                raise ValueError(f"{name} mixes tokens of packed sequences and later ones; use other positions")
+                raise ValueError(
+                    f"{name} mixes tokens of packed sequences and later ones; use other positions"
+                )
             hidden = hidden.masked_fill(~real, 0.0)
         if not isinstance(self.position, NoPosition):
             hidden = self.position.add(hidden, positions)
@@ -142,7 +165,9 @@ class Embedder(TokenEmbedder):
     def part(self, name: str | None) -> Embedder:
         """The embedder itself. Raises ValueError where a part is named."""
         if name is not None:
-            raise ValueError(f"the objective is of the part {name}, and these tokens have no parts; leave it out")
+            raise ValueError(
+                f"the objective is of the part {name}, and these tokens have no parts; leave it out"
+            )
         return self
 
     @property
@@ -153,7 +178,9 @@ class Embedder(TokenEmbedder):
         scale; else 1.
         """
         is_unit = self.unit or self.position.std == 1.0
-        return float(self.embedding_dim**-0.5 * self.scale) if is_unit else 1.0
+        if is_unit:
+            return float(self.embedding_dim**-0.5 * self.scale)
+        return 1.0
 
     @property
     def table(self) -> nn.Embedding:

@@ -37,14 +37,18 @@ class OutputHead(nn.Module):
 
     def __init__(self, transform: Transform | None, scale: float, softcap: float | None):
         super().__init__()
-        self.transform, self.scale, self.softcap = transform, scale, softcap
+        self.transform = transform
+        self.scale = scale
+        self.softcap = softcap
 
     def _outputs(self, hidden: Tensor, output: Callable[[Tensor], Tensor]) -> Tensor:
         """Outputs [b n k] of hidden states [b n d]. output: the output layer."""
         if self.transform is not None:
             hidden = self.transform(hidden)
         found = output(hidden if self.scale == 1 else hidden * self.scale)
-        return found if self.softcap is None else capped(found, self.softcap)
+        if self.softcap is None:
+            return found
+        return capped(found, self.softcap)
 
 
 class TokenHead(OutputHead):
@@ -61,7 +65,9 @@ class TokenHead(OutputHead):
         softcap: float | None = None,
     ):
         super().__init__(transform, scale, softcap)
-        self.linear = output_layer(dim if transform is None else transform.width, num_outputs, bias=bias)
+        self.linear = output_layer(
+            dim if transform is None else transform.width, num_outputs, bias=bias
+        )
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Predictions [b n k]; those of padded tokens mean nothing."""
@@ -81,8 +87,11 @@ class FieldHead(TokenHead):
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Logits [b n k v]; those of padded tokens mean nothing."""
-        most, parts = max(self.vocab_sizes), self._outputs(hidden, self.linear).split(self.vocab_sizes, dim=-1)
-        return torch.stack([F.pad(part, [0, most - part.shape[-1]], value=float("-inf")) for part in parts], dim=-2)
+        most = max(self.vocab_sizes)
+        parts = self._outputs(hidden, self.linear).split(self.vocab_sizes, dim=-1)
+        return torch.stack(
+            [F.pad(part, [0, most - part.shape[-1]], value=float("-inf")) for part in parts], dim=-2
+        )
 
 
 class TiedHead(OutputHead):
@@ -125,20 +134,31 @@ def content_head(
     Raises ValueError for tokens of which some have no content, or whose ids are bags, and for a tied head of tokens
     without one table of the width that the head needs.
     """
-    spec, made = embedder.spec, None if transform is None else transform(embedder.dim)
+    spec = embedder.spec
+    made = None if transform is None else transform(embedder.dim)
     if spec.num_prefix_tokens:
         raise ValueError(
             f"the objective predicts the content of tokens, and {spec.num_prefix_tokens} before the others have none; "
             "give tokenizer.num_prefix_tokens=0, or an objective for whole examples"
         )
     if spec.vocab_sizes and spec.embedder is not None:
-        raise ValueError("the objective predicts ids, and these tokens are bags of ids; give tokenizer BPE, or so")
+        raise ValueError(
+            "the objective predicts ids, and these tokens are bags of ids; give tokenizer BPE, or so"
+        )
     if tied:
         if spec.vocab_sizes:
-            raise ValueError("tied=True shares one lookup table, and tokens of several ids have several; use False")
+            raise ValueError(
+                "tied=True shares one lookup table, and tokens of several ids have several; use False"
+            )
         table = embedder.table_of(embedder.dim if made is None else made.width)
-        return TiedHead(table, scale=embedder.logit_scale * scale, bias=bias, transform=made, softcap=softcap)
+        return TiedHead(
+            table, scale=embedder.logit_scale * scale, bias=bias, transform=made, softcap=softcap
+        )
     if spec.vocab_sizes:
-        return FieldHead(embedder.dim, spec.vocab_sizes, bias=bias, transform=made, scale=scale, softcap=softcap)
+        return FieldHead(
+            embedder.dim, spec.vocab_sizes, bias=bias, transform=made, scale=scale, softcap=softcap
+        )
     num_outputs = spec.vocab_size or spec.num_features
-    return TokenHead(embedder.dim, num_outputs, bias=bias, transform=made, scale=scale, softcap=softcap)
+    return TokenHead(
+        embedder.dim, num_outputs, bias=bias, transform=made, scale=scale, softcap=softcap
+    )

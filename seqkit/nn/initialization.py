@@ -18,9 +18,13 @@ def init_weights(blocks: nn.ModuleList) -> None:
     Stochastic depth grows from the first block to the last.
     """
     for name, module in blocks.named_modules():
-        pointwise = isinstance(module, nn.Conv1d) and module.kernel_size == (1,)  # a linear layer by another name
+        # a linear layer by another name
+        pointwise = isinstance(module, nn.Conv1d) and module.kernel_size == (1,)
         if isinstance(module, nn.Linear) or pointwise:
-            shrink = (2 * len(blocks)) ** -0.5 if name.endswith(OUTPUT_PROJECTIONS) else 1.0
+            if name.endswith(OUTPUT_PROJECTIONS):
+                shrink = (2 * len(blocks)) ** -0.5
+            else:
+                shrink = 1.0
             nn.init.normal_(module.weight, std=0.02 * shrink)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)

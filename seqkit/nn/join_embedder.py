@@ -37,10 +37,13 @@ class JoinEmbedder(TokenEmbedder):
         is_shared: bool = True,
     ):
         super().__init__()
-        self.spec, self.dim = spec, dim
+        self.spec = spec
+        self.dim = dim
         self.parts = nn.ModuleDict({name: make(name, part) for name, part in spec.parts})
         self.encoders = nn.ModuleDict(dict(encoders or {}))
-        self.modality = nn.Parameter(torch.zeros(len(spec.parts), dim)) if is_shared else None
+        self.modality = None
+        if is_shared:
+            self.modality = nn.Parameter(torch.zeros(len(spec.parts), dim))
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Embedded:
         """masked: [b n] bool, True: the mask token of its part replaces the token's content (its position stays).
@@ -48,22 +51,32 @@ class JoinEmbedder(TokenEmbedder):
         Raises ValueError for tokens that are not joined.
         """
         if batch.parts is None:
-            raise ValueError("the batch has no parts, and this model joins them; encode the examples with Join")
+            raise ValueError(
+                "the batch has no parts, and this model joins them; encode the examples with Join"
+            )
         b, n = batch.valid.shape
         if self.modality is None:
             dtype = next((p.dtype for p in self.parameters()), batch.positions.dtype)
             flat = torch.zeros(b * n, self.dim, device=batch.valid.device, dtype=dtype)
         else:
-            hidden = self.modality[batch.content].masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0.0)
+            hidden = self.modality[batch.content].masked_fill(
+                ~rearrange(batch.valid, "b n -> b n 1"), 0.0
+            )
             flat = rearrange(hidden, "b n d -> (b n) d")
         for name in self.parts:
             if name not in batch.parts:
                 flat = flat + sum(p.sum() for p in self._parameters_of(name)) * 0.0
                 continue
             part = batch.parts[name]
-            hides = None if masked is None else masked.reshape(-1)[part.columns] & part.batch.valid
+            if masked is None:
+                hides = None
+            else:
+                hides = masked.reshape(-1)[part.columns] & part.batch.valid
             embedded: Embedded = self.parts[name](part.batch, hides)
-            own = self.encoders[name](embedded) if name in self.encoders else embedded.hidden
+            if name in self.encoders:
+                own = self.encoders[name](embedded)
+            else:
+                own = embedded.hidden
             own = rearrange(F.pad(own, [0, self.dim - own.shape[-1]]), "r m d -> (r m) d")
             # padding of a run is zero and is added to column 0: nothing waits for an accelerator to count tokens
             flat = flat.index_add(0, part.columns.reshape(-1), own.to(flat.dtype))
@@ -83,7 +96,9 @@ class JoinEmbedder(TokenEmbedder):
         """The embedder of that part. Raises ValueError where it is not named."""
         names = ", ".join(part for part, _ in self.spec.parts)
         if name is None:
-            raise ValueError(f"these tokens are joined of {names}; name the part to predict (model.objective.part)")
+            raise ValueError(
+                f"these tokens are joined of {names}; name the part to predict (model.objective.part)"
+            )
         self.spec.part(name)
         found = self.parts[name]
         assert isinstance(found, Embedder)

@@ -28,9 +28,11 @@ class LinearCells(Shortcut):
 
     def __init__(self, spec: TokenSpec, part: str | None, num_outputs: int):
         super().__init__()
-        self.part, self.spec = part, spec if part is None else spec.part(part)
+        self.part = part
+        self.spec = spec if part is None else spec.part(part)
         self.register_buffer(
-            "weight", torch.zeros(self.spec.num_features + sum(self.spec.vocab_sizes) + 1, num_outputs)
+            "weight",
+            torch.zeros(self.spec.num_features + sum(self.spec.vocab_sizes) + 1, num_outputs),
         )
         self.register_buffer("shares", torch.tensor([1.0, 0.0]))
 
@@ -55,7 +57,9 @@ class LinearCells(Shortcut):
         numbers = self.spec.numbers_of(cells).to(valid) * rearrange(valid, "r n -> r n 1")
         ids = cells.content + torch.tensor([0, self.spec.vocab_sizes[0]], device=valid.device)
         counts = valid.new_zeros(valid.shape[0], sum(self.spec.vocab_sizes))
-        counts = counts.scatter_add(1, rearrange(ids, "r n i -> r (n i)"), repeat(valid, "r n -> r (n i)", i=2))
+        counts = counts.scatter_add(
+            1, rearrange(ids, "r n i -> r (n i)"), repeat(valid, "r n -> r (n i)", i=2)
+        )
         return torch.cat([numbers.sum(dim=1)[:, : self.spec.num_features], counts], dim=1)
 
     def forward(self, outputs: Tensor, batch: TokenBatch) -> Tensor:

@@ -46,14 +46,18 @@ class LinearForecast(Shortcut):
 
     def __init__(self, windows: Windows, state: Mapping[str, Any]):
         super().__init__()
-        self.windows, self.num_tokens, self.column = windows, int(state["num_tokens"]), list(state["column"])
+        self.windows = windows
+        self.num_tokens = int(state["num_tokens"])
+        self.column = list(state["column"])
         for name in ("weight", "bias", "scale", "mean", "std", "errors"):
             self.register_buffer(name, torch.tensor(state[name]), persistent=False)
 
     def differences(self, batch: TokenBatch) -> TokenBatch:
         """The batch with each step less the last of its window, in units of training. Raises DataError as `forward`."""
         patches, last = self._patches(batch)
-        content = rearrange((patches - rearrange(last, "b f -> b 1 1 f")) / self.scale, "b m p f -> b m (p f)")
+        content = rearrange(
+            (patches - rearrange(last, "b f -> b 1 1 f")) / self.scale, "b m p f -> b m (p f)"
+        )
         return batch.replace(content=content)
 
     def forward(self, outputs: Tensor, batch: TokenBatch) -> Tensor:
@@ -87,16 +91,22 @@ def fitted(
     every = max(1, int(contents.numel() // MAX_NUMBERS))
     known = ~targets.isnan().any(dim=1)
     is_train = (torch.arange(len(targets)) < len(targets) - num_valid)[known][::every]
-    steps, targets = windows.joined(contents[known][::every]).double(), targets[known][::every]
+    steps = windows.joined(contents[known][::every]).double()
+    targets = targets[known][::every]
     last = steps[:, -1]
-    distances = (rearrange(targets, "w k -> w k 1") - rearrange(last, "w f -> w 1 f")).square().mean(dim=0)
+    distances = (
+        (rearrange(targets, "w k -> w k 1") - rearrange(last, "w f -> w 1 f")).square().mean(dim=0)
+    )
     column = distances.argmin(dim=-1)
     moved = steps - rearrange(last, "w f -> w 1 f")
     scale = moved.square().mean(dim=(0, 1)).sqrt()
     scale = scale.masked_fill(scale == 0, 1.0)
-    x, y = rearrange(moved / scale, "w n f -> w (n f)"), (targets - last[:, column]) / std
-    middle, bias = x[is_train].mean(dim=0), y[is_train].mean(dim=0)
-    centred, wanted = x - middle, y - bias
+    x = rearrange(moved / scale, "w n f -> w (n f)")
+    y = (targets - last[:, column]) / std
+    middle = x[is_train].mean(dim=0)
+    bias = y[is_train].mean(dim=0)
+    centred = x - middle
+    wanted = y - bias
     values, vectors = torch.linalg.eigh(centred[is_train].T @ centred[is_train])
     along = vectors.T @ (centred[is_train].T @ wanted[is_train])
     held_out = ~is_train if num_valid and bool((~is_train).any()) else is_train
@@ -106,7 +116,8 @@ def fitted(
         tried = vectors @ (along / rearrange(values.clamp(min=0) + penalty, "q -> q 1"))
         error = (centred[held_out] @ tried - wanted[held_out]).square().mean()
         if error < best:
-            best, weight = error, tried
+            best = error
+            weight = tried
     errors = (centred[held_out] @ weight - wanted[held_out]).square().mean(dim=0).sqrt()
     found = {
         "weight": weight,

@@ -52,11 +52,16 @@ class GatedMLP(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        width = 8 * dim // 3 if width is None else width  # LLaMA's rounding: down to an integer, then up
+        # LLaMA's rounding: down to an integer, then up
+        if width is None:
+            width = 8 * dim // 3
         if width < 1 or multiple_of < 1:
-            raise ValueError(f"width={width} and multiple_of={multiple_of} make no inner width; both are at least 1")
+            raise ValueError(
+                f"width={width} and multiple_of={multiple_of} make no inner width; both are at least 1"
+            )
         width = -(-width // multiple_of) * multiple_of
-        self.gate_up_proj = nn.Linear(dim, 2 * width, bias=bias)  # gate above up: one product is faster than two
+        # gate above up: one product is faster than two
+        self.gate_up_proj = nn.Linear(dim, 2 * width, bias=bias)
         self.activation = activation()
         self.dropout = nn.Dropout(dropout)
         self.down_proj = nn.Linear(width, dim, bias=bias)

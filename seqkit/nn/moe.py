@@ -68,7 +68,8 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
             )
         if not aux_loss_weight >= 0:
             raise ValueError(f"aux_loss_weight={aux_loss_weight} weighs a loss; make it 0 or more")
-        self.top_k, self.aux_loss_weight = top_k, aux_loss_weight
+        self.top_k = top_k
+        self.aux_loss_weight = aux_loss_weight
         self.normalize_gates = normalize_gates and top_k > 1
         self.router = nn.Linear(dim, num_experts, bias=False)
         self.experts = nn.ModuleList(expert(dim) for _ in range(num_experts))
@@ -76,7 +77,9 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
             self.experts[0](self.router.weight.new_zeros(0, dim))
         except RuntimeError as error:
             name = type(self.experts[0]).__name__
-            raise ValueError(f"{name} fails on no tokens ({error}), and an expert may get none; use MLP") from None
+            raise ValueError(
+                f"{name} fails on no tokens ({error}), and an expert may get none; use MLP"
+            ) from None
         # probabilities [t e] and chosen experts [t k] of the last forward pass
         self._routed: tuple[Tensor, Tensor] | None = None
 
@@ -98,18 +101,23 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
     def _mix(self, x: Tensor) -> Tensor:
         """[t d] from x [t d]."""
         gates, chosen = self._route(x)
-        by_expert = rearrange(chosen, "t k -> (t k)").argsort(stable=True)  # first all that go to expert 0, and so on
+        # first all that go to expert 0, and so on
+        by_expert = rearrange(chosen, "t k -> (t k)").argsort(stable=True)
         inputs = x.index_select(0, by_expert // self.top_k).split(self._loads(chosen))
         # an expert without tokens runs too: its gradient is then zero and not missing, which DDP would wait for
         outputs = torch.cat([expert(one) for expert, one in zip(self.experts, inputs)])
-        outputs = rearrange(outputs.index_select(0, by_expert.argsort()), "(t k) d -> t k d", k=self.top_k)
+        outputs = rearrange(
+            outputs.index_select(0, by_expert.argsort()), "(t k) d -> t k d", k=self.top_k
+        )
         return einsum(gates.to(outputs.dtype), outputs, "t k, t k d -> t d")
 
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Gates and chosen experts, both [t k], the best first."""
         with no_autocast(x):
             scores = self.router(x.to(self.router.weight.dtype))
-        probabilities = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+        probabilities = scores.softmax(
+            dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)
+        )
         gates, chosen = probabilities.topk(self.top_k, dim=-1)
         if self.normalize_gates:
             gates = gates / reduce(gates, "t k -> t 1", "sum")
@@ -122,7 +130,9 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         if chosen.is_meta:
             share, left = divmod(chosen.numel(), num_experts)
             return [share + (i < left) for i in range(num_experts)]
-        counts: list[int] = rearrange(chosen, "t k -> (t k)").bincount(minlength=num_experts).tolist()
+        counts: list[int] = (
+            rearrange(chosen, "t k -> (t k)").bincount(minlength=num_experts).tolist()
+        )
         return counts
 
     def aux_loss(self) -> Tensor:
@@ -142,14 +152,20 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
             balance, loads = self._balance()
             entropy = torch.special.entr(self._routed[0]).sum() / max(len(self._routed[0]), 1)
             figures = torch.stack([loads.max(), loads.min(), entropy, balance]).tolist()
-        return dict(zip(("router_load_max", "router_load_min", "router_entropy", "router_balance"), figures))
+        return dict(
+            zip(("router_load_max", "router_load_min", "router_entropy", "router_balance"), figures)
+        )
 
     def _balance(self) -> tuple[Tensor, Tensor]:
         """The balance loss, a scalar, and each expert's load [e], 1 for an equal share."""
         if self._routed is None:
             return self.router.weight.new_zeros(()), self.router.weight.new_zeros(len(self.experts))
         probabilities, chosen = self._routed
-        sent = rearrange(chosen, "t k -> (t k)").bincount(minlength=len(self.experts)).to(probabilities.dtype)
+        sent = (
+            rearrange(chosen, "t k -> (t k)")
+            .bincount(minlength=len(self.experts))
+            .to(probabilities.dtype)
+        )
         loads = sent * len(self.experts) / max(chosen.numel(), 1)
         return loads @ reduce(probabilities, "t e -> e", "sum") / max(len(probabilities), 1), loads
 

@@ -41,12 +41,24 @@ class Packing:
         flat = x.new_zeros(self.valid.numel(), *x.shape[2:]).index_copy(0, self.order, x[0])
         return flat.unflatten(0, self.valid.shape)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, *, causal: bool, dropout: float, scale: float) -> Tensor:
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, *, causal: bool, dropout: float, scale: float
+    ) -> Tensor:
         """Softmax attention within each example, [1 h t c] from q, k, v [1 h t c], by torch's FlashAttention (CUDA)."""
         q, k, v = (rearrange(x, "1 h t c -> t h c") for x in (q, k, v))
         n = self.valid.shape[1]
         found = torch.ops.aten._flash_attention_forward(
-            q, k, v, self.ends, self.ends, n, n, dropout, causal, return_debug_mask=False, scale=scale
+            q,
+            k,
+            v,
+            self.ends,
+            self.ends,
+            n,
+            n,
+            dropout,
+            causal,
+            return_debug_mask=False,
+            scale=scale,
         )
         return rearrange(found[0], "t h c -> 1 h t c")
 
@@ -65,7 +77,15 @@ def is_worth_packing(embedded: Embedded) -> bool:
 
 def packing_of(embedded: Embedded) -> Packing:
     """The packing of a batch, made without waiting for its device."""
-    real_first = rearrange(embedded.valid, "b n -> (b n)").byte().argsort(descending=True, stable=True)
+    real_first = (
+        rearrange(embedded.valid, "b n -> (b n)").byte().argsort(descending=True, stable=True)
+    )
     lengths = embedded.valid.sum(dim=1)
-    ends = torch.cat([lengths, embedded.valid.shape[1] - lengths]).cumsum(0).clamp(max=embedded.most_real)
-    return Packing(real_first[: embedded.most_real], embedded.valid, F.pad(ends, [1, 0]).to(torch.int32))
+    ends = (
+        torch.cat([lengths, embedded.valid.shape[1] - lengths])
+        .cumsum(0)
+        .clamp(max=embedded.most_real)
+    )
+    return Packing(
+        real_first[: embedded.most_real], embedded.valid, F.pad(ends, [1, 0]).to(torch.int32)
+    )

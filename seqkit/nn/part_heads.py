@@ -27,13 +27,18 @@ class PartHead(nn.Module):
 
     def __init__(self, part: str, head: nn.Module, *, before: bool = False):
         super().__init__()
-        self.part, self.head, self.before = part, head, before
+        self.part = part
+        self.head = head
+        self.before = before
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Predictions of the runs of the part."""
         assert embedded.parts is not None
         part = embedded.parts.get(self.part)
-        columns = embedded.valid.new_zeros(0, 1, dtype=torch.int64) if part is None else part.columns
+        if part is None:
+            columns = embedded.valid.new_zeros(0, 1, dtype=torch.int64)
+        else:
+            columns = part.columns
         if self.before:
             columns = columns_before(columns, hidden.shape[1])
         prediction: Tensor = self.head(rearrange(hidden, "b n d -> (b n) d")[columns], embedded)

@@ -33,9 +33,12 @@ class SequenceHead(nn.Module):
     pooled hidden states go through before the linear layer; None: nothing.
     """
 
-    def __init__(self, dim: int, num_outputs: int, *, pool: Pool = "mean", transform: Transform | None = None):
+    def __init__(
+        self, dim: int, num_outputs: int, *, pool: Pool = "mean", transform: Transform | None = None
+    ):
         super().__init__()
-        self.pool, self.transform = pool, transform
+        self.pool = pool
+        self.transform = transform
         self.linear = output_layer(dim if transform is None else transform.width, num_outputs)
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
@@ -69,9 +72,13 @@ class FeaturesHead(nn.Module):
     place of pooling; None: none.
     """
 
-    def __init__(self, *, pool: Pool = "mean", normalize: bool = False, projection: Projection | None = None):
+    def __init__(
+        self, *, pool: Pool = "mean", normalize: bool = False, projection: Projection | None = None
+    ):
         super().__init__()
-        self.pool, self.normalize, self.projection = pool, normalize, projection
+        self.pool = pool
+        self.normalize = normalize
+        self.projection = projection
 
     def forward(self, hidden: Tensor, embedded: Embedded | TokenBatch) -> Tensor:
         """Vectors [b d] or [b k] from hidden [b n d]."""
@@ -109,17 +116,20 @@ def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None
 
 def mean_of_parts(hidden: Tensor, parts: Parts) -> Tensor:
     """Mean [b d] of the means of the parts that each example has."""
-    means, number = torch.zeros_like(hidden[:, 0]), hidden.new_zeros(len(hidden))
+    means = torch.zeros_like(hidden[:, 0])
+    number = hidden.new_zeros(len(hidden))
     for part in parts.values():
         mean, count = mean_of_runs(hidden, part)
-        means, number = means + mean, number + (count > 0)
+        means = means + mean
+        number = number + (count > 0)
     return means / rearrange(number, "b -> b 1")
 
 
 def mean_of_runs(hidden: Tensor, part: Part) -> tuple[Tensor, Tensor]:
     """Mean [b d] of an example's tokens of a part, 0 where it has none, and their number [b]."""
     b, n, _ = hidden.shape
-    real, rows = part.batch.valid, part.rows(n)
+    real = part.batch.valid
+    rows = part.rows(n)
     sums = rearrange(hidden, "b n d -> (b n) d")[part.columns]
     sums = sums.masked_fill(~rearrange(real, "r m -> r m 1"), 0.0).sum(dim=1)
     total = torch.zeros_like(hidden[:, 0]).index_add(0, rows, sums)

@@ -21,4 +21,6 @@ def runs_triton(x: Tensor) -> bool:
 def no_autocast(x: Tensor) -> AbstractContextManager[Any]:
     """No autocast inside, on the device of x: sums over many tokens, states and routers do not fit into eight bits."""
     is_on = not x.is_meta and torch.is_autocast_enabled(x.device.type)
-    return torch.autocast(x.device.type, enabled=False) if is_on else nullcontext()
+    if is_on:
+        return torch.autocast(x.device.type, enabled=False)
+    return nullcontext()

@@ -56,7 +56,9 @@ class LinearProjection(Projection):
         activation: Activation | None = None,
     ):
         super().__init__()
-        self.dim, self.num_outputs, self.pool = dim, num_outputs, pool
+        self.dim = dim
+        self.num_outputs = num_outputs
+        self.pool = pool
         self.linear = nn.Linear(dim, num_outputs, bias=bias)
         self.activation = nn.Identity() if activation is None else activation()
 
@@ -95,9 +97,12 @@ class AttentionPooling(Projection):
         if num_heads < 1 or dim % num_heads:
             raise ValueError(f"num_heads={num_heads} does not divide dim={dim}; make it a divisor")
         self.dim = self.num_outputs = dim
-        self.num_heads, self.query = num_heads, nn.Parameter(torch.randn(dim) * 0.02)
-        self.qkv_proj, self.out_proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        self.norm, self.mlp = norm(dim), mlp(dim)
+        self.num_heads = num_heads
+        self.query = nn.Parameter(torch.randn(dim) * 0.02)
+        self.qkv_proj = nn.Linear(dim, 3 * dim)
+        self.out_proj = nn.Linear(dim, dim)
+        self.norm = norm(dim)
+        self.mlp = mlp(dim)
 
     def vectors(self, hidden: Tensor, valid: Tensor) -> Tensor:
         """Vectors [b d]."""

@@ -64,7 +64,9 @@ def init_cell(cell: nn.RNNBase) -> None:
                 parameter[cell.hidden_size : 2 * cell.hidden_size] = 1.0
 
 
-def run_layers(layers: nn.ModuleList, x: Tensor, embedded: Embedded, states: list[Any] | None = None) -> Tensor:
+def run_layers(
+    layers: nn.ModuleList, x: Tensor, embedded: Embedded, states: list[Any] | None = None
+) -> Tensor:
     """Outputs [b n d] of `RecurrentLayer`s, one above the other, over x [b n d]; of any value where padded.
 
     embedded: says which columns of x are real. states: state of each layer before x, replaced by that after the last
@@ -78,21 +80,28 @@ def run_layers(layers: nn.ModuleList, x: Tensor, embedded: Embedded, states: lis
     goes_both_ways = cast(RecurrentLayer, layers[0]).cell.bidirectional
     if is_exporting():
         if states is not None:
-            raise ValueError("an exported graph continues no state of a recurrent network; export it without a cache")
+            raise ValueError(
+                "an exported graph continues no state of a recurrent network; export it without a cache"
+            )
         return _through(layers, x, partial(_masked, valid), None)
     if x.shape[1] == 1 and not goes_both_ways:
         real = valid if embedded.is_padded else None
-        return rearrange(_through(layers, x[:, 0], partial(one_token, real), states), "b d -> b 1 d")
+        return rearrange(
+            _through(layers, x[:, 0], partial(one_token, real), states), "b d -> b 1 d"
+        )
     is_whole = not embedded.is_padded and not _needs_packing(x)
     needs_no_lengths = x.is_cuda and not goes_both_ways and states is None
-    if valid.is_meta or is_whole or needs_no_lengths:  # tensors without data are taken to have no padding
+    # tensors without data are taken to have no padding
+    if valid.is_meta or is_whole or needs_no_lengths:
         return _through(layers, x, _all_tokens, states)
     lengths = valid.sum(dim=1).cpu()
     if bool((lengths == 0).any()):
         raise ValueError("an example has no real token; a recurrent network needs at least one")
     packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     outputs = _through(layers, packed.data, partial(_packed, packed), states)
-    return pad_packed_sequence(packed._replace(data=outputs), batch_first=True, total_length=x.shape[1])[0]
+    return pad_packed_sequence(
+        packed._replace(data=outputs), batch_first=True, total_length=x.shape[1]
+    )[0]
 
 
 def _through(layers: nn.ModuleList, x: Tensor, run: Run, states: list[Any] | None) -> Tensor:
@@ -109,13 +118,17 @@ def _all_tokens(cell: nn.RNNBase, x: Tensor, state: State | None) -> tuple[Tenso
     return outputs, _taken(after)
 
 
-def _packed(packed: Any, cell: nn.RNNBase, x: Tensor, state: State | None) -> tuple[Tensor, State | None]:
+def _packed(
+    packed: Any, cell: nn.RNNBase, x: Tensor, state: State | None
+) -> tuple[Tensor, State | None]:
     """x: [t d], the real tokens in the order of a packed sequence."""
     outputs, after = cell(packed._replace(data=x), _given(state))
     return outputs.data, _taken(after)
 
 
-def one_token(real: Tensor | None, cell: nn.RNNBase, x: Tensor, state: State | None) -> tuple[Tensor, State]:
+def one_token(
+    real: Tensor | None, cell: nn.RNNBase, x: Tensor, state: State | None
+) -> tuple[Tensor, State]:
     """x: [b d]. real: [b 1] bool, False: padding, which leaves the state; None: all are.
 
     oneDNN's LSTM orders its weights anew at each call, which costs more than one step of the cell.
@@ -150,12 +163,16 @@ def _given(state: State | None) -> Any:
 def _taken(state: Any) -> State | None:
     """A state as torch's networks of one layer give it; None for two directions, which are not continued."""
     parts = state if isinstance(state, tuple) else (state,)
-    return None if parts[0].shape[0] == 2 else tuple(rearrange(part, "1 b d -> b d") for part in parts)
+    if parts[0].shape[0] == 2:
+        return None
+    return tuple(rearrange(part, "1 b d -> b d") for part in parts)
 
 
 def _needs_packing(x: Tensor) -> bool:
     """Whether torch's fused LSTM, which takes unpacked sequences, fails: in bfloat16 on a CPU that has none."""
-    if x.device.type != "cpu" or not (x.dtype == torch.bfloat16 or torch.is_autocast_enabled("cpu")):
+    if x.device.type != "cpu" or not (
+        x.dtype == torch.bfloat16 or torch.is_autocast_enabled("cpu")
+    ):
         return False
     return not bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
@@ -176,7 +193,9 @@ def check_not_exporting(name: str, instead: str) -> None:
 
 
 def scan_tokens(
-    step: Callable[[Any, tuple[Tensor, ...]], tuple[Any, Tensor]], state: Any, inputs: tuple[Tensor, ...]
+    step: Callable[[Any, tuple[Tensor, ...]], tuple[Any, Tensor]],
+    state: Any,
+    inputs: tuple[Tensor, ...],
 ) -> Tensor:
     """Outputs [b n …] of `step(state, inputs of a token [b …]) -> (state, output)`. inputs: [b n …] each."""
     by_token = tuple(x.transpose(0, 1) for x in inputs)
@@ -192,15 +211,25 @@ def run_masked(layers: nn.RNNBase, x: Tensor, valid: Tensor) -> Tensor:
     return x
 
 
-def _one_way(layers: nn.RNNBase, name: str, x: Tensor, valid: Tensor, *, is_reversed: bool) -> Tensor:
+def _one_way(
+    layers: nn.RNNBase, name: str, x: Tensor, valid: Tensor, *, is_reversed: bool
+) -> Tensor:
     """A layer in one direction. name: end of its weights' names."""
-    w, u, of_w, of_u = (getattr(layers, f"{kind}_{name}") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-    gates, real = nn.functional.linear(x, w, of_w), rearrange(valid, "b n -> b n 1")
+    w, u, of_w, of_u = (
+        getattr(layers, f"{kind}_{name}")
+        for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
+    gates = nn.functional.linear(x, w, of_w)
+    real = rearrange(valid, "b n -> b n 1")
     if is_reversed:
-        gates, real = gates.flip(1), real.flip(1)
-    cell, size = CELLS[layers.mode], layers.hidden_size
+        gates = gates.flip(1)
+        real = real.flip(1)
+    cell = CELLS[layers.mode]
+    size = layers.hidden_size
 
-    def step(state: tuple[Tensor, Tensor], token: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    def step(
+        state: tuple[Tensor, Tensor], token: tuple[Tensor, ...]
+    ) -> tuple[tuple[Tensor, Tensor], Tensor]:
         gates, real = token
         new = cell(gates, nn.functional.linear(state[0], u, of_u), state[1])
         hidden, memory = (torch.where(real, after, before) for after, before in zip(new, state))
@@ -219,8 +248,10 @@ def _lstm(gates: Tensor, recurrent: Tensor, memory: Tensor) -> tuple[Tensor, Ten
 
 def _gru(gates: Tensor, recurrent: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
     """`memory` is the hidden state, which the cell has beside nothing else."""
-    (r, z, n), (r_, z_, n_) = gates.chunk(3, dim=-1), recurrent.chunk(3, dim=-1)
-    new, kept = (n + (r + r_).sigmoid() * n_).tanh(), (z + z_).sigmoid()
+    r, z, n = gates.chunk(3, dim=-1)
+    r_, z_, n_ = recurrent.chunk(3, dim=-1)
+    new = (n + (r + r_).sigmoid() * n_).tanh()
+    kept = (z + z_).sigmoid()
     hidden = (1 - kept) * new + kept * memory
     return hidden, hidden.clone()
 

@@ -45,13 +45,24 @@ class S4DLayer(nn.Module):
     (True, torch.Size([2, 3, 32]))
     """
 
-    def __init__(self, dim: int, *, num_states: int = 64, spectrum: Spectrum = "lin", bidirectional: bool = False):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_states: int = 64,
+        spectrum: Spectrum = "lin",
+        bidirectional: bool = False,
+    ):
         super().__init__()
         if num_states < 2 or num_states % 2:
-            raise ValueError(f"num_states={num_states}; states come in conjugate pairs, so give an even number from 2")
+            raise ValueError(
+                f"num_states={num_states}; states come in conjugate pairs, so give an even number from 2"
+            )
         if spectrum not in ("lin", "inv"):
             raise ValueError(f"spectrum={spectrum!r}; give 'lin' or 'inv'")
-        self.dim, self.num_pairs, self.bidirectional = dim, num_states // 2, bidirectional
+        self.dim = dim
+        self.num_pairs = num_states // 2
+        self.bidirectional = bidirectional
         m = torch.arange(self.num_pairs, dtype=torch.float32)
         inverse = num_states / math.pi * (num_states / (2 * m + 1) - 1)
         frequencies = math.pi * m if spectrum == "lin" else inverse
@@ -67,12 +78,14 @@ class S4DLayer(nn.Module):
         """[b n d] from x [b n d], which is zero where padded."""
         check_not_exporting("the convolution of S4D", "an LSTM or GRU")
         # FFTs have no bfloat16, and powers of a ratio near 1 need the digits
-        n, exact = x.shape[1], x.to(torch.promote_types(x.dtype, torch.float32))
+        n = x.shape[1]
+        exact = x.to(torch.promote_types(x.dtype, torch.float32))
         log_step, C = self._discretised(exact.dtype)
         with no_autocast(x):
             kernels = geometric_sums(C, log_step, n)
             kernel = kernels[0]
-            if self.bidirectional:  # offset -1 - l of the circular convolution is its place 2 n - 1 - l
+            # offset -1 - l of the circular convolution is its place 2 n - 1 - l
+            if self.bidirectional:
                 kernel = F.pad(kernel, [0, n]) + F.pad(kernels[1].flip(-1), [n, 0])
             y = fft_convolution(exact, kernel) + exact * self.D.to(exact.dtype)
         return y.to(x.dtype)
@@ -85,7 +98,9 @@ class S4DLayer(nn.Module):
         Raises ValueError if the layer is bidirectional.
         """
         if self.bidirectional:
-            raise ValueError("a bidirectional S4DLayer has no state to go on from; build it with bidirectional=False")
+            raise ValueError(
+                "a bidirectional S4DLayer has no state to go on from; build it with bidirectional=False"
+            )
         b, n, _ = x.shape
         exact = x.to(torch.promote_types(x.dtype, torch.float32))
         log_step, C = self._discretised(exact.dtype)
@@ -97,7 +112,9 @@ class S4DLayer(nn.Module):
                 y = rearrange(2 * (C[0] * state).sum(dim=-1).real, "b d -> b 1 d")
             else:
                 from_state = geometric_sums(C[0] * log_step.exp() * state, log_step, n)
-                y = fft_convolution(exact, geometric_sums(C, log_step, n)[0]) + rearrange(from_state, "b d n -> b n d")
+                y = fft_convolution(exact, geometric_sums(C, log_step, n)[0]) + rearrange(
+                    from_state, "b d n -> b n d"
+                )
                 state = state_after(exact, log_step, valid, state)
             y = y + exact * self.D.to(exact.dtype)
         return y.to(x.dtype), state
@@ -113,12 +130,18 @@ class S4DLayer(nn.Module):
         b, n, d = x.shape
         i, j = _blocks(n)
         fft = round(2.5 * 2 * n * math.log2(2 * n))
-        return (2 * b + 1) * d * fft + 6 * b * d * (n + 1) + 6 * d * self.num_pairs * (i + j) + 2 * b * n * d
+        return (
+            (2 * b + 1) * d * fft
+            + 6 * b * d * (n + 1)
+            + 6 * d * self.num_pairs * (i + j)
+            + 2 * b * n * d
+        )
 
     def _discretised(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """dt A [d s] and C (exp(dt A) - 1) / A [w d s]; the numerator is B's zero-order hold."""
         decay, frequency = (
-            rearrange(t.to(dtype), "(d s) -> d s", d=self.dim) for t in (-self.log_decay.exp(), self.frequency)
+            rearrange(t.to(dtype), "(d s) -> d s", d=self.dim)
+            for t in (-self.log_decay.exp(), self.frequency)
         )
         A = torch.complex(decay, frequency)
         log_step = A * rearrange(self.log_dt.to(dtype).exp(), "d -> d 1")
@@ -147,9 +170,11 @@ def state_after(x: Tensor, log_step: Tensor, valid: Tensor | None, state: Tensor
     """
     n = x.shape[1]
     coarse, fine = _powers(log_step, n)
-    (num_blocks, size), age = _blocks(n), torch.arange(n, device=x.device)
+    num_blocks, size = _blocks(n)
+    age = torch.arange(n, device=x.device)
     if valid is None:
-        latest_first, lengths = x.flip(1), torch.full((x.shape[0],), n, device=x.device)
+        latest_first = x.flip(1)
+        lengths = torch.full((x.shape[0],), n, device=x.device)
     else:
         lengths = valid.sum(dim=1)
         index = rearrange(lengths, "b -> b 1") - 1 - age
@@ -176,9 +201,12 @@ def _powers(log_ratio: Tensor, n: int) -> tuple[Tensor, Tensor]:
     num_blocks, size = _blocks(n)
     exponents = torch.arange(num_blocks + size, device=log_ratio.device, dtype=log_ratio.real.dtype)
     exponents = torch.where(exponents < num_blocks, exponents * size, exponents - num_blocks)
-    decay, angle = (rearrange(t, "d s -> d 1 s") * rearrange(exponents, "t -> t 1") for t in _parts(log_ratio))
+    decay, angle = (
+        rearrange(t, "d s -> d 1 s") * rearrange(exponents, "t -> t 1") for t in _parts(log_ratio)
+    )
     size_of = decay.exp()
-    powers = torch.complex(size_of * angle.cos(), size_of * angle.sin())  # torch's complex exp is several times slower
+    # torch's complex exp is several times slower
+    powers = torch.complex(size_of * angle.cos(), size_of * angle.sin())
     return powers[:, :num_blocks], powers[:, num_blocks:]
 
 

@@ -91,25 +91,31 @@ def chunks(n: int) -> tuple[int, int]:
     return max(-(-n // m), 1), m
 
 
-def _scan(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def _scan(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
     """`selective_scan`, of as many examples at once as `BLOCK` lets."""
     exponents = rearrange(A * math.log2(math.e), "e s -> s e")  # exp2 is faster than exp on a CPU
     size = max(BLOCK // (chunks(x.shape[1])[0] * A.numel()), 1)
     blocks = zip(*(t.split(size) for t in (x, dt, B, C, rearrange(state, "b e s -> b s e"))))
     found = [
-        checkpoint(_scan_block, exponents, *block, use_reentrant=False, preserve_rng_state=False) for block in blocks
+        checkpoint(_scan_block, exponents, *block, use_reentrant=False, preserve_rng_state=False)
+        for block in blocks
     ]
     y, last = (torch.cat(parts) for parts in zip(*found))
     return y, rearrange(last, "b s e -> b e s")
 
 
-def _scan_block(exponents: Tensor, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def _scan_block(
+    exponents: Tensor, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
     """y [b n e] and the last state [b s e]. exponents: of 2, a time, [s e].
 
     Tensors are [m (b k) s e]: a step is one index of m, and the many channels are last, so that the few states do not
     cut the work into short rows.
     """
-    n, (k, m) = x.shape[1], chunks(x.shape[1])
+    n = x.shape[1]
+    k, m = chunks(x.shape[1])
 
     def by_offset(t: Tensor) -> Tensor:
         """[m (b k) 1 e]; what pads the last chunk has dt = 0: it changes no state."""
@@ -124,7 +130,9 @@ def _scan_block(exponents: Tensor, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, 
             ends = torch.addcmul(decay * ends, B_i, u_i)
         decays = torch.exp2(dt_.sum(dim=0) * exponents)
         starts = [state]
-        for decay, end in list(zip(*(rearrange(t, "(b k) s e -> k b s e", k=k) for t in (decays, ends))))[:-1]:
+        for decay, end in list(
+            zip(*(rearrange(t, "(b k) s e -> k b s e", k=k) for t in (decays, ends)))
+        )[:-1]:
             starts.append(torch.addcmul(end, decay, starts[-1]))
         h = rearrange(torch.stack(starts), "k b s e -> (b k) s e")
     outputs = []
@@ -140,7 +148,9 @@ def compiled_scan(x: Tensor) -> Any:
 
     FLOP counters must see those operations.
     """
-    is_possible = x.device.type == "cpu" and x.dtype == torch.float32 and not is_in_torch_dispatch_mode()
+    is_possible = (
+        x.device.type == "cpu" and x.dtype == torch.float32 and not is_in_torch_dispatch_mode()
+    )
     return _load_compiled_scan() if is_possible else None
 
 

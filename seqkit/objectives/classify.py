@@ -17,7 +17,14 @@ from seqkit.interfaces import IGNORE, LossOutput, ModelInput, TokenBatch, TokenS
 from seqkit.interfaces.tokens import may_read
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
-from seqkit.objectives.labels import OF_PROBABILITIES, REPORTED, LabelObjective, Level, on_device, plain
+from seqkit.objectives.labels import (
+    OF_PROBABILITIES,
+    REPORTED,
+    LabelObjective,
+    Level,
+    on_device,
+    plain,
+)
 from seqkit.objectives.losses import checked_smoothing, class_counts, cross_entropy, frequencies
 
 ClassMetric = Literal[
@@ -26,7 +33,15 @@ ClassMetric = Literal[
 ]  # fmt: skip
 """Names of metrics as in torchmetrics (`seqkit.objectives.metrics.build_metrics`)."""
 
-MainMetric = Literal["Accuracy", "Loss", "BalancedAccuracy", "MacroF1", "MatthewsCorrCoef", "AUROC", "AveragePrecision"]
+MainMetric = Literal[
+    "Accuracy",
+    "Loss",
+    "BalancedAccuracy",
+    "MacroF1",
+    "MatthewsCorrCoef",
+    "AUROC",
+    "AveragePrecision",
+]
 """Metrics by which models may be compared."""
 
 BINARY_METRICS = {"precision", "recall", "average_precision", "calibration_error"}
@@ -71,8 +86,13 @@ class Classify(LabelObjective):
         super().__init__(level, pool, transform, linear=linear)
         self.label_smoothing = checked_smoothing(label_smoothing)
         if isinstance(class_weights, list) and not all(0 < x < math.inf for x in class_weights):
-            raise ValueError(f"class_weights is {class_weights}; give finite numbers above 0, or balanced")
-        self.chosen_metrics: list[str] = ["Accuracy", *(("MacroF1",) if metrics is None else metrics)]
+            raise ValueError(
+                f"class_weights is {class_weights}; give finite numbers above 0, or balanced"
+            )
+        self.chosen_metrics: list[str] = [
+            "Accuracy",
+            *(("MacroF1",) if metrics is None else metrics),
+        ]
         if main is not None and main not in ("Loss", *self.chosen_metrics):
             self.chosen_metrics.append(main)
         self.primary_metric = REPORTED[main or "Accuracy"]
@@ -86,7 +106,10 @@ class Classify(LabelObjective):
         """A label as the data module keeps it: a number or a tensor. Raises DataError for anything else."""
         known = plain(label)
         if not isinstance(known, int | float | Tensor):
-            each = "an int64 tensor [n] of class numbers" if self.level == "token" else "the number of a class, from 0"
+            if self.level == "token":
+                each = "an int64 tensor [n] of class numbers"
+            else:
+                each = "the number of a class, from 0"
             raise DataError(f"label is {one_line(repr(label)[:60])}; give {each}")
         return known
 
@@ -98,9 +121,13 @@ class Classify(LabelObjective):
         if names is None:
             names = [str(i) for i in range(highest + 1)]
         if highest >= len(names):
-            raise DataError(f"a label is class {highest}, but there are {len(names)} classes, 0 to {len(names) - 1}")
+            raise DataError(
+                f"a label is class {highest}, but there are {len(names)} classes, 0 to {len(names) - 1}"
+            )
         if len(names) < 2:
-            raise DataError(f"the training labels hold {len(names)} class; classification needs two or more")
+            raise DataError(
+                f"the training labels hold {len(names)} class; classification needs two or more"
+            )
         self.names = list(names)
         self.positive_class = None
         if len(self.names) == 2:
@@ -134,15 +161,21 @@ class Classify(LabelObjective):
         """Names of the classes, their weights if any, and the number of the positive one of two."""
         if not self.names:
             return {}
-        found: dict[str, Any] = {"names": self.names} | ({"weights": self.weights} if self.weights else {})
+        found: dict[str, Any] = {"names": self.names} | (
+            {"weights": self.weights} if self.weights else {}
+        )
         return found | ({} if self.positive_class is None else {"positive": self.positive_class})
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores names and weights of the classes, and the positive one of two (by default the second)."""
         self.names = [str(name) for name in state["names"]]
-        self.positive_class = int(state.get("positive", 1)) if len(self.names) == 2 else None
+        self.positive_class = None
+        if len(self.names) == 2:
+            self.positive_class = int(state.get("positive", 1))
         if self.positive_class not in (None, 0, 1):
-            raise ValueError(f"the positive class is number {self.positive_class}; of two classes it is 0 or 1")
+            raise ValueError(
+                f"the positive class is number {self.positive_class}; of two classes it is 0 or 1"
+            )
         self._choose_positive()
         self.weights = [float(x) for x in state.get("weights", [])]
         if self.weights and len(self.weights) != len(self.names):
@@ -165,7 +198,9 @@ class Classify(LabelObjective):
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Cross-entropy of logits [b k] or [b n k], summed over the targets that are not IGNORE."""
-        weights = on_device(self.weights, prediction.device) if training and self.weights else None
+        weights = None
+        if training and self.weights:
+            weights = on_device(self.weights, prediction.device)
         return cross_entropy(
             prediction,
             target,
@@ -183,12 +218,16 @@ class Classify(LabelObjective):
         """Accuracy and the chosen metrics."""
         from seqkit.objectives.metrics import build_metrics
 
-        return build_metrics(self.chosen_metrics, num_classes=len(self.names), positive=self.positive_class)
+        return build_metrics(
+            self.chosen_metrics, num_classes=len(self.names), positive=self.positive_class
+        )
 
     @property
     def positive_name(self) -> str | None:
         """Name of the positive one of two classes; None if there are more classes."""
-        return None if self.positive_class is None else self.names[self.positive_class]
+        if self.positive_class is None:
+            return None
+        return self.names[self.positive_class]
 
     @property
     def classes(self) -> list[str]:
@@ -203,6 +242,8 @@ class Classify(LabelObjective):
         """Name of the likeliest class of each example; for tokens, a list of names."""
 
         def named(index: Any) -> Any:
-            return [named(i) for i in index] if isinstance(index, list) else self.names[index]
+            if isinstance(index, list):
+                return [named(i) for i in index]
+            return self.names[index]
 
         return named(prediction.argmax(dim=-1).tolist())

@@ -33,7 +33,9 @@ FIRST_BIAS = -10.0
 def _check_parts(parts: Sequence[str]) -> None:
     if len(set(parts)) < 2 or len(set(parts)) < len(parts):
         given = ", ".join(parts) or "none"
-        raise ValueError(f"Contrastive compares two parts or more, and the parts are {given}; name each once")
+        raise ValueError(
+            f"Contrastive compares two parts or more, and the parts are {given}; name each once"
+        )
 
 
 class Contrastive(Objective):
@@ -76,31 +78,43 @@ class Contrastive(Objective):
         projections: Mapping[str, Callable[[int, int], Projection]] | None = None,
         loss: Literal["softmax", "sigmoid"] = "softmax",
     ):
-        self.parts, self.dim, self.temperature = list(parts or ()), dim, temperature
-        self.max_scale, self.projections, self.loss = max_scale, dict(projections or {}), loss
+        self.parts = list(parts or ())
+        self.dim = dim
+        self.temperature = temperature
+        self.max_scale = max_scale
+        self.projections = dict(projections or {})
+        self.loss = loss
         if parts is not None:
             _check_parts(self.parts)
         if not (temperature > 0 and (max_scale is None or 1 / temperature <= max_scale)):
-            raise ValueError(f"temperature is {temperature}; give more than 0, and 1 / max_scale or more, such as 0.07")
+            raise ValueError(
+                f"temperature is {temperature}; give more than 0, and 1 / max_scale or more, such as 0.07"
+            )
         self.has_classes: bool | None = None
 
     def plain_label(self, label: Any) -> Any:
         """A label as the data module keeps it. Raises DataError for anything but the number of a class."""
         known = plain(label)
         if not isinstance(known, int):
-            raise DataError(f"a label is {str(known)[:60]}; Contrastive takes the number of a class, or no labels")
+            raise DataError(
+                f"a label is {str(known)[:60]}; Contrastive takes the number of a class, or no labels"
+            )
         return known
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Learns whether the data has classes. Raises DataError where some examples have one."""
         known = sum(label is not None for label in labels)
         if 0 < known < len(labels):
-            raise DataError(f"{known:,} of {len(labels):,} training samples have a label; label all of them, or none")
+            raise DataError(
+                f"{known:,} of {len(labels):,} training samples have a label; label all of them, or none"
+            )
         self.has_classes = self.needs_labels = known > 0
 
     def state(self) -> dict[str, Any]:
         """Whether the data has classes."""
-        return {} if self.has_classes is None else {"has_classes": self.has_classes}
+        if self.has_classes is None:
+            return {}
+        return {"has_classes": self.has_classes}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores whether the data has classes."""
@@ -113,7 +127,9 @@ class Contrastive(Objective):
         _check_parts(self.parts)
         for name in self.projections:
             if name not in self.parts:
-                raise ValueError(f"projections name {name!r}, which is not compared; {suggest(name, self.parts)}")
+                raise ValueError(
+                    f"projections name {name!r}, which is not compared; {suggest(name, self.parts)}"
+                )
         make = self.projections.get
         made = {x: make(x, LinearProjection)(embedder.part(x).dim, self.dim) for x in self.parts}
         bias = FIRST_BIAS if self.loss == "sigmoid" else None
@@ -125,7 +141,10 @@ class Contrastive(Objective):
         tokens, label = batch
         vectors, present, bias = self._encoded(model, tokens)
         keys = self._keys(tokens, label)
-        candidates = everywhere(vectors, present, keys) if training else Candidates(vectors, present, keys)
+        if training:
+            candidates = everywhere(vectors, present, keys)
+        else:
+            candidates = Candidates(vectors, present, keys)
         loss, count = multi_positive_loss(Candidates(vectors, present, keys), candidates, bias)
         if training:
             return LossOutput(loss, count)
@@ -141,7 +160,11 @@ class Contrastive(Objective):
         cosines = einsum(prediction, prediction, "b i d, b j d -> b i j").tolist()
         pairs = [(i, j) for i in range(len(self.parts)) for j in range(i + 1, len(self.parts))]
         return [
-            {f"{self.parts[i]}, {self.parts[j]}": own[i][j] for i, j in pairs if not math.isnan(own[i][j])}
+            {
+                f"{self.parts[i]}, {self.parts[j]}": own[i][j]
+                for i, j in pairs
+                if not math.isnan(own[i][j])
+            }
             for own in cosines
         ]
 
@@ -153,7 +176,8 @@ class Contrastive(Objective):
             return None
 
         def step(batch: LabeledBatch) -> LossOutput:
-            keys, present = self._keys(*batch), torch.stack([self._has(batch[0], name) for name in self.parts], dim=1)
+            keys = self._keys(*batch)
+            present = torch.stack([self._has(batch[0], name) for name in self.parts], dim=1)
             own = Candidates(torch.zeros(*keys.shape, self.dim, device=keys.device), present, keys)
             return LossOutput(*multi_positive_loss(own, own), _unit(own.vectors, present), keys)
 
@@ -165,7 +189,9 @@ class Contrastive(Objective):
 
         pairs = list(permutations(range(len(self.parts)), 2))
         each = {
-            f"{self.parts[i]}_to_{self.parts[j]}@{most}": Recall([(i, j)], most) for i, j in pairs for most in (1, 5)
+            f"{self.parts[i]}_to_{self.parts[j]}@{most}": Recall([(i, j)], most)
+            for i, j in pairs
+            for most in (1, 5)
         }
         return {"recall@1": Recall(pairs, 1), **each}
 
@@ -183,7 +209,9 @@ class Contrastive(Objective):
             if name in here or _num_processes() > 1:
                 encoded = name if name in here else here[0]
                 own: Tensor = model(batch.only(encoded))[:, i]  # zeros where it was another part
-                vectors[i] = own.new_zeros(len(batch), own.shape[-1]).index_copy(0, batch.rows(encoded), own)
+                vectors[i] = own.new_zeros(len(batch), own.shape[-1]).index_copy(
+                    0, batch.rows(encoded), own
+                )
         zeros = torch.zeros_like(next(iter(vectors.values())))
         stacked = torch.stack([vectors.get(i, zeros) for i in range(len(self.parts))], dim=1)
         present = torch.stack([self._has(batch, name) for name in self.parts], dim=1)
@@ -195,18 +223,27 @@ class Contrastive(Objective):
     def _has(batch: TokenBatch, name: str) -> Tensor:
         """Whether each example has the part, [b] bool."""
         has = torch.zeros(len(batch), dtype=torch.bool, device=batch.valid.device)
-        return has.index_fill(0, batch.rows(name), True) if name in (batch.parts or ()) else has
+        if name in (batch.parts or ()):
+            return has.index_fill(0, batch.rows(name), True)
+        return has
 
     def _keys(self, batch: TokenBatch, label: Tensor | None) -> Tensor:
         """Numbers [b k] int64: two examples are positives if their numbers of either part are equal."""
         if self.has_classes:
             if label is None or label.shape != (len(batch),) or label.is_floating_point():
-                raise DataError(f"labels are {label if label is None else list(label.shape)}; give a class an example")
+                raise DataError(
+                    f"labels are {label if label is None else list(label.shape)}; give a class an example"
+                )
             return rearrange(label, "b -> b 1").expand(-1, len(self.parts))
-        columns = [torch.zeros(len(batch), dtype=torch.int64, device=batch.valid.device) for _ in self.parts]
+        columns = [
+            torch.zeros(len(batch), dtype=torch.int64, device=batch.valid.device)
+            for _ in self.parts
+        ]
         for i, name in enumerate(self.parts):
             if batch.parts is not None and name in batch.parts:
-                columns[i] = columns[i].index_copy(0, batch.rows(name), fingerprints(batch.parts[name].batch))
+                columns[i] = columns[i].index_copy(
+                    0, batch.rows(name), fingerprints(batch.parts[name].batch)
+                )
         return torch.stack(columns, dim=1)
 
 
@@ -222,7 +259,12 @@ class ContrastiveHead(nn.Module):
     """
 
     def __init__(
-        self, projections: Mapping[str, Projection], scale: float, *, max_scale: float | None, bias: float | None = None
+        self,
+        projections: Mapping[str, Projection],
+        scale: float,
+        *,
+        max_scale: float | None,
+        bias: float | None = None,
     ):
         super().__init__()
         self.projections = nn.ModuleDict(dict(projections))
@@ -233,20 +275,30 @@ class ContrastiveHead(nn.Module):
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Vectors of each part. Raises ValueError for tokens that are not joined."""
         if embedded.parts is None:
-            raise ValueError("the batch has no parts, and this head compares them; encode the examples with Join")
+            raise ValueError(
+                "the batch has no parts, and this head compares them; encode the examples with Join"
+            )
         if self.training:  # the weight itself, as in CLIP, so that the gradient can lower it again
             self.logit_scale.data.clamp_(max=self.max_log_scale)
         scale = (self.logit_scale.clamp(max=self.max_log_scale) / 2).exp()
-        flat, found = rearrange(hidden, "b n d -> (b n) d"), []
+        flat = rearrange(hidden, "b n d -> (b n) d")
+        found = []
         for name, projection in self.projections.items():
             if name not in embedded.parts:  # `DistributedDataParallel` waits for every gradient
                 found.append(sum(p.sum() for p in projection.parameters()) * 0.0)
                 continue
             part = embedded.parts[name]
-            own = F.normalize(projection(flat[part.columns], part.batch.valid).float(), dim=-1) * scale
+            own = (
+                F.normalize(projection(flat[part.columns], part.batch.valid).float(), dim=-1)
+                * scale
+            )
             if self.logit_bias is not None:
                 own = torch.cat([own, self.logit_bias.expand(len(own), 1)], dim=-1)
-            found.append(own.new_zeros(len(hidden), own.shape[-1]).index_add(0, part.rows(hidden.shape[1]), own))
+            found.append(
+                own.new_zeros(len(hidden), own.shape[-1]).index_add(
+                    0, part.rows(hidden.shape[1]), own
+                )
+            )
         return torch.stack(torch.broadcast_tensors(*found), dim=1)
 
 
@@ -273,7 +325,8 @@ def multi_positive_loss(
     2). The anchors are among the candidates, so each has a positive.
     bias: what is added to the logits of the sigmoid loss, which is then taken (Zhai et al. 2023, equation 1).
     """
-    losses, counts = [], []
+    losses = []
+    counts = []
     for i, j in permutations(range(anchors.keys.shape[1]), 2):
         counted = anchors.present[:, i] & anchors.present[:, j]
         compared = rearrange(counted, "b -> b 1") & candidates.present[:, j]
@@ -306,7 +359,9 @@ def fingerprints(batch: TokenBatch) -> Tensor:
             bits = bits.reshape(b, n, -1)
             place = torch.arange(n * bits.shape[2], device=x.device).reshape(n, -1)
             each = _mixed(bits) * _mixed(place + (number + 1) * 2**40)
-            total = total + each.masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0).sum(dim=(1, 2))
+            total = total + each.masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0).sum(
+                dim=(1, 2)
+            )
     if (edges := batch.adjacency) is not None:
         source, target = edges.edge_index % n
         each = _mixed(_mixed(_mixed(source) + target) + edges.edge_type)
@@ -360,4 +415,6 @@ class Gather(torch.autograd.Function):
 
 
 def _num_processes() -> int:
-    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size()
+    return 1

@@ -15,7 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqkit.errors import DataError, attempt
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, Tokenizer
+from seqkit.interfaces import (
+    IGNORE,
+    LossOutput,
+    ModelInput,
+    PredictionObjective,
+    TokenBatch,
+    Tokenizer,
+)
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import TokenHead
 from seqkit.objectives.next_token import TextMetric
@@ -40,11 +47,17 @@ class CTC(PredictionObjective):
     needs_labels = True
     primary_metric = "token_error"
 
-    def __init__(self, target: Tokenizer, *, beam_width: int = 1, metrics: list[TextMetric] | None = None):
+    def __init__(
+        self, target: Tokenizer, *, beam_width: int = 1, metrics: list[TextMetric] | None = None
+    ):
         if not hasattr(target, "decode"):
-            raise ValueError(f"{type(target).__name__} has no decode(ids), so ids could not become text; use Words")
+            raise ValueError(
+                f"{type(target).__name__} has no decode(ids), so ids could not become text; use Words"
+            )
         if beam_width < 1:
-            raise ValueError(f"beam_width={beam_width} counts prefixes; make it 1 (best path) or more")
+            raise ValueError(
+                f"beam_width={beam_width} counts prefixes; make it 1 (best path) or more"
+            )
         self.target: Any = target
         self.beam_width = beam_width
         self.chosen_metrics: list[str] = ["TokenErrorRate", *(metrics or ()), "SequenceErrorRate"]
@@ -53,7 +66,9 @@ class CTC(PredictionObjective):
     def blank(self) -> int:
         """Id of the blank: the one behind the target tokenizer's. Raises ValueError before `fit`."""
         if not self.target.spec.ids:
-            raise ValueError(f"{type(self.target).__name__} does not give one id a symbol; use Words or Characters")
+            raise ValueError(
+                f"{type(self.target).__name__} does not give one id a symbol; use Words or Characters"
+            )
         return int(self.target.spec.vocab_size)
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
@@ -89,15 +104,26 @@ class CTC(PredictionObjective):
         """Logits [b n v]. Raises ValueError for tokens without an order."""
         assert isinstance(embedder, TokenEmbedder)
         if embedder.spec.is_set or not embedder.spec.num_axes:
-            raise ValueError("CTC reads symbols in the order of the tokens, and these have none; use Classify")
+            raise ValueError(
+                "CTC reads symbols in the order of the tokens, and these have none; use Classify"
+            )
         return TokenHead(embedder.dim, self.blank + 1)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The unchanged batch; target [b 1+t]: the number of tokens, then the first reference."""
-        if label is None or label.ndim != 3 or label.is_floating_point() or len(label) != len(batch):
+        if (
+            label is None
+            or label.ndim != 3
+            or label.is_floating_point()
+            or len(label) != len(batch)
+        ):
             got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
-            raise DataError(f"labels are {got}; CTC needs ids [{len(batch)} a t], as encode_target makes of texts")
-        return ModelInput(batch, None, torch.cat([batch.valid.sum(dim=1, keepdim=True), label[:, 0]], dim=1))
+            raise DataError(
+                f"labels are {got}; CTC needs ids [{len(batch)} a t], as encode_target makes of texts"
+            )
+        return ModelInput(
+            batch, None, torch.cat([batch.valid.sum(dim=1, keepdim=True), label[:, 0]], dim=1)
+        )
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Negative log likelihood of the targets, summed; count: their symbols.
@@ -105,14 +131,17 @@ class CTC(PredictionObjective):
         In training, an example that an augmentation made too short for its target counts nothing; else the loss of such
         an example is infinite.
         """
-        lengths, symbols = target[:, 0], target[:, 1:]
+        lengths = target[:, 0]
+        symbols = target[:, 1:]
         num_symbols = (symbols != IGNORE).sum(dim=1)
         fits = _needed(symbols) <= lengths
         losses = F.ctc_loss(
             prediction.float().log_softmax(dim=-1).transpose(0, 1), symbols.clamp(min=0), lengths, num_symbols,
             blank=self.blank, reduction="none", zero_infinity=training,
         )  # fmt: skip
-        return LossOutput(losses.sum(), (num_symbols * fits).sum() if training else num_symbols.sum())
+        return LossOutput(
+            losses.sum(), (num_symbols * fits).sum() if training else num_symbols.sum()
+        )
 
     def generation_metrics(self) -> dict[str, Any]:
         """The chosen metrics of the predicted texts."""
@@ -122,9 +151,12 @@ class CTC(PredictionObjective):
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Ids [b t] of the symbols that are read, IGNORE after their end."""
-        logits, rows = model(batch).float().log_softmax(dim=-1), []
+        logits = model(batch).float().log_softmax(dim=-1)
+        rows = []
         for each, valid in zip(logits, batch.valid):
-            rows.append(self._best_path(each[valid]) if self.beam_width == 1 else self._beam(each[valid]))
+            rows.append(
+                self._best_path(each[valid]) if self.beam_width == 1 else self._beam(each[valid])
+            )
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
 
     def decode(self, prediction: Tensor) -> list[Any]:
@@ -141,7 +173,9 @@ class CTC(PredictionObjective):
         # log probabilities of ending with the blank, and without it
         beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
         for row in scores.tolist():
-            found: dict[tuple[int, ...], tuple[float, float]] = defaultdict(lambda: (-math.inf, -math.inf))
+            found: dict[tuple[int, ...], tuple[float, float]] = defaultdict(
+                lambda: (-math.inf, -math.inf)
+            )
             for prefix, (ends_blank, ends_symbol) in beams.items():
                 either = _add(ends_blank, ends_symbol)
                 known = found[prefix]
@@ -156,7 +190,9 @@ class CTC(PredictionObjective):
         return torch.tensor(next(iter(beams)), dtype=torch.int64, device=scores.device)
 
     def _text(self, ids: Tensor) -> str:
-        return str(attempt(self.target, "decode", ids.cpu())) if len(ids) else ""
+        if len(ids):
+            return str(attempt(self.target, "decode", ids.cpu()))
+        return ""
 
 
 def _needed(symbols: Tensor) -> Tensor:
@@ -167,5 +203,8 @@ def _needed(symbols: Tensor) -> Tensor:
 
 def _add(a: float, b: float) -> float:
     """Logarithm of the sum of two probabilities, of which a and b are the logarithms."""
-    high, low = max(a, b), min(a, b)
-    return high if low == -math.inf else high + math.log1p(math.exp(low - high))
+    high = max(a, b)
+    low = min(a, b)
+    if low == -math.inf:
+        return high
+    return high + math.log1p(math.exp(low - high))

@@ -35,10 +35,17 @@ class Features(Objective):
         dim: int | None = None,
     ):
         if projection is not None and pool != "mean":
-            raise ValueError(f"pool={pool} stands beside a projection, which pools itself; give projection.pool")
+            raise ValueError(
+                f"pool={pool} stands beside a projection, which pools itself; give projection.pool"
+            )
         if dim is not None and (projection is None or dim < 1):
-            raise ValueError(f"dim={dim} is the width of a projection's vectors; give 1 or more, and a projection")
-        self.pool, self.normalize, self.projection, self.dim = pool, normalize, projection, dim
+            raise ValueError(
+                f"dim={dim} is the width of a projection's vectors; give 1 or more, and a projection"
+            )
+        self.pool = pool
+        self.normalize = normalize
+        self.projection = projection
+        self.dim = dim
 
     def check_trainable(self) -> NoReturn:
         """Raises UsageError: there is no loss."""
@@ -51,7 +58,10 @@ class Features(Objective):
         """Pooling alone, without parameters, or the projection."""
         assert isinstance(embedder, TokenEmbedder)
         check_pool(embedder, self.pool)
-        made = None if self.projection is None else self.projection(embedder.dim, self.dim or embedder.dim)
+        if self.projection is None:
+            made = None
+        else:
+            made = self.projection(embedder.dim, self.dim or embedder.dim)
         return FeaturesHead(pool=self.pool, normalize=self.normalize, projection=made)
 
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:

@@ -49,10 +49,20 @@ class LabelObjective(PredictionObjective):
 
     needs_labels = True
 
-    def __init__(self, level: Level, pool: Pool, transform: Callable[[int], Transform] | None, *, linear: bool = False):
+    def __init__(
+        self,
+        level: Level,
+        pool: Pool,
+        transform: Callable[[int], Transform] | None,
+        *,
+        linear: bool = False,
+    ):
         if linear and level == "token":
             raise ValueError("linear=True is for labels of whole rows; leave level=token out")
-        self.level, self.pool, self.transform, self.linear = level, pool, transform, linear
+        self.level = level
+        self.pool = pool
+        self.transform = transform
+        self.linear = linear
         self.cells: tuple[TokenSpec, str | None] | None = None
 
     def read_from(self, tokenizer: Tokenizer) -> None:
@@ -63,7 +73,9 @@ class LabelObjective(PredictionObjective):
 
     def shortcut(self) -> Shortcut | None:
         """A linear model of the cells beside the network, which is fitted after training; None without cells."""
-        return None if self.cells is None else LinearCells(*self.cells, self.num_outputs)
+        if self.cells is None:
+            return None
+        return LinearCells(*self.cells, self.num_outputs)
 
     @property
     @abstractmethod
@@ -80,23 +92,33 @@ class LabelObjective(PredictionObjective):
         pool = None if self.level == "token" else self.pool
         return label_head(embedder, self.num_outputs, pool=pool, transform=self.transform)
 
-    def _input(self, batch: TokenBatch, label: Tensor | None, *axes: int, dtype: torch.dtype) -> ModelInput:
+    def _input(
+        self, batch: TokenBatch, label: Tensor | None, *axes: int, dtype: torch.dtype
+    ) -> ModelInput:
         """The unchanged batch, with the label [b *axes] or [b n *axes] as target.
 
         Raises DataError if labels are missing, have another shape, or are floats and `dtype` is an integer type.
         """
         shape = [*(batch.valid.shape if self.level == "token" else batch.valid.shape[:1]), *axes]
-        if label is None or list(label.shape) != shape or (label.is_floating_point() and not dtype.is_floating_point):
+        if (
+            label is None
+            or list(label.shape) != shape
+            or (label.is_floating_point() and not dtype.is_floating_point)
+        ):
             got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
             wanted = "numbers" if dtype.is_floating_point else "integers"
-            raise DataError(f"labels are {got}; {type(self).__name__} of each {self.level} needs {wanted} {shape}")
+            raise DataError(
+                f"labels are {got}; {type(self).__name__} of each {self.level} needs {wanted} {shape}"
+            )
         return ModelInput(batch, None, label.to(dtype))
 
 
 def on_device(values: Sequence[float], device: torch.device) -> Tensor:
     """A float32 tensor of the numbers; on CUDA it is copied from pinned memory, so that nothing waits for it."""
     made = torch.tensor(values, dtype=torch.float32)
-    return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
+    if device.type == "cuda":
+        return made.pin_memory().to(device, non_blocking=True)
+    return made.to(device)
 
 
 def plain(label: Any) -> Any:
@@ -111,7 +133,9 @@ def plain(label: Any) -> Any:
         return label
     if isinstance(label, list | tuple):
         made = [plain(one) for one in label]
-        return label if all(one is given for one, given in zip(made, label)) else made
+        if all(one is given for one, given in zip(made, label)):
+            return label
+        return made
     if isinstance(label, np.ndarray | np.generic | Tensor) and label.ndim == 0:
         label = label.item()
     if isinstance(label, bool):

@@ -31,21 +31,33 @@ def cross_entropy(
     of the loss by target. keep_probabilities: True: an evaluation gives the probabilities of all ids, too.
     `preds` are the likeliest ids.
     """
-    logits, target = rearrange(logits, "... v -> (...) v"), rearrange(target, "... -> (...)")
+    logits = rearrange(logits, "... v -> (...) v")
+    target = rearrange(target, "... -> (...)")
     known = target != IGNORE
     smoothing = label_smoothing if training else 0.0
     loss = F.cross_entropy(
-        logits.float(), target, weight=weights, reduction="sum", ignore_index=IGNORE, label_smoothing=smoothing
+        logits.float(),
+        target,
+        weight=weights,
+        reduction="sum",
+        ignore_index=IGNORE,
+        label_smoothing=smoothing,
     )
     if training:
         return LossOutput(loss, known.sum())
-    shares = logits.detach()[known].float().softmax(dim=-1) if keep_probabilities else None
-    return LossOutput(loss, known.sum(), logits.detach().argmax(dim=-1)[known], target[known], shares)
+    shares = None
+    if keep_probabilities:
+        shares = logits.detach()[known].float().softmax(dim=-1)
+    return LossOutput(
+        loss, known.sum(), logits.detach().argmax(dim=-1)[known], target[known], shares
+    )
 
 
 def like(mask: Tensor, content: Tensor) -> Tensor:
     """Mask [b n] of tokens in the shape of content: [b n], or [b n 1] for all fields of [b n k]."""
-    return mask if content.ndim == mask.ndim else rearrange(mask, "b n -> b n 1")
+    if content.ndim == mask.ndim:
+        return mask
+    return rearrange(mask, "b n -> b n 1")
 
 
 def id_frequencies(targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
@@ -83,7 +95,9 @@ def class_counts(targets: Iterable[Tensor], num_classes: int) -> Tensor:
 def checked_smoothing(label_smoothing: float) -> float:
     """The share of the target that label smoothing spreads. Raises ValueError if it is outside [0, 1)."""
     if not 0 <= label_smoothing < 1:
-        raise ValueError(f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1")
+        raise ValueError(
+            f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1"
+        )
     return label_smoothing
 
 

@@ -14,7 +14,15 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.interfaces import IGNORE, LabeledBatch, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
+from seqkit.interfaces import (
+    IGNORE,
+    LabeledBatch,
+    LossOutput,
+    ModelInput,
+    PredictionObjective,
+    TokenBatch,
+    TokenSpec,
+)
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import content_head
 from seqkit.nn.mlp import Transform
@@ -59,7 +67,10 @@ class Masked(PredictionObjective):
     ):
         if not 0 < fraction < 1:
             raise ValueError(f"fraction={fraction} should lie between 0 and 1, without both")
-        self.fraction, self.part, self.tied, self.transform = fraction, part, tied, transform
+        self.fraction = fraction
+        self.part = part
+        self.tied = tied
+        self.transform = transform
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b n v] over the vocabulary, [b n k v] over those of the fields, or features [b n f]; of parts, one
@@ -67,9 +78,13 @@ class Masked(PredictionObjective):
         assert isinstance(embedder, TokenEmbedder)
         make = partial(content_head, tied=self.tied, transform=self.transform)
         if embedder.spec.is_joined and self.part is None:
-            return HeadsOfParts({x: PartHead(x, make(embedder.part(x))) for x, _ in embedder.spec.parts})
+            return HeadsOfParts(
+                {x: PartHead(x, make(embedder.part(x))) for x, _ in embedder.spec.parts}
+            )
         head = make(embedder.part(self.part))
-        return head if self.part is None else PartHead(self.part, head)
+        if self.part is None:
+            return head
+        return PartHead(self.part, head)
 
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of the model's prediction; of all parts, of each."""
@@ -79,9 +94,15 @@ class Masked(PredictionObjective):
         masked = self._masked(tokens)
         predictions = model(tokens, masked)
         targets = _targets_of_parts(tokens, masked)
-        found = [self.loss(predictions[name], target, training=True) for name, target in targets.items()]
+        found = [
+            self.loss(predictions[name], target, training=True) for name, target in targets.items()
+        ]
         # heads of absent parts predict nothing, whose sum is 0: `DistributedDataParallel` waits for their gradients
-        absent = [LossOutput(x.sum(), found[0].count * 0) for name, x in predictions.items() if name not in targets]
+        absent = [
+            LossOutput(x.sum(), found[0].count * 0)
+            for name, x in predictions.items()
+            if name not in targets
+        ]
         return self._sum([*found, *absent])
 
     def baseline_step(
@@ -99,13 +120,18 @@ class Masked(PredictionObjective):
         def step(batch: LabeledBatch) -> LossOutput:
             found = _targets_of_parts(batch[0], self._masked(batch[0]))
             known = {name: target for name, target in found.items() if name in constants}
-            return self._sum([self.loss(constants[name](x), x, training=True) for name, x in known.items()])
+            return self._sum(
+                [self.loss(constants[name](x), x, training=True) for name, x in known.items()]
+            )
 
         return step
 
     @staticmethod
     def _sum(outputs: Sequence[LossOutput]) -> LossOutput:
-        return LossOutput(torch.stack([x.loss for x in outputs]).sum(), torch.stack([x.count for x in outputs]).sum())
+        return LossOutput(
+            torch.stack([x.loss for x in outputs]).sum(),
+            torch.stack([x.count for x in outputs]).sum(),
+        )
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """Draws the masked tokens from torch's global generator, which evaluation seeds, so that they repeat."""
@@ -116,13 +142,18 @@ class Masked(PredictionObjective):
         hides = self._masked(own)
         assert batch.parts is not None
         counted = torch.zeros(batch.valid.numel(), dtype=torch.int64, device=hides.device)
-        counted = counted.index_add(0, batch.parts.of(self.part).columns.reshape(-1), hides.reshape(-1).long())
+        counted = counted.index_add(
+            0, batch.parts.of(self.part).columns.reshape(-1), hides.reshape(-1).long()
+        )
         return ModelInput(batch, counted.reshape(batch.valid.shape) > 0, _target(own, hides))
 
     def _masked(self, batch: TokenBatch) -> Tensor:
         """Masked tokens of a batch, [b n] bool."""
-        noise = torch.rand(batch.valid.shape, device=batch.valid.device).masked_fill(~batch.valid, 2.0)
-        rank, length = noise.argsort(dim=1).argsort(dim=1), batch.valid.sum(dim=1, keepdim=True)
+        noise = torch.rand(batch.valid.shape, device=batch.valid.device).masked_fill(
+            ~batch.valid, 2.0
+        )
+        rank = noise.argsort(dim=1).argsort(dim=1)
+        length = batch.valid.sum(dim=1, keepdim=True)
         if batch.segments is not None:
             rank, length = _within_segments(rank, batch.segments, batch.valid)
         return (rank < (length * self.fraction).round().clamp(min=1)) & batch.valid
@@ -131,7 +162,8 @@ class Masked(PredictionObjective):
         """Loss over the masked tokens; elsewhere the target is IGNORE (ids) or NaN (vectors)."""
         if not target.is_floating_point():
             return cross_entropy(prediction, target, training=training)
-        masked, prediction = ~target[..., 0].isnan(), prediction.float()
+        masked = ~target[..., 0].isnan()
+        prediction = prediction.float()
         # unmasked tokens differ by zero: no selection, which an accelerator would wait for
         right = torch.where(masked[..., None], target, prediction.detach())
         loss = F.mse_loss(prediction, right, reduction="none").mean(dim=-1).sum()
@@ -156,14 +188,18 @@ class Masked(PredictionObjective):
             spec = spec.part(self.part)
         if spec.is_joined:
             return {}
-        return {"accuracy": Accuracy()} if spec.is_categorical else {"explained": R2Score()}
+        if spec.is_categorical:
+            return {"accuracy": Accuracy()}
+        return {"explained": R2Score()}
 
 
 def _targets_of_parts(batch: TokenBatch, masked: Tensor) -> dict[str, Tensor]:
     """Target of each part of joined tokens. masked: [b n]."""
     assert batch.parts is not None
     flat = masked.reshape(-1)
-    return {name: _target(x.batch, flat[x.columns] & x.batch.valid) for name, x in batch.parts.items()}
+    return {
+        name: _target(x.batch, flat[x.columns] & x.batch.valid) for name, x in batch.parts.items()
+    }
 
 
 def _target(batch: TokenBatch, masked: Tensor) -> Tensor:

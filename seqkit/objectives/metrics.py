@@ -12,7 +12,13 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, PearsonCorrCoef, SpearmanCorrCoef
+from torchmetrics import (
+    MeanAbsoluteError,
+    MeanSquaredError,
+    Metric,
+    PearsonCorrCoef,
+    SpearmanCorrCoef,
+)
 from torchmetrics.classification import (
     BinaryCalibrationError,
     MulticlassCalibrationError,
@@ -52,7 +58,8 @@ def build_metrics(
     >>> list(build_metrics(["MacroF1", "AUROC"], num_classes=3))
     ['macro_f1', 'auroc']
     """
-    k, p = num_classes, positive
+    k = num_classes
+    p = positive
     table: dict[str, Callable[[], Metric]] = {
         "Accuracy": Accuracy,
         "BalancedAccuracy": lambda: CountMetric(k, balanced_accuracy),
@@ -78,14 +85,20 @@ def build_metrics(
     }
     if p is not None:
         table |= {
-            "Precision": lambda: CountMetric(k, lambda counts: counts[p, p] / counts[:, p].sum().clamp(min=1)),
-            "Recall": lambda: CountMetric(k, lambda counts: counts[p, p] / counts[p].sum().clamp(min=1)),
+            "Precision": lambda: CountMetric(
+                k, lambda counts: counts[p, p] / counts[:, p].sum().clamp(min=1)
+            ),
+            "Recall": lambda: CountMetric(
+                k, lambda counts: counts[p, p] / counts[p].sum().clamp(min=1)
+            ),
             "AveragePrecision": lambda: MeanArea("precision-recall", only=p),
             "CalibrationError": lambda: PositiveCalibrationError(p),
         }
     built = {}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Metric .* will save all targets and predictions in the buffer")
+        warnings.filterwarnings(
+            "ignore", message="Metric .* will save all targets and predictions in the buffer"
+        )
         for name in names:
             built[REPORTED[name]] = metric = table[name]()
             metric.needs_probabilities = name in OF_PROBABILITIES
@@ -102,7 +115,9 @@ def update(metric: Any, output: LossOutput) -> None:
     if isinstance(metric, MeanLoss):
         metric.update(output.loss, output.count)
     elif output.target is not None and output.target.numel():
-        metric.update(output.probabilities if needs_probabilities(metric) else output.preds, output.target)
+        metric.update(
+            output.probabilities if needs_probabilities(metric) else output.preds, output.target
+        )
 
 
 class Ratio(Metric):
@@ -164,7 +179,9 @@ def matthews(counts: Tensor) -> Tensor:
     13 examples of one class and 3 of another.
     """
     counts = counts.double()
-    total, actual, predicted = counts.sum(), counts.sum(dim=1), counts.sum(dim=0)
+    total = counts.sum()
+    actual = counts.sum(dim=1)
+    predicted = counts.sum(dim=0)
     covariance = counts.trace() * total - predicted @ actual
     variances = (total**2 - predicted.square().sum()) * (total**2 - actual.square().sum())
     return torch.where(variances > 0, covariance / variances.sqrt(), 0.0).float()
@@ -198,7 +215,8 @@ class MeanArea(Metric):
 
     def __init__(self, curve: Literal["roc", "precision-recall"], only: int | None = None) -> None:
         super().__init__()
-        self.curve, self.only = curve, only
+        self.curve = curve
+        self.only = only
         self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("target", [], dist_reduce_fx="cat")
 
@@ -209,7 +227,8 @@ class MeanArea(Metric):
 
     def compute(self) -> Tensor:
         """The mean area, between 0 and 1, 0.5 of "roc" for any constant prediction; NaN if there is none."""
-        scores, target = dim_zero_cat(self.scores), dim_zero_cat(self.target)
+        scores = dim_zero_cat(self.scores)
+        target = dim_zero_cat(self.target)
         area = binary_auroc if self.curve == "roc" else binary_average_precision
         areas = []
         for k in range(scores.shape[1]) if self.only is None else [self.only]:
@@ -218,7 +237,9 @@ class MeanArea(Metric):
             answers = labels[known].long()
             if answers.any() and (self.curve != "roc" or not answers.all()):
                 areas.append(area(scores[known, k], answers))
-        return torch.stack(areas).mean() if areas else scores.new_tensor(torch.nan)
+        if areas:
+            return torch.stack(areas).mean()
+        return scores.new_tensor(torch.nan)
 
 
 class PositiveCalibrationError(BinaryCalibrationError):
@@ -299,7 +320,9 @@ class TokenErrorRate(Ratio):
         from torchmetrics.functional.text import edit_distance
 
         for generated, references in _with_references(preds, target, _as_text):
-            distances = edit_distance([generated] * len(references), references, reduction="none").tolist()
+            distances = edit_distance(
+                [generated] * len(references), references, reduction="none"
+            ).tolist()
             errors, length = min(zip(distances, map(len, references)))
             self.total += int(errors)
             self.count += length
@@ -333,7 +356,8 @@ class WordF1(Ratio):
     def update(self, preds: Tensor, target: Tensor) -> None:
         """preds, target: as in `TokenErrorRate`."""
         for generated, references in _with_references(preds, target, self.decode):
-            own, others = Counter(generated.split()), [Counter(text.split()) for text in references]
+            own = Counter(generated.split())
+            others = [Counter(text.split()) for text in references]
             best = max(others, key=lambda other: (own & other).total())
             self.total += 2 * (own & best).total()
             self.count += own.total() + best.total()
@@ -370,10 +394,14 @@ class GeneratedWER(WordErrorRate):
         from torchmetrics.functional.text import word_error_rate
 
         for generated, references in _with_references(preds, target, self.decode):
-            super().update([generated], [min(references, key=lambda one: word_error_rate(generated, one))])
+            super().update(
+                [generated], [min(references, key=lambda one: word_error_rate(generated, one))]
+            )
 
 
-def _with_references(preds: Tensor, target: Tensor, decode: Callable[[Tensor], str]) -> Iterator[tuple[str, list[str]]]:
+def _with_references(
+    preds: Tensor, target: Tensor, decode: Callable[[Tensor], str]
+) -> Iterator[tuple[str, list[str]]]:
     """Text and references of each example that has a reference. preds, target: as in `TokenErrorRate`."""
     for generated, rows in zip(preds, target):
         references = [decode(row[row != IGNORE]) for row in rows if bool((row[:1] != IGNORE).any())]

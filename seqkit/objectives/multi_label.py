@@ -35,7 +35,11 @@ class MultiLabel(LabelObjective):
     """
 
     def __init__(
-        self, *, pool: Pool = "mean", transform: Callable[[int], Transform] | None = None, linear: bool = False
+        self,
+        *,
+        pool: Pool = "mean",
+        transform: Callable[[int], Transform] | None = None,
+        linear: bool = False,
     ):
         super().__init__("sequence", pool, transform, linear=linear)
         self.shares: list[float] = []
@@ -52,7 +56,9 @@ class MultiLabel(LabelObjective):
         if names is not None and are_lists and len(names) == rows.shape[1]:
             self.label_names = list(names)
         elif names is not None and len(names) > 2:
-            raise DataError(f"a sample has one of {len(names)} classes; use Classify, MultiLabel is for yes or no")
+            raise DataError(
+                f"a sample has one of {len(names)} classes; use Classify, MultiLabel is for yes or no"
+            )
         known = ~rows.isnan()
         if not bool(known.any(dim=0).all()):
             place = int((~known.any(dim=0)).nonzero()[0])
@@ -64,7 +70,9 @@ class MultiLabel(LabelObjective):
         """Labels [k]. Raises DataError if k is not that of the training data, or a label is neither 0, 1 nor NaN."""
         row = _row(label).float()
         if len(row) != len(self.shares):
-            raise DataError(f"a sample has {len(row)} labels; give {len(self.shares)}, as in the training data")
+            raise DataError(
+                f"a sample has {len(row)} labels; give {len(self.shares)}, as in the training data"
+            )
         return row
 
     def state(self) -> dict[str, Any]:
@@ -78,7 +86,9 @@ class MultiLabel(LabelObjective):
         self.shares = [float(x) for x in state["shares"]]
         self.label_names = [str(name) for name in state.get("names", [])]
         if self.label_names and len(self.label_names) != len(self.shares):
-            raise ValueError(f"there are {len(self.label_names)} names for {len(self.shares)} labels")
+            raise ValueError(
+                f"there are {len(self.label_names)} names for {len(self.shares)} labels"
+            )
 
     @property
     def num_outputs(self) -> int:
@@ -95,10 +105,14 @@ class MultiLabel(LabelObjective):
         preds and target are [b k], with NaN in target where a label is unknown.
         """
         known = ~target.isnan()
-        each = F.binary_cross_entropy_with_logits(prediction.float(), target.nan_to_num(), reduction="none")
+        each = F.binary_cross_entropy_with_logits(
+            prediction.float(), target.nan_to_num(), reduction="none"
+        )
         # unknown labels count zero: no selection, which an accelerator would wait for
         loss = torch.where(known, each, 0.0).sum()
-        return LossOutput(loss, known.sum()) if training else LossOutput(loss, known.sum(), prediction.detach(), target)
+        if training:
+            return LossOutput(loss, known.sum())
+        return LossOutput(loss, known.sum(), prediction.detach(), target)
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
         """Constant prediction: the log-odds of each label in training, with half an example added to yes and to no."""
@@ -120,7 +134,9 @@ class MultiLabel(LabelObjective):
     def decode(self, prediction: Tensor) -> list[Any]:
         """Probabilities of yes: a list with one for each label, or a number if there is one label, for each example."""
         chances = self.probabilities(prediction).tolist()
-        return [row[0] for row in chances] if len(self.shares) == 1 else chances
+        if len(self.shares) == 1:
+            return [row[0] for row in chances]
+        return chances
 
 
 def _row(label: Any) -> Tensor:
@@ -128,8 +144,12 @@ def _row(label: Any) -> Tensor:
     try:
         row = torch.as_tensor(label, dtype=torch.float64).reshape(-1)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"label is {label!r}; give 0, 1 or NaN for each of several labels") from error
+        raise DataError(
+            f"label is {label!r}; give 0, 1 or NaN for each of several labels"
+        ) from error
     wrong = row[~row.isnan() & (row != 0) & (row != 1)]
     if len(wrong):
-        raise DataError(f"a label is {float(wrong[0]):g}; give 0, 1 or nothing (unknown), or use Regress for numbers")
+        raise DataError(
+            f"a label is {float(wrong[0]):g}; give 0, 1 or nothing (unknown), or use Regress for numbers"
+        )
     return row

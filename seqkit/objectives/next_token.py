@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from seqkit.model import Model
 
 TokenMetric = Literal[
-    "Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "WordErrorRate", "WordF1", "CHRFScore"
+    "Accuracy",
+    "Perplexity",
+    "TokenErrorRate",
+    "SequenceErrorRate",
+    "WordErrorRate",
+    "WordF1",
+    "CHRFScore",
 ]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
 
@@ -86,21 +92,39 @@ class NextToken(PredictionObjective):
         max_new_tokens: int = 64,
     ):
         if max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens={max_new_tokens} counts tokens to generate; make it 1 or more")
-        if part is None and (generated := [name for name in metrics or () if name in get_args(TextMetric)]):
-            raise ValueError(f"{generated[0]} compares generated sequences of a part; name it (model.objective.part)")
+            raise ValueError(
+                f"max_new_tokens={max_new_tokens} counts tokens to generate; make it 1 or more"
+            )
+        if part is None and (
+            generated := [name for name in metrics or () if name in get_args(TextMetric)]
+        ):
+            raise ValueError(
+                f"{generated[0]} compares generated sequences of a part; name it (model.objective.part)"
+            )
         if part is not None and tied:
-            raise ValueError("tied=True shares the table of the part's ids, which has no row for their end; use False")
+            raise ValueError(
+                "tied=True shares the table of the part's ids, which has no row for their end; use False"
+            )
         if tied_bias and not tied:
-            raise ValueError("tied_bias=True is the bias of a tied head, and this one is not tied; use bias=True")
+            raise ValueError(
+                "tied_bias=True is the bias of a tied head, and this one is not tied; use bias=True"
+            )
         check_factor("logit_scale", logit_scale)
         if softcap is not None:
             check_factor("softcap", softcap)
-        self.part, self.tied, self.bias = part, tied, tied_bias if tied else bias
-        self.logit_scale, self.softcap = logit_scale, softcap
-        self.chosen_metrics: list[str] = ["Accuracy", "Perplexity"] if metrics is None else list(metrics)
+        self.part = part
+        self.tied = tied
+        self.bias = tied_bias if tied else bias
+        self.logit_scale = logit_scale
+        self.softcap = softcap
+        self.chosen_metrics: list[str] = (
+            ["Accuracy", "Perplexity"] if metrics is None else list(metrics)
+        )
         self.max_new_tokens = max_new_tokens
-        self.primary_metric = "sequence_error" if "SequenceErrorRate" in self.chosen_metrics else "loss"
+        if "SequenceErrorRate" in self.chosen_metrics:
+            self.primary_metric = "sequence_error"
+        else:
+            self.primary_metric = "loss"
         self._decode: Callable[[Tensor], Any] | None = None
 
     def head(self, embedder: nn.Module) -> nn.Module:
@@ -108,35 +132,58 @@ class NextToken(PredictionObjective):
         assert isinstance(embedder, TokenEmbedder)
         embedder = embedder.part(self.part)
         if not embedder.spec.is_categorical:
-            raise ValueError("NextToken predicts ids, but these tokens are vectors; use Masked, Classify or Regress")
+            raise ValueError(
+                "NextToken predicts ids, but these tokens are vectors; use Masked, Classify or Regress"
+            )
         if self.part is not None:
             if embedder.spec.vocab_sizes:
-                raise ValueError(f"tokens of {self.part} have several ids each, and the end of a run is one id")
+                raise ValueError(
+                    f"tokens of {self.part} have several ids each, and the end of a run is one id"
+                )
             num_outputs = embedder.spec.vocab_size + 1
-            head = TokenHead(embedder.dim, num_outputs, bias=self.bias, scale=self.logit_scale, softcap=self.softcap)
+            head = TokenHead(
+                embedder.dim,
+                num_outputs,
+                bias=self.bias,
+                scale=self.logit_scale,
+                softcap=self.softcap,
+            )
             return PartHead(self.part, head, before=True)
-        return content_head(embedder, tied=self.tied, bias=self.bias, scale=self.logit_scale, softcap=self.softcap)
+        return content_head(
+            embedder, tied=self.tied, bias=self.bias, scale=self.logit_scale, softcap=self.softcap
+        )
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """Input: all columns but the last; target: all but the first. Of a part: all columns, and their reach."""
         if self.part is not None:
             return self._prepare_part(batch, self.part)
         if batch.content.shape[1] < 2:
-            raise DataError("every text is a single token, so there is no next one to predict; give longer text")
+            raise DataError(
+                "every text is a single token, so there is no next one to predict; give longer text"
+            )
         known = batch.valid[:, 1:]
-        if batch.segments is not None:  # the first token of a packed sequence does not continue the sequence before it
+        # the first token of a packed sequence does not continue the sequence before it
+        if batch.segments is not None:
             known = known & (batch.segments[:, 1:] == batch.segments[:, :-1])
         target = batch.content[:, 1:]
-        return ModelInput(batch.columns(slice(-1)), None, target.masked_fill(~like(known, target), IGNORE))
+        return ModelInput(
+            batch.columns(slice(-1)), None, target.masked_fill(~like(known, target), IGNORE)
+        )
 
     def _prepare_part(self, batch: TokenBatch, name: str) -> ModelInput:
         """Target [r m + 1]: 1 + id of the tokens of each run, then `END`; IGNORE where no column comes before."""
         if batch.parts is None:
             raise DataError(f"the batch has no part {name}; its tokens are of one tokenizer")
         reach = batch.parts.prefix_reach(name, batch.valid)
-        if name not in batch.parts:  # an example may lack it, and so may all examples of a small batch
-            return ModelInput(batch.replace(reach=reach), None, torch.full((0, 1), IGNORE, device=batch.valid.device))
-        own, n = batch.part(name), batch.valid.shape[1]
+        # an example may lack it, and so may all examples of a small batch
+        if name not in batch.parts:
+            return ModelInput(
+                batch.replace(reach=reach),
+                None,
+                torch.full((0, 1), IGNORE, device=batch.valid.device),
+            )
+        own = batch.part(name)
+        n = batch.valid.shape[1]
         target = F.pad((own.content + 1).masked_fill(~own.valid, IGNORE), [0, 1], value=IGNORE)
         target = target.scatter(1, own.valid.sum(dim=1, keepdim=True), END)
         is_first = F.pad(batch.parts.of(name).columns[:, :1] % n == 0, [0, own.valid.shape[1]])
@@ -156,21 +203,28 @@ class NextToken(PredictionObjective):
         """The chosen metrics; accuracy is that of the likeliest next token (of fields, the share that is right)."""
         from seqkit.objectives.metrics import build_metrics
 
-        return build_metrics([name for name in self.chosen_metrics if name not in get_args(TextMetric)])
+        return build_metrics(
+            [name for name in self.chosen_metrics if name not in get_args(TextMetric)]
+        )
 
     def generation_metrics(self) -> dict[str, Any]:
         """The chosen metrics of generated sequences."""
         from seqkit.objectives.metrics import build_metrics
 
-        return build_metrics([x for x in self.chosen_metrics if x in get_args(TextMetric)], decode=self._text)
+        return build_metrics(
+            [x for x in self.chosen_metrics if x in get_args(TextMetric)], decode=self._text
+        )
 
     def references(self, batch: LabeledBatch) -> Tensor:
         """Ids [b 1 t] of the last run of the part in each example, IGNORE behind it."""
-        rows, none = [], torch.empty(0, dtype=torch.int64)
+        rows = []
+        none = torch.empty(0, dtype=torch.int64)
         for i in range(len(batch[0])):
             runs = [run.content for name, run in batch[0].example(i).parts if name == self.part]
             rows.append(runs[-1] if runs else none)
-        return rearrange(nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE), "b t -> b 1 t")
+        return rearrange(
+            nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE), "b t -> b 1 t"
+        )
 
     def read_from(self, tokenizer: Tokenizer) -> None:
         """Take `decode` of the part's tokenizer, if it has one."""
@@ -188,12 +242,18 @@ class NextToken(PredictionObjective):
 
         made = cast("Model", model)
         prefixes = [before_last_run(batch.example(i), self.part) for i in range(len(batch))]
-        return continue_with_part(made, prefixes, self.part, self.max_new_tokens).to(batch.valid.device)
+        return continue_with_part(made, prefixes, self.part, self.max_new_tokens).to(
+            batch.valid.device
+        )
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """Generated ids [b t] of a part as raw examples of it."""
-        return super().decode(prediction) if self.part is None else [self._text(row) for row in prediction]
+        if self.part is None:
+            return super().decode(prediction)
+        return [self._text(row) for row in prediction]
 
     def _text(self, ids: Tensor) -> Any:
         kept = ids[ids != IGNORE]
-        return kept.tolist() if self._decode is None else self._decode(kept)
+        if self._decode is None:
+            return kept.tolist()
+        return self._decode(kept)

@@ -70,7 +70,9 @@ class Regress(LabelObjective):
     ):
         super().__init__(level, pool, transform, linear=linear)
         if forecast and level == "token":
-            raise ValueError("forecast=True predicts what follows a whole window; leave level=token out")
+            raise ValueError(
+                "forecast=True predicts what follows a whole window; leave level=token out"
+            )
         self.forecast = forecast
         self.windows: Series | None = None
         self.fitted: dict[str, Any] = {}
@@ -90,7 +92,8 @@ class Regress(LabelObjective):
         """Learns mean and standard deviation of each target."""
         labels = list(labels)
         if self.level == "sequence" and all(isinstance(label, float) for label in labels):
-            rows = rearrange(torch.tensor(labels, dtype=torch.float64), "m -> m 1")  # as below, at once
+            # as below, at once
+            rows = rearrange(torch.tensor(labels, dtype=torch.float64), "m -> m 1")
         else:
             rows = torch.cat([self._rows(label) for label in labels])
         known = [column[~column.isnan()] for column in rows.T]
@@ -109,7 +112,9 @@ class Regress(LabelObjective):
         if not self.forecast:
             return
         if not isinstance(tokenizer, Series) or tokenizer.normalize is not None:
-            raise UsageError("model.objective.forecast=true reads windows as --tokenizer Series, with normalize=null")
+            raise UsageError(
+                "model.objective.forecast=true reads windows as --tokenizer Series, with normalize=null"
+            )
         self.windows = tokenizer
 
     def fit_inputs(self, examples: Iterable[tuple[Tokens, Any]], num_valid: int) -> None:
@@ -122,16 +127,27 @@ class Regress(LabelObjective):
         assert self.windows is not None
         tokens, labels = zip(*examples)
         if len({len(one) for one in tokens}) > 1:
-            raise DataError("the windows of a forecast differ in length; cut them to one, or give forecast=false")
+            raise DataError(
+                "the windows of a forecast differ in length; cut them to one, or give forecast=false"
+            )
         mean, std = (torch.tensor(x, dtype=torch.float64) for x in (self.mean, self.std))
         targets = torch.cat([self._rows(label) for label in labels])
-        self.fitted = fitted(self.windows, torch.stack([one.content for one in tokens]), targets, num_valid, mean, std)
+        self.fitted = fitted(
+            self.windows,
+            torch.stack([one.content for one in tokens]),
+            targets,
+            num_valid,
+            mean,
+            std,
+        )
 
     def shortcut(self) -> Shortcut | None:
         """The linear forecast that the network's outputs are added to, or the linear model of cells."""
         if self.windows is None:
             return super().shortcut()
-        return LinearForecast(self.windows, self.fitted) if self.fitted else None
+        if self.fitted:
+            return LinearForecast(self.windows, self.fitted)
+        return None
 
     @property
     def center(self) -> list[float]:
@@ -150,10 +166,14 @@ class Regress(LabelObjective):
         """Targets [k], or per token [n k], less `center`. Raises DataError if k is not that of the training data."""
         rows = self._rows(label)
         if rows.shape[1] != len(self.mean):
-            raise DataError(f"label has {rows.shape[1]} targets; give {len(self.mean)}, as in the training data")
+            raise DataError(
+                f"label has {rows.shape[1]} targets; give {len(self.mean)}, as in the training data"
+            )
         if any(self.center):
             rows = rows - torch.tensor(self.center, dtype=rows.dtype)
-        return rows[0].float() if self.level == "sequence" else rows.float()
+        if self.level == "sequence":
+            return rows[0].float()
+        return rows.float()
 
     def in_unit(self, target: Tensor) -> Tensor:
         """Targets as `encode_target` gives them, [... k], in their own unit: with `center`, float64 on the CPU."""
@@ -166,22 +186,31 @@ class Regress(LabelObjective):
         try:
             numbers = torch.as_tensor(label, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise DataError(f"label is {one_line(repr(label)[:60])}; give a number, or a tensor of them") from error
+            raise DataError(
+                f"label is {one_line(repr(label)[:60])}; give a number, or a tensor of them"
+            ) from error
         if self.level == "sequence":
             return rearrange(numbers, "... -> 1 (...)")
         if numbers.ndim not in (1, 2):
-            raise DataError(f"label has shape {list(numbers.shape)}; give one for each token, [n] or [n k]")
-        return rearrange(numbers, "n -> n 1") if numbers.ndim == 1 else numbers
+            raise DataError(
+                f"label has shape {list(numbers.shape)}; give one for each token, [n] or [n k]"
+            )
+        if numbers.ndim == 1:
+            return rearrange(numbers, "n -> n 1")
+        return numbers
 
     def state(self) -> dict[str, Any]:
         """Mean and standard deviation of each target, and the linear forecast if there is one."""
         forecast = {"forecast": self.fitted} if self.fitted else {}
-        return {"mean": self.mean, "std": self.std} | forecast if self.mean else {}
+        if self.mean:
+            return {"mean": self.mean, "std": self.std} | forecast
+        return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores mean, standard deviation and linear forecast."""
         self.fitted = dict(state.get("forecast", {}))
-        self.mean, self.std = [float(x) for x in state["mean"]], [float(x) for x in state["std"]]
+        self.mean = [float(x) for x in state["mean"]]
+        self.std = [float(x) for x in state["std"]]
 
     @property
     def num_outputs(self) -> int:
@@ -190,20 +219,26 @@ class Regress(LabelObjective):
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The batch as it is; the target is the label, [b k] or [b n k]. A single target needs no axis."""
-        if label is not None and len(self.mean) == 1 and label.ndim == (2 if self.level == "token" else 1):
+        if (
+            label is not None
+            and len(self.mean) == 1
+            and label.ndim == (2 if self.level == "token" else 1)
+        ):
             label = label[..., None]
         return self._input(batch, label, len(self.mean), dtype=torch.float32)
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Error of standardised predictions [b k] or [b n k], summed over the targets that are not NaN."""
         mean, std = (on_device(x, prediction.device) for x in (self.centred_mean, self.std))
-        known, prediction = ~target.isnan(), prediction.float()
+        known = ~target.isnan()
+        prediction = prediction.float()
         # unknown targets differ by zero: no selection, which an accelerator would wait for
         standardised = torch.where(known, (target - mean) / std, prediction.detach())
         loss = self._error(prediction, standardised, reduction="sum")
         if training:
             return LossOutput(loss, known.sum())
-        found = prediction.detach() * std + mean  # less `center`, which no metric needs and float32 cannot hold
+        # less `center`, which no metric needs and float32 cannot hold
+        found = prediction.detach() * std + mean
         return LossOutput(loss, known.sum(), found[known], target[known])
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
@@ -215,7 +250,9 @@ class Regress(LabelObjective):
         from seqkit.objectives.metrics import build_metrics
 
         usual = ["MAE", "R2Score"] if len(self.mean) == 1 else ["MAE"]
-        return build_metrics(["RMSE", *(usual if self.chosen_metrics is None else self.chosen_metrics)])
+        return build_metrics(
+            ["RMSE", *(usual if self.chosen_metrics is None else self.chosen_metrics)]
+        )
 
     def absolute_errors(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Distance of standardised predictions from targets, both [b k] or [b n k], in the target's unit.
@@ -230,4 +267,6 @@ class Regress(LabelObjective):
         """Predictions in the target's unit: a list for each example, or a number if it has a single target."""
         mean, std = (torch.tensor(x, dtype=torch.float64) for x in (self.mean, self.std))
         numbers = (prediction.cpu().double() * std + mean).tolist()
-        return [x[0] for x in numbers] if self.level == "sequence" and len(self.mean) == 1 else numbers
+        if self.level == "sequence" and len(self.mean) == 1:
+            return [x[0] for x in numbers]
+        return numbers

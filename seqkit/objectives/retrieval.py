@@ -34,7 +34,8 @@ class Recall(Metric):
 
     def __init__(self, pairs: Sequence[tuple[int, int]], most: int) -> None:
         super().__init__()
-        self.pairs, self.most = list(pairs), most
+        self.pairs = list(pairs)
+        self.most = most
         self.add_state("preds", [], dist_reduce_fx="cat")
         self.add_state("target", [], dist_reduce_fx="cat")
 
@@ -49,17 +50,24 @@ class Recall(Metric):
 
     def hits(self) -> Tensor:
         """Hits [m p] of each example in each pair, in the order of the updates; NaN where it lacks a part."""
-        vectors, keys = dim_zero_cat(self.preds).float(), dim_zero_cat(self.target)
+        vectors = dim_zero_cat(self.preds).float()
+        keys = dim_zero_cat(self.target)
         return torch.stack([self._hits(vectors, keys, *pair) for pair in self.pairs], dim=1)
 
     def _hits(self, vectors: Tensor, keys: Tensor, i: int, j: int) -> Tensor:
         asked, found = (~vectors[:, part, 0].isnan() for part in (i, j))
-        asked, hits = asked & found, torch.full((len(vectors),), torch.nan, device=vectors.device)
-        others, other_keys = vectors[found, j], keys[found]
+        asked = asked & found
+        hits = torch.full((len(vectors),), torch.nan, device=vectors.device)
+        others = vectors[found, j]
+        other_keys = keys[found]
         if asked.any():
             hits[asked] = torch.cat(
                 [
-                    hit_rate(einsum(own, others, "b d, m d -> b m"), is_positive(own_keys, other_keys, i, j), self.most)
+                    hit_rate(
+                        einsum(own, others, "b d, m d -> b m"),
+                        is_positive(own_keys, other_keys, i, j),
+                        self.most,
+                    )
                     for own, own_keys in zip(vectors[asked, i].split(ROWS), keys[asked].split(ROWS))
                 ]
             )
@@ -75,7 +83,8 @@ def hit_rate(similarity: Tensor, positive: Tensor, most: int) -> Tensor:
     best = similarity.masked_fill(~positive, -torch.inf).amax(dim=1, keepdim=True)
     places = most - (similarity > best).sum(dim=1)
     level = similarity == best
-    others, nearest = (level & ~positive).sum(dim=1), (level & positive).sum(dim=1)
+    others = (level & ~positive).sum(dim=1)
+    nearest = (level & positive).sum(dim=1)
     miss = torch.ones(len(similarity), device=similarity.device)
     for s in range(most):
         factor = (others - s).clamp(min=0) / (others + nearest - s).clamp(min=1)

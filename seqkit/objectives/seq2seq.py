@@ -76,14 +76,22 @@ class Seq2Seq(PredictionObjective):
                 f"{type(target).__name__} has no decode(ids), so ids could not become text; write it, or use Words"
             )
         if (start is None) != (eos is None) or start == []:
-            raise ValueError(f"start={start} and eos={eos} go together: give ids of the target tokenizer, or neither")
+            raise ValueError(
+                f"start={start} and eos={eos} go together: give ids of the target tokenizer, or neither"
+            )
         check_factor("logit_scale", logit_scale)
         self.target: Any = target
-        self.start, self.eos = start, eos
+        self.start = start
+        self.eos = eos
         self.suppressed = Suppressed(tuple(suppress or ()), tuple(suppress_first or ()))
-        self.label_smoothing, self.tied = checked_smoothing(label_smoothing), tied
-        self.bias, self.logit_scale = not tied if bias is None else bias, logit_scale
-        self.chosen_metrics: list[str] = [*(["TokenErrorRate"] if metrics is None else metrics), "SequenceErrorRate"]
+        self.label_smoothing = checked_smoothing(label_smoothing)
+        self.tied = tied
+        self.bias = not tied if bias is None else bias
+        self.logit_scale = logit_scale
+        self.chosen_metrics: list[str] = [
+            *(["TokenErrorRate"] if metrics is None else metrics),
+            "SequenceErrorRate",
+        ]
         self.longest = 0
 
     @property
@@ -93,7 +101,9 @@ class Seq2Seq(PredictionObjective):
         if self.start is None or self.eos is None:
             return TokenSpec(vocab_size=num_ids + 2)
         if wrong := [i for i in (*self.start, self.eos) if not 0 <= i < num_ids]:
-            raise ValueError(f"start or eos has the id {wrong[0]}; the target tokenizer's go from 0 to {num_ids - 1}")
+            raise ValueError(
+                f"start or eos has the id {wrong[0]}; the target tokenizer's go from 0 to {num_ids - 1}"
+            )
         return TokenSpec(vocab_size=num_ids)
 
     @property
@@ -102,7 +112,9 @@ class Seq2Seq(PredictionObjective):
         spec: TokenSpec = self.target.spec
         if not spec.ids:
             what = "several ids a token" if spec.vocab_sizes else "vectors"
-            raise ValueError(f"{type(self.target).__name__} gives {what}, but a decoder generates one id; use Words")
+            raise ValueError(
+                f"{type(self.target).__name__} gives {what}, but a decoder generates one id; use Words"
+            )
         return spec.vocab_size
 
     @property
@@ -129,7 +141,9 @@ class Seq2Seq(PredictionObjective):
 
     def state(self) -> dict[str, Any]:
         """The target tokenizer's state, and the length of the longest reference."""
-        return {"target": self.target.state(), "longest": self.longest} if self.longest else {}
+        if self.longest:
+            return {"target": self.target.state(), "longest": self.longest}
+        return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores the tokenizer's state and the length. Raises ValueError for an impossible length."""
@@ -156,26 +170,38 @@ class Seq2Seq(PredictionObjective):
 
         Both [b s + t] with s ids of `start_ids`; the target is IGNORE before the last of them.
         """
-        if label is None or label.ndim != 3 or label.is_floating_point() or len(label) != len(batch):
+        if (
+            label is None
+            or label.ndim != 3
+            or label.is_floating_point()
+            or len(label) != len(batch)
+        ):
             got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
-            raise DataError(f"labels are {got}; Seq2Seq needs ids [{len(batch)} a t], as encode_target makes of texts")
+            raise DataError(
+                f"labels are {got}; Seq2Seq needs ids [{len(batch)} a t], as encode_target makes of texts"
+            )
         first = label[:, 0]
         lengths = (first != IGNORE).sum(dim=1)
         if first.device.type == "cpu":  # an accelerator would wait for the length
             first = first[:, : int(lengths.max())]
         target = nn.functional.pad(first, [0, 1], value=IGNORE)
         target[torch.arange(len(target), device=target.device), lengths] = self.eos_id
-        valid, start = target != IGNORE, [torch.full_like(first[:, :1], i) for i in self.start_ids]
+        valid = target != IGNORE
+        start = [torch.full_like(first[:, :1], i) for i in self.start_ids]
         ids = torch.cat([*start, first.clamp(min=0)], dim=1)
         target = nn.functional.pad(target, [len(start) - 1, 0], value=IGNORE)
         valid = nn.functional.pad(valid, [len(start) - 1, 0], value=True)
         index = torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device)
         positions = repeat(index, "t -> b t 1", b=len(ids))
-        return ModelInput(TokenBatch(ids.masked_fill(~valid, 0), positions, valid, source=batch), None, target)
+        return ModelInput(
+            TokenBatch(ids.masked_fill(~valid, 0), positions, valid, source=batch), None, target
+        )
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Cross-entropy of logits [b t v], summed over the targets [b t] that are not IGNORE."""
-        return cross_entropy(prediction, target, label_smoothing=self.label_smoothing, training=training)
+        return cross_entropy(
+            prediction, target, label_smoothing=self.label_smoothing, training=training
+        )
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
         """Constant prediction: the training frequencies of the tokens."""
@@ -196,7 +222,9 @@ class Seq2Seq(PredictionObjective):
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Ids [b t] that `model` generates greedily from the source `batch`, IGNORE from eos on."""
         found = cast(Model, model)
-        return greedy(found, batch, self.start_ids, self.eos_id, self.longest, suppressed=self.suppressed)
+        return greedy(
+            found, batch, self.start_ids, self.eos_id, self.longest, suppressed=self.suppressed
+        )
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """Generated ids [b t] as texts."""
@@ -209,18 +237,29 @@ class Seq2Seq(PredictionObjective):
         try:
             return len(self._encoded(text))
         except DataError as error:
-            raise DataError(f"training data, target {one_line(repr(text[:60]))}: {error}") from error
+            raise DataError(
+                f"training data, target {one_line(repr(text[:60]))}: {error}"
+            ) from error
 
     def _encoded(self, text: str) -> Tensor:
         """Ids [t] of a text, without the eos that its tokenizer may put behind them."""
         tokens: Tokens = attempt(self.target, "encode", text)
         ids = tokens.content
-        return ids[:-1] if self.eos is not None and len(ids) and int(ids[-1]) == self.eos else ids
+        if self.eos is not None and len(ids) and int(ids[-1]) == self.eos:
+            return ids[:-1]
+        return ids
 
 
 def texts_of(label: Any) -> list[str]:
     """The references of a label."""
-    texts = [label] if isinstance(label, str) else list(label) if isinstance(label, (list, tuple)) else []
+    if isinstance(label, str):
+        texts = [label]
+    elif isinstance(label, (list, tuple)):
+        texts = list(label)
+    else:
+        texts = []
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise DataError(f"a label is {label!r}; give the target text, or a list of references any of which is right")
+        raise DataError(
+            f"a label is {label!r}; give the target text, or a list of references any of which is right"
+        )
     return texts

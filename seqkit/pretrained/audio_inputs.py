@@ -31,7 +31,9 @@ def audio_settings(folder: Path) -> dict[str, Any]:
     )
     kind = config.model_type
     if kind not in EXTRACTORS:
-        raise DataError(f"{path}: the feature extractor {kind} is not read; {suggest(kind, EXTRACTORS)}")
+        raise DataError(
+            f"{path}: the feature extractor {kind} is not read; {suggest(kind, EXTRACTORS)}"
+        )
     found = EXTRACTORS[kind](config)
     config.warn_of_unread()
     return found
@@ -45,12 +47,19 @@ def sounds(folder: Path, kind: str, sizes: dict[str, int]) -> dict[str, Any]:
     found = audio_settings(folder)
     if found["type"] != kind or any(found[name] != size for name, size in sizes.items()):
         sized = "".join(f", {name}={size}" for name, size in sizes.items())
-        raise DataError(f"{folder}: its feature extractor is {found}, and the model is for {kind}{sized}")
+        raise DataError(
+            f"{folder}: its feature extractor is {found}, and the model is for {kind}{sized}"
+        )
     return found
 
 
 def _whisper(config: ConfigFile) -> dict[str, Any]:
-    for value, name in ((RATE, "sampling_rate"), (160, "hop_length"), (400, "n_fft"), ("right", "padding_side")):
+    for value, name in (
+        (RATE, "sampling_rate"),
+        (160, "hop_length"),
+        (400, "n_fft"),
+        ("right", "padding_side"),
+    ):
         config.must_be(value, name)
     config.must_be(0.0, "padding_value", "dither")
     return {

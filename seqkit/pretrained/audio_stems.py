@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-WHISPER_FRAMES, WHISPER_STRIDE = 5, 2
+WHISPER_FRAMES = 5
+WHISPER_STRIDE = 2
 """Frames that an embedding of Whisper depends on, and frames from one embedding to the next."""
 
 
@@ -72,7 +73,9 @@ class Convolutions:
                 "each convolution"
             )
         if any(kernel < stride for kernel, stride in zip(self.kernels, self.strides)):
-            raise ValueError(f"kernels={self.kernels}, strides={self.strides}; a kernel below its stride skips samples")
+            raise ValueError(
+                f"kernels={self.kernels}, strides={self.strides}; a kernel below its stride skips samples"
+            )
         if self.norm not in ("group", "layer"):
             raise ValueError(f"norm={self.norm!r}; give group or layer")
 
@@ -95,7 +98,9 @@ class Convolutions:
     @property
     def num_statistics(self) -> int:
         """Numbers about the whole clip that a token has beside its samples (`clip_statistics`)."""
-        return self.kernels[0] * (1 + self.kernels[0]) if self.norm == "group" else 0
+        if self.norm == "group":
+            return self.kernels[0] * (1 + self.kernels[0])
+        return 0
 
 
 def clip_statistics(wave: Tensor, kernel: int, stride: int) -> Tensor:
@@ -121,7 +126,9 @@ class ClipNorm(nn.Module):
 
     def __init__(self, width: int, *, eps: float = 1e-5):
         super().__init__()
-        self.weight, self.bias, self.eps = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width)), eps
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.eps = eps
 
     def forward(self, x: Tensor, conv: nn.Conv1d, statistics: Tensor) -> Tensor:
         """x [r c t], the output of `conv`, normed. statistics: [r k+k*k], as of `clip_statistics`."""
@@ -130,7 +137,11 @@ class ClipNorm(nn.Module):
         centre = mean @ kernel if conv.bias is None else mean @ kernel + conv.bias
         variance = (rearrange(root, "r (i k) -> r i k", k=len(kernel)) @ kernel).square().sum(dim=1)
         scale = self.weight * (variance + self.eps).rsqrt()
-        return torch.addcmul(rearrange(self.bias - centre * scale, "r c -> r c 1"), x, rearrange(scale, "r c -> r c 1"))
+        return torch.addcmul(
+            rearrange(self.bias - centre * scale, "r c -> r c 1"),
+            x,
+            rearrange(scale, "r c -> r c 1"),
+        )
 
 
 class WaveLayer(nn.Module):
@@ -140,7 +151,11 @@ class WaveLayer(nn.Module):
         super().__init__()
         width = convolutions.widths[index]
         self.conv = nn.Conv1d(
-            num_inputs, width, convolutions.kernels[index], convolutions.strides[index], bias=convolutions.bias
+            num_inputs,
+            width,
+            convolutions.kernels[index],
+            convolutions.strides[index],
+            bias=convolutions.bias,
         )
         nn.init.kaiming_normal_(self.conv.weight)
         self.norm: nn.Module | None = None
@@ -176,7 +191,9 @@ class WaveStem(nn.Module):
     def forward(self, content: Tensor) -> Tensor:
         """Embeddings [b n d] of content [b n t+s]: samples, and statistics of the clip."""
         b = content.shape[0]
-        samples, statistics = rearrange(content, "b n f -> (b n) f").tensor_split([self.window_samples], dim=-1)
+        samples, statistics = rearrange(content, "b n f -> (b n) f").tensor_split(
+            [self.window_samples], dim=-1
+        )
         x = rearrange(samples, "r t -> r 1 t")
         for layer in self.layers:
             x = layer(x, statistics)

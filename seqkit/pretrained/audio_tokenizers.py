@@ -27,7 +27,9 @@ from seqkit.pretrained.audio_stems import (
 from seqkit.tokenizers.audio import AudioTokenizer, Channels
 from seqkit.tokenizers.given import counted
 
-RATE, WINDOW, HOP = 16_000, 400, 160
+RATE = 16_000
+WINDOW = 400
+HOP = 160
 """Samples a second, in a frame and in a hop of Whisper: 25 and 10 ms."""
 
 _BASE = Convolutions()
@@ -47,19 +49,27 @@ class WhisperMel(AudioTokenizer):
     """
 
     def __init__(
-        self, num_mels: int = 80, *, seconds: int = 30, channels: Channels = "mono", truncate: bool = False
+        self,
+        num_mels: int = 80,
+        *,
+        seconds: int = 30,
+        channels: Channels = "mono",
+        truncate: bool = False,
     ) -> None:
         super().__init__(RATE, channels)
         if num_mels < 1 or seconds < 1:
             raise ValueError(f"num_mels={num_mels}, seconds={seconds}; give numbers of at least 1")
         _check_bands(num_mels)
-        self.num_mels, self.seconds, self.truncate = num_mels, seconds, truncate
+        self.num_mels = num_mels
+        self.seconds = seconds
+        self.truncate = truncate
 
     @property
     def spec(self) -> TokenSpec:
         """Vectors of five frames and a flag each, which a stem of two convolutions embeds."""
         return TokenSpec(
-            num_features=WHISPER_FRAMES * (self.num_mels + 1), embedder=partial(WhisperStem, self.num_mels)
+            num_features=WHISPER_FRAMES * (self.num_mels + 1),
+            embedder=partial(WhisperStem, self.num_mels),
         )
 
     def encode(self, raw: Any, /) -> Tokens:
@@ -72,9 +82,12 @@ class WhisperMel(AudioTokenizer):
         wave = _at_most(wave, self.seconds * RATE, self.truncate, f"{self.seconds} s", "seconds")
         frames = _mel_energies(wave, self.num_mels)[:, :-1].clamp(min=1e-10).log10()
         frames = (frames.clamp(min=float(frames.max()) - 8) + 4) / 4
-        frames = F.pad(F.pad(frames, [0, 0, 0, 1], value=1.0), [WHISPER_FRAMES // 2, WHISPER_FRAMES // 2])
+        frames = F.pad(
+            F.pad(frames, [0, 0, 0, 1], value=1.0), [WHISPER_FRAMES // 2, WHISPER_FRAMES // 2]
+        )
         content = rearrange(
-            frames.unfold(1, WHISPER_FRAMES, WHISPER_STRIDE)[:, : self.seconds * 50], "m n s -> n (s m)"
+            frames.unfold(1, WHISPER_FRAMES, WHISPER_STRIDE)[:, : self.seconds * 50],
+            "m n s -> n (s m)",
         )
         return Tokens(content, counted(len(content)))
 
@@ -100,7 +113,8 @@ class SampleWindows(AudioTokenizer):
         normalize: bool = True,
     ) -> None:
         super().__init__(sample_rate, channels)
-        self.convolutions, self.normalize = convolutions, normalize
+        self.convolutions = convolutions
+        self.normalize = normalize
 
     @property
     def spec(self) -> TokenSpec:
@@ -117,7 +131,8 @@ class SampleWindows(AudioTokenizer):
         s: `clip_statistics` of the samples, the same in each token, where the clip is normed as a whole.
         A clip shorter than a window is filled up with zeros to one. Raises DataError as `AudioTokenizer.wave`.
         """
-        wave, sizes = self.wave(raw, 1), self.convolutions
+        wave = self.wave(raw, 1)
+        sizes = self.convolutions
         if self.normalize:
             samples = wave.numpy()  # whose sums round as theirs do
             wave = torch.from_numpy((samples - samples.mean()) / np.sqrt(samples.var() + 1e-7))
@@ -162,7 +177,9 @@ def _slaney_bands(num_mels: int) -> Tensor:
     """
     mels = np.linspace(0, 15 + 27 * np.log(RATE / 2000) / np.log(6.4), num_mels + 2)
     edges = np.where(mels < 15, mels * 200 / 3, 1000 * 6.4 ** ((mels - 15) / 27))
-    low, middle, high = edges[:-2], edges[1:-1], edges[2:]
+    low = edges[:-2]
+    middle = edges[1:-1]
+    high = edges[2:]
     frequencies = np.linspace(0, RATE / 2, WINDOW // 2 + 1)[:, np.newaxis]
     sides = np.minimum((frequencies - low) / (middle - low), (high - frequencies) / (high - middle))
     return torch.from_numpy(np.maximum(sides, 0) * 2 / (high - low)).float()

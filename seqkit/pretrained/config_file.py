@@ -46,10 +46,15 @@ HARMLESS = re.compile(
 
 def own_file(path: Path) -> Path:
     """The path itself. Raises DataError for a link out of its folder, other than to the blobs of the hub's cache."""
-    folder, target = path.parent.resolve(), path.resolve()
-    blobs = next((place.parent / "blobs" for place in folder.parents if place.name == "snapshots"), None)
+    folder = path.parent.resolve()
+    target = path.resolve()
+    blobs = next(
+        (place.parent / "blobs" for place in folder.parents if place.name == "snapshots"), None
+    )
     if path.is_symlink() and target.parent not in (folder, blobs):
-        raise DataError(f"{path} is a link out of its folder, and could be any file; put a copy in its place")
+        raise DataError(
+            f"{path} is a link out of its folder, and could be any file; put a copy in its place"
+        )
     return path
 
 
@@ -78,14 +83,18 @@ class ConfigFile:
     ):
         self.path = path
         if not path.exists():
-            raise DataError(f"{path} is missing; give a folder that transformers saved (save_pretrained)")
+            raise DataError(
+                f"{path} is missing; give a folder that transformers saved (save_pretrained)"
+            )
         values = read_json(path)
         whole = values if isinstance(values, Mapping) else {}
         inner = whole if section is None else whole.get(section)
         inner = inner if isinstance(inner, Mapping) else {}
         found = [one[kind] for one in (inner, whole) for kind in kinds if kind in one]
         if not found or not isinstance(found[0], str):
-            raise DataError(f"{path} names no {kinds[0]}; give a folder that transformers saved (save_pretrained)")
+            raise DataError(
+                f"{path} names no {kinds[0]}; give a folder that transformers saved (save_pretrained)"
+            )
         self.model_type: str = found[0]
         self._values = dict(inner)
         self._read: set[str] = set(kinds)
@@ -117,7 +126,11 @@ class ConfigFile:
     def number(self, name: str, default: float) -> float:
         """A finite number. Raises DataError for anything else."""
         value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < float("inf"):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not abs(value) < float("inf")
+        ):
             raise self.refused(name, "a number")
         return float(value)
 
@@ -145,10 +158,18 @@ class ConfigFile:
         """Log the keys that were not read and are not `HARMLESS`: they may change what the model computes."""
         for section in self._sections.values():
             section.warn_of_unread()
-        left = sorted(key for key in self._values if key not in self._read and not HARMLESS.fullmatch(key))
+        left = sorted(
+            key for key in self._values if key not in self._read and not HARMLESS.fullmatch(key)
+        )
         if left:
-            log.warning("%s: keys that are not known, and may change what the model computes: %s", self.path, left)
+            log.warning(
+                "%s: keys that are not known, and may change what the model computes: %s",
+                self.path,
+                left,
+            )
 
     def refused(self, name: str, known: str) -> DataError:
         """The error for a value that is not read."""
-        return DataError(f"{self.path}: {name} is {self._values.get(name)!r}, and what is read is {known}")
+        return DataError(
+            f"{self.path}: {name} is {self._values.get(name)!r}, and what is read is {known}"
+        )

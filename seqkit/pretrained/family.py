@@ -64,14 +64,22 @@ class Family:
     def head(self, config: ConfigFile, task: str | None) -> Head | None:
         """The head for a task; None: the model has none."""
         found = self.heads.get(task or "")
-        return found if found is not None and found.fits(config) else None
+        if found is not None and found.fits(config):
+            return found
+        return None
 
 
 def class_names(config: ConfigFile) -> dict[str, Any]:
     """State of `Classify` from `id2label`. Raises DataError for a head that is no classification."""
-    config.must_be("single_label_classification", *(["problem_type"] if config.get("problem_type") else []))
+    config.must_be(
+        "single_label_classification", *(["problem_type"] if config.get("problem_type") else [])
+    )
     labels = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-    if not isinstance(labels, Mapping) or {*map(str, labels)} != {*map(str, range(len(labels)))} or len(labels) < 2:
+    if (
+        not isinstance(labels, Mapping)
+        or {*map(str, labels)} != {*map(str, range(len(labels)))}
+        or len(labels) < 2
+    ):
         raise config.refused("id2label", "a name for each of two classes or more")
     return {"names": [str(labels[key]) for key in sorted(labels, key=int)]}
 
@@ -81,15 +89,20 @@ def task_of(objective: Any) -> str | None:
     if not isinstance(objective, Mapping):
         return None if objective is None else str(objective)
     level = objective.get("level", "sequence")
-    return objective.get("type") if level == "sequence" else f"{objective.get('type')} {level}"
+    if level == "sequence":
+        return objective.get("type")
+    return f"{objective.get('type')} {level}"
 
 
 def has_classes(kind: str) -> Callable[[ConfigFile], bool]:
     """Whether a model was saved with a head for one of several classes. kind: end of the name of its own class."""
 
     def fits(config: ConfigFile) -> bool:
-        problem, labels = config.get("problem_type"), config.get("id2label")
-        is_single = problem in (None, "single_label_classification") and (labels is None or len(labels) > 1)
+        problem = config.get("problem_type")
+        labels = config.get("id2label")
+        is_single = problem in (None, "single_label_classification") and (
+            labels is None or len(labels) > 1
+        )
         return is_single and class_of(config).endswith(kind)
 
     return fits
@@ -100,7 +113,9 @@ def class_of(config: ConfigFile) -> str:
     return str((config.get("architectures") or [""])[0])
 
 
-def depth_of(config: ConfigFile, name: str = "num_hidden_layers", default: int | None = None) -> int:
+def depth_of(
+    config: ConfigFile, name: str = "num_hidden_layers", default: int | None = None
+) -> int:
     """Number of layers."""
     return config.size(name, default, most=MAX_LAYERS)
 
@@ -111,7 +126,11 @@ def are_alike(values: list[Any]) -> bool:
 
 
 def rotary_settings(
-    config: ConfigFile, given: Mapping[str, Any] | None = None, *, base: float = 10_000.0, share: float | None = None
+    config: ConfigFile,
+    given: Mapping[str, Any] | None = None,
+    *,
+    base: float = 10_000.0,
+    share: float | None = None,
 ) -> Settings:
     """Rotary positions: `rope_parameters` as of transformers 5, or `rope_theta` and `rope_scaling`, as before.
 
@@ -122,9 +141,12 @@ def rotary_settings(
     if given is None:
         base = config.get("rope_theta", base)
         share = config.get("partial_rotary_factor", share)
-        new, old = config.get("rope_parameters"), config.get("rope_scaling")
+        new = config.get("rope_parameters")
+        old = config.get("rope_scaling")
         if new and old and new != old:
-            raise config.refused("rope_scaling", "what rope_parameters says, or one of the two alone")
+            raise config.refused(
+                "rope_scaling", "what rope_parameters says, or one of the two alone"
+            )
         given = new or old or {}
     key = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
     left = dict(given)

@@ -36,7 +36,9 @@ def located(source: str | Path) -> Path:
     folder = fetched(str(source))
     if not is_foreign(folder) and read_mapping(folder / RUN).get("plugins"):
         how = f"fetch it with `hf download {str(source).removeprefix(HUB)} --local-dir FOLDER`, read the code, and give"
-        raise DataError(f"{source} names plug-ins, which are code, and no code of a hub is run; {how} FOLDER")
+        raise DataError(
+            f"{source} names plug-ins, which are code, and no code of a hub is run; {how} FOLDER"
+        )
     return folder
 
 
@@ -54,14 +56,24 @@ def own_task(folder: Path) -> str | None:
     heads = {**family_of(config, None).heads, **family_of(config, "Seq2Seq").heads}
     with _understood(config):
         name = class_of(config)
-        return next((own for own, head in heads.items() if name.endswith(head.classes) and head.fits(config)), None)
+        return next(
+            (
+                own
+                for own, head in heads.items()
+                if name.endswith(head.classes) and head.fits(config)
+            ),
+            None,
+        )
 
 
 def class_with_head(folder: Path, task: str | None) -> str | None:
     """Name of the family's class with the head of a task; None if there is no such head or class."""
     config = ConfigFile(folder / NAME)
-    head, base = family_of(config, task).heads.get(task or ""), _stem(config)
-    return base + head.classes[0] if head is not None and head.classes[0].startswith("For") and base else None
+    head = family_of(config, task).heads.get(task or "")
+    base = _stem(config)
+    if head is not None and head.classes[0].startswith("For") and base:
+        return base + head.classes[0]
+    return None
 
 
 def class_without_head(folder: Path) -> str | None:
@@ -87,7 +99,8 @@ def kept_files(place: Path) -> dict[str, bytes]:
     found = {}
     for name in KEPT_FILES:
         if (folder / name).exists():
-            read_json(folder / name, MAX_KEPT_BYTES)  # a file that is no JSON, or a link elsewhere, is not published
+            # a file that is no JSON, or a link elsewhere, is not published
+            read_json(folder / name, MAX_KEPT_BYTES)
             found[name] = read_small(folder / name, MAX_KEPT_BYTES)
     return found
 
@@ -120,10 +133,14 @@ def settings(folder: Path, task: str | None) -> dict[str, Any]:
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
     with _understood(config):
-        model, head = family.model(config), family.head(config, task)
+        model = family.model(config)
+        head = family.head(config, task)
         if head is not None:
             model["objective"] = head.objective(config)
-        tokenizer = _texts(folder, config, model) if family.inputs is None else family.inputs(folder, config)
+        if family.inputs is None:
+            tokenizer = _texts(folder, config, model)
+        else:
+            tokenizer = family.inputs(folder, config)
     config.warn_of_unread()
     return {"tokenizer": tokenizer, "model": model}
 
@@ -132,7 +149,9 @@ def _texts(folder: Path, config: ConfigFile, model: Mapping[str, Any]) -> dict[s
     """The section `tokenizer` of a model of texts. The second table of its positions, if any, is of token types."""
     path = own_file(folder / TOKENIZER)
     if not path.is_file():
-        raise DataError(f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
+        raise DataError(
+            f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)"
+        )
     position = model["position"] if isinstance(model["position"], Mapping) else {}
     _, *types = position.get("sizes", [0])
     num_ids = None if config.get("vocab_size") is None else config.size("vocab_size")
@@ -153,7 +172,9 @@ def longest(found: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     model = found["model"]
     position = model["position"] if isinstance(model["position"], Mapping) else {}
-    return {"max_tokens": position["sizes"][0] - position.get("first", 0)} if "sizes" in position else {}
+    if "sizes" in position:
+        return {"max_tokens": position["sizes"][0] - position.get("first", 0)}
+    return {}
 
 
 @contextmanager
@@ -164,7 +185,9 @@ def _understood(config: ConfigFile) -> Iterator[None]:
     except DataError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
-        raise DataError(f"{config.path} has values that are not understood ({one_line(error)})") from error
+        raise DataError(
+            f"{config.path} has values that are not understood ({one_line(error)})"
+        ) from error
 
 
 def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[str], str]:
@@ -182,10 +205,17 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
         head = family.head(config, task)
         of_head = [] if head is None else head.table(config)
         of_head = [
-            replace(row, theirs=tuple(name.removeprefix(family.prefix) for name in row.theirs)) for row in of_head
+            replace(row, theirs=tuple(name.removeprefix(family.prefix) for name in row.theirs))
+            for row in of_head
         ]
         table = family.table(config)
-    needed = [name for row in of_head if not row.is_alias for name in row.theirs if name.endswith(".weight")]
+    needed = [
+        name
+        for row in of_head
+        if not row.is_alias
+        for name in row.theirs
+        if name.endswith(".weight")
+    ]
     if missing := {*needed} - theirs.keys():
         if head is not None and head.classes and class_of(config).endswith(head.classes):
             raise DataError(
@@ -204,11 +234,15 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
     ours = ForeignWeights(theirs, {row.ours: row for row in reversed(rows) if not row.is_alias})
     for row in rows:
         if row.is_alias and not theirs[row.theirs[0]].equal(ours[row.ours]):
-            raise DataError(f"{folder}: {row.theirs[0]} is tied to another weight, and differs from it")
+            raise DataError(
+                f"{folder}: {row.theirs[0]} is tied to another weight, and differs from it"
+            )
     others = sorted(theirs.keys() - {name for row in rows for name in row.theirs})
     if unknown := [name for name in others if not name.startswith(family.left_out)]:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        raise DataError(f"{folder} has a weight {unknown[0]}{more} that a {config.model_type} is not known to have")
+        raise DataError(
+            f"{folder} has a weight {unknown[0]}{more} that a {config.model_type} is not known to have"
+        )
     return ours, others, theirs.sha256
 
 
@@ -216,14 +250,17 @@ class ForeignWeights(Mapping[str, "Tensor"]):
     """Weights by our names, each read from the file on access. Raises as `weights`."""
 
     def __init__(self, theirs: SavedTensors, rows: Mapping[str, Row]):
-        self._theirs, self._rows = theirs, rows
+        self._theirs = theirs
+        self._rows = rows
 
     def __getitem__(self, name: str) -> Tensor:
         try:
             return self._rows[name].read(self._theirs)
         except (RuntimeError, ValueError, IndexError, EinopsError) as error:
             where = f"{self._theirs.folder}: the weights for {name}"
-            raise DataError(f"{where} are of other sizes than {NAME} says ({one_line(error)})") from error
+            raise DataError(
+                f"{where} are of other sizes than {NAME} says ({one_line(error)})"
+            ) from error
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -244,23 +281,33 @@ class SavedTensors(Mapping[str, "Tensor"]):
     """
 
     def __init__(self, folder: Path, prefix: str):
-        self.folder, digest = folder, hashlib.sha256()
+        self.folder = folder
+        digest = hashlib.sha256()
         self._places: dict[str, tuple[Any, str]] = {}
         for file, listed in files_of_weights(folder).items():
             held = _opened(folder / file, digest)
             names = {*held.keys()}
             if listed is not None and names != listed:
                 unlike = min(names ^ listed)
-                raise DataError(f"{folder / INDEX} and {file} disagree about the weight {unlike}; copy it again")
-            self._places |= {_plain(name, prefix): (held, name) for name in names if not name.endswith(BUFFERS)}
+                raise DataError(
+                    f"{folder / INDEX} and {file} disagree about the weight {unlike}; copy it again"
+                )
+            self._places |= {
+                _plain(name, prefix): (held, name) for name in names if not name.endswith(BUFFERS)
+            }
         self.sha256 = digest.hexdigest()
 
     def __getitem__(self, name: str) -> Tensor:
         held, key = self._places[name]
         x: Tensor = held.get_tensor(key)
         if not x.is_floating_point() or x.isnan().any():
-            wrong = "NaN" if x.is_floating_point() else str(x.dtype).removeprefix("torch.")
-            raise DataError(f"{self.folder}: the weight {key} holds {wrong}; no model is made of it")
+            if x.is_floating_point():
+                wrong = "NaN"
+            else:
+                wrong = str(x.dtype).removeprefix("torch.")
+            raise DataError(
+                f"{self.folder}: the weight {key} holds {wrong}; no model is made of it"
+            )
         return x.float()
 
     def __iter__(self) -> Iterator[str]:
@@ -273,7 +320,9 @@ class SavedTensors(Mapping[str, "Tensor"]):
         return name in self._places
 
 
-def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) -> tuple[dict[str, Tensor], list[str]]:
+def written(
+    config: ConfigFile, ours: Mapping[str, Tensor], task: str | None
+) -> tuple[dict[str, Tensor], list[str]]:
     """Weights by their names from weights by ours, in the dtype that `config.json` names if that loses nothing.
 
     ours: tied weights are in it once. task: as in `settings`; its head is written if the family has one. Also returns
@@ -282,10 +331,12 @@ def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) ->
     """
     family = family_of(config, task)
     with _understood(config):
-        head, table = family.head(config, task), family.table(config)
+        head = family.head(config, task)
+        table = family.table(config)
         of_head = [] if head is None else head.table(config)
     if any(row.ours not in ours and not row.may_miss for row in of_head):
-        head, of_head = None, []
+        head = None
+        of_head = []
     if MASK_TOKEN in ours and (row := _mask_id(config.path.parent, family)) is not None:
         ours = {**ours, "embedder.content.weight": ours["embedder.content.weight"].clone()}
         ours["embedder.content.weight"][row] = ours.pop(MASK_TOKEN)
@@ -294,7 +345,9 @@ def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) ->
     try:
         found, names = write([*table, *of_head], ours)
     except KeyError as error:
-        raise DataError(f"the model has no weight {error.args[0]}, which a {config.model_type} has") from None
+        raise DataError(
+            f"the model has no weight {error.args[0]}, which a {config.model_type} has"
+        ) from None
     except (RuntimeError, ValueError, EinopsError) as error:
         raise DataError(f"the weights do not fit {NAME} ({one_line(error)})") from error
     others = sorted(ours.keys() - names)
@@ -325,7 +378,9 @@ def _mask_id(folder: Path, family: Family) -> int | None:
     if family.inputs is not None:
         return None
     added = read_json(folder / TOKENIZER, MAX_JSON_BYTES).get("added_tokens") or []
-    return next((int(token["id"]) for token in added if token["content"] in ("[MASK]", "<mask>")), None)
+    return next(
+        (int(token["id"]) for token in added if token["content"] in ("[MASK]", "<mask>")), None
+    )
 
 
 BUFFERS = (
@@ -366,8 +421,14 @@ def _opened(path: Path, digest: Any) -> Any:
                 own.update(chunk)
                 digest.update(chunk)
         blob = path.resolve()
-        if path.is_symlink() and re.fullmatch("[0-9a-f]{64}", blob.name) and blob.name != own.hexdigest():
-            raise DataError(f"{path} is damaged: it is not what the hub says; delete {blob} and fetch it again")
+        if (
+            path.is_symlink()
+            and re.fullmatch("[0-9a-f]{64}", blob.name)
+            and blob.name != own.hexdigest()
+        ):
+            raise DataError(
+                f"{path} is damaged: it is not what the hub says; delete {blob} and fetch it again"
+            )
         return safe_open(path, "pt")
     except OSError as error:
         raise DataError(f"{path} is not readable ({error.strerror}); copy it again") from error

@@ -22,7 +22,9 @@ log = logging.getLogger("seqkit")
 HUB = "hf:"
 """Prefix of the name of a model on the hub: `hf:OWNER/NAME@REVISION`."""
 
-ONE, INDEX, RUN = "model.safetensors", "model.safetensors.index.json", "config.yaml"
+ONE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+RUN = "config.yaml"
 SHARD = r"model-[0-9]+-of-[0-9]+\.safetensors"
 SETTINGS = (
     NAME, "generation_config.json", "preprocessor_config.json", "processor_config.json", "special_tokens_map.json",
@@ -67,7 +69,9 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
         log.warning("%s; the commit %s of the cache is used", error, cached.name)
         return cached
     if not re.fullmatch(COMMIT, str(info.sha)):
-        raise DataError(f"{source}: the hub names the commit {one_line(shortened(info.sha, 50))!r}; check HF_ENDPOINT")
+        raise DataError(
+            f"{source}: the hub names the commit {one_line(shortened(info.sha, 50))!r}; check HF_ENDPOINT"
+        )
     names = _names(source, [each.rfilename for each in info.siblings or ()])
     # in this order, so that weights are fetched last; `snapshot_download` would also use unchecked names of files
     with answered(source), _plain_names(hub):
@@ -78,7 +82,9 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
     if not is_commit:
         log.warning("%s is commit %s", source, info.sha)
     if (folder := _cached(repo, info.sha)) is None:
-        raise DataError(f"{source}: {INDEX} lists files that the model does not have; tell its owner")
+        raise DataError(
+            f"{source}: {INDEX} lists files that the model does not have; tell its owner"
+        )
     return folder
 
 
@@ -86,11 +92,18 @@ def _names(source: str, files: Collection[str]) -> list[str]:
     """Files to fetch, weights last. Raises DataError for a model that is incomplete or has no safetensors."""
     if NAME not in files and RUN in files:
         if missing := [name for name in OF_RUN if name not in files]:
-            raise DataError(f"{source} is a run without {missing[0]}; export it again (seqkit export --to safetensors)")
+            raise DataError(
+                f"{source} is a run without {missing[0]}; export it again (seqkit export --to safetensors)"
+            )
         return [*(name for each in SETTINGS if (name := f"pretrained/{each}") in files), *OF_RUN]
     if NAME not in files:
-        raise DataError(f"{source} has no {NAME} of transformers, and no {RUN} of a run; give another model")
-    shards = [INDEX, *(name for name in sorted(files) if re.fullmatch(SHARD, name))] if INDEX in files else []
+        raise DataError(
+            f"{source} has no {NAME} of transformers, and no {RUN} of a run; give another model"
+        )
+    if INDEX in files:
+        shards = [INDEX, *(name for name in sorted(files) if re.fullmatch(SHARD, name))]
+    else:
+        shards = []
     weights = [ONE] if ONE in files else shards
     if not weights:
         raise DataError(
@@ -113,7 +126,9 @@ def _cached(repo: str, revision: str) -> Path | None:
         names = files_of_weights(folder) if (folder / NAME).exists() else OF_RUN
     except DataError:
         return None
-    return folder if all((folder / name).exists() for name in names) else None
+    if all((folder / name).exists() for name in names):
+        return folder
+    return None
 
 
 def files_of_weights(folder: Path) -> dict[str, set[str] | None]:
@@ -121,7 +136,9 @@ def files_of_weights(folder: Path) -> dict[str, set[str] | None]:
     index = folder / INDEX
     if (folder / ONE).exists():
         if index.is_file():
-            raise DataError(f"{folder} has {ONE} and {INDEX}, which may disagree; remove one of them")
+            raise DataError(
+                f"{folder} has {ONE} and {INDEX}, which may disagree; remove one of them"
+            )
         return {ONE: None}
     if not index.is_file():
         raise DataError(
@@ -164,7 +181,9 @@ def pinned(source: str) -> str:
     if not source.startswith(HUB):
         return source
     repo, revision = parsed(source)
-    return source if re.fullmatch(COMMIT, revision) else f"{HUB}{repo}@{fetched(source).name}"
+    if re.fullmatch(COMMIT, revision):
+        return source
+    return f"{HUB}{repo}@{fetched(source).name}"
 
 
 def parsed(source: str) -> tuple[str, str]:
@@ -185,7 +204,9 @@ def library() -> Any:
         import huggingface_hub.constants
         import huggingface_hub.errors
     except ImportError as error:
-        raise UsageError(f"{HUB} needs the package huggingface_hub; pip install 'seqkit[pretrained]'") from error
+        raise UsageError(
+            f"{HUB} needs the package huggingface_hub; pip install 'seqkit[pretrained]'"
+        ) from error
     return huggingface_hub
 
 
@@ -201,14 +222,22 @@ def answered(source: str) -> Iterator[None]:
         log_in = "log in with `hf auth login`, or set HF_TOKEN"
         causes = [error.__cause__, error]
         if any(isinstance(each, errors.GatedRepoError) for each in causes):
-            raise DataError(f"{source} is gated: accept its terms on its page on the hub, and {log_in}") from error
+            raise DataError(
+                f"{source} is gated: accept its terms on its page on the hub, and {log_in}"
+            ) from error
         if any(isinstance(each, errors.RepositoryNotFoundError) for each in causes):
-            raise UsageError(f"{source} is not on the hub, or is private; check the name, or {log_in}") from error
+            raise UsageError(
+                f"{source} is not on the hub, or is private; check the name, or {log_in}"
+            ) from error
         if any(isinstance(each, errors.RevisionNotFoundError) for each in causes):
-            raise UsageError(f"{source} has no such revision; give a branch, a tag or a commit of it") from error
+            raise UsageError(
+                f"{source} has no such revision; give a branch, a tag or a commit of it"
+            ) from error
         status = getattr(getattr(error, "response", None), "status_code", None)
         advice = log_in if status in (401, 403) else "try again"
-        raise DataError(f"{source}: no answer from the hub ({one_line(described(error))}); {advice}") from error
+        raise DataError(
+            f"{source}: no answer from the hub ({one_line(described(error))}); {advice}"
+        ) from error
 
 
 def is_failure_of_hub(error: BaseException | None) -> bool:

@@ -54,8 +54,11 @@ class Pairs:
         heads = rearrange(x, "(h c) ... -> h c ...", c=self.head_dim)
         turned = self.head_dim if self.rotated is None else self.rotated
         if turned % 2:
-            raise ValueError(f"{turned} channels of a head cannot be turned in pairs; an even number can")
-        first, rest = heads[: self.heads], heads[len(heads) if self.heads is None else self.heads :]
+            raise ValueError(
+                f"{turned} channels of a head cannot be turned in pairs; an even number can"
+            )
+        first = heads[: self.heads]
+        rest = heads[len(heads) if self.heads is None else self.heads :]
         first = torch.cat([rearrange(first[:, :turned], pattern, two=2), first[:, turned:]], dim=1)
         return rearrange(torch.cat([first, rest]), "h c ... -> (h c) ...")
 
@@ -178,14 +181,21 @@ class Row:
             for name, x, size in zip(self.theirs, given, self.sizes):
                 if len(x) != size:
                     raise ValueError(f"{name} has {len(x)} rows in place of {size}")
-        parts = [x if change is None else change.read(x) for x, change in zip(given, self._changes())]
+        parts = [
+            x if change is None else change.read(x) for x, change in zip(given, self._changes())
+        ]
         joined = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return joined if self.whole is None else self.whole.read(joined)
+        if self.whole is None:
+            return joined
+        return self.whole.read(joined)
 
     def write(self, x: Tensor) -> dict[str, Tensor]:
         """Their tensors by name."""
         x = x if self.whole is None else self.whole.write(x)
-        parts = [x] if len(self.theirs) == 1 else list(x.split(self.sizes or len(x) // len(self.theirs)))
+        if len(self.theirs) == 1:
+            parts = [x]
+        else:
+            parts = list(x.split(self.sizes or len(x) // len(self.theirs)))
         found = {}
         for name, part, change in zip(self.theirs, parts, self._changes(), strict=True):
             if name:
@@ -216,7 +226,14 @@ def module(
 
     without_bias: keys of theirs that have no bias beside queries and values that have one.
     """
-    weight = Row(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), sizes, changes, whole, may_miss=True)
+    weight = Row(
+        f"{ours}.weight",
+        tuple(f"{name}.weight" for name in theirs),
+        sizes,
+        changes,
+        whole,
+        may_miss=True,
+    )
     biases = tuple("" if name in without_bias else f"{name}.bias" for name in theirs)
     return [weight, replace(weight, ours=f"{ours}.bias", theirs=biases)]
 
@@ -229,7 +246,10 @@ def alias(ours: str, theirs: str) -> Rows:
 def below(rows: Rows, ours: str, theirs: str) -> Rows:
     """Rows of modules inside others. ours, theirs: what their names begin with."""
     return [
-        replace(row, ours=ours + row.ours, theirs=tuple(name and theirs + name for name in row.theirs)) for row in rows
+        replace(
+            row, ours=ours + row.ours, theirs=tuple(name and theirs + name for name in row.theirs)
+        )
+        for row in rows
     ]
 
 

@@ -19,10 +19,15 @@ def sentence_vectors(folder: Path) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {}
     for one in _json(path, list):
-        kind, place = str(one.get("type")).rpartition(".")[2], str(one.get("path", ""))
+        kind = str(one.get("type")).rpartition(".")[2]
+        place = str(one.get("path", ""))
         if kind == "Pooling" and Path(place).name == place:
             modes = _json(folder / place / NAME, dict)
-            chosen = [name for name, value in modes.items() if name.startswith("pooling_mode_") and value is True]
+            chosen = [
+                name
+                for name, value in modes.items()
+                if name.startswith("pooling_mode_") and value is True
+            ]
             pool = POOLS.get(chosen[0]) if len(chosen) == 1 else None
             if pool is None:
                 raise DataError(
@@ -49,12 +54,16 @@ def longest_sentence(folder: Path) -> dict[str, Any]:
     """The section `data` that ends texts where sentence-transformers does; empty for any other model."""
     path = folder / "sentence_bert_config.json"
     most = _json(path, dict).get("max_seq_length") if path.is_file() else None
-    return {"max_tokens": most} if isinstance(most, int) and most > 0 else {}
+    if isinstance(most, int) and most > 0:
+        return {"max_tokens": most}
+    return {}
 
 
 def _json(path: Path, kind: type[Any]) -> Any:
     """Content of a small JSON file. Raises DataError if it is damaged, or of another kind."""
     value = read_json(path)
-    if not isinstance(value, kind) or (kind is list and not all(isinstance(one, dict) for one in value)):
+    if not isinstance(value, kind) or (
+        kind is list and not all(isinstance(one, dict) for one in value)
+    ):
         raise DataError(f"{path} is no {kind.__name__}; copy it again")
     return value

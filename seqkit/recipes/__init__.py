@@ -3,7 +3,10 @@
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
-FOLDER = _PACKAGE / "_recipes" if (_PACKAGE / "_recipes").is_dir() else _PACKAGE.parent / "recipes"
+if (_PACKAGE / "_recipes").is_dir():
+    FOLDER = _PACKAGE / "_recipes"
+else:
+    FOLDER = _PACKAGE.parent / "recipes"
 """Folder of the recipes: inside an installed package, or beside it in a checkout."""
 
 __path__ = [str(FOLDER)]

@@ -33,7 +33,10 @@ class Component:
         except (Exception, SystemExit) as error:  # others' code: whatever it raises
             if not self.package and not isinstance(error, ImportError | AttributeError):
                 raise  # a mistake of ours, which deserves its traceback
-            what = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
+            if isinstance(error, ImportError | AttributeError):
+                what = ""
+            else:
+                what = f"{type(error).__name__}: "
             raise ValueError(
                 f"{self.name}{owner} should be at {self.path}, which cannot be imported: "
                 f"{what}{' '.join(str(error).split())}"
@@ -319,7 +322,10 @@ def _read(table: str) -> dict[str, list[Component]]:
             module = rest
         elif head == "*":
             prefix = f"{module}." if module.startswith("torch.optim") else ""
-            components += [Component(f"{prefix}{name}", f"{module}:{name}", "as in torch") for name in rest.split()]
+            components += [
+                Component(f"{prefix}{name}", f"{module}:{name}", "as in torch")
+                for name in rest.split()
+            ]
         else:
             named, what, when = (cell.strip() for cell in line.split("|"))
             name, _, cls = named.partition("=")

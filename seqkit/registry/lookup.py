@@ -75,22 +75,33 @@ def find(kind: str, name: str, *more_kinds: str) -> Component:
     spelled = {candidate.lower(): candidate for candidate in known}
     if name.lower() not in spelled:
         near = suggest(name, known)
-        own = "" if near.startswith("did you mean") else "; give the file of a class of your own with --plugin"
+        if near.startswith("did you mean"):
+            own = ""
+        else:
+            own = "; give the file of a class of your own with --plugin"
         raise ValueError(f"there is no {kind.replace('_', ' ')} called {name!r}; {near}{own}")
     return known[spelled[name.lower()]]
 
 
-def register(kind: str, name: str | None = None, *, what: str = "", when: str = "") -> Callable[[T], T]:
+def register(
+    kind: str, name: str | None = None, *, what: str = "", when: str = ""
+) -> Callable[[T], T]:
     """Class decorator: make a component known by `name` (default: the class's own) in this process.
 
     Raises ValueError if the name is taken by another class.
     """
 
     def add(cls: T) -> T:
-        component = Component(name or cls.__name__, f"{cls.__module__}:{cls.__qualname__}", what, when)
-        taken = {known.lower(): other for known, other in components(kind).items()}.get(component.name.lower())
+        component = Component(
+            name or cls.__name__, f"{cls.__module__}:{cls.__qualname__}", what, when
+        )
+        taken = {known.lower(): other for known, other in components(kind).items()}.get(
+            component.name.lower()
+        )
         if taken is not None and taken.path != component.path:
-            raise ValueError(f"{kind} {component.name!r} is already {taken.path}; rename {component.path}")
+            raise ValueError(
+                f"{kind} {component.name!r} is already {taken.path}; rename {component.path}"
+            )
         _REGISTERED[kind][component.name] = component
         return cls
 

@@ -18,7 +18,9 @@ def quietly(name: str) -> Iterator[None]:
     with redirect_stdout(output), redirect_stderr(output):
         yield
     if printed := output.getvalue().strip():
-        sys.stderr.write(f"{name} prints while it is imported: {one_line(printed.splitlines()[0])[:200]}\n")
+        sys.stderr.write(
+            f"{name} prints while it is imported: {one_line(printed.splitlines()[0])[:200]}\n"
+        )
 
 
 def import_plugins(files: Sequence[Path], option: str = "--plugin ") -> None:
@@ -32,12 +34,18 @@ def import_plugins(files: Sequence[Path], option: str = "--plugin ") -> None:
     for file in files:
         if not file.is_file():
             what = "a folder" if file.is_dir() else "no file"
-            raise UsageError(f"{option}{file} is {what}; give a Python file that registers components")
+            raise UsageError(
+                f"{option}{file} is {what}; give a Python file that registers components"
+            )
         if file.suffix != ".py" or not file.stem.isidentifier():
-            raise UsageError(f"{option}{file} should be a file whose name could be imported, such as my_components.py")
+            raise UsageError(
+                f"{option}{file} should be a file whose name could be imported, such as my_components.py"
+            )
         taken = importlib.util.find_spec(file.stem)
         if taken is not None and Path(taken.origin or "").resolve() != file.resolve():
-            raise UsageError(f"{option}{file}: there is a module {file.stem} already; give the file another name")
+            raise UsageError(
+                f"{option}{file}: there is a module {file.stem} already; give the file another name"
+            )
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None
         assert spec.loader is not None

@@ -42,7 +42,8 @@ MAX_VECTORS = 512
 MAX_UNCUT = 1024
 """Images and graphs cannot be cut: one of more tokens is refused, since every pair of them has a weight."""
 
-MIN_SCALE, FITS = 0.7, 330
+MIN_SCALE = 0.7
+FITS = 330
 """A figure shrinks with the page to that share of its width, and then scrolls; below so many points it fits a phone."""
 
 MAX_SHOWN_INPUT = 300
@@ -84,14 +85,19 @@ def view_example(folder: Path, number: int, out: Path) -> tuple[Path, str | None
     data = data_module(trained.config, trained.tokenizer, trained.objective)
     samples = data.splits().test
     if not 0 <= number < len(samples):
-        raise UsageError(f"there is no test example {number}; the run's data has {len(samples):,}, numbered from 0")
-    sample, name = samples[number], f"test data, {samples.name(number)}"
+        raise UsageError(
+            f"there is no test example {number}; the run's data has {len(samples):,}, numbered from 0"
+        )
+    sample = samples[number]
+    name = f"test data, {samples.name(number)}"
     said = _predicted(trained, name, sample.raw, target_in_words(trained.objective, sample.label))
     raw = shorten(sample.raw, data.window)
     return view_attention(trained, name, raw, out, notes=list(filter(None, [said]))), said
 
 
-def view_attention(trained: TrainedModel, name: str, raw: Any, out: Path, *, notes: Sequence[str] = ()) -> Path:
+def view_attention(
+    trained: TrainedModel, name: str, raw: Any, out: Path, *, notes: Sequence[str] = ()
+) -> Path:
     """Write `attention.html` into the folder `out`: all attention of a model on one raw example. Returns its path.
 
     name: name of the example. notes: sentences for the top of the page.
@@ -114,24 +120,42 @@ def view_attention(trained: TrainedModel, name: str, raw: Any, out: Path, *, not
         batch, generated, next_token = _generate(trained, trained.objective, batch)
         lines.append(f"Generated: {' '.join(generated) or '(nothing)'}")
         decoder = ["bos", *generated]
-        names = {"encoder": (own, own), "decoder": (decoder, decoder), "cross": ([*generated, next_token], own)}
+        names = {
+            "encoder": (own, own),
+            "decoder": (decoder, decoder),
+            "cross": ([*generated, next_token], own),
+        }
     if isinstance(trained.objective, NextToken) and trained.objective.part is not None:
-        batch, _ = trained.objective.first_call(trained.model, (batch, None))  # with the reach of its prefix
+        # with the reach of its prefix
+        batch, _ = trained.objective.first_call(trained.model, (batch, None))
     if any("␣" in text for pair in names.values() for texts in pair for text in texts):
         lines.append("␣ is a space, ↵ the end of a line.")
     try:
-        maps = [replace(one, weights=one.weights.float().cpu()) for one in attention_maps(trained.model, batch)]
+        maps = [
+            replace(one, weights=one.weights.float().cpu())
+            for one in attention_maps(trained.model, batch)
+        ]
     except ValueError as error:
         raise UsageError(str(error)) from error
     last_query = "" in names and trained.model.causal and batch.reach is None
     sections = []
     for view in _views(renderer, raw, tokens, maps, names, last_query=last_query):
         drawn = svg(view.figure)
-        sections.append({"title": view.title, "note": view.note, "figure": drawn, "min_width": _min_width(drawn)})
-    title, version = f"Attention · {trained.summary['recipe']}", f"seqkit {trained.summary['versions']['seqkit']}"
+        sections.append(
+            {
+                "title": view.title,
+                "note": view.note,
+                "figure": drawn,
+                "min_width": _min_width(drawn),
+            }
+        )
+    title = f"Attention · {trained.summary['recipe']}"
+    version = f"seqkit {trained.summary['versions']['seqkit']}"
     subtitle = f"{trained.summary['backbone']} · {trained.folder} · {version}"
     page = out / "attention.html"
-    return write_page("attention.html", page, title=title, subtitle=subtitle, notes=lines, sections=sections)
+    return write_page(
+        "attention.html", page, title=title, subtitle=subtitle, notes=lines, sections=sections
+    )
 
 
 def _predicted(trained: TrainedModel, name: str, raw: Any, target: Any) -> str | None:
@@ -140,13 +164,19 @@ def _predicted(trained: TrainedModel, name: str, raw: Any, target: Any) -> str |
     An example that cannot be encoded has none: the view refuses it.
     """
     objective = trained.objective
-    if not isinstance(objective, Classify | MultiLabel | Regress) or getattr(objective, "level", "") == "token":
+    if (
+        not isinstance(objective, Classify | MultiLabel | Regress)
+        or getattr(objective, "level", "") == "token"
+    ):
         return None
     (answer,) = predictions(trained, [Input(name, raw)], probabilities=bool(objective.classes))
     if answer.error is not None:
         return None
     names = objective.label_names if isinstance(objective, MultiLabel) else []
-    share = "" if answer.probabilities is None else f" (probability {float(answer.probabilities.max()):.2f})"
+    if answer.probabilities is None:
+        share = ""
+    else:
+        share = f" (probability {float(answer.probabilities.max()):.2f})"
     true = "" if target is None else f"; true: {_in_words(target, names)}"
     return f"Predicted: {_in_words(answer.prediction, names)}{share}{true}"
 
@@ -155,8 +185,12 @@ def _in_words(value: Any, names: Sequence[str]) -> str:
     """A class, a number, or several numbers with their names, in one line."""
     if isinstance(value, list):
         texts = [_in_words(one, ()) for one in value]
-        return ", ".join(f"{name} {text}" for name, text in zip(names, texts)) if names else ", ".join(texts)
-    return "unknown" if value is None else one_line(f"{value:.4g}" if isinstance(value, float) else value)
+        if names:
+            return ", ".join(f"{name} {text}" for name, text in zip(names, texts))
+        return ", ".join(texts)
+    if value is None:
+        return "unknown"
+    return one_line(f"{value:.4g}" if isinstance(value, float) else value)
 
 
 def _min_width(drawn: str) -> int:
@@ -172,17 +206,22 @@ def _cut(tokenizer: Tokenizer, tokens: Tokens, notes: list[str]) -> Tokens:
     Raises DataError for an example of too many tokens that cannot be cut.
     """
     spec = tokenizer.spec
-    n, limit = len(tokens), MAX_TOKENS if spec.ids else MAX_VECTORS
+    n = len(tokens)
+    limit = MAX_TOKENS if spec.ids else MAX_VECTORS
     if spec.num_axes == 1 and tokens.adjacency is None and not isinstance(tokenizer, Patches):
         if n > limit:
             notes.append(f"The first {limit} of {n:,} tokens are shown.")
             return tokens.first(limit)
     elif n > MAX_UNCUT:
-        raise DataError(f"the example has {n:,} tokens, too many to draw all pairs of; give one of {MAX_UNCUT:,}")
+        raise DataError(
+            f"the example has {n:,} tokens, too many to draw all pairs of; give one of {MAX_UNCUT:,}"
+        )
     return tokens
 
 
-def _generate(trained: TrainedModel, objective: Seq2Seq, source: TokenBatch) -> tuple[TokenBatch, list[str], str]:
+def _generate(
+    trained: TrainedModel, objective: Seq2Seq, source: TokenBatch
+) -> tuple[TokenBatch, list[str], str]:
     """The decoder's input once it has generated all, beside the source; the generated tokens; the token after them."""
     prediction = objective.predict(trained.model, source)
     ids = prediction[0][prediction[0] != IGNORE]
@@ -217,19 +256,27 @@ def _views(
     titles = {"": "Attention", "cross": "Cross-attention of the decoder"}
     stacks: dict[str, list[AttentionMap]] = {}
     for one in maps:
-        stack = one.stack if one.stack in names else "decoder"  # a backbone without an encoder is a decoder
+        # a backbone without an encoder is a decoder
+        if one.stack in names:
+            stack = one.stack
+        else:
+            stack = "decoder"
         stacks.setdefault(stack, []).append(one)
     for stack, own in stacks.items():
         weights = [one.weights[0].numpy() for one in own]
         is_signed = any(bool((layer < 0).any()) for layer in weights)
         valid = torch.ones(1, weights[0].shape[1], dtype=torch.bool)
         nats = np.stack([entropy(one.weights[:1], valid)[0].numpy() for one in own])
-        title, note = titles.get(stack, f"Attention of the {stack}"), _heatmap_note(stack, is_signed=is_signed)
+        title = titles.get(stack, f"Attention of the {stack}")
+        note = _heatmap_note(stack, is_signed=is_signed)
         yield View(title, note, heatmaps(weights, *names[stack], nats))
         if stack in ("", "encoder") and not is_signed:
             rows = rollout(own)[0].numpy()
             received = (rows[-1] if last_query else rows.mean(axis=0)) * len(rows)
-            queries = "that of the last query, from which the next token is predicted" if last_query else "the mean"
+            if last_query:
+                queries = "that of the last query, from which the next token is predicted"
+            else:
+                queries = "the mean"
             note = (
                 "The colours show how much attention a token receives through all layers and residual connections "
                 f"(rollout; Abnar and Zuidema 2020), in times the average. It is {queries}"
@@ -241,13 +288,20 @@ def _views(
 
 def _heatmap_note(stack: str, *, is_signed: bool) -> str:
     """Explanation of a figure of heatmaps."""
-    query, key = ("generated token", "source token") if stack == "cross" else ("query", "key")
+    if stack == "cross":
+        query, key = ("generated token", "source token")
+    else:
+        query, key = ("query", "key")
     note = (
         f"Each picture is a head, with a row for each {query} and a column for each {key}. The darker a cell is, the "
         "more attention goes from its row to its column; the colour follows the square root of the weight. "
     )
     if is_signed:
-        return f"{note}Columns are mixtures of keys: weights may be below 0 (red), and have no entropy, and no rollout."
+        return (
+            f"{note}Columns are mixtures of keys: weights may be below 0 (red), and have no entropy, "
+            "and no rollout."
+        )
     return (
-        f"{note}Each row sums to 1. Above a head is the mean entropy of its rows: 0 nats if each attends to one column."
+        f"{note}Each row sums to 1. Above a head is the mean entropy of its rows: "
+        "0 nats if each attends to one column."
     )

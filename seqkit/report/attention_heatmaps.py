@@ -24,15 +24,20 @@ TICKS = [0.0, 0.1, 0.2, 0.5, 1.0]
 
 
 @rc_context(STYLE)
-def heatmaps(weights: Sequence[np.ndarray], queries: Sequence[str], keys: Sequence[str], entropy: np.ndarray) -> Figure:
+def heatmaps(
+    weights: Sequence[np.ndarray], queries: Sequence[str], keys: Sequence[str], entropy: np.ndarray
+) -> Figure:
     """Layers down, heads across, one colour scale for all. entropy: [l h] nats, shown above each head.
 
     weights: [h n m] of each layer. queries, keys: names of the tokens. The colour goes by the square root, from 0 to 1
     whatever the weights, so that figures can be compared and 1/m is still seen; weights below 0 (Linformer's) are red.
     """
-    depth, h = len(weights), max(len(layer) for layer in weights)
+    depth = len(weights)
+    h = max(len(layer) for layer in weights)
     is_named = max(len(queries), len(keys)) <= MAX_NAMED and h * 0.18 * len(keys) <= MAX_WIDTH
-    width, height = (max(1.45, 0.18 * len(tokens)) if is_named else 1.9 for tokens in (keys, queries))
+    width, height = (
+        max(1.45, 0.18 * len(tokens)) if is_named else 1.9 for tokens in (keys, queries)
+    )
     figure, axes = new_figure(width * h + 1.6, (height + 0.24) * depth + 0.7, rows=depth, columns=h)
     top = max(1.0, max(float(np.abs(layer).max()) for layer in weights))
     is_signed = any(bool((layer < 0).any()) for layer in weights)
@@ -44,10 +49,17 @@ def heatmaps(weights: Sequence[np.ndarray], queries: Sequence[str], keys: Sequen
             ax = axes[layer * h + head]
             ax.set_axis_on()
             colors = "RdBu" if is_signed else "Blues"
-            image = ax.imshow(matrix, cmap=colors, norm=norm, interpolation="nearest", aspect="auto")
-            nats = "–" if np.isnan(entropy[layer, head]) else f"{entropy[layer, head]:.2f} nats"
+            image = ax.imshow(
+                matrix, cmap=colors, norm=norm, interpolation="nearest", aspect="auto"
+            )
+            if np.isnan(entropy[layer, head]):
+                nats = "–"
+            else:
+                nats = f"{entropy[layer, head]:.2f} nats"
             ax.set_title(f"layer {layer} · head {head} · {nats}", fontsize=7.5, loc="center")
-            ax.tick_params(length=0 if is_named else 2, labelbottom=layer == depth - 1, labelleft=head == 0)
+            ax.tick_params(
+                length=0 if is_named else 2, labelbottom=layer == depth - 1, labelleft=head == 0
+            )
             ax.spines[:].set_visible(True)
             rotation = 90 if is_named and max(map(len, keys)) > 2 else 0
             ax.set_xticks(*_ticks(keys, is_named), rotation=rotation, fontsize=7)
@@ -55,7 +67,9 @@ def heatmaps(weights: Sequence[np.ndarray], queries: Sequence[str], keys: Sequen
     figure.supxlabel("key", fontsize=8)
     figure.supylabel("query", fontsize=8)
     ticks = [*(-tick for tick in TICKS[:0:-1]), *TICKS] if is_signed else TICKS
-    bar = figure.colorbar(image, ax=axes, label="attention weight", shrink=min(1, 3 / (height * depth)), pad=0.01)
+    bar = figure.colorbar(
+        image, ax=axes, label="attention weight", shrink=min(1, 3 / (height * depth)), pad=0.01
+    )
     bar.ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=6.5)
     bar.ax.minorticks_off()
     return figure

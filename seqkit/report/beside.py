@@ -21,7 +21,9 @@ def beside(data: DataModule, tested: Tested) -> dict[str, Any] | None:
 
     It is paired by test example, or by group of them, as in a comparison; metrics that are no mean have none.
     """
-    (found, prediction), objective, scores = strong_baseline(data), cast(Any, data.objective), {}
+    found, prediction = strong_baseline(data)
+    objective = cast(Any, data.objective)
+    scores = {}
     metric = metric_of(objective)
     if found is None or prediction is None or not tested or metric.name != objective.primary_metric:
         return found

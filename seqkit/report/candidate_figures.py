@@ -16,7 +16,18 @@ from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
 from seqkit.comparison.types import Metric, Row
-from seqkit.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, STYLE, VERMILION, new_figure, scale_axis
+from seqkit.report.figures import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    STYLE,
+    VERMILION,
+    new_figure,
+    scale_axis,
+)
 
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 """Colours of the palette that can be seen on white and on black."""
@@ -50,7 +61,9 @@ class Mark:
     def html(self) -> Markup:
         """A sample of the line with its marker, as an inline `<svg>` without text."""
         style = MarkerStyle(self.marker)
-        outline = np.asarray(style.get_path().transformed(style.get_transform()).to_polygons(closed_only=True)[0])
+        outline = np.asarray(
+            style.get_path().transformed(style.get_transform()).to_polygons(closed_only=True)[0]
+        )
         points = " ".join(f"{15 + 8 * x:.1f},{6 - 8 * y:.1f}" for x, y in outline)
         dashes = {"-": "none", "--": "6 3", ":": "1.5 2.5", "-.": "6 2 1.5 2"}[self.line]
         return Markup(  # noqa: S704 - numbers and constants only
@@ -76,18 +89,37 @@ class Line:
 def spreads(rows: Sequence[tuple[str, Mark, Row]], metric: Metric) -> Figure:
     """One row per candidate, from the top: the mean by its marker, its interval a bar, above it every seed a dot."""
     figure, (axes,) = new_figure(4.4, 0.34 * len(rows) + 0.75)
-    known = [metric.shown(run.value) for _, _, row in rows for run in row.sound if run.value is not None]
+    known = [
+        metric.shown(run.value) for _, _, row in rows for run in row.sound if run.value is not None
+    ]
     for place, (_, mark, row) in enumerate(rows):
         if row.mean is None:
-            axes.text(float(np.mean(known or [0.5])), place, "failed", va="center", ha="center", style="italic")
+            axes.text(
+                float(np.mean(known or [0.5])),
+                place,
+                "failed",
+                va="center",
+                ha="center",
+                style="italic",
+            )
             continue
         if row.interval is not None:
             bounds = [metric.shown(bound) for bound in row.interval]
-            axes.plot(bounds, [place] * 2, color=mark.color, linewidth=5, alpha=0.35, solid_capstyle="butt")
+            axes.plot(
+                bounds,
+                [place] * 2,
+                color=mark.color,
+                linewidth=5,
+                alpha=0.35,
+                solid_capstyle="butt",
+            )
         dots = [metric.shown(run.value) for run in row.sound if run.value is not None]
-        heights = [place - 0.24 - 0.07 * dots[:i].count(dot) for i, dot in enumerate(dots)]  # equal ones are stacked
+        # equal ones are stacked
+        heights = [place - 0.24 - 0.07 * dots[:i].count(dot) for i, dot in enumerate(dots)]
         axes.plot(dots, heights, "o", color=mark.color, markersize=3)
-        axes.plot([metric.shown(row.mean)], [place], **{**mark.style, "linestyle": "none"}, markersize=7)
+        axes.plot(
+            [metric.shown(row.mean)], [place], **{**mark.style, "linestyle": "none"}, markersize=7
+        )
     axes.set_yticks(range(len(rows)), [short(name) for name, _, _ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -101,17 +133,31 @@ def spreads(rows: Sequence[tuple[str, Mark, Row]], metric: Metric) -> Figure:
 def lines(drawn: Sequence[Line], *, xlabel: str, ylabel: str, width: float = 3.1) -> Figure:
     """Lines with their bands; axes are logarithmic where the values span enough."""
     figure, (axes,) = new_figure(width, 2.35)
-    bounds = [value for line in drawn for values in (line.y, line.low or (), line.high or ()) for value in values]
+    bounds = [
+        value
+        for line in drawn
+        for values in (line.y, line.low or (), line.high or ())
+        for value in values
+    ]
     is_log = scale_axis(axes, "x", [x for line in drawn for x in line.x if x > 0])
     scale_axis(axes, "y", bounds)
     for i, line in enumerate(drawn):
         if line.low is not None and line.high is not None:
-            axes.fill_between(line.x, line.low, line.high, color=line.mark.color, alpha=0.18, linewidth=0)
+            axes.fill_between(
+                line.x, line.low, line.high, color=line.mark.color, alpha=0.18, linewidth=0
+            )
         many = len(line.x) > 12
         every = (0.04 + 0.02 * (i % 6), 0.17) if many else None
         axes.plot(line.x, line.y, **line.mark.style, markevery=every, markersize=4.2, linewidth=1.3)
         if line.ringed:
-            axes.plot(*line.ringed, "o", color=INK, markerfacecolor="none", markersize=9, markeredgewidth=0.9)
+            axes.plot(
+                *line.ringed,
+                "o",
+                color=INK,
+                markerfacecolor="none",
+                markersize=9,
+                markeredgewidth=0.9,
+            )
     if is_log:
         axes.margins(x=0.04)
     axes.grid(color=INK, alpha=0.12, linewidth=0.6)
@@ -131,11 +177,15 @@ def mean_line(mark: Mark, row: Row, key: str) -> Line | None:
         curves += [np.array(known, dtype=float).T] if known else []
     if not curves:
         return None
-    start, stop = max(curve[0][0] for curve in curves), min(curve[0][-1] for curve in curves)
+    start = max(curve[0][0] for curve in curves)
+    stop = min(curve[0][-1] for curve in curves)
     grid = np.unique(np.concatenate([curve[0] for curve in curves]))
     grid = grid[(grid >= start) & (grid <= stop)]
     values = np.stack([np.interp(grid, *curve) for curve in curves])
-    band = (values.min(axis=0).tolist(), values.max(axis=0).tolist()) if len(curves) > 1 else (None, None)
+    if len(curves) > 1:
+        band = (values.min(axis=0).tolist(), values.max(axis=0).tolist())
+    else:
+        band = (None, None)
     return Line(mark, grid.tolist(), values.mean(axis=0).tolist(), *band)
 
 
@@ -148,13 +198,19 @@ def rate_lines(rows: Sequence[Row], marks: Mapping[str, Mark]) -> list[Line]:
     for row in rows:
         tried: dict[str, dict[float, list[float]]] = {}
         for trial in row.trials:
-            if trial.depth is None and trial.score is not None and (rate := trial.values.get("optimizer.lr")):
+            if (
+                trial.depth is None
+                and trial.score is not None
+                and (rate := trial.values.get("optimizer.lr"))
+            ):
                 own = tried.setdefault(str(trial.values.get("optimizer.type")), {})
                 own.setdefault(rate, []).append(trial.score)
         chosen = str(row.chosen.get("optimizer.type")), row.chosen.get("optimizer.lr")
         for i, (kind, scores) in enumerate(tried.items()):
             means = {rate: float(np.mean(scores[rate])) for rate in sorted(scores)}
-            ringed = (chosen[1], means[chosen[1]]) if kind == chosen[0] and chosen[1] in means else None
+            ringed = None
+            if kind == chosen[0] and chosen[1] in means:
+                ringed = (chosen[1], means[chosen[1]])
             mark = marks[row.name] if i == 0 else replace(marks[row.name], line=":")
             found.append(Line(mark, list(means), list(means.values()), ringed=ringed))
     return found
@@ -162,4 +218,6 @@ def rate_lines(rows: Sequence[Row], marks: Mapping[str, Mark]) -> list[Line]:
 
 def short(name: str) -> str:
     """A name of at most MAX_NAME characters."""
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{name[: MAX_NAME - 1]}…"

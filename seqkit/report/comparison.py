@@ -68,13 +68,22 @@ def comparison_markdown(results: Results, values: dict[str, Any] | None = None) 
 def _values(results: Results) -> dict[str, Any]:
     """Values of both templates."""
     answer = sentences.answers(results)
-    kinds = {kind: [one for one in results.unmatched if one.kind == kind] for kind in ("warning", "note")}
-    page = {"command": "\n".join(results.commands), "versions": results.versions, "machine": results.machine}
+    kinds = {
+        kind: [one for one in results.unmatched if one.kind == kind] for kind in ("warning", "note")
+    }
+    page = {
+        "command": "\n".join(results.commands),
+        "versions": results.versions,
+        "machine": results.machine,
+    }
     return {
         "title": results.title,
         "subtitle": _subtitle(results),
         "answer": answer,
-        "matched": [*filter(None, [sentences.own_length(results.overrides)]), sentences.matched(results)],
+        "matched": [
+            *filter(None, [sentences.own_length(results.overrides)]),
+            sentences.matched(results),
+        ],
         "sections": _sections(results),
         "warnings": kinds["warning"],
         "notes": kinds["note"],
@@ -92,7 +101,9 @@ def _made(results: Results) -> str:
     machine = results.machine
     parts = [f"Run on {results.started[:10]} with torch {results.versions.get('torch', DASH)}"]
     parts += [f"on {machine['cpu']}"] if machine.get("cpu") else []
-    parts += [f"with {plural(machine['threads'], 'thread')} per run"] if machine.get("threads") else []
+    parts += (
+        [f"with {plural(machine['threads'], 'thread')} per run"] if machine.get("threads") else []
+    )
     return f"{', '.join(parts)}. The runs took {results.run_minutes:.0f} minutes in total."
 
 
@@ -124,7 +135,8 @@ def _marks(results: Results) -> dict[str, Mark]:
 
 def ranking(results: Results) -> Table:
     """The ranked candidates. The first one is in bold if it is better than every other."""
-    metric, marks = results.metric, _marks(results)
+    metric = results.metric
+    marks = _marks(results)
     unit = f" ({metric.difference_unit})" if metric.difference_unit else ""
     reference = results.candidates[0] if results.candidates else None
     rows = []
@@ -137,21 +149,37 @@ def ranking(results: Results) -> Table:
             value = Cell("failed", row.error or "", "", "error")
         change = Cell("reference" if row is reference else DASH)
         if entry is not None:
-            change = Cell(metric.signed(entry.difference), metric.interval(entry.interval, signed=True))
+            change = Cell(
+                metric.signed(entry.difference), metric.interval(entry.interval, signed=True)
+            )
         speed = Cell(DASH)
         if row.cost is not None:
-            other = reference.cost.tokens_per_second if reference and reference.cost else None
+            other = None
+            if reference and reference.cost:
+                other = reference.cost.tokens_per_second
             ratio = row.cost.tokens_per_second / other if other else None
-            speed = Cell(format_number(row.cost.tokens_per_second, prefix=True), format_number(ratio, "×", digits=3))
+            speed = Cell(
+                format_number(row.cost.tokens_per_second, prefix=True),
+                format_number(ratio, "×", digits=3),
+            )
         chosen = ", ".join(
-            _setting(value) for key, value in row.chosen.items() if key in ("optimizer.type", "optimizer.lr")
+            _setting(value)
+            for key, value in row.chosen.items()
+            if key in ("optimizer.type", "optimizer.lr")
         )
         rows.append([
             Cell(str(rank) if row.mean is not None else DASH), Cell(row.name, small, marks[row.name].html, style),
             value, change, speed, Cell(f"{row.parameters:,}"), Cell(_percent(row.budget_gap)),
             Cell(format_number(row.training_flops, prefix=True)), Cell(chosen or DASH),
         ])  # fmt: skip
-    head = ["", "candidate", metric.title, f"difference from {results.reference}{unit}", "tokens/s", "parameters"]
+    head = [
+        "",
+        "candidate",
+        metric.title,
+        f"difference from {results.reference}{unit}",
+        "tokens/s",
+        "parameters",
+    ]
     return Table([*head, "budget gap", "FLOPs per step", "learning rate"], rows, name=1)
 
 
@@ -165,7 +193,10 @@ def values_are(results: Results) -> str:
     """A sentence on the values of a table: a mean over seeds with its spread, or the value of one seed."""
     seeds = max((len(row.sound) for row in results.candidates), default=0)
     weights = {run.weights for row in results.candidates for run in row.sound}
-    best = ", each run with its best weights on validation data" if weights == {"best"} else ""
+    if weights == {"best"}:
+        best = ", each run with its best weights on validation data"
+    else:
+        best = ""
     if seeds == 1:
         return f"values of one seed{best}"
     return f"mean ± standard deviation over {plural(seeds, 'seed')}{best}"
@@ -176,10 +207,16 @@ def plan_table(plan: Plan) -> Table:
     rows = []
     for one in plan.candidates:
         size = one.size
-        numbers = [f"{size.parameters:,}", _percent(size.budget_gap), format_number(size.flops, prefix=True)]
+        numbers = [
+            f"{size.parameters:,}",
+            _percent(size.budget_gap),
+            format_number(size.flops, prefix=True),
+        ]
         numbers += [format_number(size.width), format_number(size.depth), f"{one.num_steps:,}"]
         rows.append([Cell(text) for text in [one.name, *numbers]])
-    return Table(["candidate", "parameters", "budget gap", "FLOPs per step", "width", "depth", "steps"], rows)
+    return Table(
+        ["candidate", "parameters", "budget gap", "FLOPs per step", "width", "depth", "steps"], rows
+    )
 
 
 def pairs_table(results: Results) -> Table:
@@ -216,7 +253,9 @@ def _setting(value: float | str) -> str:
 
 def _percent(share: float | None) -> str:
     """A signed share in percent: +0.4 %."""
-    return DASH if share is None else f"{fixed(100 * share, 1, signed=True)} %"
+    if share is None:
+        return DASH
+    return f"{fixed(100 * share, 1, signed=True)} %"
 
 
 def trials_table(results: Results) -> Table:
@@ -239,10 +278,15 @@ def trials_table(results: Results) -> Table:
 
 def _sections(results: Results) -> list[Section]:
     """The sections that have something to show."""
-    metric, marks, rows = results.metric, _marks(results), ranked(results)
+    metric = results.metric
+    marks = _marks(results)
+    rows = ranked(results)
     rank = f"Sorted by mean. Values are {values_are(results)}, on {plural(results.num_test, 'test example')}."
     shown = [(row.name, marks[row.name], row) for row in rows]
-    means = ", ".join(f"{row.name} {metric.number(row.mean)}" for row in rows if row.mean is not None) or "no values"
+    means = (
+        ", ".join(f"{row.name} {metric.number(row.mean)}" for row in rows if row.mean is not None)
+        or "no values"
+    )
     dots = "Each small dot is a seed, the large marker their mean, the bar its 95 % confidence interval."
     alt = f"{metric.title} of each candidate, seed by seed, with mean and interval: {means}"
     found = [
@@ -259,7 +303,9 @@ def _sections(results: Results) -> list[Section]:
     figure = _figure(rate_lines(rows, marks), "learning rate", f"validation {by}", width=4.6)
     trials = trials_table(results) if any(row.trials for row in rows) else None
     found.append(Section("tuning", "Tuning", [sentences.tuning_sentence(results)], trials, figure))
-    kept = [section for section in found if section.table or section.figures or section.id == "tuning"]
+    kept = [
+        section for section in found if section.table or section.figures or section.id == "tuning"
+    ]
     return [section._replace(text=[text for text in section.text if text]) for section in kept]
 
 
@@ -267,7 +313,9 @@ def _figure(drawn: Sequence[Line | None], xlabel: str, ylabel: str, **options: A
     """One figure of the lines that there are; none where there are no lines."""
     known = [line for line in drawn if line is not None and line.x]
     alt = f"{ylabel} against {xlabel}, one line a candidate"
-    return [Figure(svg(lines(known, xlabel=xlabel, ylabel=ylabel, **options)), alt)] if known else []
+    if known:
+        return [Figure(svg(lines(known, xlabel=xlabel, ylabel=ylabel, **options)), alt)]
+    return []
 
 
 def _pairs(pairs: Sequence[tuple[float, float]], mark: Mark, scale: float = 1.0) -> Line:
@@ -293,6 +341,8 @@ def _costs(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:
         ("latency_by_context", 1e3, "tokens of context", "latency per token (ms)"),
         ("memory_by_length", 1.0, "tokens in an example", "peak memory (bytes)"),
     ):
-        drawn = [_pairs(getattr(row.cost, key) or (), marks[row.name], scale) for row in rows if row.cost]
+        drawn = [
+            _pairs(getattr(row.cost, key) or (), marks[row.name], scale) for row in rows if row.cost
+        ]
         found += _figure(drawn, xlabel, ylabel)
     return found

@@ -50,7 +50,8 @@ STYLE: dict[Any, Any] = {
 }  # fmt: skip
 """`with rc_context(STYLE)` around all that draws. Text is never mathematics: class names may hold a dollar sign."""
 
-FEW_CLASSES, MAX_NAMED = 20, 120
+FEW_CLASSES = 20
+MAX_NAMED = 120
 """A confusion matrix of at most this many classes has names and numbers, and names."""
 
 
@@ -86,13 +87,21 @@ def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | N
     values = list(values)
     positive = [value for value in values if value > 0]
     if log is None:
-        log = len(positive) == len(values) and bool(positive) and max(positive) >= WIDE * min(positive)
+        log = (
+            len(positive) == len(values)
+            and bool(positive)
+            and max(positive) >= WIDE * min(positive)
+        )
     log = log and bool(positive)
     axis = axes.xaxis if which == "x" else axes.yaxis
     if log:
         (axes.set_xscale if which == "x" else axes.set_yscale)("log", nonpositive="mask")
         factor = max(positive) / min(positive)
-        steps = (1, 2, 5) if factor < 30 else (1, 3) if factor < 1000 else (1,)
+        steps = [1]
+        if factor < 30:
+            steps = [1, 2, 5]
+        elif factor < 1000:
+            steps = [1, 3]
         axis.set_major_locator(LogLocator(subs=steps, numticks=MAX_TICKS + 1))
         axis.set_minor_locator(NullLocator())
     else:
@@ -107,7 +116,11 @@ COLORS = {"training": BLUE, "validation": VERMILION}
 
 @rc_context(STYLE)
 def curves(
-    series: Sequence[Series], *, unit: str, levels: Mapping[str, float | None] | None = None, kept: int | None = None
+    series: Sequence[Series],
+    *,
+    unit: str,
+    levels: Mapping[str, float | None] | None = None,
+    kept: int | None = None,
 ) -> Figure:
     """Curves over optimizer steps, and levels as dashed and dotted lines, by what the legend says of them.
 
@@ -118,17 +131,34 @@ def curves(
         color = COLORS.get(one.label, BLUE)
         marker = "o" if len(one.x) < 3 else None
         noisy = len(one.x) > 200
-        axes.plot(one.x, one.y, color=color, label=one.label, marker=marker, markersize=4, alpha=0.35 if noisy else 1)
+        axes.plot(
+            one.x,
+            one.y,
+            color=color,
+            label=one.label,
+            marker=marker,
+            markersize=4,
+            alpha=0.35 if noisy else 1,
+        )
         if noisy:
             axes.plot(*_running_mean(one), color=color)
     if kept is not None:
         place = int(np.abs(np.asarray(series[-1].x) - kept).argmin())  # steps are logged from 0
-        axes.plot(series[-1].x[place], series[-1].y[place], "o", color=color, markersize=5, label="kept weights")
+        axes.plot(
+            series[-1].x[place],
+            series[-1].y[place],
+            "o",
+            color=color,
+            markersize=5,
+            label="kept weights",
+        )
     for (label, level), style in zip((levels or {}).items(), ("--", ":")):
         if level is not None:
             axes.axhline(level, color=INK, linestyle=style, linewidth=1, label=label)
     axes.set(xlabel="optimizer steps", ylabel=unit)
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_locator(
+        MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1)
+    )
     axes.legend()
     return figure
 
@@ -145,15 +175,26 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     axes.set(xlabel="predicted class", ylabel="target class")
     if k <= MAX_NAMED:
         short = shortened([one_line(name) for name in names])
-        rotation = 90 if k > FEW_CLASSES else 45 if max(map(len, short)) > 3 else 0
-        axes.set_xticks(range(k), short, rotation=rotation, ha="right" if rotation == 45 else "center")
+        if k > FEW_CLASSES:
+            rotation = 90
+        elif max(map(len, short)) > 3:
+            rotation = 45
+        else:
+            rotation = 0
+        axes.set_xticks(
+            range(k), short, rotation=rotation, ha="right" if rotation == 45 else "center"
+        )
         axes.set_yticks(range(k), short)
         axes.tick_params(labelsize=8.5 if k <= FEW_CLASSES else 7)
         for (row, column), number in np.ndenumerate(counts):
             if (number or row == column) and k <= FEW_CLASSES:
                 color = "#ffffff" if shares[row, column] > DARK else "#000000"
-                axes.text(column, row, str(int(number)), ha="center", va="center", color=color, fontsize=7)
-    figure.colorbar(image, ax=axes, label="share of the target class", shrink=0.8, aspect=20 * side / 5.4)
+                axes.text(
+                    column, row, str(int(number)), ha="center", va="center", color=color, fontsize=7
+                )
+    figure.colorbar(
+        image, ax=axes, label="share of the target class", shrink=0.8, aspect=20 * side / 5.4
+    )
     return figure
 
 
@@ -171,9 +212,18 @@ def shortened(names: Sequence[str], most: int = 14) -> list[str]:
 def scatter(target: np.ndarray, preds: np.ndarray, *, rmse: float) -> Figure:
     """Predictions over targets [m], with the diagonal on which they agree."""
     figure, (axes,) = new_figure(3.9, 3.5)
-    low, high = float(min(target.min(), preds.min())), float(max(target.max(), preds.max()))
+    low = float(min(target.min(), preds.min()))
+    high = float(max(target.max(), preds.max()))
     axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="perfect")
-    axes.scatter(target, preds, s=12, color=BLUE, alpha=0.7, linewidths=0, label=f"test, RMSE {format_number(rmse)}")
+    axes.scatter(
+        target,
+        preds,
+        s=12,
+        color=BLUE,
+        alpha=0.7,
+        linewidths=0,
+        label=f"test, RMSE {format_number(rmse)}",
+    )
     axes.set(xlabel="target", ylabel="prediction (target's unit)", aspect="equal")
     axes.legend()
     return figure
@@ -183,9 +233,17 @@ def svg(figure: Figure) -> str:
     """The figure as an `<svg>` element: text in the page's colour and font, ids unlike those of other figures."""
     file = io.StringIO()
     with warnings.catch_warnings(), rc_context(STYLE):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the browser has its own fonts
+        # the browser has its own fonts
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
         empty = {"Creator": None, "Date": None, "Format": None, "Type": None}
-        figure.savefig(file, format="svg", transparent=True, metadata=empty, bbox_inches="tight", pad_inches=0.04)
+        figure.savefig(
+            file,
+            format="svg",
+            transparent=True,
+            metadata=empty,
+            bbox_inches="tight",
+            pad_inches=0.04,
+        )
     text = file.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     # a style sheet inside would be one of the whole page
@@ -193,10 +251,15 @@ def svg(figure: Figure) -> str:
     text = text.replace("<svg", '<svg style="stroke-linejoin: round; stroke-linecap: butt"', 1)
     prefix = f"f{sha256(text.encode()).hexdigest()[:8]}-"
     text = re.sub(r'(\sid="|"url\(#|\surl\(#|href="#)', lambda found: found[1] + prefix, text)
-    text = re.sub(r'\sid="[^"]*-image[0-9a-f]*"', "", text)  # nothing refers to these, and equal pictures share one
+    # nothing refers to these, and equal pictures share one
+    text = re.sub(r'\sid="[^"]*-image[0-9a-f]*"', "", text)
     text = printable(text)  # names stand in it as they are
     return re.sub(
-        r'(<svg[^>]*?) width="([\d.]+)pt" height="[\d.]+pt"', r'\1 width="\2pt"', text, count=1, flags=re.DOTALL
+        r'(<svg[^>]*?) width="([\d.]+)pt" height="[\d.]+pt"',
+        r'\1 width="\2pt"',
+        text,
+        count=1,
+        flags=re.DOTALL,
     )
 
 

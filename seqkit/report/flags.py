@@ -13,4 +13,6 @@ _WHOLE = re.compile(
 
 def whole_flags(html: str) -> str:
     """HTML with each `--flag` of its text in a span that no line breaks; its tags and pictures stay as they are."""
-    return _WHOLE.sub(lambda found: f'<span class="flag">{found[0]}</span>' if found["flag"] else found[0], html)
+    return _WHOLE.sub(
+        lambda found: f'<span class="flag">{found[0]}</span>' if found["flag"] else found[0], html
+    )

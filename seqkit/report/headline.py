@@ -29,7 +29,17 @@ LOWER_IS_BETTER = {
 }  # fmt: skip
 """Metrics of which less is better; of all others more is."""
 
-USUAL = {"loss", "accuracy", "macro_f1", "mae", "r2", "perplexity", "bits_per_byte", "token_error", "explained"}
+USUAL = {
+    "loss",
+    "accuracy",
+    "macro_f1",
+    "mae",
+    "r2",
+    "perplexity",
+    "bits_per_byte",
+    "token_error",
+    "explained",
+}
 """Metrics that a run has without being asked for them, as are recalls (`a_to_b@1`); the terminal shows the others."""
 
 FEW_EXAMPLES = 1000
@@ -75,7 +85,9 @@ class Headline(NamedTuple):
 
     def is_worse_than(self, other: float | None) -> bool:
         """True if the other value is better."""
-        return other is not None and (self.value < other if self.is_higher_better else self.value > other)
+        return other is not None and (
+            self.value < other if self.is_higher_better else self.value > other
+        )
 
 
 def headline(summary: dict[str, Any]) -> Headline:
@@ -83,7 +95,8 @@ def headline(summary: dict[str, Any]) -> Headline:
 
     summary: content of `summary.json`. Raises ValueError if the run has no metrics.
     """
-    metrics, objective = summary["metrics"], summary.get("objective", "")
+    metrics = summary["metrics"]
+    objective = summary.get("objective", "")
     names = (summary.get("main_metric"), "explained", "sequence_error", "loss", *metrics)
     name = next((name for name in names if name in metrics), None)
     if name is None:
@@ -101,7 +114,9 @@ def headline(summary: dict[str, Any]) -> Headline:
         strong["metrics"].get(name),
         f"{strong['name']} ({strong['num_train']:,} training {unit})",
         is_higher_better,
-        "" if interval is None else f"[{', '.join(format_metric(name, x).removesuffix(' %') for x in interval)}]",
+        ""
+        if interval is None
+        else f"[{', '.join(format_metric(name, x).removesuffix(' %') for x in interval)}]",
         _verdict(name, metrics[name], strong, is_higher_better=is_higher_better),
         None if interval is None else interval[0],
     )
@@ -109,19 +124,29 @@ def headline(summary: dict[str, Any]) -> Headline:
 
 def _verdict(name: str, value: float, strong: Mapping[str, Any], *, is_higher_better: bool) -> str:
     """How a run compares with a specialist: better or worse only where the interval of the difference excludes 0."""
-    difference, other = strong.get("difference"), strong["metrics"].get(name)
+    difference = strong.get("difference")
+    other = strong["metrics"].get(name)
     if difference is None:
-        word = "as good" if other in (None, value) else ["worse", "better"][(value > other) == is_higher_better]
+        if other in (None, value):
+            word = "as good"
+        else:
+            word = ["worse", "better"][(value > other) == is_higher_better]
         return f"with this seed, the run is {word}; no interval of the difference is known"
     low, high = difference[1:]
-    word = "as good, within the interval" if low <= 0 <= high else ["worse", "better"][(low > 0) == is_higher_better]
-    middle, *ends = ("+-"[x < 0] + format_metric(name, abs(x)).removesuffix(" %") for x in difference)
+    if low <= 0 <= high:
+        word = "as good, within the interval"
+    else:
+        word = ["worse", "better"][(low > 0) == is_higher_better]
+    middle, *ends = (
+        "+-"[x < 0] + format_metric(name, abs(x)).removesuffix(" %") for x in difference
+    )
     return f"the run is {word}: {middle} [{', '.join(ends)}]"
 
 
 def is_trial(summary: dict[str, Any]) -> bool:
     """True if a run took so few steps, or so few examples, that its figures say nothing of the model."""
-    steps, limit = summary.get("steps"), summary.get("limit")
+    steps = summary.get("steps")
+    limit = summary.get("limit")
     return (steps is not None and steps < FEW_STEPS) or (limit is not None and limit < FEW_EXAMPLES)
 
 
@@ -131,13 +156,26 @@ def cautions(summary: dict[str, Any], *, specialist: bool = True) -> list[str]:
     It is a trial, of which nothing else is said; or no better than a constant prediction, or not shown to be; or worse
     than a specialist. specialist: whether the last is said.
     """
-    found, metric = list[str](), headline(summary)
-    own, baseline, strong = (format_metric(metric.name, x) for x in (metric.value, metric.baseline, metric.strong))
+    found = list[str]()
+    metric = headline(summary)
+    own, baseline, strong = (
+        format_metric(metric.name, x) for x in (metric.value, metric.baseline, metric.strong)
+    )
     if is_trial(summary):
-        steps, limit = summary.get("steps"), summary.get("limit")
-        known = [] if steps is None or steps >= FEW_STEPS else ["1 step" if steps == 1 else f"{steps} steps"]
-        known += [] if limit is None or limit >= FEW_EXAMPLES else [f"at most {limit} examples a split (data.limit)"]
-        return [f"This is a trial run, with {' and '.join(known)}: its figures say little of the model."]
+        steps = summary.get("steps")
+        limit = summary.get("limit")
+        if steps is None or steps >= FEW_STEPS:
+            known = []
+        else:
+            known = ["1 step" if steps == 1 else f"{steps} steps"]
+        known += (
+            []
+            if limit is None or limit >= FEW_EXAMPLES
+            else [f"at most {limit} examples a split (data.limit)"]
+        )
+        return [
+            f"This is a trial run, with {' and '.join(known)}: its figures say little of the model."
+        ]
     if metric.is_no_better_than_constant:
         is_as_bad = metric.value == metric.baseline or metric.is_worse_than(metric.baseline)
         word = "no better" if is_as_bad else "not shown to be better"
@@ -149,19 +187,25 @@ def cautions(summary: dict[str, Any], *, specialist: bool = True) -> list[str]:
         )
     if specialist and metric.is_beaten:
         against = f"{metric.label}: {own} against {strong}; {metric.verdict}"
-        found.append(f"{metric.strong_name} is better ({against}). {_better_setting(summary)}".rstrip())
+        found.append(
+            f"{metric.strong_name} is better ({against}). {_better_setting(summary)}".rstrip()
+        )
     return found
 
 
 def _better_setting(summary: Mapping[str, Any]) -> str:
     """Words of a setting that did better on such data than the recipe; empty: none is known."""
     setting = summary["strong_baseline"].get("setting", "")
-    return f"On such data, {setting}." if setting and summary["backbone"].lower() not in setting else ""
+    if setting and summary["backbone"].lower() not in setting:
+        return f"On such data, {setting}."
+    return ""
 
 
 def metric_label(summary: Mapping[str, Any], name: str) -> str:
     """A metric with the class that it is of, where a run tells two classes apart: average_precision of yes."""
-    return f"{name} of {one_line(summary['positive'])}" if name in BINARY_METRICS and "positive" in summary else name
+    if name in BINARY_METRICS and "positive" in summary:
+        return f"{name} of {one_line(summary['positive'])}"
+    return name
 
 
 def format_metric(name: str, value: float | None) -> str:
@@ -188,20 +232,32 @@ class ResultTable:
     def __init__(self, summaries: Sequence[dict[str, Any]]):
         self.summaries = summaries
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0, collapse_padding=True, pad_edge=False)
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        table = Table(
+            box=box.SIMPLE_HEAD, show_edge=False, padding=0, collapse_padding=True, pad_edge=False
+        )
         for name in COLUMNS:
-            table.add_column(name, justify="left" if name in COLUMNS[:3] else "right", overflow="fold")
+            table.add_column(
+                name, justify="left" if name in COLUMNS[:3] else "right", overflow="fold"
+            )
         for summary in self.summaries:
             metric = headline(summary)
-            numbers = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
-            size, seconds = f"{summary['num_parameters']:,}", f"{summary['wall_seconds']:.0f}"
+            numbers = (
+                format_metric(metric.name, value) for value in (metric.value, metric.baseline)
+            )
+            size = f"{summary['num_parameters']:,}"
+            seconds = f"{summary['wall_seconds']:.0f}"
             cells = [summary["recipe"], summary["backbone"], metric.label, *numbers, size, seconds]
             cells = list(map(one_line, cells))
             cells[3] = f"{cells[3]}\n{metric.interval}".rstrip()
             table.add_row(*map(Text, cells))
         yield table
-        yield Text("baseline: the constant that is best in training, on the same test split", style="dim italic")
+        yield Text(
+            "baseline: the constant that is best in training, on the same test split",
+            style="dim italic",
+        )
         for summary in self.summaries:
             name = f"{one_line(summary['recipe'])}: " if len(self.summaries) > 1 else ""
             yield from (Text(f"{name}{line}") for line in _facts(summary))
@@ -217,7 +273,8 @@ def averaged(summary: Mapping[str, Any]) -> str:
 
 def _facts(summary: dict[str, Any]) -> Iterator[str]:
     """Lines below the table: the specialist, the metrics that were asked for, intervals, cautions."""
-    metric, strong = headline(summary), summary.get("strong_baseline")
+    metric = headline(summary)
+    strong = summary.get("strong_baseline")
     if is_trial(summary):
         yield from cautions(summary)
     if metric.strong is not None:
@@ -226,7 +283,11 @@ def _facts(summary: dict[str, Any]) -> Iterator[str]:
     for other, value in summary["metrics"].items():
         if other not in USUAL | {metric.name} and "@" not in other:
             known = f"baseline {format_metric(other, summary.get('baseline', {}).get(other))}"
-            known += f", beside it {format_metric(other, strong['metrics'].get(other))}" if strong else ""
+            known += (
+                f", beside it {format_metric(other, strong['metrics'].get(other))}"
+                if strong
+                else ""
+            )
             yield f"{one_line(metric_label(summary, other))}: {format_metric(other, value)} ({known})"
     yield from filter(None, (averaged(summary), told(summary)))
     if not is_trial(summary):

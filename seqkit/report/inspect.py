@@ -38,18 +38,29 @@ def inspect(config: Mapping[str, Any], path: Path, given: str | None = None) -> 
 
 def describe(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
     """Tokenizer, content, positions and adjacency in a few lines; of joined tokens, of each run."""
-    spec, n = tokenizer.spec, len(tokens)
+    spec = tokenizer.spec
+    n = len(tokens)
     if tokens.parts:
-        lines, parts = [f"joined     {n:,} tokens of {len(tokens.parts)} runs"], getattr(tokenizer, "parts", {})
+        lines = [f"joined     {n:,} tokens of {len(tokens.parts)} runs"]
+        parts = getattr(tokenizer, "parts", {})
         for name, run in tokens.parts:
             lines += [f"part {name}", *(f"  {line}" for line in describe(parts[name], run))]
         return lines
     content = tokens.content[:8] if spec.ids else tokens.content[0, :8]
     values = ", ".join(f"{value:.4g}" for value in content.tolist())
     more = ", …" if (n if spec.ids else tokens.content.shape[1]) > 8 else ""
-    kind = "ids" if spec.ids else "ids of the first token" if spec.vocab_sizes else "first vector"
+    if spec.ids:
+        kind = "ids"
+    elif spec.vocab_sizes:
+        kind = "ids of the first token"
+    else:
+        kind = "first vector"
     first = f"{kind} {values}{more}"
-    lines = [f"tokenizer  {tokenizer!r}", f"tokens     {n:,} {_describe_content(spec)}", f"content    {first}"]
+    lines = [
+        f"tokenizer  {tokenizer!r}",
+        f"tokens     {n:,} {_describe_content(spec)}",
+        f"content    {first}",
+    ]
     if spec.num_axes:
         rows = [", ".join(f"{p:g}" for p in row) for row in tokens.positions[[0, -1]].tolist()]
         lines.append(f"positions  axes: {spec.num_axes}, from ({rows[0]}) to ({rows[1]})")
@@ -66,14 +77,18 @@ def describe(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
 
 def shorten(raw: Any, window: int | None) -> Any:
     """The beginning of a document that training cuts into windows; anything else as it is."""
-    return raw[:MAX_CHARACTERS] if isinstance(raw, str) and window is not None else raw
+    if isinstance(raw, str) and window is not None:
+        return raw[:MAX_CHARACTERS]
+    return raw
 
 
 def _describe_content(spec: TokenSpec) -> str:
     if spec.vocab_sizes:
         beside = f", and {spec.num_features} numbers" if spec.num_features else ""
         return f"of {len(spec.vocab_sizes)} ids, below {', '.join(f'{size:,}' for size in spec.vocab_sizes)}{beside}"
-    return f"ids below {spec.vocab_size:,}" if spec.ids else f"vectors of {spec.num_features}"
+    if spec.ids:
+        return f"ids below {spec.vocab_size:,}"
+    return f"vectors of {spec.num_features}"
 
 
 def _example(config: Mapping[str, Any], given: str | None) -> tuple[Any, Tokenizer, Tokens]:
@@ -82,7 +97,9 @@ def _example(config: Mapping[str, Any], given: str | None) -> tuple[Any, Tokeniz
     tokenizer = built.tokenizer
     data = data_module(config, tokenizer, built.model["objective"])
     if given is not None:
-        _, raw, _ = first_input(given, tokenizer, schema_of({**config, "tokenizer": built.tokenizer_section}))
+        _, raw, _ = first_input(
+            given, tokenizer, schema_of({**config, "tokenizer": built.tokenizer_section})
+        )
         return raw, tokenizer, tokenizer.encode(raw)
     raw = shorten(data.splits().train[0].raw, data.window)
     return raw, tokenizer, tokenizer.encode(raw)

@@ -11,26 +11,37 @@ from seqkit.report.figures import Series, curves, svg
 from seqkit.report.headline import SHARES, headline
 from seqkit.training import metrics_csv
 
-CONSTANT, BESIDE = "constant baseline (test)", "classical method (test)"
+CONSTANT = "constant baseline (test)"
+BESIDE = "classical method (test)"
 
 
 def loss_curve(folder: Path, summary: dict[str, Any]) -> str | None:
     """Training and validation loss as an SVG element; None where none was logged."""
     rows = metrics_csv.read(folder / metrics_csv.NAME)
-    losses = [_series(rows, name, label) for name, label in (("train/loss", "training"), ("valid/loss", "validation"))]
+    losses = [
+        _series(rows, name, label)
+        for name, label in (("train/loss", "training"), ("valid/loss", "validation"))
+    ]
     losses = [series for series in losses if series.x]
     levels = {CONSTANT: summary.get("baseline", {}).get("loss"), BESIDE: _beside(summary, "loss")}
     kept = _kept(summary) if losses and losses[-1].label == "validation" else None
-    return svg(curves(losses, unit="loss", levels=levels, kept=kept)) if losses else None
+    if losses:
+        return svg(curves(losses, unit="loss", levels=levels, kept=kept))
+    return None
 
 
 def metric_curve(folder: Path, summary: dict[str, Any]) -> str | None:
     """The headline metric on validation data as an SVG element; None where none was logged, or it is the loss."""
     metric = headline(summary)
-    valid = _series(metrics_csv.read(folder / metrics_csv.NAME), f"valid/{metric.name}", "validation")
+    valid = _series(
+        metrics_csv.read(folder / metrics_csv.NAME), f"valid/{metric.name}", "validation"
+    )
     if not valid.x or metric.name == "loss":
         return None
-    scale, unit = (100, f"{metric.label}, %") if metric.name in SHARES else (1, metric.label)
+    if metric.name in SHARES:
+        scale, unit = (100, f"{metric.label}, %")
+    else:
+        scale, unit = (1, metric.label)
     levels = {CONSTANT: metric.baseline, BESIDE: metric.strong}
     levels = {label: None if level is None else scale * level for label, level in levels.items()}
     scaled = Series(valid.x, [scale * value for value in valid.y], valid.label)

@@ -17,10 +17,14 @@ def finite(value: Any) -> Any:
         return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
-def format_number(value: float | None, unit: str = "", *, digits: int = 4, prefix: bool = False) -> str:
+def format_number(
+    value: float | None, unit: str = "", *, digits: int = 4, prefix: bool = False
+) -> str:
     """A number with a few significant digits and its thousands apart; a whole number has all its digits.
 
     unit: what follows, such as "×". prefix: a decimal prefix in place of thousands.
@@ -32,17 +36,25 @@ def format_number(value: float | None, unit: str = "", *, digits: int = 4, prefi
     """
     if value is None or not math.isfinite(value):
         return DASH
-    size, name = 1.0, ""
+    size = 1.0
+    name = ""
     if prefix:
-        size, name = next(((size, name) for size, name in _PREFIXES if abs(value) >= 0.99995 * size), (1.0, ""))
+        size, name = next(
+            ((size, name) for size, name in _PREFIXES if abs(value) >= 0.99995 * size), (1.0, "")
+        )
     value = value if size == 1 else value / size
-    text = f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 10**digits else f"{value:,.{digits}g}"
+    if isinstance(value, int) or abs(value) >= 10**digits:
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:,.{digits}g}"
     return f"{MINUS if value < 0 else ''}{text.lstrip('-')}{name} {unit}".rstrip()
 
 
 def plural(number: int, what: str) -> str:
     """A count with its noun: 1 seed, 3 seeds, 1,200 steps."""
-    return f"{number} {what}" if number == 1 else f"{number:,} {what}s"
+    if number == 1:
+        return f"{number} {what}"
+    return f"{number:,} {what}s"
 
 
 def listed(names: Sequence[str], word: str = "and") -> str:

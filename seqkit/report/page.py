@@ -48,7 +48,9 @@ def write_overview(folders: Sequence[Path], path: Path, *, title: str) -> Path:
 
     One run alone has the title of its own report.
     """
-    runs = [_collect(place) for folder in folders for place in task_folders(folder).values() or [folder]]
+    runs = [
+        _collect(place) for folder in folders for place in task_folders(folder).values() or [folder]
+    ]
     if len(runs) == 1:
         return _write(path, runs[0]["title"], runs, runs[0]["facts"])
     return _write(path, title, runs)
@@ -59,12 +61,20 @@ def _collect(folder: Path) -> dict[str, Any]:
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
         trained = load_one(folder)
         summary = trained.summary | {"objective": type(trained.objective).__name__}
-        warnings, metric = cautions(summary), headline(summary)
+        warnings = cautions(summary)
+        metric = headline(summary)
         warnings += summary.get("data_cautions", [])
         for split, (unknown, num_tokens) in summary.get("unknown", {}).items():
-            warnings.append(f"{unknown:,} of {num_tokens:,} {split} tokens are unknown. They share one id.")
-        data, loss = _data(trained, warnings), loss_curve(folder, summary)
-        if data is not None and getattr(trained.objective, "level", "") == "token" and summary.get("num_test") == 1:
+            warnings.append(
+                f"{unknown:,} of {num_tokens:,} {split} tokens are unknown. They share one id."
+            )
+        data = _data(trained, warnings)
+        loss = loss_curve(folder, summary)
+        if (
+            data is not None
+            and getattr(trained.objective, "level", "") == "token"
+            and summary.get("num_test") == 1
+        ):
             summary |= _labelled(data)
         lines = filter(None, (averaged(summary), told(summary)))
         return {
@@ -73,7 +83,9 @@ def _collect(folder: Path) -> dict[str, Any]:
             "summary": trained.summary,
             "intervals": ". ".join(line[:1].upper() + line[1:] for line in lines),
             "metric": metric,
-            "others": {name: value for name, value in summary["metrics"].items() if name != metric.name},
+            "others": {
+                name: value for name, value in summary["metrics"].items() if name != metric.name
+            },
             "data": data_name(trained.config),
             "facts": _facts(summary),
             "config": (folder / "config.yaml").read_text(encoding="utf-8"),
@@ -93,8 +105,14 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
         limit = config["data"]["limit"]
         config["data"] = config["data"] | {"limit": min(limit or MAX_EXAMPLES, MAX_EXAMPLES)}
         data = data_module(config, trained.tokenizer, trained.objective)
-        if len(data.splits().test) == MAX_EXAMPLES and data.window is None and limit != MAX_EXAMPLES:
-            warnings.append(f"The figures and examples below are of {MAX_EXAMPLES:,} test examples, drawn at random.")
+        if (
+            len(data.splits().test) == MAX_EXAMPLES
+            and data.window is None
+            and limit != MAX_EXAMPLES
+        ):
+            warnings.append(
+                f"The figures and examples below are of {MAX_EXAMPLES:,} test examples, drawn at random."
+            )
         return data
     except (ValueError, OSError) as error:  # DataError and UsageError are ValueErrors
         warnings.append(f"The data cannot be read, so no examples are shown: {error}")
@@ -110,14 +128,20 @@ def _facts(summary: dict[str, Any]) -> str:
     counts = ", ".join(f"{summary[key]:,} {name}" for key, name in names if key in summary)
     rule = summary.get("split_rule", "")
     unit = summary.get("unit", "examples")
-    return " · ".join(filter(None, (summary["recipe"], date, f"{counts} {unit}" if counts else "", rule)))
+    return " · ".join(
+        filter(None, (summary["recipe"], date, f"{counts} {unit}" if counts else "", rule))
+    )
 
 
 def _labelled(data: DataModule) -> dict[str, Any]:
     """How many nodes of the one graph have labels in each split."""
     splits = data.splits()
     parts = {"num_train": splits.train, "num_valid": splits.valid, "num_test": splits.test}
-    counts = {key: int((torch.as_tensor(part.labels[0]) != IGNORE).sum()) for key, part in parts.items() if part}
+    counts = {
+        key: int((torch.as_tensor(part.labels[0]) != IGNORE).sum())
+        for key, part in parts.items()
+        if part
+    }
     return {**counts, "unit": f"{find_renderer(data.tokenizer).unit} of one example"}
 
 
@@ -130,5 +154,7 @@ def mixture_facts(summary: dict[str, Any]) -> str:
 
 
 def _write(path: Path, title: str, runs: Sequence[dict[str, Any]], facts: str = "") -> Path:
-    subtitle = " · ".join(filter(None, (facts, f"seqkit {runs[0]['summary']['versions']['seqkit']}")))
+    subtitle = " · ".join(
+        filter(None, (facts, f"seqkit {runs[0]['summary']['versions']['seqkit']}"))
+    )
     return write_page("page.html", path, title=title, subtitle=subtitle, runs=runs)

@@ -46,9 +46,12 @@ MAX_EXAMPLES = 2000
 """A confusion matrix or a scatter plot shows at most this many test examples."""
 
 NUM_SHOWN = 8
-NUM_PROMPT_TOKENS, NUM_GENERATED = 24, 400
+NUM_PROMPT_TOKENS = 24
+NUM_GENERATED = 400
 MAX_CHARACTERS = 600
-NUM_QUERIES, NUM_NEAREST, NUM_DIRECTIONS = 3, 5, 6
+NUM_QUERIES = 3
+NUM_NEAREST = 5
+NUM_DIRECTIONS = 6
 """Queries of each direction of retrieval that are shown, how many of the nearest, and most directions."""
 
 WHOLE = 440
@@ -112,12 +115,15 @@ def samples(_objective: Objective, _trained: TrainedModel, _data: DataModule) ->
 
 @samples.register
 def _(objective: Classify, trained: TrainedModel, data: DataModule) -> list[Section]:
-    k, is_whole = len(objective.names), objective.level == "sequence"
-    counts, kinds = np.zeros((k, k), np.int64), defaultdict[tuple[int, int], list[Error]](list)
+    k = len(objective.names)
+    is_whole = objective.level == "sequence"
+    counts = np.zeros((k, k), np.int64)
+    kinds = defaultdict[tuple[int, int], list[Error]](list)
     renderer = find_renderer(trained.tokenizer)
     for places, label, output in _outputs(trained, data):
         assert output.prediction is not None
-        preds, known = output.prediction.argmax(dim=-1), label != IGNORE
+        preds = output.prediction.argmax(dim=-1)
+        known = label != IGNORE
         np.add.at(counts, (label[known].numpy(), preds[known].numpy()), 1)
         for i in (known & (preds != label)).nonzero()[:, 0].tolist() if is_whole else ():
             confidence = float(output.prediction[i].softmax(dim=-1).max())
@@ -129,13 +135,17 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule) -> list[Sect
     if not is_whole and isinstance(renderer, GraphRenderer) and len(label) == 1:
         right = torch.where(known, (preds == label).int() * 2 - 1, 0)[0].numpy()
         figure = renderer.answered(data.splits().test[0].raw, right)
-        note = "Green test nodes are right and red ones wrong; the class of a grey one was not asked."
+        note = (
+            "Green test nodes are right and red ones wrong; the class of a grey one was not asked."
+        )
         sections.append(Section("The graph", note, [svg(figure)]))
     # of each kind of error two come first, so that one frequent confusion does not fill the page
     errors = [
         (confidence - (place > 1), caption, at)
         for found in kinds.values()
-        for place, (confidence, caption, at) in enumerate(sorted(found, key=lambda error: -error[0]))
+        for place, (confidence, caption, at) in enumerate(
+            sorted(found, key=lambda error: -error[0])
+        )
     ]
     note = "These wrong predictions have the highest probability, first two of each kind. The right class follows."
     return [*sections, *_largest("Most confident errors", note, trained, data, errors)]
@@ -143,20 +153,30 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule) -> list[Sect
 
 def class_sections(counts: np.ndarray, names: Sequence[str], unit: str) -> list[Section]:
     """Sections of a classifier, from counts [k k] of (target, predicted) examples or tokens, as `unit` says."""
-    right, total = int(np.trace(counts)), int(counts.sum())
+    right = int(np.trace(counts))
+    total = int(counts.sum())
     note = (
         f"{right:,} of {total:,} test {unit} are right. A row holds the {unit} of a class, and a column those that the "
         "model takes for a class, so the diagonal is right. The colour is the share of the row."
     )
     matrix = confusion(counts, names)
-    scale = 0.6 if len(names) <= FEW_CLASSES else 0.8  # names of many classes are smaller already
+    # names of many classes are smaller already
+    if len(names) <= FEW_CLASSES:
+        scale = 0.6
+    else:
+        scale = 0.8
     points = 72 * scale * matrix.get_figwidth()
-    return [Section("Confusion matrix", note, [svg(matrix)], points=points), _by_class(counts, names)]
+    return [
+        Section("Confusion matrix", note, [svg(matrix)], points=points),
+        _by_class(counts, names),
+    ]
 
 
 def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
     """Support, precision, recall and F1 of each class from counts [k k] of (target, predicted); of many, the worst."""
-    right, support, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    right = np.diag(counts)
+    support = counts.sum(axis=1)
+    predicted = counts.sum(axis=0)
     known = np.flatnonzero(support + predicted)  # F1 is not defined for the others
     f1 = np.zeros(len(names))
     f1[known] = 2 * right[known] / (support + predicted)[known]
@@ -174,11 +194,16 @@ def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
 
     rows = []
     for c in shown.tolist():
-        precision, recall = share(right[c], predicted[c]), share(right[c], support[c])
+        precision = share(right[c], predicted[c])
+        recall = share(right[c], support[c])
         rows.append((names[c], f"{support[c]:,}", precision, recall, f"{100 * f1[c]:.2f} %"))
     if len(rows) > 1 and len(shown) == len(known):
-        rows.append(("mean (macro)", f"{support.sum():,}", "", "", f"{100 * f1[known].mean():.2f} %"))
-    return Section("By class", note, columns=("class", "support", "precision", "recall", "F1"), rows=rows)
+        rows.append(
+            ("mean (macro)", f"{support.sum():,}", "", "", f"{100 * f1[known].mean():.2f} %")
+        )
+    return Section(
+        "By class", note, columns=("class", "support", "precision", "recall", "F1"), rows=rows
+    )
 
 
 def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Section:
@@ -186,7 +211,8 @@ def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Sec
     batch, label = _first_examples(data, NUM_SHOWN)
     assert label is not None
     preds = trained.predictor.run(trained.model, batch).argmax(dim=-1).cpu()
-    renderer, examples = find_renderer(trained.tokenizer), []
+    renderer = find_renderer(trained.tokenizer)
+    examples = []
     for i in range(len(batch)):
         spans: list[Span] = []
         for piece, pred, target in zip(renderer.pieces(example(batch, i)), preds[i], label[i]):
@@ -210,13 +236,18 @@ def _(objective: MultiLabel, trained: TrainedModel, data: DataModule) -> list[Se
         known = ~label.isnan()
         yes = label[known] > 0.5
         is_defined = 0 < int(yes.sum()) < len(yes)
-        area = f"{float(binary_auroc(score[known].sigmoid(), yes.long())):.3f}" if is_defined else DASH
+        if is_defined:
+            area = f"{float(binary_auroc(score[known].sigmoid(), yes.long())):.3f}"
+        else:
+            area = DASH
         rows.append((name, f"{int(known.sum()):,}", f"{int(yes.sum()):,}", area))
     note = (
         "AUROC is the share of pairs of a yes and a no in which the yes has the higher probability. Examples without "
         "the label are left out."
     )
-    return [Section("By label", note, columns=("label", "examples", "of these yes", "AUROC"), rows=rows)]
+    return [
+        Section("By label", note, columns=("label", "examples", "of these yes", "AUROC"), rows=rows)
+    ]
 
 
 # ── a number ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -224,7 +255,9 @@ def _(objective: MultiLabel, trained: TrainedModel, data: DataModule) -> list[Se
 
 @samples.register
 def _(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Section]:
-    targets, predicted, errors = list[Tensor](), list[Tensor](), list[Error]()
+    targets = list[Tensor]()
+    predicted = list[Tensor]()
+    errors = list[Error]()
     has_one_target = objective.level == "sequence" and len(objective.mean) == 1
     for places, label, output in _outputs(trained, data):
         assert output.prediction is not None
@@ -235,7 +268,13 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Secti
         rights = objective.in_unit(label).reshape(-1).tolist() if has_one_target else ()
         for place, found, right in zip(places, objective.decode(output.prediction), rights):
             if right == right:  # NaN: unknown
-                errors.append((abs(found - right), f"{format_number(found)}, not {format_number(right)}", place))
+                errors.append(
+                    (
+                        abs(found - right),
+                        f"{format_number(found)}, not {format_number(right)}",
+                        place,
+                    )
+                )
     center = objective.center[0] if has_one_target else 0.0
     target, preds = (torch.cat(part).double().numpy() + center for part in (targets, predicted))
     note = f"Each dot is one of {len(target):,} test targets. On the dashed line the prediction is right."
@@ -249,7 +288,8 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Secti
 
 def _forecasts(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Section]:
     """Windows that are evenly spread over the test split, with what followed and what was predicted."""
-    found, (column, *_) = data.test_dataloader().examples, objective.fitted["column"]
+    found = data.test_dataloader().examples
+    column, *_ = objective.fitted["column"]
     places = np.unique(np.linspace(0, len(found) - 1, NUM_SHOWN).round().astype(int)).tolist()
     batch, label = found[0, places]
     target = objective.in_unit(label).numpy()
@@ -260,7 +300,9 @@ def _forecasts(objective: Regress, trained: TrainedModel, data: DataModule) -> l
     for place, right, guess in zip(places, target, predicted.reshape(target.shape)):
         past = steps_of(data.splits().test[place].raw)[-max(2 * len(right), 24) :, column]
         caption = f"RMSE {format_number(float(np.sqrt(np.nanmean((guess - right) ** 2))))}"
-        examples.append(Shown(caption, _origin(trained, data, place), [svg(forecast(past, right, guess))]))
+        examples.append(
+            Shown(caption, _origin(trained, data, place), [svg(forecast(past, right, guess))])
+        )
     note = "The last steps of some test windows. Left of the dotted line the model reads, in colour is its forecast."
     return [Section("Forecasts", note, examples=examples, points=72 * 2.8)]
 
@@ -276,7 +318,9 @@ def _(objective: NextToken, trained: TrainedModel, data: DataModule) -> list[Sec
         return []
     tokenizer: Any = trained.tokenizer
     prompt = str(tokenizer.decode(_first_examples(data, 1)[0].content[0][:NUM_PROMPT_TOKENS]))
-    text = "".join(stream_text(trained, prompt, NUM_GENERATED, sampling=Sampling(temperature=0.8, seed=1)))
+    text = "".join(
+        stream_text(trained, prompt, NUM_GENERATED, sampling=Sampling(temperature=0.8, seed=1))
+    )
     note = (
         "The model continues the underlined text, which is the beginning of the test data. It draws "
         f"{NUM_GENERATED} tokens at temperature 0.8, with seed 1."
@@ -287,7 +331,9 @@ def _(objective: NextToken, trained: TrainedModel, data: DataModule) -> list[Sec
 def _captions(objective: NextToken, trained: TrainedModel, data: DataModule) -> list[Section]:
     """The part that a model of joined tokens writes behind the others."""
     batch, _ = _first_examples(data, NUM_SHOWN)
-    texts = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))
+    texts = objective.decode(
+        trained.predictor.run(partial(objective.predict, trained.model), batch)
+    )
     references = [[text] for text in objective.decode(objective.references((batch, None))[:, 0])]
     return _generated(trained, data, texts, references, str(objective.part))
 
@@ -296,18 +342,27 @@ def _captions(objective: NextToken, trained: TrainedModel, data: DataModule) -> 
 def _(objective: Seq2Seq | CTC, trained: TrainedModel, data: DataModule) -> list[Section]:
     batch, label = _first_examples(data, NUM_SHOWN)
     assert label is not None
-    texts = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))
-    references = [[objective.decode(row[None])[0] for row in rows if int(row[0]) != IGNORE] for rows in label]
+    texts = objective.decode(
+        trained.predictor.run(partial(objective.predict, trained.model), batch)
+    )
+    references = [
+        [objective.decode(row[None])[0] for row in rows if int(row[0]) != IGNORE] for rows in label
+    ]
     return _generated(trained, data, texts, references)
 
 
 def _generated(
-    trained: TrainedModel, data: DataModule, texts: Sequence[Any], references: Sequence[Sequence[Any]], part: str = ""
+    trained: TrainedModel,
+    data: DataModule,
+    texts: Sequence[Any],
+    references: Sequence[Sequence[Any]],
+    part: str = "",
 ) -> list[Section]:
     """The first test examples without the part that is written, each with what the model writes for it."""
     examples = []
     for place, (text, right) in enumerate(zip(texts, references)):
-        shown, is_right = _shown(trained, data, place, "", without=part), text in right
+        shown = _shown(trained, data, place, "", without=part)
+        is_right = text in right
         spans = [(f"{before}\n", mark) for before, mark in shown.spans]
         spans.append((str(text)[:MAX_CHARACTERS] or "(nothing)", "right" if is_right else "wrong"))
         spans += [] if is_right else [(f"\n{' | '.join(map(str, right))[:MAX_CHARACTERS]}", "")]
@@ -331,21 +386,26 @@ def _(objective: Masked, trained: TrainedModel, data: DataModule) -> list[Sectio
     assert output.inputs is not None
     assert output.prediction is not None
     assert output.inputs.masked is not None
-    masked, prediction = output.inputs.masked.cpu(), output.prediction.cpu()
+    masked = output.inputs.masked.cpu()
+    prediction = output.prediction.cpu()
     where = masked[..., None]
     examples = []
     for i in range(len(batch)):
         origin = _origin(trained, data, i)
         if renderer.is_text:
             predicted = example(replace(batch, content=prediction.argmax(dim=-1)), i)
-            spans = list(_masked_text(renderer, example(batch, i), predicted, masked[i][batch.valid[i]]))
+            spans = list(
+                _masked_text(renderer, example(batch, i), predicted, masked[i][batch.valid[i]])
+            )
             examples.append(Shown("", origin, spans=spans))
             continue
         contents = (
             batch.content, batch.content.masked_fill(where, 0.0), torch.where(where, prediction.float(), batch.content)
         )  # fmt: skip
         versions = [example(replace(batch, content=content), i) for content in contents]
-        examples.append(Shown("", origin, [renderer.small_svg(None, version) for version in versions]))
+        examples.append(
+            Shown("", origin, [renderer.small_svg(None, version) for version in versions])
+        )
     note = (
         f"The first test examples. {100 * objective.fraction:.0f} % of their tokens are masked, and the model predicts "
         "these from the rest. Below each other or side by side are the example, what the model sees of it, and its "
@@ -354,12 +414,16 @@ def _(objective: Masked, trained: TrainedModel, data: DataModule) -> list[Sectio
     return _gallery("Masked and predicted", note, trained, examples, pictures=3)
 
 
-def _masked_text(renderer: Renderer, original: Tokens, predicted: Tokens, masked: Tensor) -> Iterator[Span]:
+def _masked_text(
+    renderer: Renderer, original: Tokens, predicted: Tokens, masked: Tensor
+) -> Iterator[Span]:
     """The text, the input with masked tokens as lines, and the predictions, one below the other."""
     triples = list(zip(renderer.pieces(original), renderer.pieces(predicted), masked.tolist()))
     yield from ((text, "") for text, _, _ in triples)
     yield "\n\n", ""
-    yield from (("▁" * len(text), "masked") if is_masked else (text, "") for text, _, is_masked in triples)
+    yield from (
+        ("▁" * len(text), "masked") if is_masked else (text, "") for text, _, is_masked in triples
+    )
     yield "\n\n", ""
     for text, pred, is_masked in triples:
         yield (pred, "right" if pred == text else "wrong") if is_masked else (text, "")
@@ -373,8 +437,13 @@ def _(objective: Contrastive, trained: TrainedModel, data: DataModule) -> list[S
     found = list(_outputs(trained, data))
     places = [place for indices, _, _ in found for place in indices]
     order = torch.tensor(places).argsort()
-    vectors, keys = (torch.cat([getattr(one, name) for *_, one in found])[order] for name in ("preds", "target"))
-    same = "an example of the same class" if objective.has_classes else "the example itself, or one with an equal part"
+    vectors, keys = (
+        torch.cat([getattr(one, name) for *_, one in found])[order] for name in ("preds", "target")
+    )
+    if objective.has_classes:
+        same = "an example of the same class"
+    else:
+        same = "the example itself, or one with an equal part"
     note = (
         f"A row begins with one part of a test example. Beside it are those of {len(places):,} test examples whose "
         f"other part is nearest, with the cosine of the two vectors. ✓ marks {same}."
@@ -385,16 +454,22 @@ def _(objective: Contrastive, trained: TrainedModel, data: DataModule) -> list[S
         queries = known[~vectors[known, i, 0].isnan()][:NUM_QUERIES]
         if not len(queries):
             continue
-        cosines, nearest = (vectors[queries, i] @ vectors[known, j].T).topk(min(NUM_NEAREST, len(known)), dim=1)
+        cosines, nearest = (vectors[queries, i] @ vectors[known, j].T).topk(
+            min(NUM_NEAREST, len(known)), dim=1
+        )
         right = is_positive(keys[queries], keys[known], i, j).gather(1, nearest)
         examples = []
         for row, query in enumerate(queries.tolist()):
             examples.append(_shown(trained, data, query, "query", only=objective.parts[i]))
-            for place, cosine, is_right in zip(known[nearest[row]].tolist(), cosines[row], right[row]):
+            for place, cosine, is_right in zip(
+                known[nearest[row]].tolist(), cosines[row], right[row]
+            ):
                 caption = f"{'✓' if is_right else '✗'} {cosine:.2f}"
                 examples.append(_shown(trained, data, place, caption, only=objective.parts[j]))
         title = f"Nearest examples: {objective.parts[i]} → {objective.parts[j]}"
-        sections.append(Section(title, note, examples=examples, points=72, per_row=1 + nearest.shape[1]))
+        sections.append(
+            Section(title, note, examples=examples, points=72, per_row=1 + nearest.shape[1])
+        )
         note = ""
     return sections
 
@@ -413,17 +488,26 @@ def _first_examples(data: DataModule, count: int) -> tuple[TokenBatch, Tensor | 
     return examples[0, list(range(min(count, len(examples))))]
 
 
-def _outputs(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], Any, LossOutput]]:
+def _outputs(
+    trained: TrainedModel, data: DataModule
+) -> Iterator[tuple[list[int], Any, LossOutput]]:
     """Batches of the test split: places of their examples in it, labels (None without), and the step's output."""
     loader = data.test_dataloader()
     for places, (batch, label) in zip(loader.batch_indices(), loader):
         yield places, label, trained.predictor.step(trained.objective, (batch, label))
 
 
-def _largest(title: str, note: str, trained: TrainedModel, data: DataModule, errors: Sequence[Error]) -> list[Section]:
+def _largest(
+    title: str, note: str, trained: TrainedModel, data: DataModule, errors: Sequence[Error]
+) -> list[Section]:
     """A gallery of the largest errors; none where there is no error."""
     largest = sorted(errors, key=lambda error: -error[0])[:NUM_SHOWN]
-    return _gallery(title, note, trained, [_shown(trained, data, place, caption) for _, caption, place in largest])
+    return _gallery(
+        title,
+        note,
+        trained,
+        [_shown(trained, data, place, caption) for _, caption, place in largest],
+    )
 
 
 def _gallery(
@@ -439,7 +523,9 @@ def _gallery(
     if any(one.sound for one in examples):
         note += f" A player has at most the first {MAX_SECONDS:g} seconds."
     points = 72 * renderer.size[0] * pictures if is_drawn else 0
-    return [Section(title, note, examples=examples, points=points)] if examples else []
+    if examples:
+        return [Section(title, note, examples=examples, points=points)]
+    return []
 
 
 def _rows(title: str, note: str, examples: Sequence[Shown]) -> Section:
@@ -454,29 +540,49 @@ def _rows(title: str, note: str, examples: Sequence[Shown]) -> Section:
 
 
 def _shown(
-    trained: TrainedModel, data: DataModule, place: int, caption: str, *, only: str = "", without: str = ""
+    trained: TrainedModel,
+    data: DataModule,
+    place: int,
+    caption: str,
+    *,
+    only: str = "",
+    without: str = "",
 ) -> Shown:
     """A test example under a caption, with where it is from; of joined tokens one part alone, or all but one."""
     batch, _ = data.test_dataloader().examples[0, [place]]
     runs = find_renderer(trained.tokenizer).runs(data.splits().test[place].raw, example(batch, 0))
-    kept = [run for run in runs if (run.name == only or not only) and (run.name != without or not without)]
+    kept = [
+        run
+        for run in runs
+        if (run.name == only or not only) and (run.name != without or not without)
+    ]
     return _drawn(kept, caption, "" if only else _origin(trained, data, place))
 
 
 def _drawn(runs: Sequence[Run], caption: str, origin: str) -> Shown:
     """The parts of an example: texts as text, cells as a table, others as small pictures, and sound to be heard."""
-    figures, spans, cells, sound = list[str](), list[Span](), list[tuple[str, str]](), ""
+    figures = list[str]()
+    spans = list[Span]()
+    cells = list[tuple[str, str]]()
+    sound = ""
     is_row = any(isinstance(run.renderer.tokenizer, Cells) for run in runs)
     for name, renderer, raw, tokens in runs:
         tokenizer: Any = renderer.tokenizer
         if isinstance(tokenizer, Cells):
-            cells += [(column, written(value)) for column, value in raw.items() if value is not None]
+            cells += [
+                (column, written(value)) for column, value in raw.items() if value is not None
+            ]
         elif renderer.is_text or (isinstance(raw, str) and type(renderer) is Renderer):
             text = raw if isinstance(raw, str) else str(tokenizer.decode(tokens))
             if is_row:
                 cells.append((name, text[:MAX_CHARACTERS]))
             else:
-                spans.append((f"{name}: {text[:MAX_CHARACTERS]}\n" if runs[1:] else text[:MAX_CHARACTERS], ""))
+                spans.append(
+                    (
+                        f"{name}: {text[:MAX_CHARACTERS]}\n" if runs[1:] else text[:MAX_CHARACTERS],
+                        "",
+                    )
+                )
         else:
             figures.append(renderer.small_svg(raw, tokens))
         sound = sound or (player_source(raw) if isinstance(raw, Waveform) else "")
@@ -485,7 +591,8 @@ def _drawn(runs: Sequence[Run], caption: str, origin: str) -> Shown:
 
 def _origin(trained: TrainedModel, data: DataModule, place: int) -> str:
     """Where a test example is from, as its data source says; a path begins in the folder that the source was given."""
-    source, name = trained.config["data"]["source"], data.test_dataloader().examples.name(place)
+    source = trained.config["data"]["source"]
+    name = data.test_dataloader().examples.name(place)
     given = source.values() if isinstance(source, Mapping) else ()
     for path in (Path(one).expanduser() for one in given if isinstance(one, str)):
         name = name.removeprefix(f"{path if path.is_dir() else path.parent}/")

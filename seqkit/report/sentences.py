@@ -41,15 +41,21 @@ class Answer:
 
 def answers(results: Results) -> Answer:
     """The answer, from numbers alone."""
-    metric, rows = results.metric, {row.name: row for row in results.candidates if row.mean is not None}
+    metric = results.metric
+    rows = {row.name: row for row in results.candidates if row.mean is not None}
     if not rows:
         return Answer("No candidate has a result. The failures below say why.", [], [])
     order = sorted(rows.values(), key=lambda row: row.mean or 0.0, reverse=metric.higher_is_better)
-    best, others = order[0], order[1:]
-    rival = next((row for row in others if row.name == results.reference), others[0] if others else None)
+    best = order[0]
+    others = order[1:]
+    rival = next(
+        (row for row in others if row.name == results.reference), others[0] if others else None
+    )
     found = []
     if failed := [row.name for row in results.candidates if row.mean is None]:
-        found.append(f"{listed(failed)} {'has' if len(failed) == 1 else 'have'} no result (see the failures).")
+        found.append(
+            f"{listed(failed)} {'has' if len(failed) == 1 else 'have'} no result (see the failures)."
+        )
     if trial := _trial_sentence(results):
         return Answer(trial, [], found, is_trial=True)
     found = [*_baselines(results, order), *found]
@@ -60,12 +66,15 @@ def answers(results: Results) -> Answer:
     assert pair is not None
     overturning = [f"This is not settled: {why}" for why in doubts(pair, rows)]
     rest = [row.name for row in others if row is not rival]
-    return Answer(_answer(results, best, rival, pair), overturning, [*_others(results, pair, rest), *found])
+    return Answer(
+        _answer(results, best, rival, pair), overturning, [*_others(results, pair, rest), *found]
+    )
 
 
 def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
     """Whether `best` is better than `rival`, by how much, and how fast it trains."""
-    metric, budget = results.metric, _budget(results, best, rival)
+    metric = results.metric
+    budget = _budget(results, best, rival)
     amount = f"{metric.number(abs(pair.difference))} {metric.difference_unit}".strip()
     amount += " higher" if metric.higher_is_better else " lower"
     if {len(best.sound), len(rival.sound)} == {1}:
@@ -73,11 +82,14 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
     if pair.difference == 0:
         text = f"{best.name} and {rival.name} have the same mean {metric.label}{budget}"
     elif pair.better is not None:
-        text = f"{best.name} is better than {rival.name}{budget}. Its mean {metric.label} is {amount}"
+        text = (
+            f"{best.name} is better than {rival.name}{budget}. Its mean {metric.label} is {amount}"
+        )
     else:
         is_apart = pair.p_holm is not None and pair.p_holm < 1 - LEVEL
         text = f"{best.name} and {rival.name} do not differ significantly{budget}"
-        text = f"{best.name} is not shown to be better than {rival.name}{budget}" if is_apart else text
+        if is_apart:
+            text = f"{best.name} is not shown to be better than {rival.name}{budget}"
         text += f". The mean {metric.label} of {best.name} is {amount}"
     if pair.interval is None:
         text += " (one seed and one test example give no confidence interval)"
@@ -90,19 +102,28 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
     remarks = [remark for row in (best, rival) for remark in _remarks(row)]
     if best.cost and rival.cost:
         ratio = best.cost.tokens_per_second / rival.cost.tokens_per_second
-        remarks.append(f"{best.name} trains at {format_number(ratio, '×', digits=3)} the speed of {rival.name}")
+        remarks.append(
+            f"{best.name} trains at {format_number(ratio, '×', digits=3)} the speed of {rival.name}"
+        )
     return ". ".join([text, *remarks]) + "."
 
 
 def p_value(entry: Difference, before: str = "") -> str:
     """The corrected p-value of a difference: 0.012, or < 0.001."""
     p = entry.p_holm
-    return "–" if p is None else "< 0.001" if p < 0.001 else f"{before}{p:.3f}"
+    if p is None:
+        return "–"
+    if p < 0.001:
+        return "< 0.001"
+    return f"{before}{p:.3f}"
 
 
 def _budget(results: Results, one: Row, other: Row) -> str:
     """The budget that was matched, or both values if they are not equal."""
-    if results.match in ("parameters", "flops") and max(abs(row.budget_gap or 0.0) for row in (one, other)) > TOLERANCE:
+    if (
+        results.match in ("parameters", "flops")
+        and max(abs(row.budget_gap or 0.0) for row in (one, other)) > TOLERANCE
+    ):
         if results.match == "parameters":
             return f", with {one.parameters:,} and {other.parameters:,} parameters"
         numbers = " and ".join(format_number(row.training_flops) for row in (one, other))
@@ -131,12 +152,15 @@ def _others(results: Results, pair: Difference, names: Sequence[str]) -> Iterato
 def _trial_sentence(results: Results) -> str | None:
     """A sentence if runs are so short, or on so few examples, that their numbers say nothing; None if they are not."""
     for row in results.candidates:
-        limit, steps = load_yaml(row.config)["data"].get("limit"), max((run.steps or 0 for run in row.sound), default=0)
+        limit = load_yaml(row.config)["data"].get("limit")
+        steps = max((run.steps or 0 for run in row.sound), default=0)
         if steps and is_trial({"steps": steps, "limit": limit}):
             known = plural(steps, "optimizer step") + (
                 f" and at most {limit:,} examples of each split" if limit else ""
             )
-            return f"These are trial runs, with {known}: their figures say nothing about the models."
+            return (
+                f"These are trial runs, with {known}: their figures say nothing about the models."
+            )
     return None
 
 
@@ -144,22 +168,36 @@ def _baselines(results: Results, order: Sequence[Row]) -> Iterator[str]:
     """The best constant prediction and the strong baseline, and the candidates that are no better."""
     metric = results.metric
     sign = 1 if metric.higher_is_better else -1
-    known = [(f"the best constant prediction, {metric.value(row.constant)}", row.constant) for row in order[:1]]
+    known = [
+        (f"the best constant prediction, {metric.value(row.constant)}", row.constant)
+        for row in order[:1]
+    ]
     if (strong := results.strong_baseline) is not None:
         known.append(
-            (f"{strong.name}, fit on {plural(strong.num_train, 'example')}, {metric.value(strong.value)}", strong.value)
+            (
+                f"{strong.name}, fit on {plural(strong.num_train, 'example')}, {metric.value(strong.value)}",
+                strong.value,
+            )
         )
     for name, value in known:
         if value is not None:
             worse = [row.name for row in order if sign * (row.mean or 0.0) <= sign * value]
             text = f"Beside them stands {name}."
-            yield f"{text} {listed(worse)} {'is' if len(worse) == 1 else 'are'} no better." if worse else text
+            yield (
+                f"{text} {listed(worse)} {'is' if len(worse) == 1 else 'are'} no better."
+                if worse
+                else text
+            )
 
 
 def own_length(overrides: Sequence[str]) -> str | None:
     """A sentence on a length of training that the command sets, in place of the recipe's; None if it sets none."""
     words = " ".join(overrides).replace("=", " ").split()
-    pairs = [f"{key.lstrip('-')} {value}" for key, value in pairwise(words) if key.startswith("--trainer.max_")]
+    pairs = [
+        f"{key.lstrip('-')} {value}"
+        for key, value in pairwise(words)
+        if key.startswith("--trainer.max_")
+    ]
     if not pairs:
         return None
     text = f"The length of training is the command's, not the recipe's ({listed(pairs)})"
@@ -173,7 +211,10 @@ def matched(results: Results) -> str:
     what = {"parameters": "number of parameters", "flops": "FLOPs per training step"}
     number = f" ({results.budget:,})" if results.budget else ""
     gaps = [row.budget_gap for row in results.candidates if row.budget_gap]
-    widest = f" The largest deviation is {fixed(100 * max(gaps, key=abs), 1, signed=True)} %." if gaps else ""
+    if gaps:
+        widest = f" The largest deviation is {fixed(100 * max(gaps, key=abs), 1, signed=True)} %."
+    else:
+        widest = ""
     return f"Each candidate was matched to the {what[results.match]} of {results.reference}{number}.{widest}"
 
 
@@ -191,7 +232,11 @@ def inference(results: Results) -> str:
         f"Numbers in brackets are 95 % confidence intervals. They cover {covers}, not the data split or the tuning.",
         "Seeds and test examples are crossed random effects, with Satterthwaite's degrees of freedom for t.",
     ]
-    found += ["The interval of one candidate follows Korn and Graubard (1998)."] if results.metric.proportion else []
+    found += (
+        ["The interval of one candidate follows Korn and Graubard (1998)."]
+        if results.metric.proportion
+        else []
+    )
     holm = f"p-values and intervals of differences are corrected for {len(pairs)} pairs by Holm's method (1979)."
     found += [holm] if len(pairs) > 1 else []
     units = "; ".join(dict.fromkeys(entry.pairs for entry in pairs))
@@ -206,7 +251,9 @@ def tuning_sentence(results: Results) -> str:
         return "Nothing was tuned. Each candidate has the learning rate of its configuration."
     tried = plural(tuning.lr_trials, "learning rate")
     tried += f" each of {listed(tuning.optimizers)}" if len(tuning.optimizers) > 1 else ""
-    text = f"Each candidate was tuned with {tried}, chosen by the {tuning.by} on the validation split."
+    text = (
+        f"Each candidate was tuned with {tried}, chosen by the {tuning.by} on the validation split."
+    )
     if len(tuning.seeds) > 1:
         text += (
             " The two best rates ran again with a second seed, and the best mean over both seeds was chosen. No "

@@ -49,9 +49,13 @@ def print_table(table: Table) -> None:
 
     drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i, title in enumerate(table.head):
-        drawn.add_column(Text(one_line(title)), justify="left" if i == table.name else "right", overflow="fold")
+        drawn.add_column(
+            Text(one_line(title)), justify="left" if i == table.name else "right", overflow="fold"
+        )
     for row in table.rows:
-        drawn.add_row(*(Text(printable("\n".join(filter(None, map(one_line, cell[:2]))))) for cell in row))
+        drawn.add_row(
+            *(Text(printable("\n".join(filter(None, map(one_line, cell[:2]))))) for cell in row)
+        )
     Console(markup=False, emoji=False).print(drawn)
 
 

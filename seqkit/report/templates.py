@@ -40,14 +40,17 @@ def at_slashes(path: str) -> Markup:
 
 def _text(value: Any) -> Any:
     """A value as a template shows it: text without control characters; markup and numbers as they are."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value)
+    return value
 
 
 def _markdown(value: Any) -> Any:
     """A value as a Markdown template shows it: text in one line, with all marks of Markdown escaped."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    marked = re.sub(r"[\\`*_\[\]>|#]", r"\\\g<0>", value).replace("<", "&lt;")  # not every Markdown reads \<
+    # not every Markdown reads \<
+    marked = re.sub(r"[\\`*_\[\]>|#]", r"\\\g<0>", value).replace("<", "&lt;")
     return printable(" ".join(marked.split()))
 
 
@@ -65,6 +68,8 @@ def _numbered(page: str) -> str:
     numbers = count(1)
 
     def renamed(figure: re.Match[str]) -> str:
-        return re.sub(r'(\sid="|url\(#|href="#)(?=f[0-9a-f]{8}-)', rf"\g<1>n{next(numbers)}-", figure[0])
+        return re.sub(
+            r'(\sid="|url\(#|href="#)(?=f[0-9a-f]{8}-)', rf"\g<1>n{next(numbers)}-", figure[0]
+        )
 
     return re.sub(r"<svg\b.*?</svg>", renamed, page, flags=re.DOTALL)

@@ -64,7 +64,11 @@ class Vector:
 
 
 def predictions(
-    trained: TrainedModel, inputs: Iterable[Input], *, probabilities: bool = False, batch_size: int = BATCH_SIZE
+    trained: TrainedModel,
+    inputs: Iterable[Input],
+    *,
+    probabilities: bool = False,
+    batch_size: int = BATCH_SIZE,
 ) -> Iterator[Answer]:
     """Yield the answer to each input, in order; a batch is read after the one before it was answered.
 
@@ -74,7 +78,9 @@ def predictions(
     check_predicts(objective)
     widths = half_widths(objective, trained.summary)
     if probabilities and not probability_names(objective):
-        raise UsageError(f"{type(objective).__name__} predicts no classes; leave out --probabilities and --top")
+        raise UsageError(
+            f"{type(objective).__name__} predicts no classes; leave out --probabilities and --top"
+        )
 
     def answer(batch: TokenBatch) -> list[Any]:
         prediction = objective.predict(trained.model, batch)
@@ -82,7 +88,9 @@ def predictions(
         if not objective.encodes_parts_alone:  # whose missing parts are NaN
             _check_numbers(prediction, batch)
         decoded = objective.decode(prediction)
-        shares = objective.probabilities(prediction).cpu() if probabilities else [None] * len(decoded)
+        shares: Any = [None] * len(decoded)
+        if probabilities:
+            shares = objective.probabilities(prediction).cpu()
         if getattr(objective, "level", "sequence") == "token":  # without padding
             lengths = batch.valid.sum(dim=1).tolist()
             decoded = [one[:n] for one, n in zip(decoded, lengths)]
@@ -105,7 +113,9 @@ def _check_numbers(values: Tensor, batch: TokenBatch) -> None:
     """Raise ValueError if a value of an example [b …] or of a real token [b n …] is NaN."""
     real = values[batch.valid] if values.shape[:2] == batch.valid.shape else values
     if real.isnan().any():
-        raise ValueError("the model computes NaN for it: the weights are damaged, or training diverged; train again")
+        raise ValueError(
+            "the model computes NaN for it: the weights are damaged, or training diverged; train again"
+        )
 
 
 def probability_names(objective: Objective) -> list[str]:
@@ -132,7 +142,8 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
             shared = trained.objective.predict(trained.model, batch).float().nanmean(dim=1)
             _check_numbers(shared, batch)
             return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
-        hidden, head = hidden_states(trained.model, batch), trained.model.head
+        hidden = hidden_states(trained.model, batch)
+        head = trained.model.head
         if isinstance(head, FeaturesHead):
             whole = head(hidden, batch)
         else:
@@ -155,13 +166,18 @@ def described_vectors(trained: TrainedModel) -> tuple[int, str]:
         return int(trained.objective.dim), "vectors in the shared space, mean of the parts"  # type: ignore[attr-defined]
     head = trained.model.head
     if isinstance(head, FeaturesHead) and head.projection is not None:
-        return head.projection.num_outputs, f"vectors of the model's {type(head.projection).__name__}"
+        return (
+            head.projection.num_outputs,
+            f"vectors of the model's {type(head.projection).__name__}",
+        )
     return trained.model.backbone.dim, f"hidden states, {pool_of(trained.model)} of the tokens"
 
 
 def pool_of(model: Model) -> Pool:
     """Pooling of the model's own head, else `mean`."""
-    return model.head.pool if isinstance(model.head, SequenceHead | FeaturesHead) else "mean"
+    if isinstance(model.head, SequenceHead | FeaturesHead):
+        return model.head.pool
+    return "mean"
 
 
 def hidden_states(model: Model, batch: TokenBatch) -> Tensor:
@@ -176,7 +192,9 @@ def hidden_states(model: Model, batch: TokenBatch) -> Tensor:
         batch = batch.replace(adjacency=None)
     encoder = model.backbone.get_encoder()
     if encoder is None:
-        raise UsageError(f"{type(model.backbone).__name__} has no encoder, so there are no vectors of a source")
+        raise UsageError(
+            f"{type(model.backbone).__name__} has no encoder, so there are no vectors of a source"
+        )
     encoded: Tensor = encoder(model.source_embedder(batch))
     return encoded
 
@@ -192,10 +210,14 @@ def check_predicts(objective: Objective) -> None:
 
 
 def _answered(
-    trained: TrainedModel, inputs: Iterable[Input], answer: Callable[[TokenBatch], Sequence[Any]], batch_size: int
+    trained: TrainedModel,
+    inputs: Iterable[Input],
+    answer: Callable[[TokenBatch], Sequence[Any]],
+    batch_size: int,
 ) -> Iterator[tuple[Input, Any]]:
     """Yield each input with its answer, or with the reason (a string) why there is none, in order."""
-    unusual, unknown = "", Counter[str]()
+    unusual = ""
+    unknown = Counter[str]()
     remaining = iter(inputs)
     while chunk := list(islice(remaining, batch_size)):
         encoded = [one.error if one.error is not None else _encoded(trained, one) for one in chunk]
@@ -212,16 +234,21 @@ def _answered(
     if unknown:
         words = [f"{word} ({number:,})" for word, number in unknown.most_common(3)]
         more = ", …" if len(unknown) > 3 else ""
-        log.warning("words that are rare or absent in training count as one: %s", ", ".join(words) + more)
+        log.warning(
+            "words that are rare or absent in training count as one: %s", ", ".join(words) + more
+        )
 
 
 def _unknown(tokenizer: Tokenizer, raw: Any) -> Iterator[str]:
     """Column and word of each category of a row that the tokenizer does not know."""
-    if isinstance(tokenizer, Join) and not isinstance(raw, Tokens):  # which a server encodes by itself
+    # which a server encodes by itself
+    if isinstance(tokenizer, Join) and not isinstance(raw, Tokens):
         for name, part in tokenizer.runs(raw):
             yield from _unknown(tokenizer.parts[name], part)
     elif isinstance(tokenizer, Cells) and not isinstance(raw, Tokens):
-        yield from (f"{column} {shortened(word, 40)!r}" for column, word in tokenizer.unknown(raw).items())
+        yield from (
+            f"{column} {shortened(word, 40)!r}" for column, word in tokenizer.unknown(raw).items()
+        )
 
 
 def _encoded(trained: TrainedModel, one: Input) -> Tokens | str:

@@ -35,10 +35,13 @@ def calibrate(prepared: Prepared) -> float | None:
     """
     if prepared.tasks:
         return None
-    objective, loader = prepared.data.objective, prepared.data.val_dataloader()
-    head, shortcut = prepared.model.head, prepared.model.shortcut
+    objective = prepared.data.objective
+    loader = prepared.data.val_dataloader()
+    head = prepared.model.head
+    shortcut = prepared.model.shortcut
     layer = getattr(head, "linear", None)
-    if type(layer) is not nn.Linear or getattr(head, "softcap", None) is not None:  # no subclass: LoRA's has more in it
+    # no subclass: LoRA's has more in it
+    if type(layer) is not nn.Linear or getattr(head, "softcap", None) is not None:
         return None
     if not isinstance(objective, Classify) or isinstance(loader, list):
         return None
@@ -52,7 +55,11 @@ def calibrate(prepared: Prepared) -> float | None:
         return None
     temperature = best_temperature(logits, labels)
     with torch.no_grad():
-        for weight in [shortcut.shares] if isinstance(shortcut, LinearCells) else layer.parameters(recurse=False):
+        for weight in (
+            [shortcut.shares]
+            if isinstance(shortcut, LinearCells)
+            else layer.parameters(recurse=False)
+        ):
             weight.div_(temperature)
     return temperature
 

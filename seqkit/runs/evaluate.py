@@ -58,7 +58,9 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     name = "validation" if split == "valid" else split
     if name in data.changed_splits(trained.summary.get("data_sha256", {})):
         log.warning(
-            "the %s data of %s has changed since the run (its SHA-256 differs), so do its metrics", name, folder
+            "the %s data of %s has changed since the run (its SHA-256 differs), so do its metrics",
+            name,
+            folder,
         )
     return metrics
 
@@ -85,13 +87,20 @@ def finish(
     specialist: the strong baseline; None, or a trial run: there is none beside the best constant. loggers: Lightning's,
     which get the metrics, too.
     """
-    objective, num_test = data.objective, len(data.test_dataloader().examples)
+    objective = data.objective
+    num_test = len(data.test_dataloader().examples)
     # a test that is stopped goes on with the same data
     write_json(folder / SUMMARY, {**summary, "num_test": num_test, "data_sha256": data.sha256()})
     metrics, found_intervals, tested = _tested(model, data, config)
     constant, num_predictions = baseline(objective, model.spec, data)
-    splits, valid = data.splits(), data.val_dataloader()
-    is_counted = isinstance(objective, Classify) and tested and num_predictions and data.test_groups() is None
+    splits = data.splits()
+    valid = data.val_dataloader()
+    is_counted = (
+        isinstance(objective, Classify)
+        and tested
+        and num_predictions
+        and data.test_groups() is None
+    )
     is_trial = summary["steps"] < FEW_STEPS or data.limit is not None
     beside = None if specialist is None or is_trial else _beside(specialist, data, tested)
     if isinstance(objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
@@ -119,22 +128,31 @@ def finish(
     }
     write_json(folder / SUMMARY, summary)
     if undefined := [name for name, value in metrics.items() if math.isnan(value)]:
-        log.warning("undefined on the test split, where targets are all alike: %s", ", ".join(undefined))
+        log.warning(
+            "undefined on the test split, where targets are all alike: %s", ", ".join(undefined)
+        )
     log_test_metrics(loggers, metrics, summary["steps"])
     log.info("tested: %s", _listed(metrics))
     return summary
 
 
-def _tested(model: Model, data: DataModule, config: Mapping[str, Any]) -> tuple[dict[str, float], list[Any], Tested]:
+def _tested(
+    model: Model, data: DataModule, config: Mapping[str, Any]
+) -> tuple[dict[str, float], list[Any], Tested]:
     """Metrics on the test split; prediction intervals of a regression, if it has some; predictions of labels.
 
     There are no predictions of the tokens of several examples, which are not independent.
     """
-    objective, is_alone, valid, test = data.objective, len(data.test_dataloader().examples) == 1, Tested(), Tested()
+    objective = data.objective
+    is_alone = len(data.test_dataloader().examples) == 1
+    valid = Tested()
+    test = Tested()
     is_kept = isinstance(objective, LabelObjective) and (objective.level == "sequence" or is_alone)
     if has_intervals(objective) and data.val_dataloader():
         evaluate_model(model, data, config, "valid", title=True, tested=valid)
-    metrics = evaluate_model(model, data, config, "test", title=True, tested=test if is_kept else None)
+    metrics = evaluate_model(
+        model, data, config, "test", title=True, tested=test if is_kept else None
+    )
     if not (isinstance(objective, Regress) and has_intervals(objective)):
         return metrics, [], test
     errors, tested = (errors_by_target(objective, rows) for rows in (valid, test))
@@ -151,7 +169,12 @@ def _beside(specialist: Specialist, data: DataModule, tested: Tested) -> dict[st
         log.warning("no strong baseline: %s", one_line(f"{error}")[:300])
         return None
     if found is not None:
-        log.info("beside it, %s in %.1f s: %s", found["name"], found["seconds"], _listed(found["metrics"]))
+        log.info(
+            "beside it, %s in %.1f s: %s",
+            found["name"],
+            found["seconds"],
+            _listed(found["metrics"]),
+        )
     return found
 
 
@@ -181,7 +204,9 @@ def evaluate_model(
 
     loader = data.test_dataloader() if split == "test" else data.val_dataloader()
     if not loader:
-        raise UsageError("the data has no validation split; train with --data.valid_fraction, or leave out --split")
+        raise UsageError(
+            "the data has no validation split; train with --data.valid_fraction, or leave out --split"
+        )
     settings = {name: config["trainer"][name] for name in ("accelerator", "precision")}
     title = title and config["trainer"]["enable_progress_bar"] is not False
     trainer = make_trainer(
@@ -192,7 +217,9 @@ def evaluate_model(
     module = TrainingModule(model, data.objective, seed=config["seed"])
     module.seen = seen
     with silence_lightning():
-        (metrics,) = (trainer.test if split == "test" else trainer.validate)(module, loader, verbose=False)
+        (metrics,) = (trainer.test if split == "test" else trainer.validate)(
+            module, loader, verbose=False
+        )
     return {name.removeprefix(f"{split}/"): float(value) for name, value in metrics.items()}
 
 
@@ -223,7 +250,9 @@ def baseline(
         torch.manual_seed(0)
         loader = data.train_dataloader()
         number = min(len(loader), BASELINE_BATCHES)
-        step = objective.baseline_step(track(islice(loader, number), "baseline, on training data", number), spec)
+        step = objective.baseline_step(
+            track(islice(loader, number), "baseline, on training data", number), spec
+        )
         if step is None:
             return {}, 0
         metrics: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics(spec)}
@@ -242,7 +271,8 @@ def baseline(
 def _most_frequent(objective: Seq2Seq, train: Any, held_out: Any) -> dict[str, Any]:
     """Metrics of the target that is most frequent in training, as if it were generated for each held-out example."""
     counts = Counter(tuple(one[0][one[0] != IGNORE].tolist()) for one in train.examples.targets)
-    ids, metrics = torch.tensor([counts.most_common(1)[0][0]]), objective.generation_metrics()
+    ids = torch.tensor([counts.most_common(1)[0][0]])
+    metrics = objective.generation_metrics()
     for target in held_out.examples.targets:
         for metric in metrics.values():
             metric.update(ids, target[None])

@@ -36,7 +36,8 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
     """
     from safetensors.torch import save_file
 
-    kept, task = foreign.kept_files(trained.folder), task_of(trained.config["model"]["objective"])
+    kept = foreign.kept_files(trained.folder)
+    task = task_of(trained.config["model"]["objective"])
     if not kept:
         raise UsageError(
             f"{trained.folder} did not begin with a model of transformers (seqkit import, --model.init FOLDER), so "
@@ -48,19 +49,29 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
         try:
             _write_tokenizer(trained, part)
             settings = _write_class(trained, part, task)
-            weights, left_out = foreign.written(ConfigFile(part / foreign.NAME), untied(trained.model), task)
+            weights, left_out = foreign.written(
+                ConfigFile(part / foreign.NAME), untied(trained.model), task
+            )
         except DataError as error:
-            raise UsageError(f"{trained.folder} is no such model any more: {error}; use --to safetensors") from error
-        changed: dict[str, Any] = {key: _dtype(weights) for key in ("dtype", "torch_dtype") if key in settings}
+            raise UsageError(
+                f"{trained.folder} is no such model any more: {error}; use --to safetensors"
+            ) from error
+        changed: dict[str, Any] = {
+            key: _dtype(weights) for key in ("dtype", "torch_dtype") if key in settings
+        }
         names = trained.objective.state().get("names", [])
         if not left_out and names != foreign.objective_state(part, task).get("names", []):
             changed |= _named(names)
-        if left_out or foreign.own_task(part) not in (None, task):  # a class whose head is not written
+        # a class whose head is not written
+        if left_out or foreign.own_task(part) not in (None, task):
             with_head = None if left_out else foreign.class_with_head(part, task)
             own_class = with_head or foreign.class_without_head(part)
             changed |= {"architectures": [own_class] if own_class else None}
         if settings | changed != settings:  # else the file stays as it is
-            write_json(part / foreign.NAME, {key: x for key, x in (settings | changed).items() if x is not None})
+            write_json(
+                part / foreign.NAME,
+                {key: x for key, x in (settings | changed).items() if x is not None},
+            )
         save_file(weights, part / WEIGHTS, {"format": "pt"})
     return left_out
 
@@ -81,7 +92,8 @@ def _write_class(trained: TrainedModel, part: Path, task: str | None) -> dict[st
     """The settings in `config.json`: with the class that has the run's head, which the model that it began with had
     not, if there is one; else they stay. Raises DataError where the run has other ones."""
     settings = load_json((part / foreign.NAME).read_text(encoding="utf-8"))
-    names, name = trained.objective.state().get("names", []), foreign.class_with_head(part, task)
+    names = trained.objective.state().get("names", [])
+    name = foreign.class_with_head(part, task)
     if name is not None and names and name not in (settings.get("architectures") or [name]):
         other = {key: x for key, x in settings.items() if key != "problem_type"}
         other |= {"architectures": [name], **_named(names)}
@@ -109,19 +121,30 @@ def _changed(config: Mapping[str, Any], place: Path, task: str | None) -> list[s
     DataError where the folder holds no such model, such as one whose tokenizer has no file.
     """
     found = foreign.settings(place, task)
-    found["model"]["objective"] = {**config["model"]["objective"], **found["model"].get("objective", {})}
+    found["model"]["objective"] = {
+        **config["model"]["objective"],
+        **found["model"].get("objective", {}),
+    }
     theirs = complete(found, only=MODEL_KEYS)
-    own_tokenizer, their_tokenizer = (_without(given["tokenizer"], "path", "reads") for given in (config, theirs))
+    own_tokenizer, their_tokenizer = (
+        _without(given["tokenizer"], "path", "reads") for given in (config, theirs)
+    )
     changed = [] if own_tokenizer == their_tokenizer else ["tokenizer"]
-    expected, got = (_without(given["model"], "dropout", "drop_path", "path") for given in (theirs, config))
-    return changed + [f"model.{key}" for key in expected if key != "init" and expected[key] != got[key]]
+    expected, got = (
+        _without(given["model"], "dropout", "drop_path", "path") for given in (theirs, config)
+    )
+    return changed + [
+        f"model.{key}" for key in expected if key != "init" and expected[key] != got[key]
+    ]
 
 
 def _without(value: Any, *names: str) -> Any:
     """A part of a configuration without these keys, at any depth."""
     if isinstance(value, Mapping):
         return {key: _without(x, *names) for key, x in value.items() if key not in names}
-    return [_without(x, *names) for x in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_without(x, *names) for x in value]
+    return value
 
 
 def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:
@@ -135,7 +158,10 @@ def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:
         for name in (CONFIG, STATE, SUMMARY, f"{FOLDER}/{WEIGHTS}"):
             shutil.copyfile(run / name, part / name)
         config = read_mapping(run / CONFIG)
-        published = {key: value if key == "plugins" else without_folders(value) for key, value in config.items()}
+        published = {
+            key: value if key == "plugins" else without_folders(value)
+            for key, value in config.items()
+        }
         write_atomic(part / CONFIG, to_yaml(published).encode())
         for name in (STATE, SUMMARY):  # not their other texts: a token may look like a path
             held = load_json((run / name).read_text(encoding="utf-8"))
@@ -151,8 +177,12 @@ def without_folders(value: Any) -> Any:
         return {key: without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [without_folders(inner) for inner in value]
-    is_elsewhere = isinstance(value, str) and (value.startswith(("/", "~", "..")) or re.match(r"[A-Za-z]:[\\/]", value))
-    return (re.split(r"[\\/]", value.rstrip("/"))[-1] or value) if is_elsewhere else value
+    is_elsewhere = isinstance(value, str) and (
+        value.startswith(("/", "~", "..")) or re.match(r"[A-Za-z]:[\\/]", value)
+    )
+    if is_elsewhere:
+        return re.split(r"[\\/]", value.rstrip("/"))[-1] or value
+    return value
 
 
 def _dtype(weights: Mapping[str, Tensor]) -> str:

@@ -25,7 +25,9 @@ from seqkit.runs.launcher import rank
 
 log = logging.getLogger("seqkit")
 
-CONFIG, STATE, SUMMARY = "config.yaml", "state.json", "summary.json"
+CONFIG = "config.yaml"
+STATE = "state.json"
+SUMMARY = "summary.json"
 
 WAIT_SECONDS = 10.0
 """Seconds to wait for a folder in use: workers of a killed run end a moment after it."""
@@ -36,9 +38,11 @@ def new_folder(recipe: str, root: Path = Path("runs")) -> Path:
 
     Raises UsageError if it cannot be made.
     """
-    if rank() > 0:  # it writes nothing itself, and Lightning tells it the folder of the first process
+    # it writes nothing itself, and Lightning tells it the folder of the first process
+    if rank() > 0:
         return root / recipe / f"of-rank-{rank()}"
-    stamp, again = datetime.now().strftime("%Y-%m-%d-%H%M%S"), 1
+    stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    again = 1
     while True:
         folder = root / recipe / (stamp if again == 1 else f"{stamp}-{again}")
         try:
@@ -54,9 +58,13 @@ def new_folder(recipe: str, root: Path = Path("runs")) -> Path:
 def check_new(folder: Path) -> None:
     """Raise UsageError if a run would overwrite something; for an unfinished run, with the command that resumes it."""
     if is_unfinished(folder):
-        raise UsageError(f"{folder} holds an unfinished run; go on with: seqkit fit --resume {folder}")
+        raise UsageError(
+            f"{folder} holds an unfinished run; go on with: seqkit fit --resume {folder}"
+        )
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UsageError(f"{folder} exists already, and a run is never overwritten; give another --out")
+        raise UsageError(
+            f"{folder} exists already, and a run is never overwritten; give another --out"
+        )
 
 
 def is_unfinished(folder: Path) -> bool:
@@ -73,21 +81,28 @@ def check_no_links(folder: Path) -> None:
     blobs = top.parent.parent / "blobs" if top.parent.name == "snapshots" else None
     for place, folders, files in os.walk(folder):
         for path in (Path(place, name) for name in (*folders, *files)):
-            found = Path(os.path.realpath(path))  # which does not fail where links lead to each other
+            # which does not fail where links lead to each other
+            found = Path(os.path.realpath(path))
             if path.is_symlink() and not found.is_relative_to(top) and found.parent != blobs:
-                raise DataError(f"{path} is a link out of the run folder; put what it points to in its place")
+                raise DataError(
+                    f"{path} is a link out of the run folder; put what it points to in its place"
+                )
 
 
 def plugin_digests(config: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of each Python file, not seqkit's, with a component of this configuration, by the name of its module."""
-    names, found = set(_strings(config)), {}
+    names = set(_strings(config))
+    found = {}
     for kind, built_in in BUILT_IN.items():
         for component in components(kind).values():
             if component in built_in or component.name.lower() not in names:
                 continue
             module = component.path.partition(":")[0]
-            with suppress(ImportError, ValueError, OSError):  # a module without a file, as in a notebook
-                file = getattr(sys.modules.get(module), "__file__", None) or getattr(find_spec(module), "origin", None)
+            # a module without a file, as in a notebook
+            with suppress(ImportError, ValueError, OSError):
+                file = getattr(sys.modules.get(module), "__file__", None) or getattr(
+                    find_spec(module), "origin", None
+                )
                 found[module] = sha256(Path(file or ""))
     return found
 
@@ -97,7 +112,9 @@ def changed_plugins(folder: Path, config: Mapping[str, Any]) -> list[str]:
     known = read_mapping(folder / STATE).get("plugins")
     if not isinstance(known, dict):  # an imported model has none
         return []
-    return sorted(name for name, digest in plugin_digests(config).items() if digest not in known.values())
+    return sorted(
+        name for name, digest in plugin_digests(config).items() if digest not in known.values()
+    )
 
 
 def _strings(config: Any) -> Iterator[str]:
@@ -123,7 +140,8 @@ def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
     except OSError as error:
         raise _unmakeable(folder, error) from error
     with lock:
-        was_there = (folder / CONFIG).exists()  # asked now: another process may have begun a run while this one waited
+        # asked now: another process may have begun a run while this one waited
+        was_there = (folder / CONFIG).exists()
         try:
             yield
         except BaseException:
@@ -136,7 +154,8 @@ def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
 
 def _locked(folder: Path) -> FileIO:
     """Lock file of a folder, locked. Raises UsageError if another process keeps it."""
-    path, deadline = folder / ".lock", time.monotonic() + WAIT_SECONDS
+    path = folder / ".lock"
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         lock = open_to_append(path)
         try:
@@ -146,7 +165,9 @@ def _locked(folder: Path) -> FileIO:
         except OSError as error:
             if time.monotonic() > deadline:
                 lock.close()
-                raise UsageError(f"{folder} is in use by another process; wait for it, or stop it") from error
+                raise UsageError(
+                    f"{folder} is in use by another process; wait for it, or stop it"
+                ) from error
         lock.close()
         time.sleep(0.05)
 
@@ -168,7 +189,9 @@ def check_as_trained(folder: Path, summary: Mapping[str, Any]) -> None:
     """
     for file, (key, digest) in zip((CONFIG, STATE), digests(folder).items()):
         if summary.get(key, digest) != digest:
-            raise DataError(f"{folder / file} has changed since training: its SHA-256 is not the one in {SUMMARY}")
+            raise DataError(
+                f"{folder / file} has changed since training: its SHA-256 is not the one in {SUMMARY}"
+            )
 
 
 @contextmanager
@@ -176,14 +199,17 @@ def logging_to(path: Path) -> Iterator[None]:
     """Append the log of seqkit and Lightning to a file inside this context; seqkit's warnings go to stderr, too."""
     handler = _LogFile(TextIOWrapper(BufferedWriter(open_to_append(path)), encoding="utf-8"))
     handler.setFormatter(LogFormatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
-    shown = logging.lastResort or logging.NullHandler()  # what shows warnings where there is no handler
+    # what shows warnings where there is no handler
+    shown = logging.lastResort or logging.NullHandler()
     handlers = [(log, handler), (logging.getLogger("pytorch_lightning"), handler), (log, shown)]
     log.setLevel(logging.INFO)
     for logger, one in handlers:
         logger.addHandler(one)
     try:
         yield
-    except BaseException as error:  # the command says why the run ends; a traceback is for the file alone
+    except (
+        BaseException
+    ) as error:  # the command says why the run ends; a traceback is for the file alone
         trace = sys.exc_info() if isinstance(error, Exception) else None
         end = {
             "name": "seqkit",
@@ -210,4 +236,6 @@ class _LogFile(logging.StreamHandler[TextIOWrapper]):
 
 
 def _unmakeable(folder: Path, error: OSError) -> UsageError:
-    return UsageError(f"the run folder {folder} cannot be made ({error.strerror}); give another --out")
+    return UsageError(
+        f"the run folder {folder} cannot be made ({error.strerror}); give another --out"
+    )

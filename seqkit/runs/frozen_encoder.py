@@ -36,7 +36,8 @@ class FrozenEncoder(Tokenizer):
     is_slow = True
 
     def __init__(self, model: str, *, pool: Pooling | None = None) -> None:
-        self.model, self.pool = model, pool
+        self.model = model
+        self.pool = pool
         self._sha256: str | None = None
         self._trained: TrainedModel | None = None
 
@@ -53,7 +54,8 @@ class FrozenEncoder(Tokenizer):
     def spec(self) -> TokenSpec:
         """Vectors [d]; axes and edges of the model's own tokens, of texts the first axis alone. Pooled: one axis."""
         model = self._ready().model
-        own, width = self._ready().tokenizer.spec, model.backbone.dim
+        own = self._ready().tokenizer.spec
+        width = model.backbone.dim
         if self.pool is not None:
             return TokenSpec(num_features=width)
         axes = min(own.num_axes, 1) if own.is_categorical else own.num_axes
@@ -69,8 +71,11 @@ class FrozenEncoder(Tokenizer):
         if not state:
             return
         if set(state) != {"sha256"} or not isinstance(state["sha256"], str):
-            raise ValueError(f"state holds {sorted(state)}; the state of FrozenEncoder is the key sha256")
-        self._sha256, self._trained = state["sha256"], None
+            raise ValueError(
+                f"state holds {sorted(state)}; the state of FrozenEncoder is the key sha256"
+            )
+        self._sha256 = state["sha256"]
+        self._trained = None
 
     def encode(self, raw: Any, /) -> Tokens:
         """A raw example of the model as its hidden states [n d], at the positions [n p] of its own tokens."""
@@ -92,12 +97,15 @@ class FrozenEncoder(Tokenizer):
             except UsageError as error:
                 raise DataError(f"FrozenEncoder: {error}") from error
             if not isinstance(trained, TrainedModel) or trained.model.spec.is_joined:
-                raise DataError(f"FrozenEncoder: {self.model} has several parts or tasks; give a model of one")
+                raise DataError(
+                    f"FrozenEncoder: {self.model} has several parts or tasks; give a model of one"
+                )
             digest = trained.summary["sha256"]
             if self._sha256 not in (None, digest):
                 raise DataError(
                     f"FrozenEncoder: {self.model} holds other weights than the model that this run was trained with "
                     f"(SHA-256 {digest[:8]}… in place of {str(self._sha256)[:8]}…); put that one there"
                 )
-            self._trained, self._sha256 = trained, digest
+            self._trained = trained
+            self._sha256 = digest
         return self._trained

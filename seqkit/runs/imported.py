@@ -39,7 +39,9 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
             shutil.copytree(place, part, dirs_exist_ok=True)
         return read_mapping(out / SUMMARY)
     if not foreign.is_foreign(place):
-        raise UsageError(f"{place} holds no model of another library with a {foreign.NAME}; give one, or hf:OWNER/NAME")
+        raise UsageError(
+            f"{place} holds no model of another library with a {foreign.NAME}; give one, or hf:OWNER/NAME"
+        )
     task = foreign.own_task(place) or HEADLESS
     found = foreign.settings(place, task)
     state = foreign.objective_state(place, task)
@@ -52,21 +54,28 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
         built.model["objective"].load_state(state)
     model = build_model(built, built.tokenizer.spec)
     weights, left_out, digest = foreign.weights(place, task)
-    own, names = model.state_dict(), [*weights]
+    own = model.state_dict()
+    names = [*weights]
     if MASK_TOKEN in weights and MASK_TOKEN not in own:
         names.remove(MASK_TOKEN)
         left_out = [*left_out, "mask_token"]  # of an objective that this run does not have
     if MASK_TOKEN in own and MASK_TOKEN not in weights:
-        raise DataError(f"{place}: the tokenizer has no [MASK] or <mask>, without which {objective} hides no tokens")
+        raise DataError(
+            f"{place}: the tokenizer has no [MASK] or <mask>, without which {objective} hides no tokens"
+        )
     if wrong := copied(weights, names, own):
-        raise DataError(f"{place}: {wrong}; its weights and its {foreign.NAME} disagree, copy it again")
+        raise DataError(
+            f"{place}: {wrong}; its weights and its {foreign.NAME} disagree, copy it again"
+        )
 
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(out) as part:
         (part / FOLDER).mkdir()
         foreign.keep_files(place, part)
         data = foreign.longest(found) | longest_sentence(place)
-        write_atomic(part / CONFIG, to_yaml({"recipe": "imported", "data": data, **config}).encode())
+        write_atomic(
+            part / CONFIG, to_yaml({"recipe": "imported", "data": data, **config}).encode()
+        )
         learned = built.model["objective"].state() if state else {}
         write_json(part / STATE, {"tokenizer": built.tokenizer.state(), "objective": learned})
         summary = {

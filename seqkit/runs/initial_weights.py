@@ -53,12 +53,16 @@ class InitialWeights:
     """
 
     def __init__(self, source: str | Path, config: Mapping[str, Any]):
-        self.name, place = str(source), located(source)
+        self.name = str(source)
+        place = located(source)
         ours = {key: config[key] for key in MODEL_KEYS}
         self.source = _foreign(place, ours) if is_foreign(place) else _trained(place)
         theirs = self.source.settings
         # which keys of raw examples the parts of joined tokens read is for the data to say
-        self._is_same_tokenizer = {**ours["tokenizer"], "reads": 0} == {**theirs["tokenizer"], "reads": 0}
+        self._is_same_tokenizer = {**ours["tokenizer"], "reads": 0} == {
+            **theirs["tokenizer"],
+            "reads": 0,
+        }
         self._is_same_objective = ours["model"]["objective"] == theirs["model"]["objective"]
         own, other = (dict(each["tokenizer"].get("parts") or {}) for each in (ours, theirs))
         self._parts = [name for name, part in own.items() if other.get(name) == part]
@@ -84,19 +88,34 @@ class InitialWeights:
         """
         own = model.state_dict()
         theirs = self.source.weights
-        embedder, target = ("embedder", None) if model.source_embedder is None else ("source_embedder", "embedder")
+        if model.source_embedder is None:
+            embedder, target = ("embedder", None)
+        else:
+            embedder, target = ("source_embedder", "embedder")
         taken = ["backbone"]
         if self._is_same_tokenizer:
             taken.append(embedder)
         else:
-            taken += [f"{embedder}.{kind}.{name}" for name in self._parts for kind in ("parts", "encoders")]
+            taken += [
+                f"{embedder}.{kind}.{name}"
+                for name in self._parts
+                for kind in ("parts", "encoders")
+            ]
         # vectors of parts mean the same whether examples have classes or not
-        is_same_state = objective.encodes_parts_alone or _outputs(objective.state()) == _outputs(self.source.objective)
+        is_same_state = objective.encodes_parts_alone or _outputs(objective.state()) == _outputs(
+            self.source.objective
+        )
         is_same_head = self._is_same_tokenizer and self._is_same_objective and is_same_state
         optional = {name for name in own if name.endswith(".mask_token")}
         names = [name for name in _below(theirs, taken) if not name.endswith(".mask_token")]
-        names += [name for name in _below(theirs, taken) if name in optional and own[name].shape == theirs[name].shape]
-        needed = {name: own[name] for name in _below(own, taken) if name not in optional or name in names}
+        names += [
+            name
+            for name in _below(theirs, taken)
+            if name in optional and own[name].shape == theirs[name].shape
+        ]
+        needed = {
+            name: own[name] for name in _below(own, taken) if name not in optional or name in names
+        }
         if wrong := copied(theirs, names, needed):
             raise UsageError(
                 f"model.init {self.name}: {wrong}; give model.backbone and what the embedder has (model.position, "
@@ -104,9 +123,13 @@ class InitialWeights:
             )
         head = [name for name in ("head", target) if name is not None]
         of_head = _below(theirs, head) if is_same_head else []
-        if is_same_head and not copied(theirs, of_head, {n: own[n] for n in _untied(_below(own, head), names, own)}):
+        if is_same_head and not copied(
+            theirs, of_head, {n: own[n] for n in _untied(_below(own, head), names, own)}
+        ):
             names += of_head
-        new = sorted({component_of(name) for name in _untied(own, names, own) if name not in optional})
+        new = sorted(
+            {component_of(name) for name in _untied(own, names, own) if name not in optional}
+        )
         left_out = sorted({name.partition(".")[0] for name in self.source.left_out})
         return {
             "run": self.name,
@@ -142,7 +165,14 @@ def _foreign(folder: Path, ours: Mapping[str, Any]) -> Source:
     found = settings(folder, task)
     found["model"]["objective"] = {**objective, **found["model"].get("objective", {})}
     theirs, left_out, digest = weights_of(folder, task)
-    return Source(complete(found, only=MODEL_KEYS), theirs, None, objective_state(folder, task), digest, left_out)
+    return Source(
+        complete(found, only=MODEL_KEYS),
+        theirs,
+        None,
+        objective_state(folder, task),
+        digest,
+        left_out,
+    )
 
 
 def _outputs(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,7 +183,10 @@ def _outputs(state: Mapping[str, Any]) -> dict[str, Any]:
 def told(initial: Mapping[str, Any]) -> str:
     """A line that says what was taken, and what is new."""
     new = ", ".join(initial["new"]) or "nothing"
-    left_out = f"; left out: {', '.join(initial['left_out'])}" if initial.get("left_out") else ""
+    if initial.get("left_out"):
+        left_out = f"; left out: {', '.join(initial['left_out'])}"
+    else:
+        left_out = ""
     return f"weights of {initial['run']}: {', '.join(initial['taken'])}; new: {new}{left_out}"
 
 
@@ -164,7 +197,9 @@ def copied(theirs: Mapping[str, Tensor], names: Sequence[str], own: Mapping[str,
     is missing or unknown; a weight of another shape ends the copying.
     """
     tied = {own[name].data_ptr() for name in names if name in own}
-    missing = next((name for name, x in own.items() if name not in names and x.data_ptr() not in tied), None)
+    missing = next(
+        (name for name, x in own.items() if name not in names and x.data_ptr() not in tied), None
+    )
     if missing is not None:
         return f"{missing} is missing"
     for name in sorted(names, key=lambda name: name in own):  # an unknown one comes first

@@ -37,7 +37,9 @@ def errors_by_target(objective: Regress, tested: Sequence[tuple[Tensor, Tensor]]
     tested: predictions of the head and targets, by batch.
     """
     each = [objective.absolute_errors(prediction, target) for prediction, target in tested]
-    return [column[~column.isnan()] for column in torch.cat(each).T] if each else []
+    if each:
+        return [column[~column.isnan()] for column in torch.cat(each).T]
+    return []
 
 
 def has_intervals(objective: Objective) -> bool:
@@ -56,11 +58,15 @@ def conformal_quantile(errors: Tensor) -> float:
     """
     place = math.ceil((len(errors) + 1) * COVERAGE)
     if place > len(errors):
-        raise ValueError(f"{len(errors)} errors are too few for an interval of {100 * COVERAGE} %; give 9 or more")
+        raise ValueError(
+            f"{len(errors)} errors are too few for an interval of {100 * COVERAGE} %; give 9 or more"
+        )
     return float(errors.kthvalue(place).values)
 
 
-def intervals(valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[str]) -> list[dict[str, Any]]:
+def intervals(
+    valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[str]
+) -> list[dict[str, Any]]:
     """Entries of `intervals` in `summary.json`, one for each target; none, with a line in the log, where there are too
     few examples, or a target has predictions that are not finite.
 
@@ -76,7 +82,10 @@ def intervals(valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[s
     for i, (errors, tested) in enumerate(zip(valid, test, strict=True)):
         entry: dict[str, Any] = {"half_width": conformal_quantile(errors), "num_valid": len(errors)}
         if len(tested):
-            entry |= {"test_coverage": float((tested <= entry["half_width"]).double().mean()), "num_test": len(tested)}
+            entry |= {
+                "test_coverage": float((tested <= entry["half_width"]).double().mean()),
+                "num_test": len(tested),
+            }
         found.append(entry | ({"target": names[i]} if len(names) == len(valid) > 1 else {}))
     if not all(math.isfinite(one["half_width"]) for one in found):
         log.warning("no prediction intervals: predictions for the validation split are not finite")
@@ -93,24 +102,35 @@ def told(summary: Mapping[str, Any]) -> str | None:
     found = summary.get("intervals", [])
     if not found:
         return None
-    claimed, made = f"{100 * COVERAGE} %", f"from {found[0]['num_valid']:,} validation examples"
+    claimed = f"{100 * COVERAGE} %"
+    made = f"from {found[0]['num_valid']:,} validation examples"
     if len(found) <= SHOWN:
         names = [one_line(one.get("target", "the target")) for one in found]
-        widths = ", ".join(f"± {one['half_width']:.4g} of {name}{_held(one)}" for one, name in zip(found, names))
+        widths = ", ".join(
+            f"± {one['half_width']:.4g} of {name}{_held(one)}" for one, name in zip(found, names)
+        )
     else:
         least, most = (end(one["half_width"] for one in found) for end in (min, max))
         widths = f"± {least:.4g} to ± {most:.4g} of {len(found)} targets{_held(*found)}"
     # P(so few or fewer of the test examples | COVERAGE)
     covered = [(one["num_test"], one["test_coverage"]) for one in found if "num_test" in one]
-    if any(stats.binom.cdf(round(n * share), n, float(COVERAGE)) < 0.025 / len(covered) for n, share in covered):
+    if any(
+        stats.binom.cdf(round(n * share), n, float(COVERAGE)) < 0.025 / len(covered)
+        for n, share in covered
+    ):
         return f"predictions are within {widths}: less than the {claimed} that was meant, {made}"
     return f"{claimed} of predictions are within {widths}, {made}"
 
 
 def _held(*intervals: Mapping[str, Any]) -> str:
     """The share of the test split that was covered, from the least to the most covered target; "": it is unknown."""
-    shares = sorted({f"{100 * one['test_coverage']:.0f}" for one in intervals if "test_coverage" in one}, key=int)
-    return f" ({' to '.join(dict.fromkeys((shares[0], shares[-1])))} % of the test split were)" if shares else ""
+    shares = sorted(
+        {f"{100 * one['test_coverage']:.0f}" for one in intervals if "test_coverage" in one},
+        key=int,
+    )
+    if shares:
+        return f" ({' to '.join(dict.fromkeys((shares[0], shares[-1])))} % of the test split were)"
+    return ""
 
 
 def wilson(share: float, number: int) -> tuple[float, float]:
@@ -123,7 +143,9 @@ def half_widths(objective: Objective, summary: Mapping[str, Any]) -> list[float]
     """Half width of the interval of each target; empty: the run has none. Raises DataError if they do not fit."""
     found = [float(one["half_width"]) for one in summary.get("intervals", [])]
     if found and not (has_intervals(objective) and len(found) == len(objective.state()["mean"])):
-        raise DataError("summary.json is damaged: it has intervals of other targets than the run; copy the run again")
+        raise DataError(
+            "summary.json is damaged: it has intervals of other targets than the run; copy the run again"
+        )
     return found
 
 

@@ -19,7 +19,8 @@ from seqkit.runs.prepare import Prepared
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Penalties of squared weights that a linear model of cells may have."""
 
-FEW, MAX_NUMBERS = 1_000, 2e7
+FEW = 1_000
+MAX_NUMBERS = 2e7
 """Rows up to which each of five folds is held out to choose the penalty, else one; and most numbers of training rows
 that the linear model reads."""
 
@@ -33,17 +34,22 @@ def add_linear_model(prepared: Prepared) -> float | None:
     Training rows alone fit the linear model and choose its penalty; the share is of least validation loss, and near a
     half where validation rows are few. None: there are no cells, or no validation.
     """
-    model, data = prepared.model, prepared.data
+    model = prepared.model
+    data = prepared.data
     shortcut = None if prepared.tasks else model.shortcut
     loader = data.val_dataloader()
     if not isinstance(shortcut, LinearCells) or isinstance(loader, list):
         return None
 
-    rows = islice(data.train_dataloader(), int(MAX_NUMBERS / len(shortcut.weight) / data.batch_size) + 1)
+    rows = islice(
+        data.train_dataloader(), int(MAX_NUMBERS / len(shortcut.weight) / data.batch_size) + 1
+    )
     x, target = collected(prepared, rows, lambda task: (shortcut.inputs(task.batch), task.target))
     shortcut.weight.copy_(fitted(x, target, shortcut, data.objective))
     x, target, outputs = collected(
-        prepared, loader, lambda task: (shortcut.inputs(task.batch), task.target, model(task.batch).float())
+        prepared,
+        loader,
+        lambda task: (shortcut.inputs(task.batch), task.target, model(task.batch).float()),
     )
     linear = x @ shortcut.weight.cpu()
 
@@ -76,8 +82,15 @@ def fitted(x: Tensor, target: Tensor, shortcut: LinearCells, objective: Any) -> 
     def held_out(x: Tensor, penalty: float) -> float:
         fold = torch.arange(len(x)) % 5
         each = [fold == i for i in range(5 if len(x) <= FEW else 1)]
-        return sum(float(objective.loss(x[o] @ fit(x[~o], target[~o], penalty), target[o]).loss) for o in each)
+        return sum(
+            float(objective.loss(x[o] @ fit(x[~o], target[~o], penalty), target[o]).loss)
+            for o in each
+        )
 
-    choices = ((one, penalty) for one in (x.masked_fill(shortcut.is_bin(), 0.0), x) for penalty in PENALTIES)
+    choices = (
+        (one, penalty)
+        for one in (x.masked_fill(shortcut.is_bin(), 0.0), x)
+        for penalty in PENALTIES
+    )
     x, penalty = min(choices, key=lambda each: held_out(*each))
     return fit(x, target, penalty)

@@ -43,12 +43,15 @@ def load(
     if not folders:
         return load_one(place, device, dtype)
     tasks = {name: load_one(place, device, dtype) for name, place in folders.items()}
-    first = max(tasks.values(), key=lambda trained: len(trained.model.backbone.state_dict()))  # has weights of all
+    # has weights of all
+    first = max(tasks.values(), key=lambda trained: len(trained.model.backbone.state_dict()))
     shared = first.model.backbone.state_dict()
     for trained in tasks.values():
         own = trained.model.backbone.state_dict()
         if not all(key in shared and own[key].equal(shared[key]) for key in own):
-            raise DataError(f"{trained.folder} has another backbone than {first.folder}; copy the run whole again")
+            raise DataError(
+                f"{trained.folder} has another backbone than {first.folder}; copy the run whole again"
+            )
         trained.model.backbone = first.model.backbone
     return tasks
 
@@ -79,8 +82,15 @@ def finish_tasks(
         place = task_folders(folder)[name]
         finish(place, read_mapping(place / SUMMARY), task.model, task.data, task.config, specialist)
     summary = _finished(folder)
-    tested = {name: read_mapping(place / SUMMARY)["metrics"] for name, place in task_folders(folder).items()}
-    metrics = {f"{name}/{metric}": value for name, found in tested.items() for metric, value in found.items()}
+    tested = {
+        name: read_mapping(place / SUMMARY)["metrics"]
+        for name, place in task_folders(folder).items()
+    }
+    metrics = {
+        f"{name}/{metric}": value
+        for name, found in tested.items()
+        for metric, value in found.items()
+    }
     log_test_metrics(loggers, metrics, summary["steps"])
     return summary
 

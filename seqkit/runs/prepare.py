@@ -63,7 +63,9 @@ class Prepared:
 
         if not self.tasks:
             return {"": Task(self.model, self.data.objective)}
-        return {f"{name}/": Task(task.model, task.data.objective) for name, task in self.tasks.items()}
+        return {
+            f"{name}/": Task(task.model, task.data.objective) for name, task in self.tasks.items()
+        }
 
     def training_module(self, num_steps: int, constants: Mapping[str, float] | None = None) -> Any:
         """LightningModule for a training of that many optimizer steps. constants: as of `TrainingModule`."""
@@ -75,7 +77,9 @@ class Prepared:
             self.model,
             objectives or self.data.objective,
             constants=constants,
-            optimizer=optimizers if self.config.get("moments") == "by_task" else self.built.optimizer,
+            optimizer=optimizers
+            if self.config.get("moments") == "by_task"
+            else self.built.optimizer,
             schedule=self.built.schedule,
             num_steps=num_steps,
             skip_nonfinite=self.built.trainer["skip_nonfinite"],
@@ -104,11 +108,14 @@ def prepare(config: Mapping[str, Any], state: Mapping[str, Any] | None = None) -
         model, data, origin = _begun(config, built)
     else:
         load_state(built, state)
-        (model, data), origin = _model_and_data(built, seed), state.get("initial")
+        model, data = _model_and_data(built, seed)
+        origin = state.get("initial")
     return Prepared(_with_decided(config, built), built, model, data, initial=origin)
 
 
-def _begun(config: Mapping[str, Any], built: Built) -> tuple[Model, DataModule, dict[str, Any] | None]:
+def _begun(
+    config: Mapping[str, Any], built: Built
+) -> tuple[Model, DataModule, dict[str, Any] | None]:
     """Model and data of a training that begins, and where its weights come from; None: they are random."""
     if built.init is None:
         return *_model_and_data(built, config["seed"]), None
@@ -120,13 +127,23 @@ def _begun(config: Mapping[str, Any], built: Built) -> tuple[Model, DataModule, 
 
 def _with_decided(config: Mapping[str, Any], built: Built) -> Mapping[str, Any]:
     """The configuration with what its data source and `auto` decided, which config.yaml repeats."""
-    decided, section = built.data["source"].decided(), config["data"]
-    config = {**config, "tokenizer": built.tokenizer_section, "trainer": _with_precision(config["trainer"])}
-    return {**config, "data": {**section, "source": {**section["source"], **decided}}} if decided else config
+    decided = built.data["source"].decided()
+    section = config["data"]
+    config = {
+        **config,
+        "tokenizer": built.tokenizer_section,
+        "trainer": _with_precision(config["trainer"]),
+    }
+    if decided:
+        return {**config, "data": {**section, "source": {**section["source"], **decided}}}
+    return config
 
 
 def _with_precision(trainer: Mapping[str, Any]) -> dict[str, Any]:
-    return {**trainer, "precision": resolved_precision(trainer["precision"], trainer["accelerator"])}
+    return {
+        **trainer,
+        "precision": resolved_precision(trainer["precision"], trainer["accelerator"]),
+    }
 
 
 def _mixture(config: Mapping[str, Any], state: Mapping[str, Any] | None) -> Prepared:
@@ -154,7 +171,10 @@ def _mixture(config: Mapping[str, Any], state: Mapping[str, Any] | None) -> Prep
             raise type(error)(f"tasks.{name}: {error}") from error
         tasks[name] = Prepared(_with_decided(own, built), built, model, data)
     models = {name: task.model for name, task in tasks.items()}
-    sections = {name: {**section, "data": tasks[name].config["data"]} for name, section in config["tasks"].items()}
+    sections = {
+        name: {**section, "data": tasks[name].config["data"]}
+        for name, section in config["tasks"].items()
+    }
     shared = built._replace(tokenizer=None, model={}, data={})
     together = MixtureData(
         {name: task.data for name, task in tasks.items()},
@@ -186,8 +206,11 @@ def alone(task: Prepared) -> Model:
     """
     with torch.random.fork_rng(devices=[]):
         backbone = build(task.config).model["backbone"]
-        model = build_model(task.built._replace(model={**task.built.model, "backbone": backbone}), task.model.spec)
-    names, weights = model.state_dict().keys(), task.model.state_dict()
+        model = build_model(
+            task.built._replace(model={**task.built.model, "backbone": backbone}), task.model.spec
+        )
+    names = model.state_dict().keys()
+    weights = task.model.state_dict()
     model.load_state_dict({name: weights[name] for name in names})
     return model
 
@@ -202,13 +225,17 @@ def check_examples(prepared: Prepared) -> None:
         for line in data.notes.lines:
             log.info("%s", line)
         samples = data.splits().test
-        for i in range(0, len(samples), max(1, len(samples) // NUM_TRIED)) if data.window is None else ():
+        for i in (
+            range(0, len(samples), max(1, len(samples) // NUM_TRIED)) if data.window is None else ()
+        ):
             try:
                 data.tokenizer.encode(samples[i].raw)
             except Exception as error:  # a plug-in's own code: whatever it raises
                 if is_out_of_memory(error):
                     raise
-                fault = error if isinstance(error, DataError) else raised_by(data.tokenizer, error)
+                fault = str(error)
+                if not isinstance(error, DataError):
+                    fault = raised_by(data.tokenizer, error)
                 raise DataError(f"test data, {samples.name(i)}: {fault}") from error
 
 
@@ -220,7 +247,8 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
     """
     if prepared.tasks:
         return {"tasks": {name: saved_state(task) for name, task in prepared.tasks.items()}}
-    tokenizer, objective = prepared.data.tokenizer, prepared.data.objective
+    tokenizer = prepared.data.tokenizer
+    objective = prepared.data.objective
     state = {"tokenizer": tokenizer.state(), "objective": objective.state()}
     if prepared.initial is not None:
         state["initial"] = dict(prepared.initial)
@@ -233,7 +261,9 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
     try:
         text = json.dumps(state)
         if len(text) > MAX_JSON_BYTES:
-            raise ValueError(f"{len(text):,} characters, and {MAX_JSON_BYTES:,} are read back at most")
+            raise ValueError(
+                f"{len(text):,} characters, and {MAX_JSON_BYTES:,} are read back at most"
+            )
         with torch.random.fork_rng(devices=[]):
             fresh = build(prepared.config).tokenizer
         fresh.load_state(json.loads(text)["tokenizer"])
@@ -255,7 +285,9 @@ def untrained(config: Mapping[str, Any]) -> tuple[Model, DataModule]:
     return model, data
 
 
-def data_module(config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective) -> DataModule:
+def data_module(
+    config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective
+) -> DataModule:
     """Data of a complete configuration for a fitted tokenizer and objective, set up. Raises as `prepare`."""
     return _data(build(config), tokenizer, objective, config["seed"])
 

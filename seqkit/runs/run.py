@@ -88,7 +88,10 @@ def run(
                 attempt.fit(point)
             return {}
         with opened(folder, lambda: resume or attempt.has_stepped):
-            is_as_before = is_unfinished(folder) if resume else not (folder / CONFIG).is_file()
+            if resume:
+                is_as_before = is_unfinished(folder)
+            else:
+                is_as_before = not (folder / CONFIG).is_file()
             if not is_as_before or (point is None and checkpoints(folder / FOLDER)):
                 check_new(folder)  # another process has worked there since the first look
             sweep(folder)
@@ -103,13 +106,23 @@ def run(
                     summary = attempt.fit(point)
                 prepared = attempt.prepared
                 if signals.received is not None:
-                    raise signals.interrupted(f"trained, and not tested; finish it with: seqkit evaluate {folder}")
+                    raise signals.interrupted(
+                        f"trained, and not tested; finish it with: seqkit evaluate {folder}"
+                    )
                 signals.phase = "testing"
-                signals.next_step = f"; the run is trained, finish it with: seqkit evaluate {folder}"
+                signals.next_step = (
+                    f"; the run is trained, finish it with: seqkit evaluate {folder}"
+                )
                 if prepared.tasks:
                     return finish_tasks(folder, prepared, specialist, attempt.loggers)
                 summary = finish(
-                    folder, summary, prepared.model, prepared.data, prepared.config, specialist, loggers=attempt.loggers
+                    folder,
+                    summary,
+                    prepared.model,
+                    prepared.data,
+                    prepared.config,
+                    specialist,
+                    loggers=attempt.loggers,
                 )
                 return summary | ({} if examine is None else examine(prepared.model, prepared.data))
 
@@ -136,9 +149,12 @@ def resume_run(
     if not is_unfinished(folder):
         untested = f"is trained; test it: seqkit evaluate {folder}"
         what = {"unfinished": f"is no run: it has no {CONFIG}", "trained": untested}
-        raise UsageError(f"{folder} {what.get(state(folder), 'is finished, so there is nothing to resume')}")
+        raise UsageError(
+            f"{folder} {what.get(state(folder), 'is finished, so there is nothing to resume')}"
+        )
     check_no_links(folder)
-    config = complete(folder / CONFIG, None, dict(changes), may_mix=True)  # a mistyped key is answered with the nearest
+    # a mistyped key is answered with the nearest
+    config = complete(folder / CONFIG, None, dict(changes), may_mix=True)
     if others := [f"--{key}" for key in changes if key not in MAY_CHANGE]:
         raise UsageError(
             f"{others[0]} would change what a run learns, so it cannot be resumed with it; "
@@ -184,7 +200,8 @@ def _is_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
     """Whether a run has this configuration. What its data source and `auto` decided stands in the run's alone."""
     if isinstance(given, Mapping) and isinstance(written, Mapping):
         return given.keys() == written.keys() and all(
-            _is_same(given[key], written[key], of_source=of_source or key == "source") for key in given
+            _is_same(given[key], written[key], of_source=of_source or key == "source")
+            for key in given
         )
     return bool(given == written) or (of_source and given is None) or given == "auto"
 
@@ -196,13 +213,19 @@ def trial(config: Mapping[str, Any]) -> dict[str, Any]:
     loss is not finite, and UsageError if the data has no validation split.
     """
     if "tasks" in config:
-        raise UsageError(f"{config['recipe']} trains several tasks; give one of them, such as {config['recipe']}/NAME")
+        raise UsageError(
+            f"{config['recipe']} trains several tasks; give one of them, such as {config['recipe']}/NAME"
+        )
     quiet = {"enable_progress_bar": False, "logger": None}
     prepared = prepare({**config, "trainer": {**config["trainer"], **quiet}})
     if prepared.built.trainer["strategy"] == SHARDED:
-        raise UsageError(f"trials run without sharded weights; give --trainer.strategy auto in place of {SHARDED}")
+        raise UsageError(
+            f"trials run without sharded weights; give --trainer.strategy auto in place of {SHARDED}"
+        )
     if not prepared.data.val_dataloader():
-        raise UsageError("the data has no validation split to tune on; give --data.valid_fraction 0.1")
+        raise UsageError(
+            "the data has no validation split to tune on; give --data.valid_fraction 0.1"
+        )
     with silence_lightning(), TemporaryDirectory() as place:
         _begin(Path(place), prepared)
         attempt = Attempt(prepared, Path(place), StopSignals())
@@ -210,7 +233,10 @@ def trial(config: Mapping[str, Any]) -> dict[str, Any]:
         metrics = evaluate_model(attempt.prepared.model, prepared.data, prepared.config, "valid")
     if not math.isfinite(metrics["loss"]):
         raise DivergedError(f"the validation loss is {metrics['loss']}; lower the learning rate")
-    return {"metrics": metrics, **{key: summary[key] for key in ("steps", "wall_seconds", "data_sha256")}}
+    return {
+        "metrics": metrics,
+        **{key: summary[key] for key in ("steps", "wall_seconds", "data_sha256")},
+    }
 
 
 class Attempt:
@@ -222,7 +248,9 @@ class Attempt:
         folder: Path,
         signals: StopSignals,
     ):
-        self.prepared, self.folder, self.signals = prepared, folder, signals
+        self.prepared = prepared
+        self.folder = folder
+        self.signals = signals
         self.has_stepped = False
         self.seconds = 0.0
         self.loggers: list[Any] = []
@@ -236,28 +264,36 @@ class Attempt:
         from seqkit.training.compiled import compile_loss
         from seqkit.training.parallel import check_sharding
 
-        prepared, folder, signals = self.prepared, self.folder, self.signals
+        prepared = self.prepared
+        folder = self.folder
+        signals = self.signals
         settings = prepared.built.trainer
         train_loader = prepared.data.train_dataloader()
         valid_loader: Any = prepared.data.val_dataloader() or None
         setup = RunSetup(prepared, folder, signals)
         trainer = setup.trainer(valid_loader is not None)
-        is_first, self.loggers = trainer.is_global_zero, setup.loggers
+        is_first = trainer.is_global_zero
+        self.loggers = setup.loggers
         num_steps = count_steps(settings, len(train_loader), trainer.world_size)
         if settings["min_steps"] is not None:  # max_epochs would end the training before them
-            trainer.fit_loop.max_epochs, trainer.fit_loop.epoch_loop.max_steps = -1, num_steps
+            trainer.fit_loop.max_epochs = -1
+            trainer.fit_loop.epoch_loop.max_steps = num_steps
         if num_steps < settings["max_steps"]:
-            ends = f"max_epochs {settings['max_epochs']} end after {num_steps} steps, before max_steps"
+            ends = (
+                f"max_epochs {settings['max_epochs']} end after {num_steps} steps, before max_steps"
+            )
             log.warning("%s; for all of them, add --trainer.max_epochs -1", ends)
         for callback in settings["callbacks"] or ():
             if isinstance(callback, EMA):
                 callback.check_steps(num_steps)
         _check_batches(valid_loader, trainer.world_size)
-        recipe, parameters = prepared.config["recipe"], f"{prepared.model.num_parameters:,}"
+        recipe = prepared.config["recipe"]
+        parameters = f"{prepared.model.num_parameters:,}"
         log.info("recipe %s, %s parameters, seed %d", recipe, parameters, prepared.seed)
         if settings["precision"] == "auto" and trainer.strategy.root_device.type == "cuda":
             log.info(
-                "precision %s, as this GPU computes it fastest; --trainer.precision says otherwise", trainer.precision
+                "precision %s, as this GPU computes it fastest; --trainer.precision says otherwise",
+                trainer.precision,
             )
         begin_fine_tuning(settings, prepared.model, prepared.initial)
         compares = setup.best is not None and len(prepared.tasks) > 1
@@ -272,16 +308,23 @@ class Attempt:
             validates = valid_loader is not None and settings["limit_val_batches"] != 0
             generates = validates and bool(prepared.data.objective.generation_metrics())
             check_sharding(prepared.model, prepared.built.optimizer, settings, generates=generates)
-        compile_loss(module, train_loader, settings, uses_cuda=trainer.strategy.root_device.type == "cuda")
+        compile_loss(
+            module, train_loader, settings, uses_cuda=trainer.strategy.root_device.type == "cuda"
+        )
         if is_first:
             (folder / FOLDER).mkdir(parents=True, exist_ok=True)
             if point is None:
                 log_settings(self.loggers, prepared.config)
-        signals.phase, signals.deferred = "training", True
+        signals.phase = "training"
+        signals.deferred = True
         started = time.perf_counter()
         try:
-            with activation_checkpointing(prepared.model, enabled=settings["activation_checkpointing"]):
-                train(trainer, module, train_loader, valid_loader, checkpoint=point and point[0].path)
+            with activation_checkpointing(
+                prepared.model, enabled=settings["activation_checkpointing"]
+            ):
+                train(
+                    trainer, module, train_loader, valid_loader, checkpoint=point and point[0].path
+                )
         finally:
             self.has_stepped = trainer.global_step > 0
             self.seconds = time.perf_counter() - started + setup.facts.seconds_before
@@ -293,8 +336,13 @@ class Attempt:
         weights = setup.use_best_weights(self.prepared.model)
         for name, weight in self.prepared.model.state_dict().items():
             if weight.is_floating_point() and not bool(weight.isfinite().all()):
-                raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
-        after = {"network_share": add_linear_model(self.prepared), "temperature": calibrate(self.prepared)}
+                raise DivergedError(
+                    f"{name} is not finite at the end of training; lower the learning rate"
+                )
+        after = {
+            "network_share": add_linear_model(self.prepared),
+            "temperature": calibrate(self.prepared),
+        }
         summary = self._write(trainer, module, weights, tokens_seen, after)
         log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
         signals.deferred = False
@@ -310,16 +358,30 @@ class Attempt:
         check_data(known, self.prepared.data, self.folder)
 
     def _write(
-        self, trainer: Any, module: Any, weights: str, tokens: Mapping[str, int], after: Mapping[str, float | None]
+        self,
+        trainer: Any,
+        module: Any,
+        weights: str,
+        tokens: Mapping[str, int],
+        after: Mapping[str, float | None],
     ) -> dict[str, Any]:
         """Write the weights, then the summary, of the run or of each of its tasks. tokens: seen in training, by task.
 
         Raises StorageError if there is no room.
         """
-        prepared, steps = self.prepared, trainer.global_step
-        facts = {"state": "trained", "skipped_steps": module.num_skipped, "weights": weights, "steps": steps}
+        prepared = self.prepared
+        steps = trainer.global_step
+        facts = {
+            "state": "trained",
+            "skipped_steps": module.num_skipped,
+            "weights": weights,
+            "steps": steps,
+        }
         facts |= {name: round(value, 4) for name, value in after.items() if value is not None}
-        facts |= {"wall_seconds": round(self.seconds, 1), **end_fine_tuning(prepared.built.trainer, prepared.model)}
+        facts |= {
+            "wall_seconds": round(self.seconds, 1),
+            **end_fine_tuning(prepared.built.trainer, prepared.model),
+        }
         try:
             if not prepared.tasks:
                 return write_summary(self.folder, prepared, {**facts, "tokens_seen": tokens[""]})
@@ -337,7 +399,9 @@ class Attempt:
 
 def _check_batches(valid_loader: Any, num_processes: int) -> None:
     """Raise UsageError if a validation split has a batch for too few processes: Lightning lets none be without one."""
-    for loader in valid_loader if isinstance(valid_loader, list) else [valid_loader] if valid_loader else []:
+    for loader in (
+        valid_loader if isinstance(valid_loader, list) else [valid_loader] if valid_loader else []
+    ):
         if (number := len(loader.batch_indices())) < num_processes:
             raise UsageError(
                 f"the validation split has {number} batches, fewer than the {num_processes} devices; "

@@ -29,14 +29,19 @@ class RunSetup:
     def __init__(self, prepared: Prepared, folder: Path, signals: StopSignals):
         from seqkit.training.resume import RunFacts
 
-        self.prepared, self.folder, self.signals = prepared, folder, signals
+        self.prepared = prepared
+        self.folder = folder
+        self.signals = signals
         self.facts = RunFacts(self._digests)
         self.best: Any = None
         self.loggers: list[Any] = []
 
     def _digests(self) -> dict[str, Any]:
         """Digests of data, configuration and state; the first process alone has files, and writes the checkpoint."""
-        return {"data_sha256": self.prepared.data.sha256(), **(digests(self.folder) if rank() == 0 else {})}
+        return {
+            "data_sha256": self.prepared.data.sha256(),
+            **(digests(self.folder) if rank() == 0 else {}),
+        }
 
     def trainer(self, validates: bool) -> Any:
         """Lightning's Trainer. validates: whether there is a validation split."""
@@ -48,21 +53,28 @@ class RunSetup:
         from seqkit.training.step_graph import StepGraph
         from seqkit.training.step_log import StepLog
 
-        settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
+        settings = self.prepared.built.trainer
+        folder = self.folder
+        prepared = self.prepared
         users = list(settings["callbacks"] or ())
         check_monitors(users, list(_columns(prepared.objectives(), validates=validates)))
         callbacks = [*users, StepLog(), self.facts, RandomState()]
         callbacks.append(StepGraph(settings["cuda_graph"]))
         if settings["enable_progress_bar"] is not False and rank() == 0:
             callbacks.append(StepProgress(prepared.config["recipe"]))
-        asked, loaders = settings["weights"], [task.data.val_dataloader() for task in prepared.tasks.values()]
-        wants_best = asked == "best" or (asked is None and settings["limit_val_batches"] != 0 and len(loaders) < 2)
+        asked = settings["weights"]
+        loaders = [task.data.val_dataloader() for task in prepared.tasks.values()]
+        wants_best = asked == "best" or (
+            asked is None and settings["limit_val_batches"] != 0 and len(loaders) < 2
+        )
         if wants_best and validates and all(loaders):
             averages = any(isinstance(one, WeightAveraging) for one in users)
             self.best = best_weights(folder / FOLDER, prepared.objectives(), averages=averages)
             callbacks += [self.best, FinalValidation()]
         elif asked == "best":
-            log.warning("there is no validation split of each task, so the weights are those of the last step")
+            log.warning(
+                "there is no validation split of each task, so the weights are those of the last step"
+            )
         points = ResumePoints(
             folder / FOLDER,
             signals=self.signals,
@@ -70,7 +82,9 @@ class RunSetup:
             every_n_steps=settings["checkpoint_every_n_steps"],
             every_minutes=settings["checkpoint_every_minutes"],
         )
-        self.loggers = [one.build(folder, prepared.config["recipe"]) for one in settings["logger"] or ()]
+        self.loggers = [
+            one.build(folder, prepared.config["recipe"]) for one in settings["logger"] or ()
+        ]
         trainer = make_trainer(
             {**settings, "enable_progress_bar": False},
             logger=[MetricsCSV(folder), *self.loggers],
@@ -78,8 +92,10 @@ class RunSetup:
             default_root_dir=folder,
             profiler=settings["profiler"],
         )
-        if settings["profiler"] is not None:  # else Lightning logs its report, where few would see it
-            trainer.profiler.dirpath, trainer.profiler.filename = folder, "profile"
+        # else Lightning logs its report, where few would see it
+        if settings["profiler"] is not None:
+            trainer.profiler.dirpath = folder
+            trainer.profiler.filename = "profile"
         check_world(trainer.world_size)
         return trainer
 
@@ -89,17 +105,27 @@ class RunSetup:
             return "last"
         found = newest_good(self.folder / FOLDER, BEST)
         if found is None:
-            log.warning("no best weights were kept, so it has those of the last step; see trainer.val_check_interval")
+            log.warning(
+                "no best weights were kept, so it has those of the last step; see trainer.val_check_interval"
+            )
             return "last"
         if Path(best := self.best.best_model_path).name != found.path.name:
-            log.warning("%s is damaged; the run has the best weights before, of step %d", best, found.step)
+            log.warning(
+                "%s is damaged; the run has the best weights before, of step %d", best, found.step
+            )
         weights = read_checkpoint(found.path)["state_dict"]
-        own = {name.removeprefix("model."): value for name, value in weights.items() if name.startswith("model.")}
+        own = {
+            name.removeprefix("model."): value
+            for name, value in weights.items()
+            if name.startswith("model.")
+        }
         model.load_state_dict(own)
         return f"best, of step {found.step}"
 
 
-def begin_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture, initial: Mapping[str, Any] | None) -> None:
+def begin_fine_tuning(
+    settings: Mapping[str, Any], model: Model | Mixture, initial: Mapping[str, Any] | None
+) -> None:
     """Prepare a model for training as the trainer's settings say, and log how many of its parameters train.
 
     initial: where its weights come from, as a run's summary says it; None: they are random.
@@ -109,12 +135,20 @@ def begin_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture, initi
     if method is None:
         return
     if isinstance(model, Mixture) or settings["strategy"] == SHARDED:
-        what = "a mixture" if isinstance(model, Mixture) else f"trainer.strategy {SHARDED}"
+        if isinstance(model, Mixture):
+            what = "a mixture"
+        else:
+            what = f"trainer.strategy {SHARDED}"
         raise UsageError(f"trainer.fine_tuning: {what} trains all parameters; leave it out")
     total = sum(p.numel() for p in model.parameters())
     method.begin(model, () if initial is None else initial["taken"])
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    log.info("%s trains %s parameters; the model has %s", type(method).__name__, f"{trained:,}", f"{total:,}")
+    log.info(
+        "%s trains %s parameters; the model has %s",
+        type(method).__name__,
+        f"{trained:,}",
+        f"{total:,}",
+    )
 
 
 def end_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture) -> dict[str, int]:
@@ -132,7 +166,10 @@ def _columns(tasks: Mapping[str, Task], *, validates: bool) -> Iterator[str]:
     for prefix, task in tasks.items():
         yield f"train/{prefix}loss"
         objective = task.objective
-        names = ["loss", *objective.metrics(task.model.spec), *objective.generation_metrics()] if validates else []
+        if validates:
+            names = ["loss", *objective.metrics(task.model.spec), *objective.generation_metrics()]
+        else:
+            names = []
         yield from (f"valid/{prefix}{name}" for name in names)
     if validates and len(tasks) > 1:
         yield RELATIVE_LOSS

@@ -99,11 +99,14 @@ def read_summary(folder: Path) -> dict[str, Any]:
     path = folder / SUMMARY
     summary = read_mapping(path)
     try:
-        TypeAdapter(Schema).validate_json(json.dumps(summary), strict=True)  # as JSON a list may be a tuple
+        # as JSON a list may be a tuple
+        TypeAdapter(Schema).validate_json(json.dumps(summary), strict=True)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"]))
-        raise DataError(f"{path} is damaged: {where}: {fault['msg']}; copy it again or train again") from None
+        raise DataError(
+            f"{path} is damaged: {where}: {fault['msg']}; copy it again or train again"
+        ) from None
     return summary
 
 
@@ -131,7 +134,9 @@ def task_folders(folder: Path) -> dict[str, Path]:
     if not (folder / CONFIG).is_file():
         return {}
     tasks = read_mapping(folder / CONFIG).get(TASKS)
-    return {name: folder / TASKS / name for name in tasks} if isinstance(tasks, Mapping) else {}
+    if isinstance(tasks, Mapping):
+        return {name: folder / TASKS / name for name in tasks}
+    return {}
 
 
 def tasks_of(folder: Path) -> list[dict[str, Any]]:
@@ -172,7 +177,8 @@ def describe(folder: Path) -> RunRow:
     recipe = data = ""
     try:
         config = read_mapping(folder / CONFIG)
-        recipe, data = str(config.get("recipe", "")), data_name(config)
+        recipe = str(config.get("recipe", ""))
+        data = data_name(config)
         if not (folder / SUMMARY).is_file():
             return RunRow(folder, recipe, data, time, "unfinished", {})
         summary = read_summary(folder)
@@ -193,16 +199,22 @@ def data_name(config: Mapping[str, Any]) -> str:
     paths = paths if isinstance(paths, list) else [paths]
     if not (paths and isinstance(paths[0], str)):
         return str(source.get("type", ""))
-    return (Path(paths[0]).name or paths[0]) + (f" and {len(paths) - 1:,} more" if len(paths) > 1 else "")
+    return (Path(paths[0]).name or paths[0]) + (
+        f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+    )
 
 
 def target_names(config: Mapping[str, Any]) -> list[str]:
     """Names of the columns that a run predicts, if it predicts several numbers; empty: one, or they have no names."""
     source = _source(config)
     names = source.get("target") if isinstance(source, Mapping) else None
-    return [str(name) for name in names] if isinstance(names, list) else []
+    if isinstance(names, list):
+        return [str(name) for name in names]
+    return []
 
 
 def _source(config: Mapping[str, Any]) -> Any:
     section = config.get("data")
-    return section.get("source") if isinstance(section, Mapping) else None
+    if isinstance(section, Mapping):
+        return section.get("source")
+    return None

@@ -37,18 +37,24 @@ class SplitInputs:
         self._max_tokens = config["data"]["max_tokens"]
         self._data.test_dataloader()
         if "test" in self._data.changed_splits(trained.summary.get("data_sha256", {})):
-            log.warning("the test data of %s has changed since the run (its SHA-256 differs)", folder)
+            log.warning(
+                "the test data of %s has changed since the run (its SHA-256 differs)", folder
+            )
 
     @property
     def total(self) -> int | None:
         """Number of answers; None: not known, as each node of a graph has one."""
-        return None if _is_labelled_graph(self._samples[0]) else len(self._samples)
+        if _is_labelled_graph(self._samples[0]):
+            return None
+        return len(self._samples)
 
     def __iter__(self) -> Iterator[Input]:
         for i in range(len(self._samples)):
             raw = self._samples[i].raw
             yield Input(
-                self._samples.name(i), raw, parts=self._nodes(i) if _is_labelled_graph(self._samples[i]) else None
+                self._samples.name(i),
+                raw,
+                parts=self._nodes(i) if _is_labelled_graph(self._samples[i]) else None,
             )
 
     def targets(self) -> Iterator[dict[str, Any] | None]:
@@ -68,12 +74,18 @@ class SplitInputs:
         if hasattr(source, "nodes_of"):
             names: list[str] = source.nodes_of(source.path)[1]
             return names
-        return [f"{self._samples.name(index)}, node {i}" for i in range(len(self._samples[index].label))]
+        return [
+            f"{self._samples.name(index)}, node {i}" for i in range(len(self._samples[index].label))
+        ]
 
 
 def _is_labelled_graph(sample: Sample) -> bool:
     """Whether it is a graph with a target for each node."""
-    return isinstance(sample.raw, GraphData) and isinstance(sample.label, Tensor) and sample.label.ndim > 0
+    return (
+        isinstance(sample.raw, GraphData)
+        and isinstance(sample.label, Tensor)
+        and sample.label.ndim > 0
+    )
 
 
 def target_in_words(objective: Objective, label: Any) -> Any:
@@ -82,15 +94,23 @@ def target_in_words(objective: Objective, label: Any) -> Any:
     if isinstance(label, list | tuple):
         found = [target_in_words(objective, one) for one in label]
         is_one_number = len(found) == 1 and isinstance(found[0], int | float)
-        return found[0] if is_one_number and getattr(objective, "level", "sequence") == "sequence" else found
+        if is_one_number and getattr(objective, "level", "sequence") == "sequence":
+            return found[0]
+        return found
     if isinstance(label, int) and objective.classes:
         return None if label == IGNORE else objective.classes[label]
     if isinstance(label, float):
-        return None if math.isnan(label) else int(label) if isinstance(objective, MultiLabel) else label
+        if math.isnan(label):
+            return None
+        if isinstance(objective, MultiLabel):
+            return int(label)
+        return label
     return label
 
 
-def graph_reader(trained: TrainedModel, folder: Path) -> Callable[[str], tuple[GraphData, list[str]]]:
+def graph_reader(
+    trained: TrainedModel, folder: Path
+) -> Callable[[str], tuple[GraphData, list[str]]]:
     """Reads a file as a graph and the names of its nodes, for a run that was trained on a `GraphFile`.
 
     The reader raises DataError where the file of training has changed since, or where another one's features would
@@ -102,7 +122,11 @@ def graph_reader(trained: TrainedModel, folder: Path) -> Callable[[str], tuple[G
     def read(path: str) -> tuple[GraphData, list[str]]:
         found = own.nodes_of(path)
         if Path(path).expanduser().resolve() == Path(own.path).expanduser().resolve():
-            check_data(trained.summary, data_module(trained.config, trained.tokenizer, trained.objective), folder)
+            check_data(
+                trained.summary,
+                data_module(trained.config, trained.tokenizer, trained.objective),
+                folder,
+            )
         return found
 
     return read

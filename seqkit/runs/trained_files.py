@@ -22,12 +22,22 @@ from seqkit.training.callbacks import mode_of
 from seqkit.training.checkpoint_files import FOLDER
 from seqkit.training.weights import save_weights
 
-PACKAGES = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch-lightning", "einops", "numpy")
+PACKAGES = (
+    "seqkit",
+    "torch",
+    "torchvision",
+    "torchaudio",
+    "timm",
+    "pytorch-lightning",
+    "einops",
+    "numpy",
+)
 
 
 def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Write the weights of a run into its folder, then its summary, which is returned. facts: of its training."""
-    data, model = prepared.data, prepared.model
+    data = prepared.data
+    model = prepared.model
     digest = save_weights(model, folder / FOLDER / "model.safetensors")
     examples = data.train_dataloader().examples
     summary = {
@@ -79,7 +89,9 @@ def write_tasks(
         write_atomic(place / CONFIG, to_yaml(dict(task.config)).encode())
         write_json(place / STATE, states[name] | {"plugins": plugin_digests(task.config)})
         metrics_csv.write_of_task(folder / metrics_csv.NAME, name, place / metrics_csv.NAME)
-        digests.append(write_summary(place, replace(task, model=alone(task)), {**facts, **own[name]})["sha256"])
+        digests.append(
+            write_summary(place, replace(task, model=alone(task)), {**facts, **own[name]})["sha256"]
+        )
     summary = {
         "recipe": prepared.config["recipe"],
         "backbone": type(prepared.model.backbone).__name__,

@@ -55,13 +55,17 @@ class TrainedModel:
         """Device of the model's weights."""
         return next(self.model.parameters()).device
 
-    def predict(self, raws: Iterable[Any], batch_size: int = 32, names: Sequence[str] | None = None) -> list[Any]:
+    def predict(
+        self, raws: Iterable[Any], batch_size: int = 32, names: Sequence[str] | None = None
+    ) -> list[Any]:
         """Predictions in the user's terms for raw examples, in order. Raises DataError for the first that fails.
 
         names: names of the examples, for the error. A warning is logged once if some are larger or smaller than all
         training examples were: a larger image than it was trained on gets a prediction, too.
         """
-        inputs = (Input(f"example {i}" if names is None else names[i], raw) for i, raw in enumerate(raws))
+        inputs = (
+            Input(f"example {i}" if names is None else names[i], raw) for i, raw in enumerate(raws)
+        )
         found: list[Any] = []
         for answer in predictions(self, inputs, batch_size=batch_size):
             if (fault := answer.error) is not None:
@@ -71,18 +75,26 @@ class TrainedModel:
 
     def encode(self, raw: Any) -> Tokens:
         """Tokens of a raw example as the run's data had them, cut to `data.max_tokens`. Raises as the tokenizer."""
-        tokens, most = self.tokenizer.encode(raw), self.config.get("data", {}).get("max_tokens")
-        return tokens if most is None else self.tokenizer.cut(tokens, most)
+        tokens = self.tokenizer.encode(raw)
+        most = self.config.get("data", {}).get("max_tokens")
+        if most is None:
+            return tokens
+        return self.tokenizer.cut(tokens, most)
 
     def unlike_training(self, tokens: Tokens) -> str:
         """Difference in size from all training examples, in words; empty if there is none."""
-        ends, known = tokens.positions.amax(dim=0).tolist(), self.summary.get("extents", [])
+        ends = tokens.positions.amax(dim=0).tolist()
+        known = self.summary.get("extents", [])
         if tokens.parts:  # which may be absent
             known = [[0.0, high] for _, high in known]
-        if len(known) != len(ends) or all(low <= end <= high for end, (low, high) in zip(ends, known)):
+        if len(known) != len(ends) or all(
+            low <= end <= high for end, (low, high) in zip(ends, known)
+        ):
             return ""
         last = ", ".join(f"{end:g}" for end in ends)
-        ranges = ", ".join(f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in known)
+        ranges = ", ".join(
+            f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in known
+        )
         return f"has {len(tokens)} tokens, the last at position ({last}), but those of training end at ({ranges})"
 
 
@@ -101,8 +113,11 @@ def load_one(
     check_trained(folder)
     check_no_links(folder)
     if places := task_folders(folder):
-        raise UsageError(f"{folder} is a mixture of tasks; give one of them: {', '.join(map(str, places.values()))}")
-    config, summary = read_mapping(folder / CONFIG, "data", "model", "tokenizer"), read_summary(folder)
+        raise UsageError(
+            f"{folder} is a mixture of tasks; give one of them: {', '.join(map(str, places.values()))}"
+        )
+    config = read_mapping(folder / CONFIG, "data", "model", "tokenizer")
+    summary = read_summary(folder)
     state = read_mapping(folder / STATE, "objective", "tokenizer")
     check_as_trained(folder, summary)
     keys = ("tokenizer", "model")
@@ -114,7 +129,9 @@ def load_one(
         raise UsageError(f"{folder / CONFIG}: {error}") from error
     if changed := changed_plugins(folder, config):
         log.warning(
-            "the plug-in %s has changed since %s was trained: answers may be other ones", ", ".join(changed), folder
+            "the plug-in %s has changed since %s was trained: answers may be other ones",
+            ", ".join(changed),
+            folder,
         )
     load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
     objective: Objective = built.model["objective"]
@@ -131,7 +148,9 @@ def _generates_in_bfloat16(objective: Objective, device: torch.device) -> bool:
         return False
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         return False
-    log.info("weights are in bfloat16 on this GPU; give --dtype float32 for those that were trained")
+    log.info(
+        "weights are in bfloat16 on this GPU; give --dtype float32 for those that were trained"
+    )
     return True
 
 
@@ -146,7 +165,9 @@ def load_state(built: Built, state: Mapping[str, Any], task: str | None = None) 
         built.model["objective"].load_state(state["objective"])
         built.model["objective"].read_from(built.tokenizer)
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"state.json does not fit the run ({described(error)}); copy the run again") from error
+        raise DataError(
+            f"state.json does not fit the run ({described(error)}); copy the run again"
+        ) from error
 
 
 class Predictor:
@@ -160,9 +181,13 @@ class Predictor:
         """Device of the model's weights."""
         return next(self.model.parameters()).device
 
-    def run(self, compute: Callable[..., Result], batch: TokenBatch, label: Tensor | None = None) -> Result:
+    def run(
+        self, compute: Callable[..., Result], batch: TokenBatch, label: Tensor | None = None
+    ) -> Result:
         """Result of `compute` for a batch, and of its label if there is one, on the model's device."""
-        given = [batch.to(self.device)] if label is None else [batch.to(self.device), label.to(self.device)]
+        given: list[Any] = [batch.to(self.device)]
+        if label is not None:
+            given.append(label.to(self.device))
         with torch.inference_mode(), evaluating(self.model):
             return compute(*given)
 
@@ -170,10 +195,14 @@ class Predictor:
         """Output of an objective's step, its tensors on the CPU."""
         output = self.run(lambda *moved: objective.step(self.model, (*moved, None)[:2]), *batch)
         values = {field.name: getattr(output, field.name) for field in fields(output)}
-        here: dict[str, Any] = {name: value.cpu() for name, value in values.items() if isinstance(value, Tensor)}
+        here: dict[str, Any] = {
+            name: value.cpu() for name, value in values.items() if isinstance(value, Tensor)
+        }
         return replace(output, **here)
 
-    def answers(self, compute: Callable[[TokenBatch], Sequence[Any]], examples: Sequence[Tokens]) -> list[Any]:
+    def answers(
+        self, compute: Callable[[TokenBatch], Sequence[Any]], examples: Sequence[Tokens]
+    ) -> list[Any]:
         """Answers of `compute` to the examples of one batch; for one that fails, the reason (a string).
 
         If the batch fails, each example is tried alone, so that the others have their answers.

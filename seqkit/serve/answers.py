@@ -37,8 +37,11 @@ class ServedRun:
     """
 
     def __init__(self, trained: TrainedModel, seconds: float):
-        self.reader, self.seconds = InputReader(trained), seconds
-        self.trained = _Encoded(**{name: getattr(trained, name) for name in trained.__dataclass_fields__})
+        self.reader = InputReader(trained)
+        self.seconds = seconds
+        self.trained = _Encoded(
+            **{name: getattr(trained, name) for name in trained.__dataclass_fields__}
+        )
         self.writes_text = _writes_text(self.reader)
 
     def answers(self, requests: Sequence[tuple[Action, Any]]) -> list[dict[str, Any]]:
@@ -57,10 +60,14 @@ class ServedRun:
                     found[i] = {"status": 503, "detail": "the server is busy; try again"}
                 else:
                     encoded[i] = self.reader.tokens(value)
-            except Exception as error:  # the tokenizer may be the user's own code: whatever it raises
+            except (
+                Exception
+            ) as error:  # the tokenizer may be the user's own code: whatever it raises
                 found[i] = _refused(reason(error))
         for action in ("predict", "embed"):
-            for batch in of_like_lengths({i: len(x) for i, x in encoded.items() if requests[i][0] == action}):
+            for batch in of_like_lengths(
+                {i: len(x) for i, x in encoded.items() if requests[i][0] == action}
+            ):
                 compute = self._predictions if action == "predict" else self._vectors
                 found |= zip(batch, compute([encoded[i] for i in batch]), strict=True)
         return [found[i] for i in range(len(requests))]
@@ -71,9 +78,12 @@ class ServedRun:
             yield _refused(vector.error) if values is None else {"vector": values.tolist()}
 
     def _predictions(self, examples: Sequence[Tokens]) -> Iterator[dict[str, Any]]:
-        classes, names = probability_names(self.trained.objective), prediction_names(self.trained)
+        classes = probability_names(self.trained.objective)
+        names = prediction_names(self.trained)
         inputs = [Input("the input", one) for one in examples]
-        answers = predictions(self.trained, inputs, probabilities=bool(classes), batch_size=len(inputs))
+        answers = predictions(
+            self.trained, inputs, probabilities=bool(classes), batch_size=len(inputs)
+        )
         for one, answer in zip(examples, answers, strict=True):
             if answer.error is not None:
                 yield _refused(answer.error)
@@ -82,19 +92,28 @@ class ServedRun:
             if answer.low is not None:
                 found |= {"low": answer.low, "high": answer.high}
             if names:
-                found = {key: dict(zip(names, values, strict=True)) for key, values in found.items()}
+                found = {
+                    key: dict(zip(names, values, strict=True)) for key, values in found.items()
+                }
             if answer.probabilities is not None:
                 shares = [
-                    dict(zip(classes, token)) for token in answer.probabilities.reshape(-1, len(classes)).tolist()
+                    dict(zip(classes, token))
+                    for token in answer.probabilities.reshape(-1, len(classes)).tolist()
                 ]
-                found["probabilities"] = shares if answer.probabilities.ndim == 2 else shares[0]
+                if answer.probabilities.ndim == 2:
+                    found["probabilities"] = shares
+                else:
+                    found["probabilities"] = shares[0]
             if difference := self.trained.unlike_training(one):
                 found["warning"] = f"the input {difference}; do not rely on the prediction"
             yield found
 
-    def text(self, prompt: Any, max_new_tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> Iterator[str]:
+    def text(
+        self, prompt: Any, max_new_tokens: int | None, sampling: Sampling, stop: Sequence[str]
+    ) -> Iterator[str]:
         """Pieces of a generated text, until the time is over. Raises ValueError for a prompt that cannot be used."""
-        until, raw = time.monotonic() + self.seconds, self.reader.raw(prompt)
+        until = time.monotonic() + self.seconds
+        raw = self.reader.raw(prompt)
         length = len(self.trained.tokenizer.encode(raw))
         if length > MAX_TOKENS:
             raise ValueError(f"the prompt has {length:,} tokens, and {MAX_TOKENS:,} are the most")
@@ -133,7 +152,8 @@ class _Encoded(TrainedModel):
 
 
 def _writes_text(reader: InputReader) -> bool:
-    trained, model = reader.trained, reader.trained.model
+    trained = reader.trained
+    model = reader.trained.model
     if trained.objective.target_spec is not None:
         return True
     is_text = reader.kind in ("text", "smiles") and hasattr(trained.tokenizer, "decode")

@@ -38,12 +38,21 @@ class InputReader:
     def __init__(self, trained: TrainedModel):
         source = trained.config["data"].get("source")
         if isinstance(source, dict) and source.get("type") == "GraphFile":
-            raise UsageError(f"{trained.folder} is a run on one graph, which no request holds; use `seqkit predict`")
-        self.trained, tokenizer = trained, trained.tokenizer
+            raise UsageError(
+                f"{trained.folder} is a run on one graph, which no request holds; use `seqkit predict`"
+            )
+        self.trained = trained
+        tokenizer = trained.tokenizer
         self.has_parts = hasattr(tokenizer, "parts")
-        self.schema = _one_column(trained) if not self.has_parts else schema_of(trained.config)
+        self.schema: Schema | None
+        if not self.has_parts:
+            self.schema = _one_column(trained)
+        else:
+            self.schema = schema_of(trained.config)
         if self.schema is None:
-            raise UsageError(f"{trained.folder} has parts that no request holds; use `seqkit predict`")
+            raise UsageError(
+                f"{trained.folder} has parts that no request holds; use `seqkit predict`"
+            )
         self.columns: dict[str, str] = {column.name: column.kind for column in self.schema.inputs}
         self.kind = "parts" if self.has_parts else self.columns[INPUT]
         reads: Mapping[str, str] = getattr(tokenizer, "reads", {})
@@ -59,7 +68,9 @@ class InputReader:
         """Tokens of an input, as the run's data had them. Raises DataError for too many, or as the tokenizer."""
         tokens = self.trained.encode(self.raw(value))
         if len(tokens) > MAX_TOKENS:
-            raise DataError(f"the input has {len(tokens):,} tokens, and {MAX_TOKENS:,} are the most")
+            raise DataError(
+                f"the input has {len(tokens):,} tokens, and {MAX_TOKENS:,} are the most"
+            )
         return tokens
 
     def raw(self, value: Any) -> Any:
@@ -67,8 +78,12 @@ class InputReader:
         if not self.has_parts:
             value = {INPUT: value}
         if not isinstance(value, Mapping):
-            raise DataError(f"the input is no object; give one with some of {', '.join(self.columns)}")
-        cells: dict[str, Any] = {str(self._column_of.get(name, name)): cell for name, cell in value.items()}
+            raise DataError(
+                f"the input is no object; give one with some of {', '.join(self.columns)}"
+            )
+        cells: dict[str, Any] = {
+            str(self._column_of.get(name, name)): cell for name, cell in value.items()
+        }
         for name, cell in cells.items():
             if self.columns.get(name, "") in FILES and cell is not None:
                 cells[name] = _content(cell)
@@ -93,7 +108,9 @@ def _kind(tokenizer: Tokenizer) -> Kind:
     if own_reader(tokenizer) is not None:
         return "file"
     own = (cls.__name__ for cls in type(tokenizer).__mro__ if cls.__module__.startswith("seqkit."))
-    found: Any = next((KIND_OF_TOKENIZER[name] for name in own if name in KIND_OF_TOKENIZER), "series")
+    found: Any = next(
+        (KIND_OF_TOKENIZER[name] for name in own if name in KIND_OF_TOKENIZER), "series"
+    )
     return found  # type: ignore[no-any-return]
 
 
@@ -105,7 +122,11 @@ def _takes_text(tokenizer: Tokenizer) -> bool:
 
 def _content(cell: Any) -> bytes:
     """Content of a file. Raises DataError for anything else, a name of a file above all."""
-    if not isinstance(cell, dict) or list(cell) != ["base64"] or not isinstance(cell["base64"], str):
+    if (
+        not isinstance(cell, dict)
+        or list(cell) != ["base64"]
+        or not isinstance(cell["base64"], str)
+    ):
         raise DataError('a file is given by its content, {"base64": "…"}, and not by a name')
     try:
         content = b64decode(cell["base64"], validate=True)

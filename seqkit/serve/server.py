@@ -84,12 +84,14 @@ class RunAPI(LitAPI):
 
     def __init__(self, load: Callable[[], Any], seconds: float, **options: Any):
         super().__init__(**options)
-        self.load, self.seconds = load, seconds
+        self.load = load
+        self.seconds = seconds
 
     def setup(self, device: str) -> None:
         """Load the run. Ctrl-C is left to the first process, which ends this one."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        logging.getLogger("seqkit").setLevel(logging.ERROR)  # the first process has said what is odd about the run
+        # the first process has said what is odd about the run
+        logging.getLogger("seqkit").setLevel(logging.ERROR)
         self.run = self.load()
 
     @contextmanager
@@ -107,7 +109,9 @@ class AnswersAPI(RunAPI):
 
     def __init__(self, load: Callable[[], Any], seconds: float, max_batch_size: int):
         # LitServe streams to one request at a time, and makes batches of two or more
-        super().__init__(load, seconds, max_batch_size=max(2, max_batch_size), batch_timeout=BATCH_SECONDS)
+        super().__init__(
+            load, seconds, max_batch_size=max(2, max_batch_size), batch_timeout=BATCH_SECONDS
+        )
 
     def decode_request(self, request: Predict, **_: Any) -> Predict | Embed:
         """The body, as FastAPI has checked it."""
@@ -116,8 +120,13 @@ class AnswersAPI(RunAPI):
     def predict(self, x: Sequence[Predict | Embed], **_: Any) -> list[tuple[dict[str, Any], bool]]:
         """The answer to each request, and whether probabilities were asked for."""
         with self.watched():
-            answers = self.run.answers([("predict" if isinstance(one, Predict) else "embed", one.input) for one in x])
-        return [(answer, getattr(one, "probabilities", False)) for one, answer in zip(x, answers, strict=True)]
+            answers = self.run.answers(
+                [("predict" if isinstance(one, Predict) else "embed", one.input) for one in x]
+            )
+        return [
+            (answer, getattr(one, "probabilities", False))
+            for one, answer in zip(x, answers, strict=True)
+        ]
 
     def encode_response(self, output: tuple[dict[str, Any], bool], **_: Any) -> Response:
         """The answer as JSON; an error if it holds a number that is not finite, which JSON cannot say."""
@@ -127,7 +136,9 @@ class AnswersAPI(RunAPI):
         try:
             return JSONResponse(answer, answer.pop("status", 200))
         except ValueError:
-            return JSONResponse({"detail": "the model's answer is not finite (NaN or infinite)"}, 500)
+            return JSONResponse(
+                {"detail": "the model's answer is not finite (NaN or infinite)"}, 500
+            )
 
 
 class TextsAPI(RunAPI):
@@ -149,7 +160,8 @@ class TextsAPI(RunAPI):
         except (ValueError, OSError) as error:
             yield {"detail": printable(reason(error))}
 
-    def encode_response(self, output: Iterator[dict[str, str]], **_: Any) -> Any:  # FastAPI reads this annotation
+    # FastAPI reads this annotation
+    def encode_response(self, output: Iterator[dict[str, str]], **_: Any) -> Any:
         """The same: LitServe writes a line for each."""
         yield from output
 
@@ -158,7 +170,8 @@ class Guard:
     """ASGI middleware: status 504 after `seconds` without a word, 422 for a stream that begins with an error."""
 
     def __init__(self, app: Any, seconds: float):
-        self.app, self.seconds = app, seconds
+        self.app = app
+        self.seconds = seconds
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass a request on, and its answer back."""
@@ -175,7 +188,9 @@ class Guard:
                 return
             if not is_open and start is not None:
                 is_open = True
-                is_error = start["status"] == 200 and message.get("body", b"").startswith(b'{"detail"')
+                is_error = start["status"] == 200 and message.get("body", b"").startswith(
+                    b'{"detail"'
+                )
                 await send(start | ({"status": 422} if is_error else {}))
             deadline.reschedule(asyncio.get_running_loop().time() + self.seconds)
             await send(message)
@@ -185,7 +200,9 @@ class Guard:
                 await self.app(scope, receive, relay)
             return
         if not is_open:
-            late = JSONResponse({"detail": f"there was no answer within {self.seconds:g} seconds"}, 504)
+            late = JSONResponse(
+                {"detail": f"there was no answer within {self.seconds:g} seconds"}, 504
+            )
             await late(scope, receive, send)
 
 
@@ -211,11 +228,17 @@ class RunServer(LitServer):
 
             self.app.add_api_route("/embed", embed, methods=["POST"])
 
-    def _start_server(self, port: int, number: int, log_level: str, sockets: Any, kind: str, **options: Any) -> Any:
+    def _start_server(
+        self, port: int, number: int, log_level: str, sockets: Any, kind: str, **options: Any
+    ) -> Any:
         for listener in sockets:
-            listener.listen(MAX_CONNECTIONS)  # clients that come from now on wait, instead of being refused
-        before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGTERM)}
-        processes = super()._start_server(port, number, log_level, sockets, kind, **options)  # end without a traceback
+            # clients that come from now on wait, instead of being refused
+            listener.listen(MAX_CONNECTIONS)
+        before = {
+            one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGTERM)
+        }
+        # end without a traceback
+        processes = super()._start_server(port, number, log_level, sockets, kind, **options)
         for one, handler in before.items():
             signal.signal(one, handler)
         self.ready()
@@ -227,10 +250,15 @@ async def _invalid(_: Any, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"][1:]))
-    return JSONResponse({"detail": f"{printable(place)[:60]}: {one_line(first['msg'])[:200]}".removeprefix(": ")}, 422)
+    return JSONResponse(
+        {"detail": f"{printable(place)[:60]}: {one_line(first['msg'])[:200]}".removeprefix(": ")},
+        422,
+    )
 
 
-def load(folder: Path, plugins: Sequence[Path], device: str, dtype: str | None, seconds: float) -> Any:
+def load(
+    folder: Path, plugins: Sequence[Path], device: str, dtype: str | None, seconds: float
+) -> Any:
     """The ServedRun of a folder. plugins: Python files that register its components."""
     from seqkit.registry.plugins import import_plugins
     from seqkit.runs.trained_model import load_one

@@ -18,7 +18,14 @@ from einops import repeat
 from seqkit.interfaces import Adjacency, Backbone, Tokens, TokenSpec
 from seqkit.testing.checks import Checked, Checks, Options, takes_device
 from seqkit.testing.input_sizes import inputs_have_unit_size
-from seqkit.testing.laws import EmbeddedBackbone, InFloat64, Law, fixed_generator, laws_for, leave_zero
+from seqkit.testing.laws import (
+    EmbeddedBackbone,
+    InFloat64,
+    Law,
+    fixed_generator,
+    laws_for,
+    leave_zero,
+)
 from seqkit.testing.long_laws import (
     FAR,
     columns_far_along_are_like_others,
@@ -26,7 +33,12 @@ from seqkit.testing.long_laws import (
     long_texts,
     refused_when_long,
 )
-from seqkit.testing.module_laws import DTYPE_LAWS, MODULE_LAWS, builds_and_saves_all_weights, edges_matter
+from seqkit.testing.module_laws import (
+    DTYPE_LAWS,
+    MODULE_LAWS,
+    builds_and_saves_all_weights,
+    edges_matter,
+)
 from seqkit.testing.process import seeded
 
 KINDS = ("text", "image", "series", "graph", "joined", "joined graphs")
@@ -94,7 +106,8 @@ def check_kinds(
     """Checks the laws of backbones; returns the name of the class. The arguments are those of `check_backbone`."""
     name = ""
     for is_causal in causal:
-        builds, is_supported = partial(build, dim, causal=is_causal), False
+        builds = partial(build, dim, causal=is_causal)
+        is_supported = False
         for kind in kinds:
             spec, examples = synthetic()[kind]
             backbone = _built(builds)
@@ -110,7 +123,8 @@ def check_kinds(
                 _check_all(checks, laws_for, spec, backbone, examples)
                 if kind == "text":
                     _check_long_texts(checks, builds, examples)
-                if kind == "graph" and backbone.supports_adjacency:  # last, as others say more exactly what is wrong
+                # last, as others say more exactly what is wrong
+                if kind == "graph" and backbone.supports_adjacency:
                     _check_all(checks, [edges_matter], spec, backbone, examples)
             except AssertionError as error:
                 raise AssertionError(f"{error} [{kind}]") from error.__cause__
@@ -130,7 +144,12 @@ def _supports(backbone: Backbone, spec: TokenSpec) -> bool:
         backbone.check_supported(spec)
     except ValueError:
         return False
-    return not (spec.is_joined and spec.num_edge_types and backbone.supports_adjacency and not backbone.joins_graphs)
+    return not (
+        spec.is_joined
+        and spec.num_edge_types
+        and backbone.supports_adjacency
+        and not backbone.joins_graphs
+    )
 
 
 def _check_all(
@@ -145,7 +164,8 @@ def _check_all(
     laws: they, or a function that chooses them. An adjacency that the backbone does not support is dropped.
     """
     if spec.num_edge_types and not backbone.supports_adjacency:
-        spec, examples = spec.without_edges(), [replace(x, adjacency=None) for x in examples]
+        spec = spec.without_edges()
+        examples = [replace(x, adjacency=None) for x in examples]
     for causal in (False, True) if backbone.causal is None else (backbone.causal,):
         with seeded(0):
             copied = copy.deepcopy(backbone)
@@ -155,7 +175,9 @@ def _check_all(
             _check(checks, model, law, model, examples)
 
 
-def _check_long_texts(checks: Checks, build: Callable[[], Backbone], short: Sequence[Tokens]) -> None:
+def _check_long_texts(
+    checks: Checks, build: Callable[[], Backbone], short: Sequence[Tokens]
+) -> None:
     """Laws over texts of 1 to 300 tokens, and over the backbone built several times."""
     spec, examples = long_texts()
     model = EmbeddedBackbone(spec, _built(build), causal=True)
@@ -172,8 +194,14 @@ def _check_long_texts(checks: Checks, build: Callable[[], Backbone], short: Sequ
 
 def _check(checks: Checks, model: EmbeddedBackbone, law: Callable[..., None], *given: Any) -> None:
     """Checks one law; the error that it raises names class and law."""
-    name, causal = type(model.backbone).__name__, model.backbone.causal
-    way = "" if causal is not None else " in a causal batch" if model.causal else " in a bidirectional batch"
+    name = type(model.backbone).__name__
+    causal = model.backbone.causal
+    if causal is not None:
+        way = ""
+    elif model.causal:
+        way = " in a causal batch"
+    else:
+        way = " in a bidirectional batch"
     again = None if law in DTYPE_LAWS else InFloat64
     checks.check(law, f"{name}(causal={causal}){way}", *given, again=again)
 
@@ -181,15 +209,25 @@ def _check(checks: Checks, model: EmbeddedBackbone, law: Callable[..., None], *g
 def synthetic() -> dict[str, tuple[TokenSpec, list[Tokens]]]:
     """Spec and examples of each modality, made without a tokenizer; the same every time."""
     g = fixed_generator()
-    text = [Tokens(torch.randint(11, (n,), generator=g), torch.arange(float(n))[:, None]) for n in (7, 5, 8)]
+    text = [
+        Tokens(torch.randint(11, (n,), generator=g), torch.arange(float(n))[:, None])
+        for n in (7, 5, 8)
+    ]
     grids = [torch.cartesian_prod(torch.arange(float(h)), torch.arange(3.0)) for h in (3, 2)]
     image = [Tokens(torch.randn(len(grid), 5, generator=g), grid) for grid in grids]
-    series = [Tokens(torch.randn(n, 2, generator=g), torch.rand(n, 1, generator=g).cumsum(0) * 3) for n in (5, 7)]
+    series = [
+        Tokens(torch.randn(n, 2, generator=g), torch.rand(n, 1, generator=g).cumsum(0) * 3)
+        for n in (5, 7)
+    ]
     graph = []
-    star = torch.stack([torch.arange(9), torch.full((9,), 9)])  # a node with more neighbours than a sample of eight
+    # a node with more neighbours than a sample of eight
+    star = torch.stack([torch.arange(9), torch.full((9,), 9)])
     for n, way in ((7, torch.stack([torch.arange(5), torch.arange(1, 6)])), (11, star)):
-        one_way = torch.tensor([[3], [0]])  # token 0 attends to token 3, and 3 not to 0; the last node is alone
-        edge_type = F.pad(repeat(torch.arange(way.shape[1]) % 2 + 1, "e -> (two e)", two=2), [0, 1], value=2)
+        # token 0 attends to token 3, and 3 not to 0; the last node is alone
+        one_way = torch.tensor([[3], [0]])
+        edge_type = F.pad(
+            repeat(torch.arange(way.shape[1]) % 2 + 1, "e -> (two e)", two=2), [0, 1], value=2
+        )
         adjacency = Adjacency(torch.cat([way.flip(0), way, one_way], dim=1), edge_type)
         graph.append(Tokens(torch.randn(n, 3, generator=g), torch.zeros(n, 0), adjacency))
     sizes = (7, 3, 5)
@@ -201,7 +239,8 @@ def synthetic() -> dict[str, tuple[TokenSpec, list[Tokens]]]:
         )
         for n in (5, 8)
     ]
-    of_text, of_series = TokenSpec(vocab_size=11), TokenSpec(num_features=2)
+    of_text = TokenSpec(vocab_size=11)
+    of_series = TokenSpec(num_features=2)
     of_graph = TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
     parts = TokenSpec(parts=(("text", of_text), ("series", of_series)))
     with_graphs = TokenSpec(parts=(("text", of_text), ("graph", of_graph)))

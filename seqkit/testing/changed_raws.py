@@ -60,13 +60,17 @@ def share_read(tokenizer: Tokenizer, raws: Sequence[Any]) -> float | None:
     for field, found in tried_places(tokenizer, raws).items():
         by_key[field[:1]] += found
     are_mappings = all(isinstance(raw, Mapping) for raw in raws)
-    read = [is_read for found in by_key.values() if any(found) or not are_mappings for is_read in found]
+    read = [
+        is_read for found in by_key.values() if any(found) or not are_mappings for is_read in found
+    ]
     return sum(read) / len(read) if read else None
 
 
 def unread_fields(places: Read) -> list[str]:
     """The fields of which no change changes the tokens, as a reader would write them: `raw['time']`, `raw[:, 2]`."""
-    return ["raw" + "".join(field) for field, is_read in places.items() if field and not any(is_read)]
+    return [
+        "raw" + "".join(field) for field, is_read in places.items() if field and not any(is_read)
+    ]
 
 
 def tried_places(tokenizer: Tokenizer, raws: Sequence[Any]) -> Read:
@@ -77,7 +81,8 @@ def tried_places(tokenizer: Tokenizer, raws: Sequence[Any]) -> Read:
     for _, field, value in itertools.chain(*leaves):
         columns[field].append(value)
     for raw, own in zip(raws, leaves, strict=True):
-        tokens, num_places = copy.deepcopy(tokenizer.encode(raw)), -(-NUM_PLACES // len(raws))
+        tokens = copy.deepcopy(tokenizer.encode(raw))
+        num_places = -(-NUM_PLACES // len(raws))
         chosen = generator.sample(own, min(num_places, len(own)))
         for path, field, value in chosen:
             column = columns[field] if field or isinstance(value, Tensor) else ()
@@ -88,11 +93,14 @@ def tried_places(tokenizer: Tokenizer, raws: Sequence[Any]) -> Read:
     return places
 
 
-def _is_read(tokenizer: Tokenizer, raw: Any, path: Path, values: Sequence[Any], tokens: Any) -> bool | None:
+def _is_read(
+    tokenizer: Tokenizer, raw: Any, path: Path, values: Sequence[Any], tokens: Any
+) -> bool | None:
     """Whether one of the values at a path, all of one kind, changes the tokens; None if `encode` accepts none."""
     is_accepted = False
     for value in values:
-        with contextlib.suppress(Exception):  # the change made it no example, such as an open ring in a SMILES
+        # the change made it no example, such as an open ring in a SMILES
+        with contextlib.suppress(Exception):
             if difference(tokenizer.encode(_with(raw, path, value)), tokens) is not None:
                 return True
             is_accepted = True
@@ -125,8 +133,11 @@ def _leaves(value: Any, path: Path = (), field: Field = ()) -> Iterator[tuple[Pa
 def _with(raw: Any, path: Path, value: Any) -> Any:
     """A copy of a raw example with another value at a path."""
     if not path:
-        return value.numpy().astype(raw.dtype) if isinstance(raw, np.ndarray) else value
-    step, rest = path[0], path[1:]
+        if isinstance(raw, np.ndarray):
+            return value.numpy().astype(raw.dtype)
+        return value
+    step = path[0]
+    rest = path[1:]
     if isinstance(raw, Waveform):
         return raw._replace(samples=value)
     if dataclasses.is_dataclass(raw) and not isinstance(raw, type):
@@ -153,24 +164,38 @@ def _changed(
     others = generator.sample(others, min(NUM_OTHERS, len(others)))
     if not isinstance(value, str):
         yield "", [others + _near(value)]
-    elif column and len(value.split()) < 2:  # a category, which may be known or not: one kind of change
-        yield "", [[*others, *itertools.chain(*itertools.chain(*_changed_text(value, 1, generator)))]]
+    elif (
+        column and len(value.split()) < 2
+    ):  # a category, which may be known or not: one kind of change
+        yield (
+            "",
+            [[*others, *itertools.chain(*itertools.chain(*_changed_text(value, 1, generator)))]],
+        )
     else:
         for kinds in _changed_text(value, num_places, generator):
             yield "", kinds
 
 
-def _changed_text(text: str, num_places: int, generator: random.Random) -> Iterator[list[list[str]]]:
+def _changed_text(
+    text: str, num_places: int, generator: random.Random
+) -> Iterator[list[list[str]]]:
     """A text that loses a character, loses a word, or gets another character of its own: a filter of characters shows
     by the first, a filter of words by the second, and a rule by position by the third."""
     places = [i for i, character in enumerate(text) if not character.isspace()]
     for i in generator.sample(places, min(num_places, len(places))):
-        before, after = text[:i], text[i + 1 :]
-        letters = sorted({c for c in text if not c.isspace() and c.casefold() != text[i].casefold()})
+        before = text[:i]
+        after = text[i + 1 :]
+        letters = sorted(
+            {c for c in text if not c.isspace() and c.casefold() != text[i].casefold()}
+        )
         start = max(before.rfind(" "), before.rfind("\n")) + 1
         end = min(at for at in (text.find(" ", i), text.find("\n", i), len(text)) if at >= 0)
         others = generator.sample(letters, min(NUM_OTHERS, len(letters)))
-        texts = [[before + after], [text[:start] + text[end:].lstrip()], [before + c + after for c in others]]
+        texts = [
+            [before + after],
+            [text[:start] + text[end:].lstrip()],
+            [before + c + after for c in others],
+        ]
         yield [[one for one in kind if one.strip()] for kind in texts]
 
 
@@ -184,7 +209,10 @@ def _near(value: Any) -> list[Any]:
         return [type(value)(int(value) + step) for step in (1, -1)[: 1 + bool(value)]]
     if isinstance(value, float | np.floating):
         known = float(np.nan_to_num(value))
-        return [type(value)(other) for other in (0.5 * known + 0.2, 0.9 - 0.8 * known, known + 1.0, 2.0 * known)]
+        return [
+            type(value)(other)
+            for other in (0.5 * known + 0.2, 0.9 - 0.8 * known, known + 1.0, 2.0 * known)
+        ]
     return []
 
 
@@ -195,8 +223,12 @@ def _changed_numbers(
 
     A channel is an index of the shortest axis, if it is short, and as long in all examples.
     """
-    is_float, shapes = raw.is_floating_point(), [tuple(getattr(x, "shape", ())) for x in column]
-    is_short = [2 <= n <= MAX_CHANNELS and all(x[i : i + 1] == (n,) for x in shapes) for i, n in enumerate(raw.shape)]
+    is_float = raw.is_floating_point()
+    shapes = [tuple(getattr(x, "shape", ())) for x in column]
+    is_short = [
+        2 <= n <= MAX_CHANNELS and all(x[i : i + 1] == (n,) for x in shapes)
+        for i, n in enumerate(raw.shape)
+    ]
     axes = [axis for axis, short in enumerate(is_short) if short and raw.ndim > 1]
     for _ in range(num_places):
         name = ""
@@ -204,18 +236,25 @@ def _changed_numbers(
         if axes:
             axis = min(axes, key=lambda axis: raw.shape[axis])
             index = generator.randrange(raw.shape[axis])
-            name, at = f"[{', '.join([':'] * axis + [str(index)])}]", (*[slice(None)] * axis, index)
-        numbers, others = raw[at].flatten(), raw.flatten()
+            name = f"[{', '.join([':'] * axis + [str(index)])}]"
+            at = (*[slice(None)] * axis, index)
+        numbers = raw[at].flatten()
+        others = raw.flatten()
         length = max(1, len(numbers) // 20) if is_float else 1
         i = generator.randrange(len(numbers) - length + 1)
         here = numbers[i : i + length]
         known = here.nan_to_num()  # what is missing is a place, too
         # stay between 0 and 1, and the first between -1 and 1
-        values = [0.5 * known + 0.2, 0.9 - 0.8 * known] if is_float else [known + 1, known - 1]
+        if is_float:
+            values = [0.5 * known + 0.2, 0.9 - 0.8 * known]
+        else:
+            values = [known + 1, known - 1]
         values = [~here] if here.dtype == torch.bool else values
         for _ in range(NUM_OTHERS):
             values.append(others[generator.randrange(len(others) - length + 1) :][:length])
         made = [raw.clone() for value in values if not value.equal(here)]
-        for one, value in zip(made, (value for value in values if not value.equal(here)), strict=True):
+        for one, value in zip(
+            made, (value for value in values if not value.equal(here)), strict=True
+        ):
             one[at] = torch.cat([numbers[:i], value, numbers[i + length :]]).reshape(raw[at].shape)
         yield name, [made]

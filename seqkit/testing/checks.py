@@ -67,7 +67,9 @@ class _NewTensorsOn(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        return found.to(self.device) if func in _device_constructors() else found
+        if func in _device_constructors():
+            return found.to(self.device)
+        return found
 
 
 @contextlib.contextmanager
@@ -83,7 +85,9 @@ def on_device(name: str) -> Iterator[None]:
         device = torch.ones(1, device=name).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         said = one_line(error)[:100]
-        raise ValueError(f"device {name} cannot be used here ({said}); give cpu, cuda or mps") from None
+        raise ValueError(
+            f"device {name} cannot be used here ({said}); give cpu, cuda or mps"
+        ) from None
     with _NewTensorsOn(device), torch.backends.cudnn.flags(enabled=False):
         yield
 
@@ -103,14 +107,19 @@ class Checks:
     """Checks law after law, and notes which were kept; `takes_device` sees to the device among the options."""
 
     def __init__(self, **options: Unpack[Options]):
-        self.quick, self.only = options.get("quick", False), options.get("only")
+        self.quick = options.get("quick", False)
+        self.only = options.get("only")
         self.expected = dict(options.get("expected_failures") or {})
         self.kept: dict[Law, None] = {}
         self.broken: set[str] = set()
         self.left_out: dict[str, str] = {}
 
     def check(
-        self, law: Law, where: str, *given: Any, again: Callable[[], AbstractContextManager[Any]] | None = None
+        self,
+        law: Law,
+        where: str,
+        *given: Any,
+        again: Callable[[], AbstractContextManager[Any]] | None = None,
     ) -> None:
         """Check one law. again: a context in which a law that fails is checked once more; None: it is not.
 
@@ -128,7 +137,9 @@ class Checks:
             self.kept[law] = None
         except NotCheckedError as reason:
             self.left_out[name] = str(reason)
-        except Exception as error:  # of the law or, where it calls the user's own code, whatever that raises
+        except (
+            Exception
+        ) as error:  # of the law or, where it calls the user's own code, whatever that raises
             if name in self.expected:
                 self.broken.add(name)
             elif isinstance(error, AssertionError):
@@ -141,13 +152,18 @@ class Checks:
         for name, reason in self.expected.items():
             if name not in self.broken and not (self.quick and name in SLOW):
                 passed = any(law.__name__ == name for law in self.kept)
-                fault = "it is kept; take it off the list" if passed else "there is no such law here"
+                if passed:
+                    fault = "it is kept; take it off the list"
+                else:
+                    fault = "there is no such law here"
                 raise AssertionError(f"{what}: {name} is expected to fail ({reason}), but {fault}")
         kept = [law for law in self.kept if law.__name__ not in self.broken]
         return Checked(kept, self.left_out | dict.fromkeys(self.broken, "expected to fail"))
 
 
-def _hold(law: Law, given: tuple[Any, ...], again: Callable[[], AbstractContextManager[Any]] | None) -> None:
+def _hold(
+    law: Law, given: tuple[Any, ...], again: Callable[[], AbstractContextManager[Any]] | None
+) -> None:
     """Check one law, and once more in a context if it fails. Raises its first error."""
     try:
         law(*given)

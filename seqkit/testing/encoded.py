@@ -19,7 +19,9 @@ def spec_of(tokenizer: Tokenizer) -> TokenSpec:
     """The tokenizer's spec. Raises AssertionError where it is none."""
     spec = tokenizer.spec
     if not isinstance(spec, TokenSpec):
-        raise AssertionError(f"spec is a {type(spec).__name__}; give a seqkit.TokenSpec (is it a @property?)")
+        raise AssertionError(
+            f"spec is a {type(spec).__name__}; give a seqkit.TokenSpec (is it a @property?)"
+        )
     return spec
 
 
@@ -31,7 +33,9 @@ def encoded(tokenizer: Tokenizer, raws: Sequence[Any], index: int, what: str = "
     except Exception as error:  # the user's own code: whatever it raises
         raise AssertionError(f"{what}: encode raises {described(error)}") from None
     if not isinstance(tokens, Tokens):
-        raise AssertionError(f"encode gave a {type(tokens).__name__} for {what}; give seqkit.interfaces.Tokens")
+        raise AssertionError(
+            f"encode gave a {type(tokens).__name__} for {what}; give seqkit.interfaces.Tokens"
+        )
     return tokens
 
 
@@ -42,7 +46,8 @@ def all_encoded(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Tokens]:
 
 def has_decode(tokenizer: Tokenizer) -> bool:
     """Whether tokens can be turned back."""
-    return callable(getattr(tokenizer, "decode", None))  # None: a class says that it has none, though its base has one
+    # None: a class says that it has none, though its base has one
+    return callable(getattr(tokenizer, "decode", None))
 
 
 def decode(tokenizer: Tokenizer, given: Any, what: str) -> Any:
@@ -65,9 +70,11 @@ def difference(got: Tokens, expected: Tokens, *, exact: bool = True) -> str | No
     """The difference in words; None if there is none."""
     if _edges(got) != _edges(expected):
         return "another adjacency"
-    ours, theirs = got.tensors(), expected.tensors()
+    ours = got.tensors()
+    theirs = expected.tensors()
     for name in dict.fromkeys(name for name in (*theirs, *ours) if not name.startswith("edge_")):
-        a, b = ours.get(name), theirs.get(name)
+        a = ours.get(name)
+        b = theirs.get(name)
         if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
             return f"other {name}"
         if not (torch.equal(a, b) if exact else torch.allclose(a, b, rtol=1e-4, atol=1e-5)):
@@ -88,7 +95,9 @@ def same_spec(one: TokenSpec, other: TokenSpec) -> bool:
     return has_same_embedder and all(getattr(one, n) == getattr(other, n) for n in names)
 
 
-def assert_encodes_alike(got: Tokenizer, expected: Tokenizer, raws: Sequence[Any], kind: str) -> None:
+def assert_encodes_alike(
+    got: Tokenizer, expected: Tokenizer, raws: Sequence[Any], kind: str
+) -> None:
     """Raise AssertionError where `got`, which is called `kind`, has another spec, or encodes or decodes otherwise."""
     if not same_spec(spec_of(got), spec_of(expected)):
         raise AssertionError(f"{kind} has the spec {got.spec}, not {expected.spec}")
@@ -97,5 +106,7 @@ def assert_encodes_alike(got: Tokenizer, expected: Tokenizer, raws: Sequence[Any
         assert_same(encoded(got, raws, i, what), tokens, what)
         if has_decode(got) and has_decode(expected):
             what = f"example {i} decoded by {kind}"
-            if not same(decode(expected, tokens, f"example {i}: decode"), decode(got, tokens, what)):
+            if not same(
+                decode(expected, tokens, f"example {i}: decode"), decode(got, tokens, what)
+            ):
                 raise AssertionError(f"{what} is another one: {LOST}")

@@ -36,7 +36,9 @@ def check(subject: Any, **settings: Any) -> Checked:
     10 laws are kept: ...
     """
     if isinstance(subject, Tokenizer):
-        return check_tokenizer(subject, settings.pop("raws", None) or list(subject.examples), **settings)
+        return check_tokenizer(
+            subject, settings.pop("raws", None) or list(subject.examples), **settings
+        )
     if isinstance(subject, Backbone):
         given = {"dim": subject.dim, "causal": [subject.causal], **settings}
         return check_backbone(lambda *_, **__: copy.deepcopy(subject), **given)
@@ -54,10 +56,14 @@ def check(subject: Any, **settings: Any) -> Checked:
             return check_backbone(subject, **settings)
         given = {"causal": [bool(subject(settings.get("dim", 24)).causal)], **settings}  # type: ignore[call-arg]
         return check_backbone(lambda dim, **_: subject(dim), **given)  # type: ignore[call-arg]
-    raise TypeError(f"{subject!r} is no tokenizer, backbone, mechanism, position or module of torch; give one")
+    raise TypeError(
+        f"{subject!r} is no tokenizer, backbone, mechanism, position or module of torch; give one"
+    )
 
 
-def laws(*, expected_failures: Mapping[str, str] | None = None, **settings: Any) -> Callable[[type], type]:
+def laws(
+    *, expected_failures: Mapping[str, str] | None = None, **settings: Any
+) -> Callable[[type], type]:
     """Decorates a pytest class, in which each law becomes a test, as scikit-learn's `parametrize_with_checks` does.
 
     The class has a method `subject`, which makes what `check` takes. expected_failures: name of each law that is known
@@ -79,8 +85,13 @@ def laws(*, expected_failures: Mapping[str, str] | None = None, **settings: Any)
     def decorate(cls: type) -> type:
         names = list(check(cls().subject(), only=(), **settings).left_out)
         if unknown := [name for name in expected if name not in names]:
-            raise ValueError(f"{cls.__name__} expects {unknown[0]} to fail, which is no law here; laws are {names}")
-        marks = {x: pytest.mark.xfail(reason=why, strict=True, raises=AssertionError) for x, why in expected.items()}
+            raise ValueError(
+                f"{cls.__name__} expects {unknown[0]} to fail, which is no law here; laws are {names}"
+            )
+        marks = {
+            x: pytest.mark.xfail(reason=why, strict=True, raises=AssertionError)
+            for x, why in expected.items()
+        }
 
         def test_law(self: Any, law: str) -> None:
             checked = check(self.subject(), only=[law], **settings)

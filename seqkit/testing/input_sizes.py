@@ -13,7 +13,8 @@ from torch import Tensor
 from seqkit.interfaces import Backbone, Embedded, TokenBatch, Tokens
 from seqkit.testing.laws import EmbeddedBackbone
 
-SMALLEST, LARGEST = 0.3, 3.0
+SMALLEST = 0.3
+LARGEST = 3.0
 """Root mean square of inputs that a backbone without a norm before its first layer can use. An LSTM behind a lookup
 table of standard deviation 0.02 does not learn to copy (accuracy 12 %, chance 12.5); behind one of 1 it does (63 %)."""
 

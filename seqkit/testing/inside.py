@@ -28,7 +28,9 @@ from seqkit.testing.checks import Checked, Checks, NotCheckedError, Options, tak
 from seqkit.testing.laws import fixed_generator
 from seqkit.testing.process import seeded
 
-DIM, HEADS, DEPTH = 24, 3, 2
+DIM = 24
+HEADS = 3
+DEPTH = 2
 """Sizes of the Transformer in which a part is checked."""
 
 AXES = (1, 2)
@@ -36,7 +38,9 @@ AXES = (1, 2)
 
 
 @takes_device
-def check_mechanism(build: Callable[[int, int], AttentionMechanism], **options: Unpack[Options]) -> Checked:
+def check_mechanism(
+    build: Callable[[int, int], AttentionMechanism], **options: Unpack[Options]
+) -> Checked:
     """Checks every law of backbones with the mechanism in a small Transformer, bidirectional, causal or both, as its
     `supports` says; returns the laws that were checked.
 
@@ -44,13 +48,22 @@ def check_mechanism(build: Callable[[int, int], AttentionMechanism], **options: 
     Raises AssertionError with the class, the law, the example and the fault.
     """
     mechanism = _built(AttentionMechanism, build, HEADS, DIM // HEADS).double().eval()
-    name, supports = type(mechanism).__name__, getattr(mechanism, "supports", None)
+    name = type(mechanism).__name__
+    supports = getattr(mechanism, "supports", None)
     if not isinstance(supports, AttentionFeature):
-        raise AssertionError(f"{name} has no `supports`; list its features, such as AttentionFeature.CAUSAL")
-    ways = {False: AttentionFeature.BIDIRECTIONAL, True: AttentionFeature.CAUSAL, None: AttentionFeature.REACH}
+        raise AssertionError(
+            f"{name} has no `supports`; list its features, such as AttentionFeature.CAUSAL"
+        )
+    ways = {
+        False: AttentionFeature.BIDIRECTIONAL,
+        True: AttentionFeature.CAUSAL,
+        None: AttentionFeature.REACH,
+    }
     causal = [way for way, feature in ways.items() if feature in supports]
     if not causal:
-        raise AssertionError(f"{name} supports neither BIDIRECTIONAL nor CAUSAL; declare one in `supports`")
+        raise AssertionError(
+            f"{name} supports neither BIDIRECTIONAL nor CAUSAL; declare one in `supports`"
+        )
     checks = Checks(**options)
     for law in (weights_give_the_output, uses_the_bias):
         checks.check(law, name, mechanism)
@@ -61,7 +74,9 @@ def check_mechanism(build: Callable[[int, int], AttentionMechanism], **options: 
 
 
 @takes_device
-def check_relative_position(build: Callable[..., RelativePosition], **options: Unpack[Options]) -> Checked:
+def check_relative_position(
+    build: Callable[..., RelativePosition], **options: Unpack[Options]
+) -> Checked:
     """Checks every law of backbones with the position in a small Transformer, and the shape of what it gives; returns
     the laws that were checked.
 
@@ -71,7 +86,11 @@ def check_relative_position(build: Callable[..., RelativePosition], **options: U
     """
     sizes = {"num_heads": HEADS, "head_dim": DIM // HEADS}
     parameters = inspect.signature(build).parameters
-    missing = {n: x for n, x in sizes.items() if n in parameters and parameters[n].default is inspect.Parameter.empty}
+    missing = {
+        n: x
+        for n, x in sizes.items()
+        if n in parameters and parameters[n].default is inspect.Parameter.empty
+    }
     build = partial(build, **missing)
     position = _built(RelativePosition, build)
     try:
@@ -83,14 +102,17 @@ def check_relative_position(build: Callable[..., RelativePosition], **options: U
     def whole(dim: int, causal: bool) -> Backbone:
         return Transformer(dim, DEPTH, num_heads=HEADS, causal=causal, position=build())
 
-    checks, name = Checks(**options), type(position).__name__
+    checks = Checks(**options)
+    name = type(position).__name__
     checks.check(gives_what_it_requires, name, position.double())
     _check_inside(checks, name, whole, (False, True))
     return checks.finish(name)
 
 
 @takes_device
-def check_position(build: Callable[[int, int], PositionalEncoding], **options: Unpack[Options]) -> Checked:
+def check_position(
+    build: Callable[[int, int], PositionalEncoding], **options: Unpack[Options]
+) -> Checked:
     """Checks every law of backbones with the position added to the embeddings of a small Transformer, on one axis and
     on two; returns the laws that were checked.
 
@@ -98,7 +120,9 @@ def check_position(build: Callable[[int, int], PositionalEncoding], **options: U
     and these are left out. options: `Options`.
     Raises AssertionError with the class, the law, the example and the fault.
     """
-    checks, name, refusals = Checks(**options), "", []
+    checks = Checks(**options)
+    name = ""
+    refusals = []
     for num_axes in AXES:
         try:
             position = _built(PositionalEncoding, build, DIM, num_axes)
@@ -121,7 +145,9 @@ def _built(kind: type, build: Callable[..., Any], *sizes: int) -> Any:
     return part
 
 
-def _check_inside(checks: Checks, name: str, build: Callable[..., Backbone], causal: Sequence[bool | None]) -> None:
+def _check_inside(
+    checks: Checks, name: str, build: Callable[..., Backbone], causal: Sequence[bool | None]
+) -> None:
     """Checks the laws of backbones that `build(dim, causal=...)` makes, with the part of that name inside."""
     try:
         check_kinds(checks, build, dim=DIM, causal=causal)
@@ -135,10 +161,19 @@ class TransformerWithPositions(Backbone):
     build: as in `check_position`.
     """
 
-    def __init__(self, build: Callable[[int, int], PositionalEncoding], num_axes: int, dim: int, *, causal: bool):
+    def __init__(
+        self,
+        build: Callable[[int, int], PositionalEncoding],
+        num_axes: int,
+        dim: int,
+        *,
+        causal: bool,
+    ):
         super().__init__()
-        self.dim, self.causal = dim, causal
-        self.position, self.num_axes = build(dim, num_axes), num_axes
+        self.dim = dim
+        self.causal = causal
+        self.position = build(dim, num_axes)
+        self.num_axes = num_axes
         self.inner = Transformer(dim, DEPTH, num_heads=HEADS, causal=causal)
         self.knows_columns = self.position.mixes_tokens
         self.uses_positions = self.supports_segments = not self.position.mixes_tokens
@@ -151,7 +186,9 @@ class TransformerWithPositions(Backbone):
         self.inner.check_supported(spec)
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        if embedded.adjacency is not None or (embedded.segments is not None and not self.supports_segments):
+        if embedded.adjacency is not None or (
+            embedded.segments is not None and not self.supports_segments
+        ):
             raise ValueError("no adjacency, and no segments where the position mixes tokens")
         real = rearrange(embedded.valid, "b n -> b n 1")
         hidden = self.position.add(embedded.hidden, embedded.positions).masked_fill(~real, 0.0)
@@ -184,13 +221,17 @@ def uses_the_bias(mechanism: AttentionMechanism) -> None:
     _assert_used(mechanism, AttentionFeature.BIAS, "attn_mask", (2, HEADS, 7, 7))
 
 
-def _assert_used(mechanism: AttentionMechanism, feature: AttentionFeature, field: str, shape: tuple[int, ...]) -> None:
+def _assert_used(
+    mechanism: AttentionMechanism, feature: AttentionFeature, field: str, shape: tuple[int, ...]
+) -> None:
     if feature not in mechanism.supports:
         raise NotCheckedError(f"{feature.name} is not in its supports")
     q, k, v, context = _inputs(mechanism)
     given: Any = {field: torch.randn(shape, generator=fixed_generator(), dtype=q.dtype)}
     if torch.allclose(mechanism(q, k, v, replace(context, **given)), mechanism(q, k, v, context)):
-        raise AssertionError(f"context.{field} does not change the output; use it, or leave {feature.name} out")
+        raise AssertionError(
+            f"context.{field} does not change the output; use it, or leave {feature.name} out"
+        )
 
 
 def _inputs(mechanism: AttentionMechanism) -> tuple[Tensor, Tensor, Tensor, AttentionContext]:
@@ -210,19 +251,29 @@ def _inputs(mechanism: AttentionMechanism) -> tuple[Tensor, Tensor, Tensor, Atte
 
 def gives_what_it_requires(position: RelativePosition) -> None:
     """A bias is [b h n m], rotations are complex [b 1 n r]."""
-    size, num_axes = DIM // HEADS, next(axes for axes in AXES if not _refuses(position, axes))
-    queries, keys = _positions(5, num_axes), _positions(7, num_axes)
+    size = DIM // HEADS
+    num_axes = next(axes for axes in AXES if not _refuses(position, axes))
+    queries = _positions(5, num_axes)
+    keys = _positions(7, num_axes)
     for name, got, wanted in (
         ("bias", position.bias(queries, keys, HEADS), (2, HEADS, 5, 7)),
         ("rotary", position.rotary(queries, size), (2, 1, 5, None)),
     ):
         if got is None:
             if AttentionFeature[name.upper()] in position.requires:
-                raise AssertionError(f"{name} gives None on {num_axes} axes; refuse these in check_axes")
-        elif got.ndim != 4 or any(n not in (1, own or n) for n, own in zip(got.shape, wanted, strict=True)):
-            raise AssertionError(f"{name} gives {list(got.shape)} for 5 queries and 7 keys, not {list(wanted)}")
+                raise AssertionError(
+                    f"{name} gives None on {num_axes} axes; refuse these in check_axes"
+                )
+        elif got.ndim != 4 or any(
+            n not in (1, own or n) for n, own in zip(got.shape, wanted, strict=True)
+        ):
+            raise AssertionError(
+                f"{name} gives {list(got.shape)} for 5 queries and 7 keys, not {list(wanted)}"
+            )
         elif got.is_complex() != (name == "rotary"):
-            raise AssertionError(f"{name} gives {got.dtype}; rotations alone are complex numbers (torch.polar)")
+            raise AssertionError(
+                f"{name} gives {got.dtype}; rotations alone are complex numbers (torch.polar)"
+            )
 
 
 def _refuses(position: RelativePosition, num_axes: int) -> bool:
@@ -235,4 +286,6 @@ def _refuses(position: RelativePosition, num_axes: int) -> bool:
 
 def _positions(n: int, num_axes: int) -> Tensor:
     """Whole positions of two examples, [2 n p]."""
-    return (5 * torch.rand(2, n, num_axes, generator=fixed_generator(), dtype=torch.float64)).round()
+    return (
+        5 * torch.rand(2, n, num_axes, generator=fixed_generator(), dtype=torch.float64)
+    ).round()

@@ -44,11 +44,18 @@ class InFloat64(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in self.CASTS:
             return args[0].double()
-        return func(*map(self._widened, args), **{name: self._widened(x) for name, x in (kwargs or {}).items()})
+        return func(
+            *map(self._widened, args),
+            **{name: self._widened(x) for name, x in (kwargs or {}).items()},
+        )
 
     @staticmethod
     def _widened(given: Any) -> Any:
-        is_narrow = isinstance(given, torch.dtype) and given in (torch.float32, torch.float16, torch.bfloat16)
+        is_narrow = isinstance(given, torch.dtype) and given in (
+            torch.float32,
+            torch.float16,
+            torch.bfloat16,
+        )
         return torch.float64 if is_narrow else given
 
 
@@ -69,16 +76,21 @@ class EmbeddedBackbone(nn.Module):
             return Embedder(own, backbone.dim, position=position, unit=backbone.needs_unit_inputs)
 
         self.embedder: nn.Module = (
-            JoinEmbedder(spec, backbone.dim, lambda _, own: embedder(own)) if spec.is_joined else embedder(spec)
+            JoinEmbedder(spec, backbone.dim, lambda _, own: embedder(own))
+            if spec.is_joined
+            else embedder(spec)
         )
         if spec.is_joined:
-            nn.init.normal_(self.embedder.get_parameter("modality"))  # it starts at zero, as the edge bias does
+            # it starts at zero, as the edge bias does
+            nn.init.normal_(self.embedder.get_parameter("modality"))
         if spec.num_edge_types:
             backbone.add_edge_bias(spec.num_edge_types)
         for module in backbone.modules():
             if isinstance(module, EdgeBias):
-                nn.init.normal_(module.weight)  # it starts at zero, where ignoring it would not be noticed
-        self.spec, self.backbone = spec, backbone
+                # it starts at zero, where ignoring it would not be noticed
+                nn.init.normal_(module.weight)
+        self.spec = spec
+        self.backbone = backbone
         self.double().eval()
 
     def embed(self, batch: TokenBatch) -> Embedded:
@@ -102,7 +114,9 @@ def leave_zero(backbone: Backbone) -> None:
     for parameter in backbone.parameters():
         if parameter.requires_grad and not bool(parameter.any()):
             with torch.no_grad():
-                parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+                parameter.copy_(
+                    0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+                )
 
 
 def has_cache(backbone: Backbone) -> bool:
@@ -117,7 +131,9 @@ def has_cache(backbone: Backbone) -> bool:
 def padding_changes_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """More columns of padding give the same hidden states of real tokens, and zero for padding."""
     for x in examples:
-        assert_as_alone(model, [x], [model(TokenBatch.collate([x]))[0]], "it reads padding: ", padding=3)
+        assert_as_alone(
+            model, [x], [model(TokenBatch.collate([x]))[0]], "it reads padding: ", padding=3
+        )
 
 
 def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -126,15 +142,25 @@ def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Token
 
 
 def assert_as_alone(
-    model: EmbeddedBackbone, examples: Sequence[Tokens], alone: Sequence[Tensor], where: str = "", padding: int = 1
+    model: EmbeddedBackbone,
+    examples: Sequence[Tokens],
+    alone: Sequence[Tensor],
+    where: str = "",
+    padding: int = 1,
 ) -> None:
     """Raises AssertionError if a batch with so much padding gives other hidden states than each example alone, or other
     than zero in padding. where: what stands before the fault."""
     together = model(TokenBatch.collate(examples).pad(padding))
     for row, (x, right) in enumerate(zip(examples, alone, strict=True)):
-        assert_same(together[row, : len(x)], right, f"{where}padding or the other examples change example {row}")
+        assert_same(
+            together[row, : len(x)],
+            right,
+            f"{where}padding or the other examples change example {row}",
+        )
         rest = together[row, len(x) :]
-        assert_same(rest, torch.zeros_like(rest), f"{where}the hidden states of padding are not zero")
+        assert_same(
+            rest, torch.zeros_like(rest), f"{where}the hidden states of padding are not zero"
+        )
 
 
 def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -145,7 +171,11 @@ def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens
     got, gradients = _gradients(model, dirty)
     assert_same(got, expected, "it reads padding: the content of padding changes hidden states")
     for name, gradient in expected_gradients.items():
-        assert_same(gradients[name], gradient, f"it reads padding: its content changes the gradient of {name}")
+        assert_same(
+            gradients[name],
+            gradient,
+            f"it reads padding: its content changes the gradient of {name}",
+        )
 
 
 def _with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
@@ -156,27 +186,45 @@ def _with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
         value = getattr(batch, name, None)
         if isinstance(value, Tensor):
             dirty[name] = value.clone()
-            dirty[name][~batch.valid] = torch.nan if value.is_floating_point() else largest
+            if value.is_floating_point():
+                dirty[name][~batch.valid] = torch.nan
+            else:
+                dirty[name][~batch.valid] = largest
     if batch.parts is not None:
-        own = {name: _with_dirty_padding(part.batch, spec.part(name)) for name, part in batch.parts.items()}
-        dirty["parts"] = Parts({name: replace(part, batch=own[name]) for name, part in batch.parts.items()})
+        own = {
+            name: _with_dirty_padding(part.batch, spec.part(name))
+            for name, part in batch.parts.items()
+        }
+        dirty["parts"] = Parts(
+            {name: replace(part, batch=own[name]) for name, part in batch.parts.items()}
+        )
     return batch.columns(slice(None)).replace(**dirty)
 
 
 def no_token_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Causal backbones: a token's hidden state depends on earlier tokens and on no later one."""
     for x in examples:
-        if x.adjacency is None and len(x) > 1 and _stays_zero(model, x, _before, _influence(model, x)):
-            raise AssertionError("a token does not attend to the past: its gradient on all earlier tokens is zero")
+        if (
+            x.adjacency is None
+            and len(x) > 1
+            and _stays_zero(model, x, _before, _influence(model, x))
+        ):
+            raise AssertionError(
+                "a token does not attend to the past: its gradient on all earlier tokens is zero"
+            )
         assert_no_future(model, x, range(len(x) - 1), moves=True)
 
 
-def assert_no_future(model: EmbeddedBackbone, x: Tokens, columns: Sequence[int], *, moves: bool = False) -> None:
+def assert_no_future(
+    model: EmbeddedBackbone, x: Tokens, columns: Sequence[int], *, moves: bool = False
+) -> None:
     """Raises AssertionError if other content after one of the columns changes the hidden states up to it.
 
     moves: whether the later tokens get other positions, too.
     """
-    expected, n, changed = model(TokenBatch.collate([x]))[0], len(x), []
+    expected = model(TokenBatch.collate([x]))[0]
+    n = len(x)
+    changed = []
     for t in columns:
         after = torch.arange(n) > t
         other = other_content(x, after, model.spec)
@@ -210,7 +258,8 @@ def assert_steps(model: EmbeddedBackbone, examples: Sequence[Tokens], sizes: Seq
     Chunks that would leave no prompt of the shortest example are left out.
     """
     sizes = [size for size, end in zip(sizes, accumulate(sizes)) if end < min(map(len, examples))]
-    ends, num_columns = [0, *accumulate([-sum(sizes), *sizes])], 0
+    ends = [0, *accumulate([-sum(sizes), *sizes])]
+    num_columns = 0
     chunks: list[list[Tensor]] = [[] for _ in examples]
     with torch.no_grad():
         cache = model.backbone.init_cache(max(map(len, examples)))
@@ -220,13 +269,19 @@ def assert_steps(model: EmbeddedBackbone, examples: Sequence[Tokens], sizes: Seq
             hidden = model(batch, cache)
             num_columns += batch.valid.shape[1]
             if cache.num_tokens != num_columns:
-                raise AssertionError(f"the cache counts {cache.num_tokens} columns, but was given {num_columns}")
+                raise AssertionError(
+                    f"the cache counts {cache.num_tokens} columns, but was given {num_columns}"
+                )
             for own, got, part in zip(chunks, hidden, parts, strict=True):
                 own.append(got[: len(part)])
         for i, (x, own) in enumerate(zip(examples, chunks, strict=True)):
-            for column, (got, right) in enumerate(zip(torch.cat(own), model(TokenBatch.collate([x]))[0], strict=True)):
+            for column, (got, right) in enumerate(
+                zip(torch.cat(own), model(TokenBatch.collate([x]))[0], strict=True)
+            ):
                 fault = f"step by step differs from at once in column {column} of {len(x)} of example {i}"
-                assert_same(got, right, f"{fault}; does padding of a shorter prompt reach the state?")
+                assert_same(
+                    got, right, f"{fault}; does padding of a shorter prompt reach the state?"
+                )
 
 
 def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -235,11 +290,14 @@ def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None
     A reach of the own column is causal, one of the last column bidirectional.
     """
     for i, x in enumerate(examples):
-        n, batch = len(x), TokenBatch.collate([x])
-        for ends in (range(n), [1, n // 2, n - 1], [n - 2, n - 1], [n - 1]):  # columns where a reach ends
+        n = len(x)
+        batch = TokenBatch.collate([x])
+        # columns where a reach ends
+        for ends in (range(n), [1, n // 2, n - 1], [n - 2, n - 1], [n - 1]):
             stops = torch.tensor(sorted(set(ends)))
             reach = stops[torch.searchsorted(stops, torch.arange(n))]
-            influence, reached = _influence(model, x, reach), torch.arange(n) <= reach[:, None]
+            influence = _influence(model, x, reach)
+            reached = torch.arange(n) <= reach[:, None]
             where = f"with reach {reach.tolist()}, a token of example {i} attends"
             _assert_no_more(influence, reached, f"{where} beyond")
             part = partial(torch.masked_select, mask=reached)
@@ -249,7 +307,9 @@ def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None
             twin = copy.copy(model)
             twin.causal = causal
             got = model(batch.replace(reach=rearrange(reach, "n -> 1 n")))
-            assert_same(got, twin(batch), f"a reach of {reach.tolist()} is not the same as causal={causal}")
+            assert_same(
+                got, twin(batch), f"a reach of {reach.tolist()} is not the same as causal={causal}"
+            )
 
 
 def is_permutation_equivariant(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -266,7 +326,9 @@ def is_permutation_equivariant(model: EmbeddedBackbone, examples: Sequence[Token
 def other_order(n: int) -> Tensor:
     """A permutation of n indices, the same every time, that is not the identity."""
     order = torch.randperm(n, generator=fixed_generator())
-    return order.flip(0) if bool((order == torch.arange(n)).all()) else order
+    if bool((order == torch.arange(n)).all()):
+        return order.flip(0)
+    return order
 
 
 def nothing_crosses_components(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -274,7 +336,9 @@ def nothing_crosses_components(model: EmbeddedBackbone, examples: Sequence[Token
     for x, y in zip(examples, [*examples[1:], examples[0]]):
         expected = torch.cat([model(TokenBatch.collate([one])) for one in (x, y)], dim=1)
         got = model(TokenBatch.collate([Tokens.join([x, y])]))
-        assert_same(got, expected, "a component of a graph changes the hidden states of another component")
+        assert_same(
+            got, expected, "a component of a graph changes the hidden states of another component"
+        )
 
 
 def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -288,24 +352,33 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
         may_attend = torch.eye(len(x), dtype=torch.bool)
         if x.parts:
             graph = torch.cat(
-                [torch.full((len(run),), -1 if run.adjacency is None else k) for k, (_, run) in enumerate(x.parts)]
+                [
+                    torch.full((len(run),), -1 if run.adjacency is None else k)
+                    for k, (_, run) in enumerate(x.parts)
+                ]
             )
             may_attend |= (graph[:, None] != graph) | (graph[:, None] < 0)
         may_attend[target, source] = True
         may_attend = may_attend.tril() if model.causal else may_attend
         influence = _influence(model, x)
         if _stays_zero(model, x, partial(torch.masked_select, mask=may_attend), influence):
-            raise AssertionError(f"a target of example {i} does not attend to the source of its edge: no gradient")
+            raise AssertionError(
+                f"a target of example {i} does not attend to the source of its edge: no gradient"
+            )
         reachable = may_attend.double()
         for _ in range(len(x).bit_length()):  # each round doubles the hops
             reachable = (reachable @ reachable > 0).double()
-        _assert_no_more(influence, reachable > 0, f"a token of example {i} attends to one that no path leads to")
+        _assert_no_more(
+            influence, reachable > 0, f"a token of example {i} attends to one that no path leads to"
+        )
 
 
 def packed_equals_separate(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Backbones that support segments: sequences packed into one row, a segment each, give what each gives alone."""
     plain = [replace(x, adjacency=None) for x in examples]
-    segments = rearrange(torch.cat([torch.full((len(x),), i) for i, x in enumerate(plain)]), "n -> 1 n")
+    segments = rearrange(
+        torch.cat([torch.full((len(x),), i) for i, x in enumerate(plain)]), "n -> 1 n"
+    )
     expected = torch.cat([model(TokenBatch.collate([x])) for x in plain], dim=1)
     got = model(replace(TokenBatch.collate([Tokens.join(plain)]), segments=segments))
     assert_same(got, expected, "a packed sequence changes another one in its row")
@@ -331,7 +404,9 @@ def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Sequence
     backbone = model.backbone
     embedded = model.embed(TokenBatch.collate([replace(x, adjacency=None) for x in examples]))
     if not backbone.supports_adjacency:
-        adjacency = Adjacency(torch.zeros(2, 1, dtype=torch.int64), torch.ones(1, dtype=torch.int64))
+        adjacency = Adjacency(
+            torch.zeros(2, 1, dtype=torch.int64), torch.ones(1, dtype=torch.int64)
+        )
         _assert_refused("an adjacency", lambda: backbone(replace(embedded, adjacency=adjacency)))
     if not backbone.supports_segments:
         segments = torch.zeros_like(embedded.valid, dtype=torch.int64)
@@ -342,8 +417,14 @@ def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Sequence
 
 def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
     """The laws that apply to this backbone on these examples (all with an adjacency or all without)."""
-    backbone, has_adjacency, is_joined = model.backbone, examples[0].adjacency is not None, model.spec.is_joined
-    found: list[Law] = [padding_changes_nothing, batch_mates_change_nothing, padding_may_hold_anything]
+    backbone = model.backbone
+    has_adjacency = examples[0].adjacency is not None
+    is_joined = model.spec.is_joined
+    found: list[Law] = [
+        padding_changes_nothing,
+        batch_mates_change_nothing,
+        padding_may_hold_anything,
+    ]
     found += [gradients_reach_every_parameter, refuses_what_it_does_not_support]
     if backbone.causal is None:
         found.append(keeps_its_reach)
@@ -353,9 +434,15 @@ def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
             found.append(step_by_step_equals_at_once)
     else:
         found += [] if has_adjacency else [attends_both_ways]
-        found += [is_permutation_equivariant] if backbone.supports_adjacency and not is_joined else []
+        found += (
+            [is_permutation_equivariant] if backbone.supports_adjacency and not is_joined else []
+        )
     if has_adjacency:
-        found += [attends_along_edges] if is_joined else [nothing_crosses_components, attends_along_edges]
+        found += (
+            [attends_along_edges]
+            if is_joined
+            else [nothing_crosses_components, attends_along_edges]
+        )
     elif backbone.supports_segments:
         found.append(packed_equals_separate)
     return found
@@ -379,17 +466,23 @@ def other_content(tokens: Example, where: Tensor, spec: TokenSpec) -> Example:
         return replace(tokens, parts=tuple(runs))
     if isinstance(tokens, TokenBatch) and tokens.parts is not None:
         own_batches = {
-            name: other_content(part.batch, where.reshape(-1)[part.columns] & part.batch.valid, spec.part(name))
+            name: other_content(
+                part.batch, where.reshape(-1)[part.columns] & part.batch.valid, spec.part(name)
+            )
             for name, part in tokens.parts.items()
         }
-        parts = {name: replace(part, batch=own_batches[name]) for name, part in tokens.parts.items()}
+        parts = {
+            name: replace(part, batch=own_batches[name]) for name, part in tokens.parts.items()
+        }
         return replace(tokens, parts=Parts(parts))
     for name in (x.name for x in fields(Tokens)):
         value = getattr(tokens, name, None)
         if isinstance(value, Tensor) and name != "positions":
             sizes = torch.tensor(spec.vocab_sizes or spec.vocab_size, device=value.device)
             other = -value - 1 if value.is_floating_point() else (value + 1) % sizes
-            changed[name] = torch.where(where.reshape(*where.shape, *[1] * (value.ndim - where.ndim)), other, value)
+            changed[name] = torch.where(
+                where.reshape(*where.shape, *[1] * (value.ndim - where.ndim)), other, value
+            )
     return replace(tokens, **changed)
 
 
@@ -421,7 +514,8 @@ def _stays_zero(
 
     With a rectifier, or a head that reads the best token alone, some tokens of one content have no influence.
     """
-    generator, largest = fixed_generator(), influence
+    generator = fixed_generator()
+    largest = influence
     for _ in range(NUM_CONTENTS):
         if bool((part(largest) != 0).all()):
             return False
@@ -430,7 +524,10 @@ def _stays_zero(
 
 
 def _influence(
-    model: EmbeddedBackbone, x: Tokens, reach: Tensor | None = None, generator: torch.Generator | None = None
+    model: EmbeddedBackbone,
+    x: Tokens,
+    reach: Tensor | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Largest gradient of each token's hidden state by each token's embedding, [n n].
 
@@ -456,9 +553,13 @@ def _gradients(model: EmbeddedBackbone, batch: TokenBatch) -> tuple[Tensor, dict
     """Hidden states, and the gradient of a random mixture of them by each trainable parameter."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     hidden = model(batch)
-    mixture = (hidden * torch.randn(hidden.shape, generator=fixed_generator(), dtype=hidden.dtype)).sum()
+    mixture = (
+        hidden * torch.randn(hidden.shape, generator=fixed_generator(), dtype=hidden.dtype)
+    ).sum()
     found = torch.autograd.grad(mixture, list(parameters.values()), allow_unused=True)
-    gradients = {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(parameters.items(), found)}
+    gradients = {
+        n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(parameters.items(), found)
+    }
     return hidden.detach(), gradients
 
 
@@ -485,4 +586,6 @@ def _assert_refused(what: str, call: Callable[[], Any]) -> None:
         call()
     except ValueError:
         return
-    raise AssertionError(f"the backbone takes {what} and ignores it; raise ValueError, or declare and support it")
+    raise AssertionError(
+        f"the backbone takes {what} and ignores it; raise ValueError, or declare and support it"
+    )

@@ -40,7 +40,9 @@ def long_texts(lengths: Sequence[int] = LENGTHS) -> tuple[TokenSpec, list[Tokens
     """Spec and texts of so many tokens; the same every time."""
     g = fixed_generator()
     ids = [torch.randint(VOCAB_SIZE, (n,), generator=g) for n in lengths]
-    return TokenSpec(vocab_size=VOCAB_SIZE), [Tokens(x, torch.arange(float(len(x)))[:, None]) for x in ids]
+    return TokenSpec(vocab_size=VOCAB_SIZE), [
+        Tokens(x, torch.arange(float(len(x)))[:, None]) for x in ids
+    ]
 
 
 def any_batch_gives_the_same(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -48,7 +50,9 @@ def any_batch_gives_the_same(model: EmbeddedBackbone, examples: Sequence[Tokens]
     alone = [model(TokenBatch.collate([x]))[0] for x in examples]
     for i, hidden in enumerate(alone):
         if not bool(torch.isfinite(hidden).all()):
-            raise AssertionError(f"hidden states of example {i} of {len(hidden)} tokens are not finite")
+            raise AssertionError(
+                f"hidden states of example {i} of {len(hidden)} tokens are not finite"
+            )
     for size in BATCH_SIZES:
         rows = [(i + size) % len(examples) for i in range(size)]
         given = [examples[i] for i in rows], [alone[i] for i in rows]
@@ -77,7 +81,11 @@ def caches_are_apart(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> Non
                 parts.append(model(TokenBatch.collate([x.at(slice(t, t + 3))]), cache)[0])
     for x, _, parts in turns:
         expected = model(TokenBatch.collate([x.at(slice(9))]))[0]
-        assert_same(torch.cat(parts), expected, "two caches in turn differ from one pass: they share their state")
+        assert_same(
+            torch.cat(parts),
+            expected,
+            "two caches in turn differ from one pass: they share their state",
+        )
 
 
 def reorder_keeps_the_rows(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:

@@ -42,12 +42,16 @@ def gives_hidden_states_of_its_width(model: EmbeddedBackbone, examples: Sequence
     embedded = model.embed(TokenBatch.collate(examples))
     hidden = model.backbone(embedded)
     if not isinstance(hidden, Tensor):
-        raise AssertionError(f"forward gives a {type(hidden).__name__}; give the hidden states [b n d] alone")
+        raise AssertionError(
+            f"forward gives a {type(hidden).__name__}; give the hidden states [b n d] alone"
+        )
     expected = [*embedded.valid.shape, model.backbone.dim]
     if list(hidden.shape) != expected:
         raise AssertionError(f"hidden states are {list(hidden.shape)}, not [b n d] = {expected}")
     if hidden.dtype != embedded.hidden.dtype:
-        raise AssertionError(f"hidden states are {hidden.dtype} for an input of {embedded.hidden.dtype}")
+        raise AssertionError(
+            f"hidden states are {hidden.dtype} for an input of {embedded.hidden.dtype}"
+        )
     if not bool(torch.isfinite(hidden).all()):
         raise AssertionError("hidden states are not finite (NaN or infinite)")
 
@@ -58,12 +62,22 @@ def is_deterministic(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> Non
     with seeded(1):
         expected = model(batch)
     with seeded(2):
-        assert_same(model(batch), expected, "the same batch gives other hidden states a second time")
+        assert_same(
+            model(batch), expected, "the same batch gives other hidden states a second time"
+        )
         for i, x in enumerate(examples):
             model(TokenBatch.collate([x]))
-            assert_same(model(batch), expected, f"after example {i}, the same batch gives other hidden states")
+            assert_same(
+                model(batch),
+                expected,
+                f"after example {i}, the same batch gives other hidden states",
+            )
         with torch.no_grad():
-            assert_same(model(batch), expected, "without gradients, the same batch gives other hidden states")
+            assert_same(
+                model(batch),
+                expected,
+                "without gradients, the same batch gives other hidden states",
+            )
 
 
 def leaves_input_and_process_alone(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -83,17 +97,22 @@ def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Sequence[Tokens
     """Other positions change the hidden states if `uses_positions`, and nothing otherwise: the embedder has added them.
     A backbone that `is_recurrent` knows the order of columns, one that `ignores_order` does not, and any other uses it
     only if it `knows_columns`."""
-    backbone, num_axes = model.backbone, model.spec.num_axes
-    used, knows_columns = [False] * num_axes, False
+    backbone = model.backbone
+    num_axes = model.spec.num_axes
+    used = [False] * num_axes
+    knows_columns = False
     for x in (x for x in examples if len(x) > 2 and num_axes):
-        order, embedded = other_order(len(x)), model.embed(TokenBatch.collate([x]))
+        order = other_order(len(x))
+        embedded = model.embed(TokenBatch.collate([x]))
         hidden = backbone(embedded)
         for axis in range(num_axes):
             positions = embedded.positions.clone()
             positions[..., axis] = positions[:, order, axis]
             used[axis] |= not is_same(backbone(replace(embedded, positions=positions)), hidden)
         if x.adjacency is None and not model.causal:
-            mixed = replace(embedded, hidden=embedded.hidden[:, order], positions=embedded.positions[:, order])
+            mixed = replace(
+                embedded, hidden=embedded.hidden[:, order], positions=embedded.positions[:, order]
+            )
             knows_columns |= not is_same(backbone(mixed), hidden[:, order])
     if any(used) and not backbone.uses_positions:
         raise AssertionError(
@@ -107,7 +126,9 @@ def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Sequence[Tokens
             )
     if not num_axes or model.causal or examples[0].adjacency is not None:
         return
-    if knows_columns and not (backbone.is_recurrent or backbone.knows_columns or backbone.ignores_order):
+    if knows_columns and not (
+        backbone.is_recurrent or backbone.knows_columns or backbone.ignores_order
+    ):
         raise AssertionError(
             "tokens in another order, with their positions, give other hidden states: it uses the columns' indices; "
             "declare knows_columns=True, or use the positions. A mechanism gets none: write what depends on the "
@@ -119,24 +140,33 @@ def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Sequence[Tokens
             "is_recurrent is True, but tokens in another order give the same hidden states: nothing tells it the order"
         )
     if backbone.ignores_order and knows_columns:
-        raise AssertionError("ignores_order is True, but tokens in another order give other hidden states")
+        raise AssertionError(
+            "ignores_order is True, but tokens in another order give other hidden states"
+        )
 
 
 def works_in_float32(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """In float32, in which models are trained, hidden states are float32 and near those in float64."""
     batch = TokenBatch.collate(examples)
-    expected, embedded = model(batch), model.embed(batch)
-    embedded = replace(embedded, hidden=embedded.hidden.float(), positions=embedded.positions.float())
+    expected = model(batch)
+    embedded = model.embed(batch)
+    embedded = replace(
+        embedded, hidden=embedded.hidden.float(), positions=embedded.positions.float()
+    )
     try:
         got = copy.deepcopy(model.backbone).float()(embedded)
     except RuntimeError as error:
-        raise AssertionError(f"it does not run in float32: {' '.join(str(error).split())}") from None
+        raise AssertionError(
+            f"it does not run in float32: {' '.join(str(error).split())}"
+        ) from None
     if got.dtype != torch.float32:
         raise AssertionError(f"hidden states are {got.dtype} for an input in float32")
     difference = float((got.double() - expected).detach().abs().amax(dim=-1)[batch.valid].median())
     size = float(expected.detach().abs().max())
     if not difference <= FLOAT32 * size:
-        raise AssertionError(f"in float32, hidden states of size {size:.2g} differ by {difference:.2g}")
+        raise AssertionError(
+            f"in float32, hidden states of size {size:.2g} differ by {difference:.2g}"
+        )
 
 
 def training_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -156,7 +186,8 @@ def training_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[To
 
 def one_seed_trains_alike(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """In training mode, the seed of the global generators decides everything that is drawn, as dropout does."""
-    batch, hidden = TokenBatch.collate(examples), []
+    batch = TokenBatch.collate(examples)
+    hidden = []
     for _ in range(2):
         copied = copy.deepcopy(model).train()
         with seeded(1):
@@ -167,7 +198,8 @@ def one_seed_trains_alike(model: EmbeddedBackbone, examples: Sequence[Tokens]) -
 
 def training_equals_eval(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Without dropout, training mode gives the hidden states of eval mode, if nothing is random."""
-    batch, copied = TokenBatch.collate(examples), copy.deepcopy(model).train()
+    batch = TokenBatch.collate(examples)
+    copied = copy.deepcopy(model).train()
     with _if_not_random(copied, batch), seeded(1):
         fault = "nothing is random, but training mode gives other hidden states than eval mode"
         assert_same(copied(batch), model(batch), fault)
@@ -193,17 +225,23 @@ def _if_not_random(model: EmbeddedBackbone, batch: TokenBatch) -> Iterator[None]
 def edges_matter(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Backbones that support adjacency: other types of edges give other hidden states."""
     num_types = model.spec.num_edge_types
-    model, generator = copy.deepcopy(model), fixed_generator()
+    model = copy.deepcopy(model)
+    generator = fixed_generator()
     with torch.no_grad():
         for parameter in model.parameters():  # what is learned of edge types may start at zero
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+            parameter.add_(
+                0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            )
     batch = TokenBatch.collate(examples)
     assert batch.adjacency is not None
-    edge_index, edge_type = batch.adjacency.edge_index, batch.adjacency.edge_type
+    edge_index = batch.adjacency.edge_index
+    edge_type = batch.adjacency.edge_type
     for one in range(1, num_types + 1):
         two = one % num_types + 1
         other = Adjacency(edge_index, edge_type.masked_fill(edge_type == one, two))
-        if bool((edge_type == one).any()) and is_same(model(replace(batch, adjacency=other)), model(batch)):
+        if bool((edge_type == one).any()) and is_same(
+            model(replace(batch, adjacency=other)), model(batch)
+        ):
             raise AssertionError(
                 f"edges of type {two} in place of {one} give the same hidden states; add what add_edge_bias learns, "
                 "or refuse edges of several types in check_supported"
@@ -212,22 +250,31 @@ def edges_matter(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
 
 def gradients_are_right(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Gradients equal finite differences along a random direction, of the embeddings and of each parameter."""
-    generator, backbone = fixed_generator(), copy.deepcopy(model.backbone)
+    generator = fixed_generator()
+    backbone = copy.deepcopy(model.backbone)
     embedded = model.embed(TokenBatch.collate(examples))
 
     def drawn(like: Tensor) -> Tensor:
         noise = torch.randn(like.shape, generator=generator, dtype=like.dtype)
-        return noise.masked_fill(~embedded.valid[..., None], 0.0) if like is leaf else noise
+        if like is leaf:
+            return noise.masked_fill(~embedded.valid[..., None], 0.0)
+        return noise
 
     leaf = embedded.hidden.detach()
     # equal tokens have equal scores, and which of them is among the best changes there: a point beside has a slope
     leaf.add_(drawn(leaf), alpha=0.01).requires_grad_()
     embedded = replace(embedded, hidden=leaf)
-    values = {"the embeddings": leaf} | {name: p for name, p in backbone.named_parameters() if p.requires_grad}
+    values = {"the embeddings": leaf} | {
+        name: p for name, p in backbone.named_parameters() if p.requires_grad
+    }
     steps = {name: drawn(value) for name, value in values.items()}
     mixture = drawn(leaf)
-    found = torch.autograd.grad((backbone(embedded) * mixture).sum(), list(values.values()), allow_unused=True)
-    slopes = {n: 0.0 if g is None else _product(g, steps[n]) for n, g in zip(values, found, strict=True)}
+    found = torch.autograd.grad(
+        (backbone(embedded) * mixture).sum(), list(values.values()), allow_unused=True
+    )
+    slopes = {
+        n: 0.0 if g is None else _product(g, steps[n]) for n, g in zip(values, found, strict=True)
+    }
 
     def difference(names: Sequence[str], step: float) -> float:
         ends: list[Tensor] = []
@@ -257,7 +304,8 @@ def gradients_are_right(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
 def _product(gradient: Tensor, step: Tensor) -> float:
     """Change of the value along a step; a complex number is two real ones."""
     if gradient.is_complex():
-        gradient, step = torch.view_as_real(gradient), torch.view_as_real(step)
+        gradient = torch.view_as_real(gradient)
+        step = torch.view_as_real(step)
     return float((gradient * step).sum())
 
 
@@ -282,12 +330,15 @@ DTYPE_LAWS = (gives_hidden_states_of_its_width, works_in_float32)
 """Laws about the dtype itself."""
 
 
-def builds_and_saves_all_weights(build: Callable[[], Backbone], spec: TokenSpec, examples: Sequence[Tokens]) -> None:
+def builds_and_saves_all_weights(
+    build: Callable[[], Backbone], spec: TokenSpec, examples: Sequence[Tokens]
+) -> None:
     """The seed decides the weights, state_dict holds all of them, and no weight comes later.
 
     build: makes a new backbone.
     """
-    models, drawn = [], []
+    models = []
+    drawn = []
     for seed in (0, 0, 1):
         with seeded(seed):
             models.append(build())
@@ -296,16 +347,23 @@ def builds_and_saves_all_weights(build: Callable[[], Backbone], spec: TokenSpec,
     names = {value.untyped_storage().data_ptr(): name for name, value in first.items()}
     for name, value in _saved(models[1]).items():
         if value.untyped_storage().data_ptr() in names:
-            raise AssertionError(f"two that are built have one storage for {name}: training one changes the other")
+            raise AssertionError(
+                f"two that are built have one storage for {name}: training one changes the other"
+            )
         if name not in first or not torch.equal(value, first[name]):
-            raise AssertionError(f"built twice from one seed, it has other weights ({name}); draw them by torch")
+            raise AssertionError(
+                f"built twice from one seed, it has other weights ({name}); draw them by torch"
+            )
     if any(same(state, drawn[2][name]) for name, state in drawn[0].items()):
-        raise AssertionError("built from two seeds, it has the same weights: it seeds the generator itself")
+        raise AssertionError(
+            "built from two seeds, it has the same weights: it seeds the generator itself"
+        )
     with seeded(5):
         one = EmbeddedBackbone(spec, models[0])
     with seeded(5):
         other = EmbeddedBackbone(spec, models[2])
-    before, batch = [name for name, _ in one.backbone.named_parameters()], TokenBatch.collate(examples)
+    before = [name for name, _ in one.backbone.named_parameters()]
+    batch = TokenBatch.collate(examples)
     expected = one(batch)
     after = [name for name, _ in one.backbone.named_parameters()]
     if before != after:
@@ -320,4 +378,6 @@ def builds_and_saves_all_weights(build: Callable[[], Backbone], spec: TokenSpec,
 
 def _saved(backbone: Backbone) -> dict[str, Tensor]:
     """Its parameters and saved buffers that hold numbers."""
-    return {name: x for name, x in backbone.state_dict().items() if isinstance(x, Tensor) and x.numel()}
+    return {
+        name: x for name, x in backbone.state_dict().items() if isinstance(x, Tensor) and x.numel()
+    }

@@ -44,15 +44,22 @@ class AsBackbone(Backbone):
 
     def __init__(self, module: nn.Module, call: Call, dim: int, *, causal: bool):
         super().__init__()
-        self.module, self.call, self.dim, self.causal = copy.deepcopy(module), call, dim, causal
+        self.module = copy.deepcopy(module)
+        self.call = call
+        self.dim = dim
+        self.causal = causal
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         padding = ~embedded.valid[..., None]
         other = 0.1 * torch.arange(1.0, 1.0 + padding[..., 0].numel()).reshape(padding.shape)
         hidden = self.call(
-            self.module, torch.where(padding, other.to(embedded.hidden), embedded.hidden), embedded.valid
+            self.module,
+            torch.where(padding, other.to(embedded.hidden), embedded.hidden),
+            embedded.valid,
         )
-        return hidden.masked_fill(padding, 0.0) if isinstance(hidden, Tensor) else hidden
+        if isinstance(hidden, Tensor):
+            return hidden.masked_fill(padding, 0.0)
+        return hidden
 
 
 @takes_device
@@ -79,8 +86,11 @@ def check_module(
     """
     width = dim if dim is not None else getattr(module, "dim", None)
     if not isinstance(width, int):
-        raise ValueError(f"{type(module).__name__} says no width; give dim=, the d of its vectors [b n d]")
-    checks, name = Checks(**options), type(module).__name__
+        raise ValueError(
+            f"{type(module).__name__} says no width; give dim=, the d of its vectors [b n d]"
+        )
+    checks = Checks(**options)
+    name = type(module).__name__
     backbone = AsBackbone(module, call, width, causal=causal).to(torch.zeros(()).device)
     leave_zero(backbone)
     with seeded(0):
@@ -105,7 +115,9 @@ def saves_all_weights(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> No
             parameter.add_(1)
     loaded.load_state_dict(model.state_dict())
     batch = TokenBatch.collate(examples)
-    assert_same(loaded(batch), model(batch), "a copy that loaded its state_dict gives other vectors")
+    assert_same(
+        loaded(batch), model(batch), "a copy that loaded its state_dict gives other vectors"
+    )
 
 
 LAWS: tuple[Law, ...] = (

@@ -52,7 +52,10 @@ STATES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 
 OF_IMPORTS: dict[str, Callable[[], Any]] = {
     "an environment variable": lambda: dict(os.environ),
-    "the level or the handlers of the root logger": lambda: (logging.root.level, list(logging.root.handlers)),
+    "the level or the handlers of the root logger": lambda: (
+        logging.root.level,
+        list(logging.root.handlers),
+    ),
     "Python's filters of warnings": lambda: list(warnings.filters),
 }
 """State that an import may change, too, and that is not restored."""
@@ -65,18 +68,29 @@ def left_alone(what: str, *, imports: bool = False) -> Iterator[None]:
     imports: whether it may import libraries. The state is restored, so that one fault does not hide another.
     """
     output = io.StringIO()
-    with warnings.catch_warnings(), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+    ):
         warnings.simplefilter("ignore")
         before = {name: read() for name, (read, _) in STATES.items()}
-        loose, threads = {name: read() for name, read in OF_IMPORTS.items()}, set(threading.enumerate())
+        loose = {name: read() for name, read in OF_IMPORTS.items()}
+        threads = set(threading.enumerate())
         try:
             yield
         except SystemExit as stop:
-            raise AssertionError(f"{what} ends Python (SystemExit: {stop.code}); raise an error") from None
+            raise AssertionError(
+                f"{what} ends Python (SystemExit: {stop.code}); raise an error"
+            ) from None
         finally:
             changed = [name for name, (read, _) in STATES.items() if not same(before[name], read())]
-            changed += [name for name, read in OF_IMPORTS.items() if not imports and loose[name] != read()]
-            changed += ["the number of threads that run"] * (not imports and not threads >= set(threading.enumerate()))
+            changed += [
+                name for name, read in OF_IMPORTS.items() if not imports and loose[name] != read()
+            ]
+            changed += ["the number of threads that run"] * (
+                not imports and not threads >= set(threading.enumerate())
+            )
             for name in set(changed) & set(STATES):
                 STATES[name][1](before[name])
     if changed:
@@ -90,7 +104,8 @@ def left_alone(what: str, *, imports: bool = False) -> Iterator[None]:
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seeds the global generators of torch, Python and NumPy inside, and restores them afterwards."""
-    before, on_cuda = generators(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    before = generators()
+    on_cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     if on_cuda:
         torch.cuda.manual_seed_all(seed)
     torch.default_generator.manual_seed(seed)
@@ -119,9 +134,14 @@ def same(before: Any, after: Any) -> bool:
     if isinstance(before, Tensor | np.ndarray):
         return _same_numbers(before, after)
     if dataclasses.is_dataclass(before):
-        return all(same(getattr(before, x.name), getattr(after, x.name)) for x in dataclasses.fields(before))
+        return all(
+            same(getattr(before, x.name), getattr(after, x.name))
+            for x in dataclasses.fields(before)
+        )
     if isinstance(before, Mapping):
-        return before.keys() == after.keys() and all(same(value, after[key]) for key, value in before.items())
+        return before.keys() == after.keys() and all(
+            same(value, after[key]) for key, value in before.items()
+        )
     if isinstance(before, list | tuple):
         return len(before) == len(after) and all(map(same, before, after))
     if type(before).__eq__ is object.__eq__:
@@ -130,7 +150,11 @@ def same(before: Any, after: Any) -> bool:
 
 
 def _same_numbers(before: Any, after: Any) -> bool:
-    if before.shape != after.shape or before.dtype != after.dtype or (isinstance(before, Tensor) and before.is_sparse):
+    if (
+        before.shape != after.shape
+        or before.dtype != after.dtype
+        or (isinstance(before, Tensor) and before.is_sparse)
+    ):
         return before.shape == after.shape and before.dtype == after.dtype
     return bool(((before == after) | ((before != before) & (after != after))).all())
 
@@ -165,7 +189,8 @@ def run_elsewhere(
 def answer() -> None:
     """Reads a tokenizer and raws from standard input, and writes tokens and state, in the new process."""
     name, file, data = pickle.load(sys.stdin.buffer)  # noqa: S301  written by our own process
-    out, sys.stdout = sys.stdout.buffer, sys.stderr
+    out = sys.stdout.buffer
+    sys.stdout = sys.stderr
     try:
         importlib.import_module(name)
     except ImportError:
@@ -178,7 +203,8 @@ def answer() -> None:
         except Exception as error:  # the user's own code: whatever it raises
             found.append(described(error))
     state = None
-    with contextlib.suppress(Exception):  # it is fitted in the first process, too, whose law says what it raises
+    # it is fitted in the first process, too, whose law says what it raises
+    with contextlib.suppress(Exception):
         if unfitted is not None:
             unfitted.fit(list(raws))
             state = json.dumps(unfitted.state())

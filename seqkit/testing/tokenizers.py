@@ -34,7 +34,10 @@ from seqkit.testing.encoded import (
     spec_of,
 )
 from seqkit.testing.laws import EmbeddedBackbone, batch_mates_change_nothing, packed_equals_separate
-from seqkit.testing.module_laws import gives_hidden_states_of_its_width, training_mates_change_nothing
+from seqkit.testing.module_laws import (
+    gives_hidden_states_of_its_width,
+    training_mates_change_nothing,
+)
 from seqkit.testing.modules import AsBackbone
 from seqkit.testing.process import left_alone, run_elsewhere, same, seeded
 
@@ -82,12 +85,16 @@ def check_tokenizer(
     (12, 'takes long')
     """
     if not isinstance(tokenizer, Tokenizer):
-        raise AssertionError(f"{type(tokenizer).__name__}: is_a_tokenizer: derive it from seqkit.Tokenizer")
+        raise AssertionError(
+            f"{type(tokenizer).__name__}: is_a_tokenizer: derive it from seqkit.Tokenizer"
+        )
     if len(raws) < 2:
         raise ValueError(f"{len(raws)} raw examples; give two or more, so that they can be batched")
-    checks, name = Checks(**options), type(tokenizer).__name__
+    checks = Checks(**options)
+    name = type(tokenizer).__name__
     # a change that is made once does not show in examples, or in a tokenizer, that another law has used
-    untouched, early = copy.deepcopy(raws), _copy_of(tokenizer)
+    untouched = copy.deepcopy(raws)
+    early = _copy_of(tokenizer)
     fresh = unfitted_like(tokenizer, unfitted)
     for law in OF_EXAMPLES:
         checks.check(law, name, tokenizer, untouched if law is leaves_raw_examples_alone else raws)
@@ -114,8 +121,11 @@ def unfitted_like(tokenizer: Tokenizer, unfitted: Tokenizer | None) -> Callable[
     """A function that builds unfitted tokenizers with the same settings. Raises ValueError if it does not know how."""
     if unfitted is not None:
         return lambda: copy.deepcopy(unfitted)
-    cls, known = type(tokenizer), vars(tokenizer)
-    names = {name: name if name in known else f"_{name}" for name in inspect.signature(cls).parameters}
+    cls = type(tokenizer)
+    known = vars(tokenizer)
+    names = {
+        name: name if name in known else f"_{name}" for name in inspect.signature(cls).parameters
+    }
     unknown = [name for name, own in names.items() if own not in known]
     if not unknown:
         return lambda: cls(**{name: copy.deepcopy(known[own]) for name, own in names.items()})
@@ -138,8 +148,13 @@ def keeps_its_spec(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
             raise AssertionError(f"example {i}: {error}") from None
         for name, value in tokens.tensors().items():
             if value.requires_grad or value.device.type != "cpu":
-                where = "requires a gradient" if value.requires_grad else f"is on {value.device.type}"
-                raise AssertionError(f"example {i}: {name} {where}; a tokenizer has no weights and runs on the CPU")
+                if value.requires_grad:
+                    where = "requires a gradient"
+                else:
+                    where = f"is on {value.device.type}"
+                raise AssertionError(
+                    f"example {i}: {name} {where}; a tokenizer has no weights and runs on the CPU"
+                )
     if not same_spec(tokenizer.spec, before):
         raise AssertionError(f"encoding changed the spec from {before} to {tokenizer.spec}")
 
@@ -159,7 +174,8 @@ def is_deterministic(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
 def any_order_gives_the_same(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     """Copies that encode the examples from the first, and from the last, give the same: `encode` notes nothing, such as
     the longest example so far. tokenizer: one that has encoded none of them."""
-    forwards, backwards = copy.deepcopy(tokenizer), copy.deepcopy(tokenizer)
+    forwards = copy.deepcopy(tokenizer)
+    backwards = copy.deepcopy(tokenizer)
     expected = all_encoded(forwards, raws)
     for i in reversed(range(len(raws))):
         what = f"example {i} encoded before those above it, and not after,"
@@ -172,7 +188,8 @@ def keeps_no_buffer(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     kept = [encoded(tokenizer, raws, i) for i in range(len(raws))]
     copies = [copy.deepcopy(tokens) for tokens in kept]
     fault = "changed while others were encoded: it is a view of a shared buffer, so clone it; it"
-    for j in (len(raws) - 1, 0):  # one alone: rings of any length up to that give its buffers to the other
+    # one alone: rings of any length up to that give its buffers to the other
+    for j in (len(raws) - 1, 0):
         for _ in range(NUM_KEPT):
             encoded(tokenizer, raws, j)
         for i, (tokens, copied) in enumerate(zip(kept, copies, strict=True)):
@@ -212,9 +229,14 @@ def can_be_batched(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
 
 def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     """Examples that differ do not all give the same tokens, and tokens of an order do not all have one position."""
-    tokens, num_axes = all_encoded(tokenizer, raws), spec_of(tokenizer).num_axes
-    if not all(same(raws[0], raw) for raw in raws[1:]) and all(difference(x, tokens[0]) is None for x in tokens[1:]):
-        raise AssertionError(f"examples 0 to {len(raws) - 1} all give the same tokens; encode ignores what it is given")
+    tokens = all_encoded(tokenizer, raws)
+    num_axes = spec_of(tokenizer).num_axes
+    if not all(same(raws[0], raw) for raw in raws[1:]) and all(
+        difference(x, tokens[0]) is None for x in tokens[1:]
+    ):
+        raise AssertionError(
+            f"examples 0 to {len(raws) - 1} all give the same tokens; encode ignores what it is given"
+        )
     for i, x in enumerate(tokens):
         if len(x) < 2 or not num_axes:
             continue
@@ -263,7 +285,9 @@ def can_be_pickled(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     try:
         back = pickle.loads(pickle.dumps(tokenizer))  # noqa: S301  of bytes made on this line
     except Exception as error:  # whatever a plug-in's own fields raise
-        raise AssertionError(f"it cannot be pickled for a data loader's worker: {described(error)}") from None
+        raise AssertionError(
+            f"it cannot be pickled for a data loader's worker: {described(error)}"
+        ) from None
     for kind, duplicate in (("a pickled copy", back), ("a copy", copy.deepcopy(tokenizer))):
         assert_encodes_alike(duplicate, tokenizer, raws, kind)
 
@@ -285,7 +309,9 @@ def decodes_what_it_encodes(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
             raise AssertionError(f"{what} has {found}; {WHOLE}")
         if not by_ids:
             continue
-        from_ids = decode(tokenizer, tokens.content, f"example {i}: decode of ids [n], as generation gives them,")
+        from_ids = decode(
+            tokenizer, tokens.content, f"example {i}: decode of ids [n], as generation gives them,"
+        )
         if not same(decoded, from_ids):
             raise AssertionError(
                 f"example {i}: decode gives {decoded!r} for Tokens, and {from_ids!r} for their ids [n]"
@@ -297,17 +323,23 @@ def decodes_any_id(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     do not go on (`_goes_on_by_ids`), they are those of example 0's tokens."""
     if not has_decode(tokenizer) or not spec_of(tokenizer).ids:
         raise NotCheckedError("it has no decode, or no ids")
-    size, tokens = spec_of(tokenizer).vocab_size, encoded(tokenizer, raws, 0)
-    ids, by_ids = torch.arange(0, size, max(1, size // NUM_IDS)), _goes_on_by_ids(tokenizer, raws)
+    size = spec_of(tokenizer).vocab_size
+    tokens = encoded(tokenizer, raws, 0)
+    ids = torch.arange(0, size, max(1, size // NUM_IDS))
+    by_ids = _goes_on_by_ids(tokenizer, raws)
     for some in (*ids.split(1), ids, ids.flip(0)) if by_ids else ids.split(len(tokens)):
-        given = some if by_ids else replace(tokens, content=some.repeat(len(tokens))[: len(tokens)])
+        if by_ids:
+            given = some
+        else:
+            given = replace(tokens, content=some.repeat(len(tokens))[: len(tokens)])
         decode(tokenizer, given, f"decode of ids {some[:8].tolist()}{'…' if len(some) > 8 else ''}")
 
 
 def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     """The spec's own embedder makes [b n d] of content, for any d, whatever is beside an example in its row or batch;
     in training mode, too, if nothing is random."""
-    spec, examples = spec_of(tokenizer), all_encoded(tokenizer, raws)
+    spec = spec_of(tokenizer)
+    examples = all_encoded(tokenizer, raws)
     if spec.embedder is None:
         raise NotCheckedError("its spec has no embedder")
     for dim in (24, 40):
@@ -320,16 +352,22 @@ def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -
         training_mates_change_nothing(model, examples)
 
 
-def fit_learns_what_state_saves(_: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]) -> None:
+def fit_learns_what_state_saves(
+    _: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]
+) -> None:
     """Before `fit`, spec raises ValueError or is what it will be; `fit` leaves the examples and the process alone,
     learns the same from the same examples, also a second time, and what it learned is in state()."""
-    one, given, untouched = fresh(), list(raws), copy.deepcopy(list(raws))
+    one = fresh()
+    given = list(raws)
+    untouched = copy.deepcopy(list(raws))
     try:
         one.spec  # noqa: B018  asked for the error
     except ValueError:
         pass
     except Exception as error:
-        raise AssertionError(f"spec raises {described(error)} before fit; raise ValueError that says so") from None
+        raise AssertionError(
+            f"spec raises {described(error)} before fit; raise ValueError that says so"
+        ) from None
     before = copy.deepcopy(vars(one))
     try:
         with left_alone("fit", imports=True):
@@ -337,20 +375,30 @@ def fit_learns_what_state_saves(_: Tokenizer, raws: Sequence[Any], fresh: Callab
     except DataError:
         return  # these few examples are too few for it, such as a subword vocabulary
     if not same(untouched, given):
-        raise AssertionError("fit changes the examples, or their order; work on a copy, such as sorted(raws)")
+        raise AssertionError(
+            "fit changes the examples, or their order; work on a copy, such as sorted(raws)"
+        )
     if not one.state() and not same(before, {name: vars(one)[name] for name in before}):
         raise AssertionError(f"state() is empty after fit; return what it learned: {LOST}")
     state = copy.deepcopy(one.state())
     for other, fault in (
-        (fresh(), "two tokenizers fitted on the same examples have other states; sort what you collect"),
-        (one, "fitting again on the same examples gives another state; forget the earlier fit first"),
+        (
+            fresh(),
+            "two tokenizers fitted on the same examples have other states; sort what you collect",
+        ),
+        (
+            one,
+            "fitting again on the same examples gives another state; forget the earlier fit first",
+        ),
     ):
         other.fit(list(raws))  # type: ignore[attr-defined]
         if not same(state, other.state()):
             raise AssertionError(fault)
 
 
-def state_is_json_and_enough(tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]) -> None:
+def state_is_json_and_enough(
+    tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]
+) -> None:
     """The state survives JSON, and a tokenizer that loads it, once or twice, encodes alike."""
     state = tokenizer.state()
     try:
@@ -358,9 +406,14 @@ def state_is_json_and_enough(tokenizer: Tokenizer, raws: Sequence[Any], fresh: C
     except (TypeError, ValueError) as error:
         raise AssertionError(f"state() is not plain JSON: {described(error)}") from None
     if back != state:
-        raise AssertionError("state() comes back from JSON changed; use lists, strings, numbers and string keys only")
+        raise AssertionError(
+            "state() comes back from JSON changed; use lists, strings, numbers and string keys only"
+        )
     restored = fresh()
-    for what in ("a tokenizer that loaded the state", "a tokenizer that loaded the state a second time"):
+    for what in (
+        "a tokenizer that loaded the state",
+        "a tokenizer that loaded the state a second time",
+    ):
         with left_alone("load_state", imports=True):
             restored.load_state(copy.deepcopy(back))
         assert_encodes_alike(restored, tokenizer, raws, what)
@@ -368,7 +421,9 @@ def state_is_json_and_enough(tokenizer: Tokenizer, raws: Sequence[Any], fresh: C
             raise AssertionError(f"{what} has another state: {LOST}")
 
 
-def state_is_a_copy(tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]) -> None:
+def state_is_a_copy(
+    tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]
+) -> None:
     """Changes of the dictionary that `state` returned, or `load_state` took, do not change the tokenizer."""
     expected = all_encoded(tokenizer, raws)
     for what, owner in (("state() gave", copy.deepcopy(tokenizer)), ("load_state() took", fresh())):
@@ -381,7 +436,9 @@ def state_is_a_copy(tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[
             try:
                 got = owner.encode(raws[i])
             except Exception as error:
-                raise AssertionError(f"{fault} raises {described(error)}; copy the lists that it holds") from None
+                raise AssertionError(
+                    f"{fault} raises {described(error)}; copy the lists that it holds"
+                ) from None
             assert_same(got, tokens, fault)
 
 
@@ -405,7 +462,9 @@ def refuses_with_a_reason(tokenizer: Tokenizer, bad: Sequence[Any]) -> None:
                 fault = f"is refused with {str(error)!r}; say in one line what is wrong"
                 raise AssertionError(f"bad example {i} {fault}") from None
         except Exception as error:
-            raise AssertionError(f"bad example {i} raises {described(error)}; raise DataError") from None
+            raise AssertionError(
+                f"bad example {i} raises {described(error)}; raise DataError"
+            ) from None
         else:
             raise AssertionError(f"bad example {i} is encoded; raise DataError")
 
@@ -430,7 +489,9 @@ def is_the_same_in_another_process(
         what = f"example {i} encoded in another process"
         if isinstance(got, str):
             raise AssertionError(f"{what} raises {got}")
-        assert_same(got, encoded(tokenizer, raws, i), f"{what} (are ids made by hash()?)", exact=False)
+        assert_same(
+            got, encoded(tokenizer, raws, i), f"{what} (are ids made by hash()?)", exact=False
+        )
 
 
 OF_EXAMPLES: tuple[Callable[[Tokenizer, Sequence[Any]], None], ...] = (

@@ -16,7 +16,8 @@ MAX_EDGES = 2**26
 """An adjacency of more edges than this (a gigabyte of them) is refused: a graph of that size needs a smaller
 `max_distance`."""
 
-_BITMAP_NODES = 8192  # up to here a bit table of all pairs (64 MB at most) is faster than sorting them
+# up to here a bit table of all pairs (64 MB at most) is faster than sorting them
+_BITMAP_NODES = 8192
 
 
 def num_adjacency_types(num_edge_types: int, max_distance: int | None, max_hops: int) -> int:
@@ -25,13 +26,19 @@ def num_adjacency_types(num_edge_types: int, max_distance: int | None, max_hops:
     The last hop count, max_hops, stands for "or more". max_distance: most hops between two joined nodes; None: any.
     Raises ValueError on counts below 1.
     """
-    for name, value in (("num_edge_types", num_edge_types), ("max_distance", max_distance), ("max_hops", max_hops)):
+    for name, value in (
+        ("num_edge_types", num_edge_types),
+        ("max_distance", max_distance),
+        ("max_hops", max_hops),
+    ):
         if value is not None and value < 1:
             raise ValueError(f"{name}={value}; it counts something, so make it at least 1")
     return num_edge_types + (max_hops if max_distance is None else min(max_distance, max_hops)) - 1
 
 
-def merge_edges(edges: Tensor, types: Tensor | None, num_nodes: int, *, directed: bool) -> tuple[Tensor, Tensor]:
+def merge_edges(
+    edges: Tensor, types: Tensor | None, num_nodes: int, *, directed: bool
+) -> tuple[Tensor, Tensor]:
     """Edges without repetition and self-loops (a token always attends to itself), both ways unless directed.
 
     edges: [2 e] int64 (source, target). types: [e] int64 or None: all 0. Returns both, by (source, target), for the
@@ -40,20 +47,30 @@ def merge_edges(edges: Tensor, types: Tensor | None, num_nodes: int, *, directed
     """
     types = torch.zeros(edges.shape[1], dtype=torch.int64) if types is None else types
     if not directed:
-        edges, types = torch.cat([edges, edges.flip(0)], dim=1), torch.cat([types, types])
+        edges = torch.cat([edges, edges.flip(0)], dim=1)
+        types = torch.cat([types, types])
     kept = edges[0] != edges[1]
-    keys, types = (edges[0] * num_nodes + edges[1])[kept], types[kept]
+    keys = (edges[0] * num_nodes + edges[1])[kept]
+    types = types[kept]
     unique, place = keys.unique(return_inverse=True)
     merged = torch.zeros_like(unique).scatter_(0, place, types)
     differ = merged[place] != types
     if bool(differ.any()):
         source, target = divmod(int(keys[differ][0]), num_nodes)
-        raise DataError(f"edges of different types or features join nodes {source} and {target}; merge them into one")
+        raise DataError(
+            f"edges of different types or features join nodes {source} and {target}; merge them into one"
+        )
     return torch.stack([unique // num_nodes, unique % num_nodes]), merged
 
 
 def build_adjacency(
-    edges: Tensor, types: Tensor, num_nodes: int, *, num_edge_types: int, max_distance: int | None, max_hops: int
+    edges: Tensor,
+    types: Tensor,
+    num_nodes: int,
+    *,
+    num_edge_types: int,
+    max_distance: int | None,
+    max_hops: int,
 ) -> Adjacency:
     """Adjacency along merged edges: a node attends to those that have an edge, or a short enough path, to it.
 
@@ -62,14 +79,22 @@ def build_adjacency(
     that no path joins, or only one longer than `max_distance`, are not adjacent.
     Raises DataError if the adjacency had more than MAX_EDGES edges.
     """
-    source, target, edge_type = edges[0], edges[1], types + 1
+    source = edges[0]
+    target = edges[1]
+    edge_type = types + 1
     if max_distance != 1:
         # merged edges come by source; the search needs each target's sources side by side
         order = torch.argsort(target, stable=True)
-        source, target, edge_type = source[order], target[order], edge_type[order]
+        source = source[order]
+        target = target[order]
+        edge_type = edge_type[order]
         distant, hops = _distant_pairs(source.numpy(), target.numpy(), num_nodes, max_distance)
-        source, target = (torch.cat([near, torch.from_numpy(far)]) for near, far in zip((source, target), distant))
-        edge_type = torch.cat([edge_type, num_edge_types - 1 + torch.from_numpy(hops).clamp(max=max_hops)])
+        source, target = (
+            torch.cat([near, torch.from_numpy(far)]) for near, far in zip((source, target), distant)
+        )
+        edge_type = torch.cat(
+            [edge_type, num_edge_types - 1 + torch.from_numpy(hops).clamp(max=max_hops)]
+        )
     return Adjacency(torch.stack([source, target]), edge_type)
 
 
@@ -102,7 +127,8 @@ def _distant_pairs(
     layers: list[np.ndarray] = []
     hop = 1
     while len(layer) and (max_distance is None or hop < max_distance):
-        end, via = layer // n, layer % n
+        end = layer // n
+        via = layer % n
         width = degree[via]
         total = int(width.sum())
         _check_size(total, n, max_distance)

@@ -32,9 +32,11 @@ variance. On the FSDD speaker who pauses around his words, held out of training,
 LOG_FLOOR = 1e-6
 """Added to the mel energies before the logarithm: about what the rounding of 16-bit samples leaves in a frame."""
 
-_MIN_STD = 1e-2  # a band that varies by less nats is flat; dividing by its spread would magnify rounding
+# a band that varies by less nats is flat; dividing by its spread would magnify rounding
+_MIN_STD = 1e-2
 _MAX_PEAK = 10.0  # +20 dB over full scale: headroom for augmentation, yet int16 values are noticed
-_MAX_KERNEL = 2**24  # entries of a resampling kernel; rates without a common divisor would take gigabytes
+# entries of a resampling kernel; rates without a common divisor would take gigabytes
+_MAX_KERNEL = 2**24
 
 
 class AudioTokenizer(Tokenizer):
@@ -47,10 +49,13 @@ class AudioTokenizer(Tokenizer):
 
     def __init__(self, sample_rate: int, channels: Channels) -> None:
         if channels not in ("mono", "mix", "first"):
-            raise ValueError(f"channels={channels!r}; choose 'mono' (refuse more than one), 'mix' (mean) or 'first'")
+            raise ValueError(
+                f"channels={channels!r}; choose 'mono' (refuse more than one), 'mix' (mean) or 'first'"
+            )
         if sample_rate < 1:
             raise ValueError(f"sample_rate={sample_rate}; give a positive number, in Hz")
-        self.sample_rate, self.channels = sample_rate, channels
+        self.sample_rate = sample_rate
+        self.channels = channels
 
     def wave(self, raw: Any, num_samples: int) -> Tensor:
         """Samples [t] of a `Waveform` at `self.sample_rate`; a clip of less than `num_samples` is filled up with zeros.
@@ -64,10 +69,16 @@ class AudioTokenizer(Tokenizer):
     def _one_channel(self, samples: Tensor) -> Tensor:
         c, t = samples.shape
         if c > t:
-            raise DataError(f"samples are [{c} {t}], more channels than samples; give [c t], channels first")
+            raise DataError(
+                f"samples are [{c} {t}], more channels than samples; give [c t], channels first"
+            )
         if c > 1 and self.channels == "mono":
-            raise DataError(f"audio has {c} channels; set channels='mix' for their mean or channels='first' for one")
-        return reduce(samples, "c t -> t", "mean") if self.channels == "mix" else samples[0]
+            raise DataError(
+                f"audio has {c} channels; set channels='mix' for their mean or channels='first' for one"
+            )
+        if self.channels == "mix":
+            return reduce(samples, "c t -> t", "mean")
+        return samples[0]
 
 
 class LogMel(AudioTokenizer):
@@ -105,14 +116,25 @@ class LogMel(AudioTokenizer):
     ) -> None:
         super().__init__(sample_rate, channels)
         if num_mels < 1 or not 0 < hop_ms <= window_ms:
-            raise ValueError(f"{num_mels=}, {window_ms=}, {hop_ms=}; give numbers > 0, a hop no longer than the window")
+            raise ValueError(
+                f"{num_mels=}, {window_ms=}, {hop_ms=}; give numbers > 0, a hop no longer than the window"
+            )
         if stack < 1 or stack % 2 == 0 or stride < 1:
-            raise ValueError(f"{stack=}, {stride=}; give an odd stack, a frame and its neighbours, and a stride >= 1")
-        self.num_mels, self.normalize, self.stack, self.stride = num_mels, normalize, stack, stride
+            raise ValueError(
+                f"{stack=}, {stride=}; give an odd stack, a frame and its neighbours, and a stride >= 1"
+            )
+        self.num_mels = num_mels
+        self.normalize = normalize
+        self.stack = stack
+        self.stride = stride
         self.colour = colour
-        self.window_samples, self.hop_samples = (round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms))
+        self.window_samples, self.hop_samples = (
+            round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms)
+        )
         if self.hop_samples < 1 or self.window_samples < 2:
-            raise ValueError(f"a hop of {hop_ms} ms at {sample_rate} Hz is shorter than a sample; make it longer")
+            raise ValueError(
+                f"a hop of {hop_ms} ms at {sample_rate} Hz is shorter than a sample; make it longer"
+            )
         self.fft_samples = 1 << (self.window_samples - 1).bit_length()
         self._mel()  # raises where a band is empty
 
@@ -135,7 +157,9 @@ class LogMel(AudioTokenizer):
         colour = (means - means.mean()) / content.std(unbiased=False).clamp(min=_MIN_STD)
         if self.normalize:
             if not bool(wave.any()):
-                raise DataError("audio is silent: all samples are 0; drop the clip, or set --tokenizer.normalize false")
+                raise DataError(
+                    "audio is silent: all samples are 0; drop the clip, or set --tokenizer.normalize false"
+                )
             content = content.clamp(min=float(content.max()) - RANGE_DB * log(10) / 10)
             content = content - content.mean(dim=0)
             content = content / content.std(dim=0, unbiased=False).clamp(min=_MIN_STD)
@@ -166,7 +190,9 @@ def resampled(wave: Tensor, rate: int, to: int) -> Tensor:
 def _resample(rate: int, to: int) -> Resample:
     common = gcd(rate, to)
     if (rate // common) * (to // common) > _MAX_KERNEL:
-        raise DataError(f"audio at {rate} Hz does not resample to {to} Hz; convert it to a usual rate first: 16000 Hz")
+        raise DataError(
+            f"audio at {rate} Hz does not resample to {to} Hz; convert it to a usual rate first: 16000 Hz"
+        )
     return Resample(rate, to)
 
 
@@ -178,26 +204,39 @@ def _mel_spectrogram(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torchaudio warns of what is refused here
         mel = MelSpectrogram(
-            sample_rate, n_fft=fft_samples, win_length=window_samples, hop_length=hop_samples, n_mels=num_mels
+            sample_rate,
+            n_fft=fft_samples,
+            win_length=window_samples,
+            hop_length=hop_samples,
+            n_mels=num_mels,
         )
     bands = mel.mel_scale.fb
     if num_empty := int((bands.amax(dim=0) == 0).sum()):
-        raise ValueError(f"{num_empty} of {num_mels=} bands fall between the {len(bands)} frequencies; take fewer")
+        raise ValueError(
+            f"{num_empty} of {num_mels=} bands fall between the {len(bands)} frequencies; take fewer"
+        )
     return mel
 
 
 def _checked_samples(raw: Any) -> Tensor:
     """Samples [c t] float32 of a waveform. Raises DataError where it cannot be used."""
     if not isinstance(raw, tuple) or len(raw) != 2:
-        raise DataError(f"audio is a Waveform(samples, sample_rate), not {type(raw).__name__}; give its rate in Hz")
+        raise DataError(
+            f"audio is a Waveform(samples, sample_rate), not {type(raw).__name__}; give its rate in Hz"
+        )
     samples, rate = raw
     if isinstance(rate, bool) or not isinstance(rate, (int, np.integer)) or rate < 1:
         raise DataError(f"sample_rate is {rate!r}; give a positive integer, in Hz")
     if isinstance(samples, np.ndarray) and samples.dtype.kind == "f":
         samples = torch.from_numpy(samples.astype(np.float32))
     if not isinstance(samples, Tensor) or not samples.is_floating_point():
-        kind = samples.dtype if isinstance(samples, (Tensor, np.ndarray)) else type(samples).__name__
-        raise DataError(f"samples are {kind}; give floats in [-1, 1] (int16 values divided by 32768)")
+        if isinstance(samples, (Tensor, np.ndarray)):
+            kind = samples.dtype
+        else:
+            kind = type(samples).__name__
+        raise DataError(
+            f"samples are {kind}; give floats in [-1, 1] (int16 values divided by 32768)"
+        )
     if samples.ndim not in (1, 2):
         raise DataError(f"samples are {list(samples.shape)}; give [t] or [c t]")
     if samples.numel() == 0:
@@ -206,7 +245,11 @@ def _checked_samples(raw: Any) -> Tensor:
     peak = float(samples.abs().max())  # NaN if any sample is
     if not peak < float("inf"):
         at = int((~torch.isfinite(samples)).any(dim=0).nonzero()[0])
-        raise DataError(f"sample {at} is not finite (NaN or infinite); clean the audio or drop the clip")
+        raise DataError(
+            f"sample {at} is not finite (NaN or infinite); clean the audio or drop the clip"
+        )
     if peak > _MAX_PEAK:
-        raise DataError(f"samples reach {peak:.4g}; give an amplitude in [-1, 1] (int16 values divided by 32768)")
+        raise DataError(
+            f"samples reach {peak:.4g}; give an amplitude in [-1, 1] (int16 values divided by 32768)"
+        )
     return samples

@@ -30,10 +30,18 @@ _BREAK = re.compile(r"\w[ \n]")
 """Place where a text can be cut without changing its ids: no subword spans a letter and the space behind it."""
 
 _FOREIGN = ("truncation", "padding", "added_tokens", "normalizer", "post_processor")
-_FOREIGN_IN_MODEL = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
+_FOREIGN_IN_MODEL = (
+    "dropout",
+    "unk_token",
+    "continuing_subword_prefix",
+    "end_of_word_suffix",
+    "byte_fallback",
+)
 """Settings that tokenizers of the library may have and `BPE` never has."""
 
-_OWN = "BPE loads only what its own state() gave; for the tokenizer.json of another model use FromFile"
+_OWN = (
+    "BPE loads only what its own state() gave; for the tokenizer.json of another model use FromFile"
+)
 
 
 class BPE(Text):
@@ -50,7 +58,9 @@ class BPE(Text):
 
     def __init__(self, vocab_size: int | None = None) -> None:
         if vocab_size is not None and vocab_size < 256:
-            raise ValueError(f"vocab_size={vocab_size}; byte-level BPE starts from the 256 bytes, so give 256 or more")
+            raise ValueError(
+                f"vocab_size={vocab_size}; byte-level BPE starts from the 256 bytes, so give 256 or more"
+            )
         library("BPE")
         self._vocab_size = vocab_size
         self._model: Any = None
@@ -65,7 +75,9 @@ class BPE(Text):
         self._model = _trained(texts, self._vocab_size or _vocab_size_for(num_bytes))
 
     def state(self) -> dict[str, Any]:
-        return {} if self._model is None else json.loads(self._model.to_str())
+        if self._model is None:
+            return {}
+        return json.loads(self._model.to_str())
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave. Raises ValueError if that is not a byte-level BPE."""
@@ -74,15 +86,20 @@ class BPE(Text):
         inner = state.get("model")
         foreign = [key for key in _FOREIGN if state.get(key)]
         foreign += [key for key in _FOREIGN_IN_MODEL if isinstance(inner, dict) and inner.get(key)]
-        if foreign:  # before the library sees them: it would pad to any length, and ends with a stack on some prefixes
+        # before the library sees them: it would pad to any length, and ends with a stack on some prefixes
+        if foreign:
             raise ValueError(f"state has {', '.join(foreign)}; {_OWN}")
         with as_value_error("state is not the JSON of a tokenizer"):
             model = library("BPE").Tokenizer.from_str(json.dumps(state))
-        types = [(state.get(key) or {}).get("type") for key in ("model", "pre_tokenizer", "decoder")]
+        types = [
+            (state.get(key) or {}).get("type") for key in ("model", "pre_tokenizer", "decoder")
+        ]
         if types != ["BPE", "ByteLevel", "ByteLevel"]:
             raise ValueError(f"state is a tokenizer of {types}; {_OWN}")
         if sorted(model.get_vocab().values()) != list(range(model.get_vocab_size())):
-            raise ValueError(f"state numbers its {model.get_vocab_size()} tokens otherwise than from 0 without gaps")
+            raise ValueError(
+                f"state numbers its {model.get_vocab_size()} tokens otherwise than from 0 without gaps"
+            )
         self._model = model
 
     def _fitted(self) -> Any:
@@ -92,7 +109,9 @@ class BPE(Text):
 
     def _ids(self, text: str) -> np.ndarray:
         utf8(text)  # a DataError for what the library cannot encode
-        model, found, start = self._fitted(), [], 0
+        model = self._fitted()
+        found = []
+        start = 0
         while start < len(text):  # in parts, as the library keeps 100 bytes of notes on every token
             end = _BREAK.search(text, start + _PART)
             stop = len(text) if end is None else end.end() - 1
@@ -110,7 +129,9 @@ def _sample(raws: Iterable[str]) -> tuple[list[str], int]:
     order = np.random.default_rng(0).permutation(len(texts)).tolist()  # always the same
     chosen: dict[int, str] = {}
     used = 0
-    for index, text in zip(order, each_text(texts if isinstance(texts, str) else (texts[i] for i in order))):
+    for index, text in zip(
+        order, each_text(texts if isinstance(texts, str) else (texts[i] for i in order))
+    ):
         used += len(utf8(text))  # a DataError here, not an error of the library's further down
         chosen[index] = text
         if used >= MAX_TRAINING_BYTES:

@@ -67,8 +67,12 @@ class Cells(Tokenizer):
     def __init__(self, *, min_count: int = 2, max_words: int = 1000, num_bins: int = 8) -> None:
         if min_count < 1 or max_words < 1 or num_bins < 0:
             given = f"min_count={min_count}, max_words={max_words}, num_bins={num_bins}"
-            raise ValueError(f"{given}; they count rows, words and bins: give 1 or more, or no bins")
-        self.min_count, self.max_words, self.num_bins = min_count, max_words, num_bins
+            raise ValueError(
+                f"{given}; they count rows, words and bins: give 1 or more, or no bins"
+            )
+        self.min_count = min_count
+        self.max_words = max_words
+        self.num_bins = num_bins
         self._columns: dict[str, _Column] = {}
 
     @property
@@ -76,9 +80,13 @@ class Cells(Tokenizer):
         """Ids of column and word; 1 + num_bins numbers at most for a column. Raises ValueError before `fit`."""
         if not self._columns:
             raise ValueError("Cells knows no columns yet; call fit(rows)")
-        num_words = sum(len(column.words) for column in self._columns.values() if column.words is not None)
+        num_words = sum(
+            len(column.words) for column in self._columns.values() if column.words is not None
+        )
         is_number = [column.words is None for column in self._columns.values()]
-        places = tuple(count - 1 if one else -1 for one, count in zip(is_number, accumulate(is_number)))
+        places = tuple(
+            count - 1 if one else -1 for one, count in zip(is_number, accumulate(is_number))
+        )
         return TokenSpec(
             vocab_sizes=(len(self._columns), UNKNOWN + 1 + num_words),
             num_features=sum(is_number) * self._width,
@@ -102,10 +110,14 @@ class Cells(Tokenizer):
         """
         for raw in raws:
             _check_row(raw)
-        learned, first_word, names = {}, UNKNOWN + 1, sorted(set().union(*raws))
+        learned = {}
+        first_word = UNKNOWN + 1
+        names = sorted(set().union(*raws))
         num_bins = self.num_bins if len(names) <= MAX_BINNED else 0
         for name in names:
-            values = [value for raw in raws if (value := raw.get(name)) is not None and value == value]
+            values = [
+                value for raw in raws if (value := raw.get(name)) is not None and value == value
+            ]
             if values:
                 learned[name] = self._learned(name, values, first_word, num_bins)
                 first_word += len(learned[name].words or ())
@@ -119,29 +131,45 @@ class Cells(Tokenizer):
         w is 1 + num_bins at most. Raises DataError where no cell is filled, for a column that training lacks, and a
         cell of another kind than its column.
         """
-        given, places = _filled(raw), {name: i for i, name in enumerate(self._columns)}
+        given = _filled(raw)
+        places = {name: i for i, name in enumerate(self._columns)}
         if not given:
-            raise DataError("no cell of the row is filled; leave the row out, or Cells of this example")
+            raise DataError(
+                "no cell of the row is filled; leave the row out, or Cells of this example"
+            )
         for name in given:
             if name not in places:
-                raise DataError(f"no training row has a cell in column {name!r}; {suggest(name, places)}")
-        ids, numbers = [], np.zeros((len(given), self._width), dtype=np.float32)
+                raise DataError(
+                    f"no training row has a cell in column {name!r}; {suggest(name, places)}"
+                )
+        ids = []
+        numbers = np.zeros((len(given), self._width), dtype=np.float32)
         for i, name in enumerate(sorted(given, key=places.__getitem__)):
-            column, value = self._columns[name], given[name]
+            column = self._columns[name]
+            value = given[name]
             if column.words is None:
                 number = _number(name, value)
                 numbers[i, 0] = (number - column.mean) / column.std
                 bins_below = np.interp(number, column.edges or [0.0], range(len(column.edges) or 1))
                 numbers[i, 1:] = (bins_below - np.arange(self._width - 1)).clip(0.0, 1.0)
-            ids.append((places[name], 0 if column.words is None else column.words.get(_word(value), UNKNOWN)))
+            ids.append(
+                (
+                    places[name],
+                    0 if column.words is None else column.words.get(_word(value), UNKNOWN),
+                )
+            )
         content = torch.tensor(ids)
         has_numbers = any(column.words is None for column in self._columns.values())
         positions = rearrange(content[:, 0].float(), "n -> n 1")
-        return Tokens(content, positions, features=torch.from_numpy(numbers) if has_numbers else None)
+        return Tokens(
+            content, positions, features=torch.from_numpy(numbers) if has_numbers else None
+        )
 
     def unknown(self, raw: Mapping[str, Any]) -> dict[str, str]:
         """By column, the words of a row that have no id of their own: they share one, whatever they are."""
-        words = {name: column.words for name, column in self._columns.items() if column.words is not None}
+        words = {
+            name: column.words for name, column in self._columns.items() if column.words is not None
+        }
         cells = {name: _word(value) for name, value in _filled(raw).items() if name in words}
         return {name: word for name, word in cells.items() if word not in words[name]}
 
@@ -160,19 +188,29 @@ class Cells(Tokenizer):
         learned: dict[str, _Column] = {}
         first_word = UNKNOWN + 1
         for column in state.get("columns", []):
-            name, words, edges = column["name"], column.get("words"), column.get("edges", [])
+            name = column["name"]
+            words = column.get("words")
+            edges = column.get("edges", [])
             numbers = [column.get("mean"), column.get("std"), *edges]
             if words is not None and all(isinstance(word, str) for word in words):
-                learned[name] = _Column(words={word: first_word + i for i, word in enumerate(words)})
+                learned[name] = _Column(
+                    words={word: first_word + i for i, word in enumerate(words)}
+                )
                 first_word += len(words)
             elif all(isinstance(x, float) and math.isfinite(x) for x in numbers) and numbers[1] > 0:
                 if sorted(set(edges)) != edges or len(edges) > 1 + self.num_bins:
-                    raise ValueError(f"the state of column {name!r} has no {self.num_bins} rising bins; write it again")
+                    raise ValueError(
+                        f"the state of column {name!r} has no {self.num_bins} rising bins; write it again"
+                    )
                 learned[name] = _Column(numbers[0], numbers[1], tuple(edges))
             else:
-                raise ValueError(f"the state of column {name!r} has neither words nor mean and std; write it again")
+                raise ValueError(
+                    f"the state of column {name!r} has neither words nor mean and std; write it again"
+                )
         if state and not learned:
-            raise ValueError(f"state holds {sorted(state)}; the state of Cells is {{'columns': list}}")
+            raise ValueError(
+                f"state holds {sorted(state)}; the state of Cells is {{'columns': list}}"
+            )
         self._columns = learned
 
     def _learned(self, name: str, values: Sequence[Any], first_word: int, num_bins: int) -> _Column:
@@ -180,25 +218,38 @@ class Cells(Tokenizer):
         kinds = {kind: _is_word(name, kind) for kind in dict.fromkeys(map(type, values))}
         if not any(kinds.values()):
             numbers = _numbers(name, values)
-            mean, std = float(numbers.mean()), float(numbers.std(correction=0))
+            mean = float(numbers.mean())
+            std = float(numbers.std(correction=0))
             is_constant = std <= 1e-9 * abs(mean)  # rounding of equal numbers is no spread
             if is_constant or std == 0:
                 return _Column(mean)
-            quantiles = np.quantile(numbers.numpy(), np.linspace(0, 1, 1 + num_bins)) if num_bins else ()
+            if num_bins:
+                quantiles = np.quantile(numbers.numpy(), np.linspace(0, 1, 1 + num_bins))
+            else:
+                quantiles = ()
             return _Column(mean, std, tuple(sorted({*map(float, quantiles)})))
         if not all(kinds.values()):
-            number, word = (next(value for value in values if kinds[type(value)] is one) for one in (False, True))
-            raise DataError(f"column {name!r} holds number {number!r} and {_shown(word)}; write all in one type")
+            number, word = (
+                next(value for value in values if kinds[type(value)] is one)
+                for one in (False, True)
+            )
+            raise DataError(
+                f"column {name!r} holds number {number!r} and {_shown(word)}; write all in one type"
+            )
         counts: Counter[str] = Counter()
         for value, count in Counter(values).items():
             counts[_word(value)] += count
-        own = [word for word, count in counts.most_common(self.max_words) if count >= self.min_count]
+        own = [
+            word for word, count in counts.most_common(self.max_words) if count >= self.min_count
+        ]
         return _Column(words={word: first_word + i for i, word in enumerate(sorted(own))})
 
 
 def _check_row(raw: Any) -> None:
     if not isinstance(raw, Mapping):
-        raise DataError(f"the row is of type {type(raw).__name__}; give a mapping from columns to numbers or words")
+        raise DataError(
+            f"the row is of type {type(raw).__name__}; give a mapping from columns to numbers or words"
+        )
 
 
 def _is_word(name: str, kind: type) -> bool:
@@ -211,7 +262,8 @@ def _is_word(name: str, kind: type) -> bool:
 def _filled(raw: Any) -> dict[str, Any]:
     """The cells of a row that are filled. Raises DataError where it is no row."""
     _check_row(raw)
-    found = {name: value for name, value in raw.items() if value is not None and value == value}  # NaN is a gap
+    # NaN is a gap
+    found = {name: value for name, value in raw.items() if value is not None and value == value}
     for name, value in found.items():
         if not isinstance(value, str | float):  # which are known without asking each abstract class
             _is_word(name, type(value))
@@ -226,7 +278,8 @@ def _numbers(name: str, values: Sequence[Any]) -> Tensor:
             return numbers
     except OverflowError:
         pass
-    return torch.tensor([_number(name, value) for value in values])  # which names the first one that is too large
+    # which names the first one that is too large
+    return torch.tensor([_number(name, value) for value in values])
 
 
 def _number(name: str, value: Any) -> float:
@@ -234,9 +287,13 @@ def _number(name: str, value: Any) -> float:
     try:
         number = float(value)
     except (ValueError, OverflowError):
-        raise DataError(f"column {name!r} holds numbers, and this is {_shown(value)}; give a number or None") from None
+        raise DataError(
+            f"column {name!r} holds numbers, and this is {_shown(value)}; give a number or None"
+        ) from None
     if not abs(number) <= MAX_NUMBER:
-        raise DataError(f"column {name!r} holds {number:g}, and {MAX_NUMBER:g} is the largest number; correct it")
+        raise DataError(
+            f"column {name!r} holds {number:g}, and {MAX_NUMBER:g} is the largest number; correct it"
+        )
     return number
 
 
@@ -244,7 +301,9 @@ def _word(value: Any) -> str:
     """A cell of a column of categories; 4 and 4.0 are one word."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value.strip() if isinstance(value, str) else f"{float(value):.15g}"
+    if isinstance(value, str):
+        return value.strip()
+    return f"{float(value):.15g}"
 
 
 def _shown(value: Any) -> str:

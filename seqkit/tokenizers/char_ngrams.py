@@ -20,7 +20,8 @@ from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.given import counted
 from seqkit.tokenizers.text import UNKNOWN, WORD, checked, each_text
 
-PIECE, LONGEST = 16, 5
+PIECE = 16
+LONGEST = 5
 """Most characters of a token (longer words, and scripts without spaces, are divided) and of an n-gram in a word."""
 
 
@@ -53,12 +54,14 @@ class CharNGrams(Tokenizer):
         """k ids of one table. Raises ValueError before `fit`."""
         if not self._ids_of:
             raise ValueError("CharNGrams has no n-grams yet; call fit(texts)")
-        size, k = 1 + len(self._ids_of), 1 + sum(PIECE + 3 - n for n in range(2, LONGEST + 1))
+        size = 1 + len(self._ids_of)
+        k = 1 + sum(PIECE + 3 - n for n in range(2, LONGEST + 1))
         return TokenSpec(vocab_sizes=(size,) * k, embedder=partial(BagEmbedding, size))
 
     def fit(self, raws: Iterable[str]) -> None:
         """Takes the most frequent n-grams of the training texts. Raises DataError where there are no words."""
-        words, counts = Counter(word for text in each_text(raws) for word in self._words(text)), Counter[str]()
+        words = Counter(word for text in each_text(raws) for word in self._words(text))
+        counts = Counter[str]()
         for word, times in words.items():
             counts.update(dict.fromkeys(self._ngrams(word), times))
         if not counts:
@@ -73,8 +76,14 @@ class CharNGrams(Tokenizer):
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
         ngrams = state.get("ngrams", [] if not state else None)
-        if not {"ngrams"} >= set(state) or not isinstance(ngrams, list) or not all(isinstance(x, str) for x in ngrams):
-            raise ValueError(f"state holds {sorted(state)}; the state of CharNGrams is {{'ngrams': [text, …]}}")
+        if (
+            not {"ngrams"} >= set(state)
+            or not isinstance(ngrams, list)
+            or not all(isinstance(x, str) for x in ngrams)
+        ):
+            raise ValueError(
+                f"state holds {sorted(state)}; the state of CharNGrams is {{'ngrams': [text, …]}}"
+            )
         self._learn(ngrams)
 
     def encode(self, raw: Any, /) -> Tokens:
@@ -82,11 +91,14 @@ class CharNGrams(Tokenizer):
 
         Raises DataError if `raw` is not a `str`, is empty, or holds no words.
         """
-        words, k = self._words(checked(raw)), len(self.spec.vocab_sizes)
+        words = self._words(checked(raw))
+        k = len(self.spec.vocab_sizes)
         if not words:
             raise DataError(f"a text of {len(raw)} characters holds no words, only spaces; drop it")
         found = ([self._ids_of.get(ngram, 0) for ngram in self._ngrams(word)] for word in words)
-        return Tokens(torch.tensor([ids + [0] * (k - len(ids)) for ids in found]), counted(len(words)))
+        return Tokens(
+            torch.tensor([ids + [0] * (k - len(ids)) for ids in found]), counted(len(words))
+        )
 
     def decode(self, tokens: Tokens | Tensor) -> str:
         """The words of ids [n k], given as such or inside `Tokens`, with a space between them."""
@@ -118,10 +130,13 @@ class BagEmbedding(nn.Module):
 
     def forward(self, content: Tensor) -> Tensor:
         """Embeddings [b n d] of ids [b n k]."""
-        weight, known = self.table.weight, content > 0
+        weight = self.table.weight
+        known = content > 0
         if torch.compiler.is_compiling():  # export fixes the number of bags
             total = (self.table(content) * rearrange(known, "b n k -> b n k 1")).sum(dim=2)
         else:  # does not keep the embedding of each id
-            bags = F.embedding_bag(rearrange(content, "b n k -> (b n) k"), weight, mode="sum", padding_idx=0)
+            bags = F.embedding_bag(
+                rearrange(content, "b n k -> (b n) k"), weight, mode="sum", padding_idx=0
+            )
             total = rearrange(bags, "(b n) d -> b n d", b=len(content))
         return total * known.sum(dim=-1, keepdim=True).clamp(min=1).to(weight.dtype).rsqrt()

@@ -83,11 +83,18 @@ class FromFile(Text):
         if pad_id is not None and max_tokens is None:
             raise ValueError(f"pad_id={pad_id} fills texts up to max_tokens; give that, too")
         if token_types and (end_id, max_tokens) != (None, None):
-            raise ValueError(f"end_id and max_tokens are for single texts, and token_types={token_types} for pairs")
-        self.path, self.special_tokens = path, special_tokens
-        self.end_id, self.max_tokens, self.pad_id = end_id, max_tokens, pad_id
-        self.num_ids, self.token_types = num_ids, token_types
-        self._json: str | None = None  # read when it is needed: a run that is loaded has it in its state
+            raise ValueError(
+                f"end_id and max_tokens are for single texts, and token_types={token_types} for pairs"
+            )
+        self.path = path
+        self.special_tokens = special_tokens
+        self.end_id = end_id
+        self.max_tokens = max_tokens
+        self.pad_id = pad_id
+        self.num_ids = num_ids
+        self.token_types = token_types
+        # read when it is needed: a run that is loaded has it in its state
+        self._json: str | None = None
         self._made: _Ready | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -103,7 +110,9 @@ class FromFile(Text):
 
     @property
     def vocab_size(self) -> int:
-        return self._ready().size if self.num_ids is None else self.num_ids
+        if self.num_ids is None:
+            return self._ready().size
+        return self.num_ids
 
     def id_of(self, token: str) -> int | None:
         """Id of a token of the vocabulary; None: there is no such token."""
@@ -125,7 +134,9 @@ class FromFile(Text):
             return
         text = state.get(NAME)
         if set(state) != {NAME} or not isinstance(text, str):
-            raise ValueError(f"state holds {sorted(state)}; the state of FromFile is {{{NAME!r}: text}}")
+            raise ValueError(
+                f"state holds {sorted(state)}; the state of FromFile is {{{NAME!r}: text}}"
+            )
         if len(text) > MAX_JSON_BYTES:
             raise ValueError(f"state has {len(text):,} characters; {MAX_JSON_BYTES:,} are the most")
         try:
@@ -151,12 +162,22 @@ class FromFile(Text):
         """
         if not self.token_types:
             return super().encode(raw)
-        texts = [checked(text) for text in raw] if isinstance(raw, list | tuple) else [checked(raw)]
+        if isinstance(raw, list | tuple):
+            texts = [checked(text) for text in raw]
+        else:
+            texts = [checked(raw)]
         if len(texts) > min(2, self.token_types):
-            types = "1 token type" if self.token_types == 1 else f"{self.token_types} token types"
-            raise DataError(f"an example has {len(texts)} texts, and the model {types}; give one text")
+            if self.token_types == 1:
+                types = "1 token type"
+            else:
+                types = f"{self.token_types} token types"
+            raise DataError(
+                f"an example has {len(texts)} texts, and the model {types}; give one text"
+            )
         found = self._encoded(*texts)
-        positions = torch.stack([torch.arange(len(found.ids)), torch.tensor(found.type_ids)], dim=1).float()
+        positions = torch.stack(
+            [torch.arange(len(found.ids)), torch.tensor(found.type_ids)], dim=1
+        ).float()
         return Tokens(torch.tensor(found.ids), positions)
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
@@ -179,7 +200,9 @@ class FromFile(Text):
         if self.max_tokens is not None:
             behind = len(self._ready().behind) if len(ids) > self.max_tokens else 0
             ids = ids[: max(self.max_tokens - behind, 0)] + ids[len(ids) - behind :]
-            ids = ids[: self.max_tokens] + [self.pad_id] * (self.pad_id is not None) * (self.max_tokens - len(ids))
+            ids = ids[: self.max_tokens] + [self.pad_id] * (self.pad_id is not None) * (
+                self.max_tokens - len(ids)
+            )
         return np.array(ids, np.uint32)
 
     def _encoded(self, *texts: str) -> Any:
@@ -187,7 +210,10 @@ class FromFile(Text):
         for text in texts:
             utf8(text)  # a DataError for what the library cannot encode
         ready = self._ready()
-        name = f"a text of {len(texts[0]):,} characters" if len(texts) == 1 else "a pair of texts"
+        if len(texts) == 1:
+            name = f"a text of {len(texts[0]):,} characters"
+        else:
+            name = "a pair of texts"
         try:
             with as_value_error(f"{name} has no ids"):
                 found = ready.model.encode(*texts, add_special_tokens=self.special_tokens)
@@ -198,9 +224,12 @@ class FromFile(Text):
         return found
 
     def _text(self, ids: np.ndarray) -> str:
-        ready, inner = self._ready(), ids.tolist()
+        ready = self._ready()
+        inner = ids.tolist()
         if self.pad_id is not None:
-            inner = inner[: 1 + max((i for i, x in enumerate(inner) if x != self.pad_id), default=-1)]
+            inner = inner[
+                : 1 + max((i for i, x in enumerate(inner) if x != self.pad_id), default=-1)
+            ]
         if inner[: len(ready.before)] == ready.before:
             inner = inner[len(ready.before) :]
         if ready.behind and inner[-len(ready.behind) :] == ready.behind:
@@ -218,7 +247,9 @@ def _text_of(path: str) -> str:
     except DataError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(f"{path} cannot be read as a {NAME}: {getattr(error, 'strerror', None) or error}") from None
+        raise DataError(
+            f"{path} cannot be read as a {NAME}: {getattr(error, 'strerror', None) or error}"
+        ) from None
 
 
 def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready:
@@ -239,18 +270,31 @@ def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready
         around = model.encode("", add_special_tokens=False)
         around.pad(1, pad_id=_TEXT)
         ids = model.post_process(around).ids if special_tokens else [_TEXT]
-        before, behind = ids[: ids.index(_TEXT)], ids[ids.index(_TEXT) + 1 :]
+        before = ids[: ids.index(_TEXT)]
+        behind = ids[ids.index(_TEXT) + 1 :]
         vocabulary = model.get_vocab()
     size = 1 + max(vocabulary.values(), default=-1)
     if size == 0:
         raise ValueError("its vocabulary is empty")
     if num_ids is not None and size > num_ids:
-        raise ValueError(f"it has ids up to {size - 1:,}, and the model has {num_ids:,}; it belongs to another model")
+        raise ValueError(
+            f"it has ids up to {size - 1:,}, and the model has {num_ids:,}; it belongs to another model"
+        )
     if size > 2 * len(vocabulary):  # an embedding has a row for each
-        raise ValueError(f"it numbers {len(vocabulary):,} tokens up to {size - 1:,}; most ids would mean nothing")
+        raise ValueError(
+            f"it numbers {len(vocabulary):,} tokens up to {size - 1:,}; most ids would mean nothing"
+        )
     if wrong := [i for i in before + behind if i >= size]:
-        raise ValueError(f"it puts id {wrong[0]:,} around a text, and its ids go from 0 to {size - 1:,}")
+        raise ValueError(
+            f"it puts id {wrong[0]:,} around a text, and its ids go from 0 to {size - 1:,}"
+        )
     unknown = inner.get("unk_id")
     if isinstance(name := inner.get("unk_token"), str):
         unknown = vocabulary.get(name)
-    return _Ready(model, size, unknown if isinstance(unknown, int) and unknown < size else None, before, behind)
+    return _Ready(
+        model,
+        size,
+        unknown if isinstance(unknown, int) and unknown < size else None,
+        before,
+        behind,
+    )

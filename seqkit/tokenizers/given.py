@@ -30,7 +30,9 @@ class Ids(Tokenizer):
 
     def __init__(self, vocab_size: int) -> None:
         if vocab_size < 1:
-            raise ValueError(f"vocab_size={vocab_size}; ids are 0 to vocab_size - 1, so make it 1 or more")
+            raise ValueError(
+                f"vocab_size={vocab_size}; ids are 0 to vocab_size - 1, so make it 1 or more"
+            )
         self.vocab_size = vocab_size
 
     @property
@@ -46,11 +48,16 @@ class Ids(Tokenizer):
         ids = _as_tensor(raw, "give a list, an array or a tensor of integers [n]")
         is_integer = not (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)
         if ids.ndim != 1 or len(ids) == 0 or not is_integer:
-            raise DataError(f"ids are {describe_tensor(ids)}; give one sequence of integers [n] with at least one")
-        low, high = int(ids.min()), int(ids.max())
+            raise DataError(
+                f"ids are {describe_tensor(ids)}; give one sequence of integers [n] with at least one"
+            )
+        low = int(ids.min())
+        high = int(ids.max())
         if low < 0 or high >= self.vocab_size:
             wrong = low if low < 0 else high
-            raise DataError(f"id {wrong} is outside the vocabulary (0 to {self.vocab_size - 1}); set vocab_size higher")
+            raise DataError(
+                f"id {wrong} is outside the vocabulary (0 to {self.vocab_size - 1}); set vocab_size higher"
+            )
         return Tokens(ids.long(), counted(len(ids)))
 
     def decode(self, tokens: Tokens | Tensor | Sequence[int]) -> list[int]:
@@ -88,10 +95,17 @@ class Series(Tokenizer):
             if count is not None and count < 1:
                 raise ValueError(f"{name}={count} counts numbers or time steps; make it 1 or more")
         if patch is not None and stride is not None and stride > patch:
-            raise ValueError(f"stride={stride} leaves out steps between patches of {patch}; make it {patch} or less")
+            raise ValueError(
+                f"stride={stride} leaves out steps between patches of {patch}; make it {patch} or less"
+            )
         if normalize not in (None, "training", "series", "statistics"):
-            raise ValueError(f"normalize={normalize!r}; choose 'training', 'series', 'statistics' or None")
-        self.num_features, self.normalize, self.patch, self.stride = num_features, normalize, patch, stride
+            raise ValueError(
+                f"normalize={normalize!r}; choose 'training', 'series', 'statistics' or None"
+            )
+        self.num_features = num_features
+        self.normalize = normalize
+        self.patch = patch
+        self.stride = stride
         self._learned: dict[str, Any] = {}
 
     @property
@@ -122,7 +136,9 @@ class Series(Tokenizer):
         if self._is_given:
             return
         first = _as_tensor(raws[0], _SERIES)
-        learned: dict[str, Any] = {"num_features": self.num_features or (first.shape[-1] if first.ndim == 2 else 1)}
+        learned: dict[str, Any] = {
+            "num_features": self.num_features or (first.shape[-1] if first.ndim == 2 else 1)
+        }
         learned["patch"] = self.patch or max(4, int(median(map(len, raws))) // 16)
         self._learned = learned
         if self.normalize == "training":
@@ -138,13 +154,23 @@ class Series(Tokenizer):
 
     @property
     def _is_given(self) -> bool:
-        return self.num_features is not None and self.patch is not None and self.normalize in (None, "series")
+        return (
+            self.num_features is not None
+            and self.patch is not None
+            and self.normalize in (None, "series")
+        )
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
-        wanted = {"num_features", "patch", *(("mean", "std") if self.normalize in ("training", "statistics") else ())}
+        wanted = {
+            "num_features",
+            "patch",
+            *(("mean", "std") if self.normalize in ("training", "statistics") else ()),
+        }
         if state and set(state) != wanted:
-            raise ValueError(f"state holds {sorted(state)}; the state of this Series holds {sorted(wanted)}")
+            raise ValueError(
+                f"state holds {sorted(state)}; the state of this Series holds {sorted(wanted)}"
+            )
         self._learned = deepcopy(state)
 
     def encode(self, raw: Any, /) -> Tokens:
@@ -166,7 +192,9 @@ class Series(Tokenizer):
             values = rearrange(values.unfold(0, patch, stride), "m f p -> m (p f)")
         if self.normalize == "statistics" and len(values):
             unit = self._learned_of("std")
-            statistics = torch.cat([((mean - self._learned_of("mean")) / unit).asinh(), (std / unit).log()])
+            statistics = torch.cat(
+                [((mean - self._learned_of("mean")) / unit).asinh(), (std / unit).log()]
+            )
             values = torch.cat([values, statistics.expand(len(values), -1)], dim=1)
         return Tokens(values.float(), counted(len(values)))
 
@@ -175,10 +203,12 @@ class Series(Tokenizer):
         steps = self.joined(tokens.content)
         if self.normalize in (None, "series"):
             return steps
-        mean, std = self._learned_of("mean"), self._learned_of("std")
+        mean = self._learned_of("mean")
+        std = self._learned_of("std")
         if self.normalize == "statistics":
             level, scale = tokens.content[0, -2 * self.width :].double().chunk(2)
-            mean, std = mean + std * level.sinh(), std * scale.exp()
+            mean = mean + std * level.sinh()
+            std = std * scale.exp()
         return (steps.double() * std + mean).float()
 
     def joined(self, content: Tensor) -> Tensor:
@@ -201,13 +231,16 @@ class Series(Tokenizer):
         if values.ndim == 1 and self.width == 1:
             values = rearrange(values, "n -> n 1")
         if values.ndim != 2 or values.shape[1] != self.width:
-            raise DataError(f"the series is {describe_tensor(values)}; give [n {self.width}] (num_features)")
+            raise DataError(
+                f"the series is {describe_tensor(values)}; give [n {self.width}] (num_features)"
+            )
         return values.double()
 
 
 def _mean_and_std(values: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation [f] of values [n f]; 1 where all are equal, since their rounding is no spread."""
-    mean, std = values.mean(0), values.std(0, correction=0)
+    mean = values.mean(0)
+    std = values.std(0, correction=0)
     return mean, std.masked_fill(std <= 1e-9 * mean.abs(), 1.0)
 
 
@@ -220,7 +253,9 @@ def _as_tensor(raw: Any, advice: str) -> Tensor:
     try:
         return torch.as_tensor(raw)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise DataError(f"these are not numbers ({' '.join(str(error).split())}); {advice}") from None
+        raise DataError(
+            f"these are not numbers ({' '.join(str(error).split())}); {advice}"
+        ) from None
 
 
 def counted(num_tokens: int) -> Tensor:

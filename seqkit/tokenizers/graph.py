@@ -46,18 +46,31 @@ class Graph(Tokenizer):
         encodings: Sequence[GraphEncoding] | None = None,
     ) -> None:
         if (num_features or 0) < 0 or num_categories < 0 or (num_features != 0 and num_categories):
-            raise ValueError(f"{num_features=}, {num_categories=}; give nodes either feature vectors or categories")
+            raise ValueError(
+                f"{num_features=}, {num_categories=}; give nodes either feature vectors or categories"
+            )
         if num_edge_types < 1 or num_edge_features < 0:
-            raise ValueError(f"{num_edge_types=}, {num_edge_features=}; give at least one type and no negative number")
-        self._learns_sizes, self._learns_direction = num_features is None, directed is None
+            raise ValueError(
+                f"{num_edge_types=}, {num_edge_features=}; give at least one type and no negative number"
+            )
+        self._learns_sizes = num_features is None
+        self._learns_direction = directed is None
         self._is_fitted = not (self._learns_sizes or self._learns_direction)
-        self.num_features, self.num_categories, self.directed = num_features or 0, num_categories, bool(directed)
-        self.num_edge_types, self.num_edge_features = num_edge_types, num_edge_features
-        self.encodings, self._structure = encodings, Structure((Degree(),) if encodings is None else encodings)
+        self.num_features = num_features or 0
+        self.num_categories = num_categories
+        self.directed = bool(directed)
+        self.num_edge_types = num_edge_types
+        self.num_edge_features = num_edge_features
+        self.encodings = encodings
+        self._structure = Structure((Degree(),) if encodings is None else encodings)
         if num_edge_features and not self._structure.has_edge_tokens:
-            raise ValueError(f"{num_edge_features=} needs tokens of edges; add EdgeTokens to the encodings")
+            raise ValueError(
+                f"{num_edge_features=} needs tokens of edges; add EdgeTokens to the encodings"
+            )
         if not self._learns_sizes and not self._width:
-            raise ValueError("nodes without features, categories and encodings have no content; add Degree")
+            raise ValueError(
+                "nodes without features, categories and encodings have no content; add Degree"
+            )
 
     @property
     def _width(self) -> int:
@@ -78,22 +91,39 @@ class Graph(Tokenizer):
         if self._learns_sizes:
             widths = {graph.nodes.shape[1] if graph.nodes.ndim == 2 else -1 for graph in graphs}
             if len(widths) > 1:
-                kinds = ", ".join("categories" if width < 0 else f"{width} features" for width in sorted(widths))
-                raise DataError(f"the graphs differ in their nodes: {kinds}; give all of them the same")
+                kinds = ", ".join(
+                    "categories" if width < 0 else f"{width} features" for width in sorted(widths)
+                )
+                raise DataError(
+                    f"the graphs differ in their nodes: {kinds}; give all of them the same"
+                )
             self.num_features = max(widths.pop(), 0)
-            self.num_categories = max((int(g.nodes.max()) + 1 for g in graphs if g.nodes.ndim == 1), default=0)
-            types = [int(g.edge_types.max()) + 1 for g in graphs if g.edge_types is not None and len(g.edge_types)]
+            self.num_categories = max(
+                (int(g.nodes.max()) + 1 for g in graphs if g.nodes.ndim == 1), default=0
+            )
+            types = [
+                int(g.edge_types.max()) + 1
+                for g in graphs
+                if g.edge_types is not None and len(g.edge_types)
+            ]
             self.num_edge_types = max(types, default=1)
             edge_widths = [g.edge_features.shape[1] for g in graphs if g.edge_features is not None]
             self.num_edge_features = max(edge_widths, default=0)
             if not self._width:
-                raise DataError("the nodes have no features: no content; set --tokenizer.encodings [Degree]")
+                raise DataError(
+                    "the nodes have no features: no content; set --tokenizer.encodings [Degree]"
+                )
         self._is_fitted = True
 
     def state(self) -> dict[str, Any]:
         """Fitted sizes and direction; empty where all was given."""
-        names = (*(_SIZES if self._learns_sizes else ()), *(("directed",) if self._learns_direction else ()))
-        return {name: getattr(self, name) for name in names} if self._is_fitted else {}
+        names = (
+            *(_SIZES if self._learns_sizes else ()),
+            *(("directed",) if self._learns_direction else ()),
+        )
+        if self._is_fitted:
+            return {name: getattr(self, name) for name in names}
+        return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back sizes and direction. Raises ValueError where they are something else."""
@@ -116,7 +146,9 @@ class Graph(Tokenizer):
     def spec(self) -> TokenSpec:
         """Vectors without axes, with an adjacency. Raises ValueError before `fit` where sizes were left open."""
         if not self._is_fitted:
-            raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
+            raise ValueError(
+                "Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features"
+            )
         return self._structure.spec(
             self.num_features + self.num_categories,
             num_edge_types=self.num_edge_types,
@@ -134,16 +166,30 @@ class Graph(Tokenizer):
         _ = self.spec  # raises before fit
         data = as_graph_data(raw, directed=self.directed)
         if data.directed and not self.directed:
-            raise DataError("the graph is directed, the tokenizer is not; set --tokenizer.directed true")
-        highest = -1 if data.edge_types is None or not len(data.edge_types) else int(data.edge_types.max())
+            raise DataError(
+                "the graph is directed, the tokenizer is not; set --tokenizer.directed true"
+            )
+        if data.edge_types is None or not len(data.edge_types):
+            highest = -1
+        else:
+            highest = int(data.edge_types.max())
         if highest >= self.num_edge_types:
-            raise DataError(f"an edge has type {highest}; set --tokenizer.num_edge_types {highest + 1}, or correct it")
-        vectors = data.edge_features if data.edges.shape[1] else torch.zeros(0, self.num_edge_features)
+            raise DataError(
+                f"an edge has type {highest}; set --tokenizer.num_edge_types {highest + 1}, or correct it"
+            )
+        if data.edges.shape[1]:
+            vectors = data.edge_features
+        else:
+            vectors = torch.zeros(0, self.num_edge_features)
         given = 0 if vectors is None else vectors.shape[1]
         if given and not self._structure.has_edge_tokens:
-            raise DataError(f"edges carry {given} features; add EdgeTokens to --tokenizer.encodings, or drop them")
+            raise DataError(
+                f"edges carry {given} features; add EdgeTokens to --tokenizer.encodings, or drop them"
+            )
         if given != self.num_edge_features:
-            raise DataError(f"edges carry {given} features; set --tokenizer.num_edge_features {given}")
+            raise DataError(
+                f"edges carry {given} features; set --tokenizer.num_edge_features {given}"
+            )
         return self._structure.encode(
             self._features(data.nodes),
             data.edges,
@@ -160,11 +206,14 @@ class Graph(Tokenizer):
         Raises ValueError for tokens without adjacency, or of edges or a virtual node.
         """
         if self._structure.has_edge_tokens or self._structure.has_virtual_node:
-            raise ValueError("decode takes tokens of nodes alone; leave out EdgeTokens and VirtualNode")
+            raise ValueError(
+                "decode takes tokens of nodes alone; leave out EdgeTokens and VirtualNode"
+            )
         if tokens.adjacency is None:
             raise ValueError("tokens have no adjacency; decode takes what Graph.encode gave")
         direct = tokens.adjacency.edge_type <= self.num_edge_types
-        (source, target), types = tokens.adjacency.edge_index[:, direct], tokens.adjacency.edge_type[direct] - 1
+        source, target = tokens.adjacency.edge_index[:, direct]
+        types = tokens.adjacency.edge_type[direct] - 1
         order = (source * len(tokens) + target).argsort()
         nodes = tokens.content[:, : self.num_features + self.num_categories]
         return GraphData(
@@ -178,7 +227,9 @@ class Graph(Tokenizer):
         if nodes.ndim == 1:
             highest = int(nodes.max())
             if highest >= self.num_categories:
-                raise DataError(f"a node has category {highest}; set --tokenizer.num_categories {highest + 1}")
+                raise DataError(
+                    f"a node has category {highest}; set --tokenizer.num_categories {highest + 1}"
+                )
             return (rearrange(nodes, "n -> n 1") == torch.arange(self.num_categories)).float()
         if nodes.shape[1] != self.num_features or self.num_categories:
             sizes = f"--tokenizer.num_features {nodes.shape[1]} --tokenizer.num_categories 0"
@@ -194,7 +245,9 @@ def as_graph_data(raw: Any, *, directed: bool) -> GraphData:
         return _from_pyg(raw, directed)
     if hasattr(raw, "adj") and hasattr(raw, "is_directed"):
         return _from_networkx(raw)
-    raise DataError(f"{type(raw).__name__} is not a graph; give GraphData, networkx's, or one with x and edge_index")
+    raise DataError(
+        f"{type(raw).__name__} is not a graph; give GraphData, networkx's, or one with x and edge_index"
+    )
 
 
 def _from_networkx(graph: Any) -> GraphData:
@@ -209,25 +262,40 @@ def _from_networkx(graph: Any) -> GraphData:
     for name, values in given.items():
         missing = sum(value is None for value in values)
         if 0 < missing < len(values):
-            raise DataError(f"{missing} of {len(values)} have no attribute {name!r}; give it to all of them or to none")
-    nodes, types, vectors = (_numbers(x) if x and x[0] is not None else None for x in given.values())
-    return GraphData(_nodes(nodes, len(index)), edges, types, graph.is_directed(), _vectors(vectors))
+            raise DataError(
+                f"{missing} of {len(values)} have no attribute {name!r}; give it to all of them or to none"
+            )
+    nodes, types, vectors = (
+        _numbers(x) if x and x[0] is not None else None for x in given.values()
+    )
+    return GraphData(
+        _nodes(nodes, len(index)), edges, types, graph.is_directed(), _vectors(vectors)
+    )
 
 
 def _from_pyg(graph: Any, directed: bool) -> GraphData:
-    x, types = getattr(graph, "x", None), getattr(graph, "edge_attr", None)
+    x = getattr(graph, "x", None)
+    types = getattr(graph, "edge_attr", None)
     if x is None and getattr(graph, "num_nodes", None) is None:
-        raise DataError("the graph has neither x nor num_nodes; set num_nodes, since edges do not show isolated nodes")
+        raise DataError(
+            "the graph has neither x nor num_nodes; set num_nodes, since edges do not show isolated nodes"
+        )
     vectors = None
     if types is not None:
         types = _numbers(types)
-        types = rearrange(types, "e 1 -> e") if types.ndim == 2 and types.shape[1] == 1 else types
+        if types.ndim == 2 and types.shape[1] == 1:
+            types = rearrange(types, "e 1 -> e")
         if types.is_floating_point() or types.ndim == 2:
             types, vectors = None, _vectors(types)
         elif types.ndim != 1:
-            raise DataError(f"edge_attr is {describe_tensor(types)}; give types [e] or features [e k], or None")
+            raise DataError(
+                f"edge_attr is {describe_tensor(types)}; give types [e] or features [e k], or None"
+            )
     types = None if types is None else types.long()
-    nodes = _nodes(None, int(graph.num_nodes)) if x is None else _nodes(_numbers(x), len(x))
+    if x is None:
+        nodes = _nodes(None, int(graph.num_nodes))
+    else:
+        nodes = _nodes(_numbers(x), len(x))
     return GraphData(nodes, graph.edge_index, types, directed, vectors)
 
 
@@ -256,4 +324,6 @@ def _numbers(values: Any) -> Tensor:
             return torch.stack([torch.as_tensor(value) for value in values])
         return torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"node features or edge types are not numbers, as many for each: {error}") from None
+        raise DataError(
+            f"node features or edge types are not numbers, as many for each: {error}"
+        ) from None

@@ -18,7 +18,12 @@ from torch import Tensor, nn
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Adjacency, Tokens, TokenSpec
-from seqkit.tokenizers.adjacency import add_unreachable, build_adjacency, merge_edges, num_adjacency_types
+from seqkit.tokenizers.adjacency import (
+    add_unreachable,
+    build_adjacency,
+    merge_edges,
+    num_adjacency_types,
+)
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -54,7 +59,9 @@ class Degree(GraphEncoding):
 
     def columns(self, edges: Tensor, num_nodes: int, *, directed: bool) -> Tensor:
         ends = (edges[1], edges[0]) if directed else (edges[1],)
-        return torch.stack([torch.log1p(end.bincount(minlength=num_nodes).float()) for end in ends], dim=1)
+        return torch.stack(
+            [torch.log1p(end.bincount(minlength=num_nodes).float()) for end in ends], dim=1
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,9 @@ class RandomWalk(GraphEncoding):
 
     def __post_init__(self) -> None:
         if self.num_steps < 1:
-            raise ValueError(f"RandomWalk(num_steps={self.num_steps}); a walk has at least one step")
+            raise ValueError(
+                f"RandomWalk(num_steps={self.num_steps}); a walk has at least one step"
+            )
 
     def width(self, *, directed: bool) -> int:
         return self.num_steps
@@ -81,11 +90,14 @@ class RandomWalk(GraphEncoding):
 
         source, target = edges.numpy()
         degree = np.bincount(source, minlength=num_nodes)
-        to_source = sparse.csr_matrix((1 / degree[source], (target, source)), (num_nodes, num_nodes))
+        to_source = sparse.csr_matrix(
+            (1 / degree[source], (target, source)), (num_nodes, num_nodes)
+        )
         found = np.zeros((num_nodes, self.num_steps), np.float32)
         for first in range(0, num_nodes, _START_NODES):
             start = np.arange(first, min(first + _START_NODES, num_nodes))
-            share = np.zeros((num_nodes, len(start)))  # of the walks from each start that are at each node
+            # of the walks from each start that are at each node
+            share = np.zeros((num_nodes, len(start)))
             share[start, start - first] = 1
             for step in range(self.num_steps):
                 share = to_source @ share
@@ -108,7 +120,9 @@ class Laplacian(GraphEncoding):
 
     def __post_init__(self) -> None:
         if self.num_eigenvectors < 1:
-            raise ValueError(f"Laplacian(num_eigenvectors={self.num_eigenvectors}); make it at least 1")
+            raise ValueError(
+                f"Laplacian(num_eigenvectors={self.num_eigenvectors}); make it at least 1"
+            )
 
     def width(self, *, directed: bool) -> int:
         return self.num_eigenvectors
@@ -122,7 +136,9 @@ class Laplacian(GraphEncoding):
         found = np.zeros((num_nodes, self.num_eigenvectors), np.float32)
         for nodes in np.split(order, np.cumsum(np.bincount(component))[:-1]):
             if len(nodes) > 1:
-                vectors = _eigenvectors(adjacency[nodes][:, nodes], min(self.num_eigenvectors, len(nodes) - 1))
+                vectors = _eigenvectors(
+                    adjacency[nodes][:, nodes], min(self.num_eigenvectors, len(nodes) - 1)
+                )
                 found[nodes, : vectors.shape[1]] = vectors
         return torch.from_numpy(found)
 
@@ -175,15 +191,24 @@ class Structure:
             if names.count(name) > 1:
                 raise ValueError(f"encodings has {name} {names.count(name)} times; keep one")
         self.encodings = tuple(encodings)
-        self.paths = next((x for x in encodings if isinstance(x, ShortestPath)), ShortestPath(1, unreachable=False))
+        self.paths = next(
+            (x for x in encodings if isinstance(x, ShortestPath)),
+            ShortestPath(1, unreachable=False),
+        )
         self.has_edge_tokens = any(isinstance(one, EdgeTokens) for one in encodings)
         self.has_virtual_node = any(isinstance(one, VirtualNode) for one in encodings)
 
     def spec(
-        self, num_features: int, *, num_edge_types: int, num_edge_features: int = 0, directed: bool = False
+        self,
+        num_features: int,
+        *,
+        num_edge_types: int,
+        num_edge_features: int = 0,
+        directed: bool = False,
     ) -> TokenSpec:
         """Spec of tokens of nodes with that many features of their own and edges of that many types and features."""
-        width, embedder = num_features + (1 + num_edge_features) * self.has_edge_tokens, None
+        width = num_features + (1 + num_edge_features) * self.has_edge_tokens
+        embedder = None
         widths = [one.width(directed=directed) for one in self.encodings]
         total = width + sum(widths) + self.has_virtual_node
         for one, more in zip(self.encodings, widths):
@@ -191,7 +216,9 @@ class Structure:
                 embedder = partial(RandomSigns, total, width, more)
             width += more
         num_types = self._num_types(num_edge_types) + self.has_virtual_node
-        return TokenSpec(num_features=total, num_axes=0, num_edge_types=num_types, embedder=embedder)
+        return TokenSpec(
+            num_features=total, num_axes=0, num_edge_types=num_types, embedder=embedder
+        )
 
     def _num_types(self, num_edge_types: int) -> int:
         """Number of edge types without that of a virtual node."""
@@ -215,17 +242,28 @@ class Structure:
         edges of this graph have a direction.
         Raises DataError where edges of different types or features join the same nodes.
         """
-        n, content = len(nodes), nodes
+        n = len(nodes)
+        content = nodes
         if self.has_edge_tokens:
-            edges, types, content = _with_edge_tokens(nodes, edges, types, edge_features, one_way=one_way)
+            edges, types, content = _with_edge_tokens(
+                nodes, edges, types, edge_features, one_way=one_way
+            )
             n = len(content)
         edges, types = merge_edges(edges, types, n, directed=one_way)
         wide = [one for one in self.encodings if one.width(directed=directed)]
         if wide:
-            content = torch.cat([content, *(one.columns(edges, n, directed=directed) for one in wide)], dim=1)
-        paths, last = self.paths, self._num_types(num_edge_types)
+            content = torch.cat(
+                [content, *(one.columns(edges, n, directed=directed) for one in wide)], dim=1
+            )
+        paths = self.paths
+        last = self._num_types(num_edge_types)
         adjacency = build_adjacency(
-            edges, types, n, num_edge_types=num_edge_types, max_distance=paths.max_distance, max_hops=paths.max_hops
+            edges,
+            types,
+            n,
+            num_edge_types=num_edge_types,
+            max_distance=paths.max_distance,
+            max_hops=paths.max_hops,
         )
         if paths.unreachable:
             adjacency = add_unreachable(adjacency, n, last)
@@ -234,22 +272,35 @@ class Structure:
             content[-1, -1] = 1.0
             there = torch.stack([torch.arange(n), torch.full((n,), n)])
             index = torch.cat([adjacency.edge_index, there, there.flip(0)], dim=1)
-            adjacency = Adjacency(index, torch.cat([adjacency.edge_type, torch.full((2 * n,), last + 1)]))
+            adjacency = Adjacency(
+                index, torch.cat([adjacency.edge_type, torch.full((2 * n,), last + 1)])
+            )
         return Tokens(content, torch.zeros(len(content), 0), adjacency)
 
 
 def _with_edge_tokens(
-    nodes: Tensor, edges: Tensor, types: Tensor | None, edge_features: Tensor | None, *, one_way: bool
+    nodes: Tensor,
+    edges: Tensor,
+    types: Tensor | None,
+    edge_features: Tensor | None,
+    *,
+    one_way: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Edges from and to tokens of edges, their types, and content: of nodes, of edges, whether the token is an edge."""
     n = len(nodes)
-    given = torch.zeros(edges.shape[1], 0) if edge_features is None else edge_features.float()
+    if edge_features is None:
+        given = torch.zeros(edges.shape[1], 0)
+    else:
+        given = edge_features.float()
     kinds = torch.zeros(edges.shape[1], dtype=torch.int64) if types is None else types
-    rows, kind = torch.cat([kinds[:, None].double(), given.double()], dim=1).unique(dim=0, return_inverse=True)
+    rows, kind = torch.cat([kinds[:, None].double(), given.double()], dim=1).unique(
+        dim=0, return_inverse=True
+    )
     (source, target), kind = merge_edges(edges, kind, n, directed=one_way)
     if not one_way:
         source, target, kind = (x[source < target] for x in (source, target, kind))
-    token, found = n + torch.arange(len(kind)), rows[kind]
+    token = n + torch.arange(len(kind))
+    found = rows[kind]
     halves = torch.cat([torch.stack([source, token]), torch.stack([token, target])], dim=1)
     content = F.pad(nodes, (0, 1 + given.shape[1], 0, len(kind)))
     content[n:, nodes.shape[1] : -1] = found[:, 1:].float()
@@ -283,9 +334,12 @@ def _eigenvectors(adjacency: sparse.csr_matrix, k: int) -> np.ndarray:
         try:
             values, vectors = eigsh(normalised, k=k + 1, which="LA", v0=start)
         except ArpackNoConvergence:
-            raise DataError(f"eigenvectors of {m:,} connected nodes do not converge; leave out Laplacian") from None
+            raise DataError(
+                f"eigenvectors of {m:,} connected nodes do not converge; leave out Laplacian"
+            ) from None
         vectors = vectors[:, np.argsort(-values, kind="stable")[1:]]
-    sign = np.where((vectors**3).sum(axis=0) < 0, -1.0, 1.0)  # the largest entry may have an opposite as large
+    # the largest entry may have an opposite as large
+    sign = np.where((vectors**3).sum(axis=0) < 0, -1.0, 1.0)
     return vectors * sign * np.sqrt(m)
 
 
@@ -297,12 +351,15 @@ class RandomSigns(nn.Linear):
 
     def __init__(self, num_features: int, first: int, num: int, dim: int):
         super().__init__(num_features, dim)
-        self.first, self.num = first, num
+        self.first = first
+        self.num = num
 
     def forward(self, content: Tensor) -> Tensor:
         """Embeddings [b n d]."""
         if self.training:
             drawn = torch.randint(0, 2, (len(content), self.num), device=content.device)
-            signs = F.pad(2 * drawn - 1, (self.first, content.shape[-1] - self.first - self.num), value=1)
+            signs = F.pad(
+                2 * drawn - 1, (self.first, content.shape[-1] - self.first - self.num), value=1
+            )
             content = content * rearrange(signs, "b f -> b 1 f").to(content.dtype)
         return super().forward(content)

@@ -68,30 +68,49 @@ class Patches(Tokenizer):
         positions: Literal["grid", "index"] = "grid",
         stem: Sequence[int] = (),
     ) -> None:
-        self.patch = (patch, patch) if isinstance(patch, int) else (int(patch[0]), int(patch[1]))
-        self.channels, self.crop = channels, crop
+        if isinstance(patch, int):
+            self.patch = (patch, patch)
+        else:
+            self.patch = (int(patch[0]), int(patch[1]))
+        self.channels = channels
+        self.crop = crop
         if min(*self.patch, channels) < 1:
             raise ValueError(f"patch={patch}, channels={channels}; give sizes of at least 1")
         if not 0 <= num_prefix_tokens <= MAX_PREFIX_TOKENS:
-            raise ValueError(f"num_prefix_tokens={num_prefix_tokens}; give a number from 0 to {MAX_PREFIX_TOKENS:,}")
-        self.resize = resize if resize is None or isinstance(resize, Resize) else (int(resize[0]), int(resize[1]))
+            raise ValueError(
+                f"num_prefix_tokens={num_prefix_tokens}; give a number from 0 to {MAX_PREFIX_TOKENS:,}"
+            )
+        self.resize: Resize | tuple[int, int] | None
+        if resize is None or isinstance(resize, Resize):
+            self.resize = resize
+        else:
+            self.resize = (int(resize[0]), int(resize[1]))
         if self.size is not None and (untiled := _untiled(*self.size, *self.patch)):
             raise ValueError(f"resize {untiled}")
         if crop and not isinstance(self.resize, tuple):
-            raise ValueError("crop=True is the shape of what is resized; give resize, too, as (height, width)")
-        self.mean, self.std = _per_channel("mean", mean, channels), _per_channel("std", std, channels)
+            raise ValueError(
+                "crop=True is the shape of what is resized; give resize, too, as (height, width)"
+            )
+        self.mean = _per_channel("mean", mean, channels)
+        self.std = _per_channel("std", std, channels)
         if min(self.std) <= 0:
             raise ValueError(f"std={std}; give positive numbers, pixels are divided by them")
-        self.num_prefix_tokens, self.positions = num_prefix_tokens, positions
+        self.num_prefix_tokens = num_prefix_tokens
+        self.positions = positions
         if positions not in ("grid", "index"):
             raise ValueError(f"positions={positions!r}; give grid or index")
         if positions == "index" and self.size is None:
-            raise ValueError("positions=index numbers the patches of images of one size; give resize=(height, width)")
+            raise ValueError(
+                "positions=index numbers the patches of images of one size; give resize=(height, width)"
+            )
         self.stem = tuple(stem)
         self.margins = (self.patch[0] // 4, self.patch[1] // 4) if self.stem else (0, 0)
         if self.stem and num_prefix_tokens:
             raise ValueError("a stem embeds patches alone; give num_prefix_tokens=0, or no stem")
-        if min(self.stem, default=1) < 1 or min(size_after(side, len(self.stem)) for side in self.window) < 1:
+        if (
+            min(self.stem, default=1) < 1
+            or min(size_after(side, len(self.stem)) for side in self.window) < 1
+        ):
             raise ValueError(
                 f"stem={list(self.stem)} has channels below 1, or more convolutions than {self.window[0]}x"
                 f"{self.window[1]} pixels, a patch with its margins, allow; give fewer or a larger patch"
@@ -105,13 +124,16 @@ class Patches(Tokenizer):
             num_features=k + self.channels * self.window[0] * self.window[1],
             num_axes=1 if self.positions == "index" else 2,
             num_prefix_tokens=k,
-            embedder=partial(ConvStem, self.window, self.channels, self.stem) if self.stem else None,
+            embedder=partial(ConvStem, self.window, self.channels, self.stem)
+            if self.stem
+            else None,
         )
 
     @property
     def window(self) -> tuple[int, int]:
         """(height, width) in pixels of what a token holds: of a patch, with a stem of its margins, too."""
-        (p, q), (above, left) = self.patch, self.margins
+        p, q = self.patch
+        above, left = self.margins
         return p + 2 * above, q + 2 * left
 
     @property
@@ -122,7 +144,9 @@ class Patches(Tokenizer):
     @property
     def resizing(self) -> Resize | None:
         """Resizing of an image before it is cut into patches; None: it keeps its size."""
-        return Resize(self.resize) if isinstance(self.resize, tuple) else self.resize
+        if isinstance(self.resize, tuple):
+            return Resize(self.resize)
+        return self.resize
 
     def encode(self, raw: Any, /) -> Tokens:
         """An image as k + n tokens: content [k+n k+f], of a patch k zeros and its pixels, in the order (c p q).
@@ -141,20 +165,28 @@ class Patches(Tokenizer):
             )
         if 0 in image.shape:
             raise DataError(f"image is {list(image.shape)} [c H W]; it has no pixels")
-        low, high = float(image.min()), float(image.max())  # NaN if any pixel is
+        # NaN if any pixel is
+        low = float(image.min())
+        high = float(image.max())
         if not (low >= -_SLACK and high <= 1 + _SLACK):
-            raise DataError(f"pixels go from {low:.4g} to {high:.4g}; give floats in [0, 1] without NaN, or uint8")
+            raise DataError(
+                f"pixels go from {low:.4g} to {high:.4g}; give floats in [0, 1] without NaN, or uint8"
+            )
         image = self.resized(image).expand(self.channels, -1, -1)
-        (p, q), (_, height, width) = self.patch, image.shape
+        p, q = self.patch
+        _, height, width = image.shape
         untiled = _untiled(height, width, p, q)
         if untiled:
             raise DataError(f"image {untiled}")
-        h, w, k = height // p, width // q, self.num_prefix_tokens
+        h = height // p
+        w = width // q
+        k = self.num_prefix_tokens
         if h * w > MAX_PATCHES:
             raise DataError(
                 f"image has {h * w:,} patches of {p}x{q}, and {MAX_PATCHES:,} are the most; give --tokenizer.resize"
             )
-        scaled, (above, left) = (image - _channels(self.mean)) / _channels(self.std), self.margins
+        scaled = (image - _channels(self.mean)) / _channels(self.std)
+        above, left = self.margins
         scaled = F.pad(scaled[None], [left, left, above, above], mode="replicate")[0]
         windows = scaled.unfold(1, self.window[0], p).unfold(2, self.window[1], q)
         content = rearrange(windows, "c h w P Q -> (h w) (c P Q)")
@@ -167,16 +199,22 @@ class Patches(Tokenizer):
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """The tokens themselves. Raises DataError where they are more than n: the first patches are no image."""
         if len(tokens) > n:
-            raise DataError(f"an image of {len(tokens):,} tokens cannot be cut to {n:,}; leave --data.max_tokens out")
+            raise DataError(
+                f"an image of {len(tokens):,} tokens cannot be cut to {n:,}; leave --data.max_tokens out"
+            )
         return tokens
 
     def resized(self, image: Tensor) -> Tensor:
         """An image [c H W] at the size that `resize` says; itself where there is none."""
         if self.resizing is None:
             return image
-        if self.crop and self.size is not None:  # as much as has the shape: the one side whole, the other cut
+        # as much as has the shape: the one side whole, the other cut
+        if self.crop and self.size is not None:
             scale = min(side / want for side, want in zip(image.shape[1:], self.size))
-            h, w = (max(1, min(side, round(scale * want))) for side, want in zip(image.shape[1:], self.size))
+            h, w = (
+                max(1, min(side, round(scale * want)))
+                for side, want in zip(image.shape[1:], self.size)
+            )
             image = middle_of(image, (h, w), "round")
         return self.resizing.apply(image)
 
@@ -186,15 +224,22 @@ class Patches(Tokenizer):
 
     def patches(self, tokens: Tokens) -> Tokens:
         """The patches alone, without margins: content [n f] and positions [n 2], (row, column)."""
-        k, is_patch = self.num_prefix_tokens, self.is_patch(tokens)
+        k = self.num_prefix_tokens
+        is_patch = self.is_patch(tokens)
         cells = tokens.positions[is_patch].round()
         if self.positions == "index":
             assert self.size is not None
             columns = self.size[1] // self.patch[1]
-            cells = torch.cat([(cells - k).div(columns, rounding_mode="floor"), (cells - k) % columns], dim=1)
-        (p, q), (above, left), (height, width) = self.patch, self.margins, self.window
+            cells = torch.cat(
+                [(cells - k).div(columns, rounding_mode="floor"), (cells - k) % columns], dim=1
+            )
+        p, q = self.patch
+        above, left = self.margins
+        height, width = self.window
         windows = rearrange(tokens.content[is_patch, k:], "n (c P Q) -> n c P Q", P=height, Q=width)
-        content = rearrange(windows[:, :, above : above + p, left : left + q], "n c p q -> n (c p q)")
+        content = rearrange(
+            windows[:, :, above : above + p, left : left + q], "n c p q -> n (c p q)"
+        )
         return Tokens(content, cells)
 
     def pixels(self, tokens: Tokens) -> Tensor:
@@ -202,15 +247,26 @@ class Patches(Tokenizer):
 
         Raises ValueError unless every cell of a grid is filled once.
         """
-        (p, q), tokens = self.patch, self.patches(tokens)
+        p, q = self.patch
+        tokens = self.patches(tokens)
         cells = tokens.positions.long()
         h, w = (int(size) + 1 for size in cells.max(dim=0).values)
         index = cells[:, 0] * w + cells[:, 1]
         order = index.argsort()
-        if len(index) != h * w or not torch.equal(index[order], torch.arange(h * w, device=index.device)):
-            raise ValueError(f"{len(index)} patches do not fill a grid of {h}x{w} once each; give all of one image")
+        if len(index) != h * w or not torch.equal(
+            index[order], torch.arange(h * w, device=index.device)
+        ):
+            raise ValueError(
+                f"{len(index)} patches do not fill a grid of {h}x{w} once each; give all of one image"
+            )
         content = rearrange(
-            tokens.content[order], "(h w) (c p q) -> c (h p) (w q)", h=h, w=w, c=self.channels, p=p, q=q
+            tokens.content[order],
+            "(h w) (c p q) -> c (h p) (w q)",
+            h=h,
+            w=w,
+            c=self.channels,
+            p=p,
+            q=q,
         )
         return content * _channels(self.std).to(content) + _channels(self.mean).to(content)
 
@@ -220,13 +276,17 @@ class Patches(Tokenizer):
         A resized image comes back at its new size.
         """
         pixels = self.pixels(tokens)
-        return pixels if self.resizing is None else self.resizing.undone(pixels)
+        if self.resizing is None:
+            return pixels
+        return self.resizing.undone(pixels)
 
 
 def _per_channel(name: str, value: float | Sequence[float], channels: int) -> tuple[float, ...]:
     values = (value,) * channels if isinstance(value, (int, float)) else tuple(value)
     if len(values) != channels:
-        raise ValueError(f"{name} has {len(values)} numbers for {channels} channels; give one, or one per channel")
+        raise ValueError(
+            f"{name} has {len(values)} numbers for {channels} channels; give one, or one per channel"
+        )
     return values
 
 
@@ -239,7 +299,8 @@ def _on_white(image: Tensor) -> Tensor:
 
     As `convert_to_rgb` of transformers 5.23, where a processor has `do_convert_rgb`.
     """
-    colour, alpha = image[:3], image[3:]
+    colour = image[:3]
+    alpha = image[3:]
     return ((colour * alpha + (1 - alpha)) * 255).round() / 255
 
 
@@ -255,22 +316,38 @@ def _untiled(height: int, width: int, p: int, q: int) -> str:
 
 def _pixels(raw: Any) -> Tensor:
     """Any accepted image as float [c H W]; uint8 is divided by 255."""
-    mode = getattr(raw, "mode", None)  # a PIL image: recognised by its attributes, so that nothing is imported
+    # a PIL image: recognised by its attributes, so that nothing is imported
+    mode = getattr(raw, "mode", None)
     if isinstance(mode, str) and mode not in ("L", "RGB", "RGBA"):
-        raise DataError(f"image has PIL mode {mode!r}, whose values are not pixels in [0, 255]; use convert('RGB')")
+        raise DataError(
+            f"image has PIL mode {mode!r}, whose values are not pixels in [0, 255]; use convert('RGB')"
+        )
     if isinstance(raw, np.ndarray) or isinstance(mode, str):
         array = np.asarray(raw)
         usable = array.dtype.kind in "fu" and array.itemsize <= 8  # torch has a dtype for it
         # a copy in this machine's byte order: PIL's memory is read-only, torch's is not
-        image = torch.from_numpy(array.astype(array.dtype.newbyteorder("="))) if usable else None
+        image = None
+        if usable:
+            image = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
         pattern = {2: "H W -> 1 H W", 3: "H W c -> c H W"}.get(array.ndim)
         found = f"array {list(array.shape)} {array.dtype}"
     elif isinstance(raw, Tensor):
-        image, pattern = raw, {2: "H W -> 1 H W", 3: "c H W -> c H W"}.get(raw.ndim)
+        image = raw
+        pattern = {2: "H W -> 1 H W", 3: "c H W -> c H W"}.get(raw.ndim)
         found = f"tensor {describe_tensor(raw)}"
     else:
-        raise DataError(f"an image is a tensor [c H W], a NumPy array [H W c] or a PIL image, not {type(raw).__name__}")
-    if image is None or pattern is None or not (image.is_floating_point() or image.dtype == torch.uint8):
-        raise DataError(f"image is {found}; give a tensor [c H W] or an array [H W c] of floats in [0, 1] or of uint8")
+        raise DataError(
+            f"an image is a tensor [c H W], a NumPy array [H W c] or a PIL image, not {type(raw).__name__}"
+        )
+    if (
+        image is None
+        or pattern is None
+        or not (image.is_floating_point() or image.dtype == torch.uint8)
+    ):
+        raise DataError(
+            f"image is {found}; give a tensor [c H W] or an array [H W c] of floats in [0, 1] or of uint8"
+        )
     image = rearrange(image, pattern)
-    return image.float() / 255 if image.dtype == torch.uint8 else image.float()
+    if image.dtype == torch.uint8:
+        return image.float() / 255
+    return image.float()

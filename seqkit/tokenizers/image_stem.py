@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-KERNEL, STRIDE = 3, 2
+KERNEL = 3
+STRIDE = 2
 
 
 def size_after(size: int, num_convolutions: int) -> int:
@@ -32,17 +33,21 @@ class ConvStem(nn.Module):
 
     def __init__(self, window: tuple[int, int], channels: int, widths: Sequence[int], dim: int):
         super().__init__()
-        self.window, self.channels = window, channels
+        self.window = window
+        self.channels = channels
         layers = [nn.Conv2d(i, o, KERNEL, STRIDE) for i, o in zip((channels, *widths), widths)]
         for convolution in layers:
-            nn.init.kaiming_normal_(convolution.weight)  # torch's own start makes them smaller with each convolution
+            # torch's own start makes them smaller with each convolution
+            nn.init.kaiming_normal_(convolution.weight)
         self.convolutions = nn.ModuleList(layers)
         height, width = (size_after(side, len(widths)) for side in window)
-        self.linear, self.norm = nn.Linear(widths[-1] * height * width, dim), nn.LayerNorm(dim)
+        self.linear = nn.Linear(widths[-1] * height * width, dim)
+        self.norm = nn.LayerNorm(dim)
 
     def forward(self, content: Tensor) -> Tensor:
         """Embeddings [b n d] of content [b n f]."""
-        b, (height, width) = len(content), self.window
+        b = len(content)
+        height, width = self.window
         x = rearrange(content, "b n (c P Q) -> (b n) c P Q", c=self.channels, P=height, Q=width)
         for convolution in self.convolutions:
             x = F.gelu(convolution(x))

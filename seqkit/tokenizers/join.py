@@ -32,7 +32,9 @@ class Join(Tokenizer):
         self.reads = dict(reads or {})
         for name in self.reads:
             if name not in self.parts:
-                raise ValueError(f"reads names {name!r}, which is no part; {suggest(name, self.parts)}")
+                raise ValueError(
+                    f"reads names {name!r}, which is no part; {suggest(name, self.parts)}"
+                )
         self.is_slow = any(one.is_slow for one in self.parts.values())
         unfitted = {name: TokenSpec(vocab_size=1) for name in self.parts}
         TokenSpec(parts=unfitted)  # type: ignore[arg-type]  # refuses names before any data is read
@@ -69,10 +71,16 @@ class Join(Tokenizer):
         if isinstance(raw, Mapping):
             unknown = [key for key in raw if key not in keys.values()]
             if unknown:
-                raise DataError(f"{unknown[0]!r} is no part; {suggest(str(unknown[0]), keys.values())}")
+                raise DataError(
+                    f"{unknown[0]!r} is no part; {suggest(str(unknown[0]), keys.values())}"
+                )
             return [(name, raw[key]) for name, key in keys.items() if _is_given(raw.get(key))]
-        if not isinstance(raw, list | tuple) or not all(isinstance(x, list | tuple) and len(x) == 2 for x in raw):
-            raise DataError(f"the example is a {type(raw).__name__}; give {{part: raw example}}, or a list of pairs")
+        if not isinstance(raw, list | tuple) or not all(
+            isinstance(x, list | tuple) and len(x) == 2 for x in raw
+        ):
+            raise DataError(
+                f"the example is a {type(raw).__name__}; give {{part: raw example}}, or a list of pairs"
+            )
         for name, _ in raw:
             if name not in self.parts:
                 raise DataError(f"{name!r} is no part; {suggest(str(name), self.parts)}")
@@ -85,17 +93,25 @@ class Join(Tokenizer):
                 continue
             own = [part for raw in raws for run, part in self.runs(raw) if run == name]
             if not own:
-                raise DataError(f"no training example has the part {name}, so its tokenizer cannot be fitted")
+                raise DataError(
+                    f"no training example has the part {name}, so its tokenizer cannot be fitted"
+                )
             tokenizer.fit(own)
 
     def share_unknown(self, raws: Iterable[Any]) -> list[str]:
         """`Text.share_unknown` of each part that is text."""
-        texts: dict[str, list[Any]] = {name: [] for name, one in self.parts.items() if isinstance(one, Text)}
+        texts: dict[str, list[Any]] = {
+            name: [] for name, one in self.parts.items() if isinstance(one, Text)
+        }
         for raw in raws if texts else ():
             with suppress(DataError):  # it is refused where it is encoded
                 for name, part in self.runs(raw):
                     texts.get(name, []).append(part)
-        return [f"part {name}: {said}" for name in texts for said in self.parts[name].share_unknown(texts[name])]
+        return [
+            f"part {name}: {said}"
+            for name in texts
+            for said in self.parts[name].share_unknown(texts[name])
+        ]
 
     def without(self, tokens: Tokens, names: Collection[str]) -> Tokens:
         """The tokens as they are if these parts had not been given. Raises DataError where no part is left."""
@@ -104,7 +120,9 @@ class Join(Tokenizer):
 
     def state(self) -> dict[str, Any]:
         """State of each part that has one."""
-        return {name: state for name, tokenizer in self.parts.items() if (state := tokenizer.state())}
+        return {
+            name: state for name, tokenizer in self.parts.items() if (state := tokenizer.state())
+        }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores each part. Raises ValueError for a state of a part that is not there."""
@@ -116,19 +134,27 @@ class Join(Tokenizer):
     @property
     def decode(self) -> Callable[[Tokens], Any] | None:
         """Function from joined tokens to a raw example; None where a part has no `decode`."""
-        return self._decode if all(getattr(part, "decode", None) for part in self.parts.values()) else None
+        if all(getattr(part, "decode", None) for part in self.parts.values()):
+            return self._decode
+        return None
 
     def continues(self, tokens: Tokens, content: Tensor) -> Tokens:
         """The last run goes on by a token of its part."""
         *before, (name, last) = tokens.alone()
-        return self.spec.join([*before, (name, self.parts[name].continues(last, content))], runs_on=tokens.runs_on)
+        return self.spec.join(
+            [*before, (name, self.parts[name].continues(last, content))], runs_on=tokens.runs_on
+        )
 
     def _decode(self, tokens: Tokens) -> Any:
         """A mapping, or the list of pairs that it was where positions run on."""
         found = [(name, self.parts[name].decode(run)) for name, run in tokens.alone()]
-        return found if tokens.runs_on else {self.reads.get(name, name): part for name, part in found}
+        if tokens.runs_on:
+            return found
+        return {self.reads.get(name, name): part for name, part in found}
 
 
 def _is_given(part: Any) -> bool:
     """Whether a part of an example is there; a mapping without a value is not."""
-    return any(value is not None for value in part.values()) if isinstance(part, Mapping) else part is not None
+    if isinstance(part, Mapping):
+        return any(value is not None for value in part.values())
+    return part is not None

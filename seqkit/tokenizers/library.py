@@ -18,7 +18,9 @@ def library(owner: str) -> Any:
         import tokenizers.pre_tokenizers
         import tokenizers.trainers
     except ImportError as error:
-        raise ValueError(f'{owner} needs the library tokenizers; pip install "seqkit[text]"') from error
+        raise ValueError(
+            f'{owner} needs the library tokenizers; pip install "seqkit[text]"'
+        ) from error
     return tokenizers
 
 

@@ -18,7 +18,8 @@ from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.graph_encodings import GraphEncoding, ShortestPath, Structure
 
-MAX_ATOMS, MAX_CHARACTERS = 2_000, 20_000
+MAX_ATOMS = 2_000
+MAX_CHARACTERS = 20_000
 """Most atoms of a molecule, whose pairs take some 3 s, and most characters of a SMILES."""
 
 ELEMENTS = ("H", "B", "C", "N", "O", "F", "Na", "Si", "P", "S", "Cl", "K", "Se", "Br", "I")
@@ -27,7 +28,9 @@ _HYBRIDS = ("SP", "SP2", "SP3")
 _RINGS = (3, 4, 5, 6, 7, 8)
 _PLACES = np.cumsum([0, len(ELEMENTS) + 1, 6, 5, len(_HYBRIDS) + 1, len(_RINGS)])
 """The first feature of each group: element, neighbours, hydrogens, hybridisation, sizes of rings, all others."""
-_ELEMENT_PLACES = {number: i for i, number in enumerate((1, 5, 6, 7, 8, 9, 11, 14, 15, 16, 17, 19, 34, 35, 53))}
+_ELEMENT_PLACES = {
+    number: i for i, number in enumerate((1, 5, 6, 7, 8, 9, 11, 14, 15, 16, 17, 19, 34, 35, 53))
+}
 _HYBRID_PLACES = {2: 0, 3: 1, 4: 2}
 _BOND_TYPES = {1: 0, 2: 1, 3: 2, 12: 3}
 _STEREO_PLACES = {2: 2, 3: 3}
@@ -55,7 +58,9 @@ class Molecule(Tokenizer):
         except ImportError as error:
             raise ValueError('molecules need rdkit; pip install "seqkit[graph]"') from error
         self.encodings = encodings
-        self._structure = Structure((ShortestPath(unreachable=False),) if encodings is None else encodings)
+        self._structure = Structure(
+            (ShortestPath(unreachable=False),) if encodings is None else encodings
+        )
 
     @property
     def spec(self) -> TokenSpec:
@@ -72,7 +77,14 @@ class Molecule(Tokenizer):
             *(f"hybrid {name.lower()}" for name in (*_HYBRIDS, "other")),
             *(f"in a ring of {size}" for size in _RINGS),
             *("in a ring", "aromatic", "R or Z", "S or E", "donates H bonds", "accepts H bonds"),
-            *("formal charge", "mass / 100", "logP", "refraction / 5", "polar surface / 20", "surface / 10"),
+            *(
+                "formal charge",
+                "mass / 100",
+                "logP",
+                "refraction / 5",
+                "polar surface / 20",
+                "surface / 10",
+            ),
             *("partial charge", "partial charge of hydrogens"),
         )
 
@@ -92,8 +104,12 @@ class Molecule(Tokenizer):
 
 def _bonds(molecule: Any) -> tuple[Tensor, Tensor]:
     """Ends [2 e] and types [e] of the bonds."""
-    bonds = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx(), int(b.GetBondType())) for b in molecule.GetBonds()]
-    found = torch.tensor([(i, j, _BOND_TYPES.get(kind, len(BONDS) - 1)) for i, j, kind in bonds], dtype=torch.int64)
+    bonds = [
+        (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), int(b.GetBondType())) for b in molecule.GetBonds()
+    ]
+    found = torch.tensor(
+        [(i, j, _BOND_TYPES.get(kind, len(BONDS) - 1)) for i, j, kind in bonds], dtype=torch.int64
+    )
     begin, end, types = rearrange(found.reshape(-1, 3), "e three -> three e")
     return torch.stack([begin, end]), types
 
@@ -102,7 +118,9 @@ def _molecule(chem: Any, raw: Any) -> Any:
     """A molecule of our own to compute on, checked and with its R and S assigned."""
     if isinstance(raw, str):
         if len(raw) > MAX_CHARACTERS:
-            raise DataError(f"a SMILES of {len(raw):,} characters is too long, over {MAX_CHARACTERS:,}; drop it")
+            raise DataError(
+                f"a SMILES of {len(raw):,} characters is too long, over {MAX_CHARACTERS:,}; drop it"
+            )
         params = chem.SmilesParserParams()
         params.parseName = False  # text after the SMILES is an error, not a name
         try:
@@ -111,7 +129,9 @@ def _molecule(chem: Any, raw: Any) -> Any:
             molecule = None
         if molecule is None:
             shown = raw if len(raw) <= 200 else f"{raw[:200]}…"
-            raise DataError(f"{shown!r} is not a valid SMILES: rdkit cannot parse it; correct it or drop the molecule")
+            raise DataError(
+                f"{shown!r} is not a valid SMILES: rdkit cannot parse it; correct it or drop the molecule"
+            )
     elif isinstance(raw, chem.Mol):
         molecule = chem.Mol(raw)
         try:
@@ -124,7 +144,9 @@ def _molecule(chem: Any, raw: Any) -> Any:
     if molecule.GetNumAtoms() == 0:
         raise DataError(f"the molecule has no atoms ({raw!r}); drop it")
     if molecule.GetNumAtoms() > MAX_ATOMS:
-        raise DataError(f"the molecule has {molecule.GetNumAtoms():,} atoms, and {MAX_ATOMS:,} are the most; drop it")
+        raise DataError(
+            f"the molecule has {molecule.GetNumAtoms():,} atoms, and {MAX_ATOMS:,} are the most; drop it"
+        )
     return molecule
 
 
@@ -135,13 +157,17 @@ def _features(chem: Any, molecule: Any) -> np.ndarray:
     n = molecule.GetNumAtoms()
     # Crippen's types are defined with hydrogens present; those added here count towards the atom they are bonded to
     full = chem.AddHs(molecule)
-    owner = [*range(n), *(full.GetAtomWithIdx(i).GetNeighbors()[0].GetIdx() for i in range(n, full.GetNumAtoms()))]
+    owner = [
+        *range(n),
+        *(full.GetAtomWithIdx(i).GetNeighbors()[0].GetIdx() for i in range(n, full.GetNumAtoms())),
+    ]
     added = np.zeros((n, 3))  # logP, refraction, surface
     np.add.at(added[:, :2], owner, np.array(rdMolDescriptors._CalcCrippenContribs(full)))
     np.add.at(added[:, 2], owner, np.array(list(rdMolDescriptors._CalcLabuteASAContribs(full)[0])))
     rdPartialCharges.ComputeGasteigerCharges(molecule)
     features = np.zeros((n, _PLACES[-1] + 14))
-    places = []  # of the ones, as one index for each atom: element, neighbours, hydrogens, hybridisation
+    # of the ones, as one index for each atom: element, neighbours, hydrogens, hybridisation
+    places = []
     for i, atom in enumerate(molecule.GetAtoms()):
         chirality = atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else ""
         places.append(
@@ -165,9 +191,14 @@ def _features(chem: Any, molecule: Any) -> np.ndarray:
         if len(ring) in _RINGS:
             features[list(ring), _PLACES[4] + _RINGS.index(len(ring))] = 1
     for pattern, place in ((Lipinski.HDonorSmarts, 4), (Lipinski.HAcceptorSmarts, 5)):
-        features[[i for match in molecule.GetSubstructMatches(pattern) for i in match], _PLACES[-1] + place] = 1
+        features[
+            [i for match in molecule.GetSubstructMatches(pattern) for i in match],
+            _PLACES[-1] + place,
+        ] = 1
     features[:, _PLACES[-1] + 8 : _PLACES[-1] + 10] = added[:, :2] / (1, 5)
-    features[:, _PLACES[-1] + 10] = np.array(list(rdMolDescriptors._CalcTPSAContribs(molecule))) / 20
+    features[:, _PLACES[-1] + 10] = (
+        np.array(list(rdMolDescriptors._CalcTPSAContribs(molecule))) / 20
+    )
     features[:, _PLACES[-1] + 11] = added[:, 2] / 10
     return features.astype(np.float32)
 

@@ -49,15 +49,21 @@ class PythonCode(Tokenizer):
     'def path file return file'
     """
 
-    def __init__(self, max_words: int = 5_000, *, tree: bool = False, max_distance: int = 2) -> None:
-        self.num_types = num_adjacency_types(2, max_distance, max_distance)  # raises on a count below 1
+    def __init__(
+        self, max_words: int = 5_000, *, tree: bool = False, max_distance: int = 2
+    ) -> None:
+        # raises on a count below 1
+        self.num_types = num_adjacency_types(2, max_distance, max_distance)
         self.words = Words(max_words, split="spaces")
-        self.tree, self.max_distance = tree, max_distance
+        self.tree = tree
+        self.max_distance = max_distance
 
     @property
     def spec(self) -> TokenSpec:
         """Ids on one axis, with an adjacency if `tree`. Raises ValueError before `fit`."""
-        return TokenSpec(vocab_size=self.words.vocab_size, num_edge_types=self.num_types if self.tree else 0)
+        return TokenSpec(
+            vocab_size=self.words.vocab_size, num_edge_types=self.num_types if self.tree else 0
+        )
 
     def fit(self, raws: Iterable[str]) -> None:
         """Take the most frequent words of the training code. Raises DataError where it is no Python."""
@@ -74,7 +80,9 @@ class PythonCode(Tokenizer):
         """Code as ids [n]; positions [n 1]; edges along the tree if `tree`. Raises DataError where it is no Python."""
         words, places, module = split(raw)
         content = self.words.encode(" ".join(words)).content
-        return Tokens(content, counted(len(words)), self._adjacency(places, module) if self.tree else None)
+        return Tokens(
+            content, counted(len(words)), self._adjacency(places, module) if self.tree else None
+        )
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """The first n tokens, and the edges among them."""
@@ -82,7 +90,8 @@ class PythonCode(Tokenizer):
 
     def _adjacency(self, places: Sequence[tuple[int, int]], module: ast.Module) -> Adjacency:
         """Edges of type 0 join tokens side by side, of type 1 a node and what is directly in it."""
-        n, hops = len(places), self.max_distance
+        n = len(places)
+        hops = self.max_distance
         beside = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
         within = torch.tensor(tree_edges(places, module), dtype=torch.int64).reshape(-1, 2).T
         within = within[:, (within[0] - within[1]).abs() > 1]
@@ -95,13 +104,22 @@ def parsed(code: str | bytes) -> ast.Module:
     """The syntax tree of code, or of a file's bytes. Raises DataError with the line where it is no Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # escapes that will be errors in later versions of Python
+            # escapes that will be errors in later versions of Python
+            warnings.simplefilter("ignore")
             return ast.parse(code)
     except SyntaxError as error:
         where = "" if error.lineno is None else f"line {error.lineno}: "
-        raise DataError(f"{where}{error.msg}; give code that this version of Python can parse") from None
-    except (ValueError, RecursionError, MemoryError):  # null bytes, half surrogate pairs, too many brackets
-        raise DataError("the code cannot be parsed: it has null bytes, or nests too deep; leave it out") from None
+        raise DataError(
+            f"{where}{error.msg}; give code that this version of Python can parse"
+        ) from None
+    except (
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):  # null bytes, half surrogate pairs, too many brackets
+        raise DataError(
+            "the code cannot be parsed: it has null bytes, or nests too deep; leave it out"
+        ) from None
 
 
 def split(raw: Any) -> tuple[list[str], list[tuple[int, int]], ast.Module]:
@@ -111,8 +129,11 @@ def split(raw: Any) -> tuple[list[str], list[tuple[int, int]], ast.Module]:
     """
     text = dedent(checked(raw))
     module = parsed(text)
-    words, places = list[str](), list[tuple[int, int]]()
-    for kind, string, (line, column), _, source in tokenize.generate_tokens(io.StringIO(text).readline):
+    words = list[str]()
+    places = list[tuple[int, int]]()
+    for kind, string, (line, column), _, source in tokenize.generate_tokens(
+        io.StringIO(text).readline
+    ):
         value = _VALUES.get(tokenize.tok_name[kind])
         if value is None and (kind not in (tokenize.NAME, tokenize.OP) or string in _PUNCTUATION):
             continue
@@ -130,7 +151,8 @@ def tree_edges(places: Sequence[tuple[int, int]], module: ast.Module) -> list[tu
     """Pairs [e 2] of tokens: first ones of a syntax node and its parent, and the node's first and its other ones."""
     inner = [-1] * len(places)  # first token of the smallest node around each token
     edges: list[tuple[int, int]] = []
-    waiting: list[tuple[Any, int]] = [(module, -1)]  # a list, since long sums nest deeper than calls may
+    # a list, since long sums nest deeper than calls may
+    waiting: list[tuple[Any, int]] = [(module, -1)]
     while waiting:
         node, own = waiting.pop()
         if hasattr(node, "end_lineno"):

@@ -42,14 +42,18 @@ class Resize:
     middle: Literal["floor", "round"] = "floor"
 
     def __post_init__(self) -> None:
-        size = self.size if isinstance(self.size, int) else (int(self.size[0]), int(self.size[1]))
+        size = self.size
+        if not isinstance(size, int):
+            size = (int(size[0]), int(size[1]))
         crop = None if self.crop is None else (int(self.crop[0]), int(self.crop[1]))
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "crop", crop)
         if min(*self._least, *(crop or (1, 1))) < 1:
             raise ValueError(f"size={self.size}, crop={self.crop}; give sizes of at least 1")
         if crop is not None and any(cut > side for cut, side in zip(crop, self._least)):
-            raise ValueError(f"crop={crop} is larger than an image of size={self.size} may be; give a larger size")
+            raise ValueError(
+                f"crop={crop} is larger than an image of size={self.size} may be; give a larger size"
+            )
         for name, value, known in (
             ("interpolation", self.interpolation, ("bilinear", "bicubic", "lanczos")),
             ("middle", self.middle, ("floor", "round")),
@@ -70,7 +74,9 @@ class Resize:
     @property
     def _least(self) -> tuple[int, int]:
         """Least height and width before the crop."""
-        return (self.size, self.size) if isinstance(self.size, int) else self.size
+        if isinstance(self.size, int):
+            return (self.size, self.size)
+        return self.size
 
     def apply(self, image: Tensor) -> Tensor:
         """The resized image, of [c H W] in [0, 1]. Raises DataError for one of more than `MAX_PIXELS` pixels."""
@@ -82,16 +88,22 @@ class Resize:
         else:
             target = self.size
         if target[0] * target[1] > MAX_PIXELS:
-            raise DataError(f"image of {height}x{width} pixels would be resized to {target[0]}x{target[1]}; crop it")
+            raise DataError(
+                f"image of {height}x{width} pixels would be resized to {target[0]}x{target[1]}; crop it"
+            )
         image = _interpolated(image, target, self.interpolation)
-        return image if self.crop is None else middle_of(image, self.crop, self.middle)
+        if self.crop is None:
+            return image
+        return middle_of(image, self.crop, self.middle)
 
     def undone(self, image: Tensor) -> Tensor:
         """The resized image before its crop, with zeros for what was cut. `apply` gives the same image again."""
         if self.crop is None:
             return image
-        (height, width), (h, w) = self._least, self.crop
-        top, left = _start(height - h, self.middle), _start(width - w, self.middle)
+        height, width = self._least
+        h, w = self.crop
+        top = _start(height - h, self.middle)
+        left = _start(width - w, self.middle)
         return F.pad(image, [left, width - w - left, top, height - h - top])
 
 
@@ -117,8 +129,13 @@ def _interpolated(image: Tensor, size: tuple[int, int], interpolation: str) -> T
         return image
     from PIL import Image
 
-    kind, is_whole = Image.Resampling[interpolation.upper()], has_8_bits(image)
+    kind = Image.Resampling[interpolation.upper()]
+    is_whole = has_8_bits(image)
     planes = ((image * 255).round().to(torch.uint8) if is_whole else image).numpy()
-    resized = np.stack([np.asarray(Image.fromarray(plane).resize(size[::-1], kind)) for plane in planes])
+    resized = np.stack(
+        [np.asarray(Image.fromarray(plane).resize(size[::-1], kind)) for plane in planes]
+    )
     # filters with negative weights leave [0, 1] where pixels are not clipped to 8 bits
-    return torch.from_numpy(resized) / 255 if is_whole else torch.from_numpy(resized).clamp(0, 1)
+    if is_whole:
+        return torch.from_numpy(resized) / 255
+    return torch.from_numpy(resized).clamp(0, 1)

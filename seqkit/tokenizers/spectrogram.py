@@ -28,7 +28,11 @@ class MultiScale(Tokenizer):
 
     def __init__(self, scales: Mapping[str, LogMel]) -> None:
         self.scales = dict(scales)
-        widths = {name: one.spec.num_features for name, one in self.scales.items() if isinstance(one, LogMel)}
+        widths = {
+            name: one.spec.num_features
+            for name, one in self.scales.items()
+            if isinstance(one, LogMel)
+        }
         if len(widths) < 2 or len(widths) < len(scales) or len({*widths.values()}) > 1:
             raise ValueError(
                 f"scales have {widths or 'no'} numbers a token; give two LogMel or more, with equal num_mels and stack"
@@ -38,14 +42,17 @@ class MultiScale(Tokenizer):
     @property
     def spec(self) -> TokenSpec:
         """Vectors of log-energies on two axes, time and scale."""
-        return TokenSpec(num_features=next(iter(self.scales.values())).spec.num_features, num_axes=2)
+        return TokenSpec(
+            num_features=next(iter(self.scales.values())).spec.num_features, num_axes=2
+        )
 
     def encode(self, raw: Any, /) -> Tokens:
         """A `Waveform` as the tokens of all scales. Positions [n 2]: time, in steps of the densest scale, and scale.
 
         Tokens at one time are in the order of `scales`. Raises DataError as `LogMel.encode`.
         """
-        content, positions = [], []
+        content = []
+        positions = []
         for i, one in enumerate(self.scales.values()):
             tokens = one.encode(raw)
             times = tokens.positions * float(_hop(one) / self.step)
@@ -65,14 +72,28 @@ class SpectrogramPatches(Tokenizer):
     above the patch, a patch of more bands than there are, or frames that are stacked.
     """
 
-    def __init__(self, frames: LogMel, *, patch: tuple[int, int] = (16, 16), hop: tuple[int, int] = (10, 10)) -> None:
-        self.frames, self.patch, self.hop = frames, (patch[0], patch[1]), (hop[0], hop[1])
+    def __init__(
+        self, frames: LogMel, *, patch: tuple[int, int] = (16, 16), hop: tuple[int, int] = (10, 10)
+    ) -> None:
+        self.frames = frames
+        self.patch = (patch[0], patch[1])
+        self.hop = (hop[0], hop[1])
         if min(self.hop) < 1 or self.hop[0] > patch[0] or self.hop[1] > patch[1]:
-            raise ValueError(f"{patch=}, {hop=}; give a hop of at least 1 and no larger than the patch")
-        if not isinstance(frames, LogMel) or frames.spec.num_features != frames.num_mels or frames.stride > 1:
-            raise ValueError("patches are of single frames; give a LogMel with stack=1, stride=1 and colour=false")
+            raise ValueError(
+                f"{patch=}, {hop=}; give a hop of at least 1 and no larger than the patch"
+            )
+        if (
+            not isinstance(frames, LogMel)
+            or frames.spec.num_features != frames.num_mels
+            or frames.stride > 1
+        ):
+            raise ValueError(
+                "patches are of single frames; give a LogMel with stack=1, stride=1 and colour=false"
+            )
         if patch[1] > frames.num_mels:
-            raise ValueError(f"a patch has {patch[1]} bands, and there are {frames.num_mels}; give a smaller patch")
+            raise ValueError(
+                f"a patch has {patch[1]} bands, and there are {frames.num_mels}; give a smaller patch"
+            )
 
     @property
     def spec(self) -> TokenSpec:
@@ -86,7 +107,9 @@ class SpectrogramPatches(Tokenizer):
         energies = self.frames.encode(raw).content
         pads = [_missing(*sizes) for sizes in zip(energies.shape, self.patch, self.hop)]
         energies = F.pad(energies, [0, pads[1], 0, pads[0]], value=float(energies.min()))
-        patches = energies.unfold(0, self.patch[0], self.hop[0]).unfold(1, self.patch[1], self.hop[1])
+        patches = energies.unfold(0, self.patch[0], self.hop[0]).unfold(
+            1, self.patch[1], self.hop[1]
+        )
         h, w = patches.shape[:2]
         grid = torch.cartesian_prod(torch.arange(float(h)), torch.arange(float(w)))
         return Tokens(rearrange(patches, "h w p q -> (h w) (p q)"), grid)
@@ -99,4 +122,6 @@ def _hop(mel: LogMel) -> Fraction:
 
 def _missing(size: int, patch: int, stride: int) -> int:
     """Number of rows that a spectrogram lacks for whole patches."""
-    return max(patch - size, 0) if size <= patch else -(size - patch) % stride
+    if size <= patch:
+        return max(patch - size, 0)
+    return -(size - patch) % stride

@@ -25,7 +25,8 @@ UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 """A word, or a punctuation mark."""
 
-_CLOSING, _OPENING = frozenset(".,;:!?)]}"), frozenset("([{")
+_CLOSING = frozenset(".,;:!?)]}")
+_OPENING = frozenset("([{")
 
 
 class Text(Tokenizer):
@@ -73,7 +74,8 @@ class Text(Tokenizer):
 
     def share_unknown(self, raws: Iterable[Any]) -> list[str]:
         """Lets what held-out texts have and the vocabulary lacks share an id; a sentence about it, or none."""
-        missing, num_all = Counter[str](), 0
+        missing = Counter[str]()
+        num_all = 0
         for raw in raws:
             if isinstance(raw, str):
                 found, number = self.missing(raw)
@@ -96,10 +98,14 @@ class Text(Tokenizer):
         if ids.size == 0:
             return ""
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
-            raise ValueError(f"ids are {list(ids.shape)} {ids.dtype}; decode takes one sequence of integers [n]")
+            raise ValueError(
+                f"ids are {list(ids.shape)} {ids.dtype}; decode takes one sequence of integers [n]"
+            )
         if ids.min() < 0 or ids.max() >= self.vocab_size:
             wrong = ids.min() if ids.min() < 0 else ids.max()
-            raise ValueError(f"id {wrong} is outside the vocabulary; ids go from 0 to {self.vocab_size - 1}")
+            raise ValueError(
+                f"id {wrong} is outside the vocabulary; ids go from 0 to {self.vocab_size - 1}"
+            )
         return self._text(ids)
 
 
@@ -131,9 +137,13 @@ class Characters(Text):
     When: small corpora, character models.
     """
 
-    def __init__(self, alphabet: str | None = None, unknown: Literal["error", "unk"] | None = None) -> None:
+    def __init__(
+        self, alphabet: str | None = None, unknown: Literal["error", "unk"] | None = None
+    ) -> None:
         if unknown not in ("error", "unk", None):
-            raise ValueError(f"unknown={unknown!r}; choose 'error' (refuse the text), 'unk' (one id for all) or None")
+            raise ValueError(
+                f"unknown={unknown!r}; choose 'error' (refuse the text), 'unk' (one id for all) or None"
+            )
         self.unknown = unknown
         self._is_reserved = unknown == "unk"
         self._alphabet = alphabet
@@ -145,7 +155,9 @@ class Characters(Text):
     def alphabet(self) -> str:
         """Characters of the alphabet in the order of their ids. Raises ValueError before `fit`."""
         if self._characters is None:
-            raise ValueError("Characters has no alphabet yet; call fit(texts), or give it one: Characters(alphabet)")
+            raise ValueError(
+                "Characters has no alphabet yet; call fit(texts), or give it one: Characters(alphabet)"
+            )
         return self._characters
 
     @property
@@ -177,7 +189,9 @@ class Characters(Text):
     def state(self) -> dict[str, Any]:
         if self._characters is None:
             return {}
-        return {"alphabet": self._characters} | ({"unk": True} if self._is_reserved and self.unknown is None else {})
+        return {"alphabet": self._characters} | (
+            {"unk": True} if self._is_reserved and self.unknown is None else {}
+        )
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that, or another alphabet than was given."""
@@ -185,20 +199,30 @@ class Characters(Text):
             return
         alphabet = state.get("alphabet")
         if not {"alphabet"} <= set(state) <= {"alphabet", "unk"} or not isinstance(alphabet, str):
-            raise ValueError(f"state holds {sorted(state)}; the state of Characters is {{'alphabet': text}}")
+            raise ValueError(
+                f"state holds {sorted(state)}; the state of Characters is {{'alphabet': text}}"
+            )
         if "unk" in state and (state["unk"] is not True or self.unknown is not None):
-            raise ValueError("state is of Characters with an id for what is unknown; leave `unknown` out")
+            raise ValueError(
+                "state is of Characters with an id for what is unknown; leave `unknown` out"
+            )
         if self._alphabet not in (None, alphabet):
-            raise ValueError("state holds another alphabet than was given to Characters; leave `alphabet` out")
+            raise ValueError(
+                "state holds another alphabet than was given to Characters; leave `alphabet` out"
+            )
         self._learn(alphabet)
         self._is_reserved = self.unknown == "unk" or "unk" in state
 
     def _learn(self, alphabet: str) -> None:
         if not alphabet:
-            raise ValueError("the alphabet is empty; give at least one character, or None to fit it")
+            raise ValueError(
+                "the alphabet is empty; give at least one character, or None to fit it"
+            )
         twice = [character for character, times in Counter(alphabet).items() if times > 1]
         if twice:
-            raise ValueError(f"the alphabet holds {twice[0]!r} more than once; each character has one id")
+            raise ValueError(
+                f"the alphabet holds {twice[0]!r} more than once; each character has one id"
+            )
         self._characters = alphabet
         self._codes = _code_points(alphabet)
         # id of each code point up to the highest of the alphabet, and one row for all above it
@@ -247,7 +271,9 @@ class Words(Text):
             raise ValueError(f"max_words={max_words}; a vocabulary needs at least one word")
         if split not in ("punctuation", "spaces"):
             raise ValueError(f"split={split!r}; choose 'punctuation' or 'spaces'")
-        self.max_words, self.lowercase, self.split = max_words, lowercase, split
+        self.max_words = max_words
+        self.lowercase = lowercase
+        self.split = split
         self._words: list[str] | None = None
 
     @property
@@ -286,8 +312,14 @@ class Words(Text):
         if not state:
             return
         words = state.get("words")
-        if set(state) != {"words"} or not isinstance(words, list) or not all(isinstance(w, str) for w in words):
-            raise ValueError(f"state holds {sorted(state)}; the state of Words is {{'words': [word, …]}}")
+        if (
+            set(state) != {"words"}
+            or not isinstance(words, list)
+            or not all(isinstance(w, str) for w in words)
+        ):
+            raise ValueError(
+                f"state holds {sorted(state)}; the state of Words is {{'words': [word, …]}}"
+            )
         self._learn(words)
 
     def _learn(self, words: list[str]) -> None:
@@ -296,20 +328,25 @@ class Words(Text):
 
     def _split(self, text: str) -> list[str]:
         text = text.lower() if self.lowercase else text
-        return text.split() if self.split == "spaces" else WORD.findall(text)
+        if self.split == "spaces":
+            return text.split()
+        return WORD.findall(text)
 
     def _ids(self, text: str) -> np.ndarray:
         if self._words is None:
             raise ValueError("Words has no vocabulary yet; call fit(texts)")
         ids = [self._ids_of.get(word, 0) for word in self._split(text)]
         if not ids:
-            raise DataError(f"a text of {len(text)} characters holds no words, only spaces; drop it")
+            raise DataError(
+                f"a text of {len(text)} characters holds no words, only spaces; drop it"
+            )
         return np.array(ids)
 
     def _text(self, ids: np.ndarray) -> str:
         if self.split == "spaces":
             return " ".join(self.words[i - 1] if i else UNKNOWN for i in ids.tolist())
-        pieces, spaced = [], False
+        pieces = []
+        spaced = False
         for i in ids.tolist():
             word = self.words[i - 1] if i else UNKNOWN
             pieces.append(f" {word}" if spaced and word not in _CLOSING else word)
@@ -347,7 +384,9 @@ def _code_points(text: str) -> np.ndarray:
 
 def checked(raw: Any) -> str:
     if not isinstance(raw, str):
-        raise DataError(f"a text tokenizer takes a str, but was given {type(raw).__name__}; decode or join it first")
+        raise DataError(
+            f"a text tokenizer takes a str, but was given {type(raw).__name__}; decode or join it first"
+        )
     if not raw:
         raise DataError("the text is empty; an example needs at least one character")
     return raw
@@ -356,7 +395,9 @@ def checked(raw: Any) -> str:
 def each_text(raws: Iterable[str]) -> Iterator[str]:
     """The training texts, one by one, checked. Raises DataError where there are none."""
     if isinstance(raws, str):
-        raise ValueError("fit takes several texts, but was given one str; put it in a list: fit([text])")
+        raise ValueError(
+            "fit takes several texts, but was given one str; put it in a list: fit([text])"
+        )
     is_empty = True
     for raw in raws:
         is_empty = False

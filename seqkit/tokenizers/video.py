@@ -47,21 +47,37 @@ class Tubelets(Tokenizer):
         std: float | Sequence[float] = 0.5,
     ) -> None:
         d, p, q = (int(size) for size in tubelet)
-        self.tubelet, self.frames, self.stride = (d, p, q), frames, stride
-        self.channels, self.resize, self.crop, self.mean, self.std = channels, resize, crop, mean, std
+        self.tubelet = (d, p, q)
+        self.frames = frames
+        self.stride = stride
+        self.channels = channels
+        self.resize = resize
+        self.crop = crop
+        self.mean = mean
+        self.std = std
         if d < 1 or frames < d or frames % d:
-            raise ValueError(f"frames={frames} of a clip are no multiple of the {d} of a tubelet; give one, 1 or more")
+            raise ValueError(
+                f"frames={frames} of a clip are no multiple of the {d} of a tubelet; give one, 1 or more"
+            )
         if stride is not None and stride < 1:
-            raise ValueError(f"stride={stride}; give 1 or more frames, or null to spread them evenly")
+            raise ValueError(
+                f"stride={stride}; give 1 or more frames, or null to spread them evenly"
+            )
         _ = self.frame  # which checks its own settings
 
     def __repr__(self) -> str:
-        return f"Tubelets({vars(self)})"  # without an address, by which no fingerprint would come again
+        # without an address, by which no fingerprint would come again
+        return f"Tubelets({vars(self)})"
 
     @property
     def frame(self) -> Patches:
         """Tokenizer of a single frame."""
-        settings: dict[str, Any] = {"resize": self.resize, "crop": self.crop, "mean": self.mean, "std": self.std}
+        settings: dict[str, Any] = {
+            "resize": self.resize,
+            "crop": self.crop,
+            "mean": self.mean,
+            "std": self.std,
+        }
         return Patches(self.patch, channels=self.channels, **settings)
 
     @property
@@ -84,7 +100,9 @@ class Tubelets(Tokenizer):
         count = min(self.frames, within) // d * d
         if count == 0:
             every = "" if self.stride is None else f" of every {self.stride}"
-            raise DataError(f"has {num_frames} frame{'s' * (num_frames != 1)}; a clip needs {d}{every} (a tubelet)")
+            raise DataError(
+                f"has {num_frames} frame{'s' * (num_frames != 1)}; a clip needs {d}{every} (a tubelet)"
+            )
         if self.stride is None:
             return [(2 * i + 1) * num_frames // (2 * count) for i in range(count)]
         start = (num_frames - (count - 1) * self.stride - 1) // 2
@@ -101,22 +119,31 @@ class Tubelets(Tokenizer):
         `frames`, a number that tubelets do not tile, or as `Patches`.
         """
         if not isinstance(raw, Tensor) or raw.ndim != 4:
-            found = describe_tensor(raw) if isinstance(raw, Tensor) else type(raw).__name__
+            if isinstance(raw, Tensor):
+                found = describe_tensor(raw)
+            else:
+                found = type(raw).__name__
             raise DataError(f"a clip is a tensor [t c H W], not {found}; stack its frames")
-        d, t = self.tubelet[0], len(raw)
+        d = self.tubelet[0]
+        t = len(raw)
         if t == 0 or t % d or t > self.frames:
             fits = f"up to {self.frames} in tubelets of {d}; sample(number of frames) chooses them"
             raise DataError(f"clip has {t:,} frames; give {fits}")
         if self.resize not in (None, tuple(raw.shape[2:])):
-            raw = torch.stack([self.resized(frame / 255 if raw.dtype == torch.uint8 else frame) for frame in raw])
+            raw = torch.stack(
+                [self.resized(frame / 255 if raw.dtype == torch.uint8 else frame) for frame in raw]
+            )
         flat = Patches(self.patch, channels=self.channels, mean=self.mean, std=self.std)
         if raw.shape[2] % self.patch[0]:
             flat.encode(raw[0])  # which patches do not tile: an error
-        tall = flat.encode(rearrange(raw, "t c H W -> c (t H) W"))  # a fifth of the time of one after the other
+        # a fifth of the time of one after the other
+        tall = flat.encode(rearrange(raw, "t c H W -> c (t H) W"))
         n = len(tall) // t
         content = rearrange(tall.content, "(s d n) f -> (s n) (d f)", d=d, n=n)
         time = torch.arange(float(t // d)).repeat_interleave(n)
-        return Tokens(content, torch.cat([time[:, None], tall.positions[:n].repeat(t // d, 1)], dim=1))
+        return Tokens(
+            content, torch.cat([time[:, None], tall.positions[:n].repeat(t // d, 1)], dim=1)
+        )
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """The tokens themselves. Raises DataError where they are more than n; `frames` makes clips shorter."""

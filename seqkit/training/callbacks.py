@@ -22,12 +22,18 @@ class EMA(lightning.EMAWeightAveraging):
     decay: decay of the average in an update. every_n_steps: optimizer steps between updates. start_step: first update.
     """
 
-    def __init__(self, decay: float = 0.999, *, every_n_steps: int = 1, start_step: int = 0) -> None:
+    def __init__(
+        self, decay: float = 0.999, *, every_n_steps: int = 1, start_step: int = 0
+    ) -> None:
         if not 0 < decay < 1:
             raise ValueError(f"decay is {decay}; give a share above 0 and below 1")
         if every_n_steps < 1 or start_step < 0:
-            raise ValueError(f"every_n_steps is {every_n_steps} and start_step {start_step}; give >= 1 and >= 0")
-        super().__init__(decay=decay, update_every_n_steps=every_n_steps, update_starting_at_step=start_step)
+            raise ValueError(
+                f"every_n_steps is {every_n_steps} and start_step {start_step}; give >= 1 and >= 0"
+            )
+        super().__init__(
+            decay=decay, update_every_n_steps=every_n_steps, update_starting_at_step=start_step
+        )
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Validate the weights as they are before the first update, when there is no average."""
@@ -47,21 +53,29 @@ class EMA(lightning.EMAWeightAveraging):
 
 def mode_of(objective: Objective, spec: TokenSpec) -> str:
     """Whether more of an objective's primary metric is better, `max`, or less, `min`, as the metric itself says."""
-    metric = (objective.metrics(spec) | objective.generation_metrics()).get(objective.primary_metric)
-    return "max" if getattr(metric, "higher_is_better", False) else "min"
+    metric = (objective.metrics(spec) | objective.generation_metrics()).get(
+        objective.primary_metric
+    )
+    if getattr(metric, "higher_is_better", False):
+        return "max"
+    return "min"
 
 
-def best_weights(folder: Path, tasks: Mapping[str, Task], *, averages: bool) -> lightning.ModelCheckpoint:
+def best_weights(
+    folder: Path, tasks: Mapping[str, Task], *, averages: bool
+) -> lightning.ModelCheckpoint:
     """Callback that keeps the weights with the best validation metric: the objective's primary one, or `RELATIVE_LOSS`
     of several tasks.
 
     averages: whether a callback validates averaged weights. It puts them into complete checkpoints alone, so weights
     by themselves would be others than those that were validated.
     """
-    monitor, mode = RELATIVE_LOSS, "min"
+    monitor = RELATIVE_LOSS
+    mode = "min"
     if len(tasks) == 1:
         ((prefix, task),) = tasks.items()
-        monitor, mode = f"valid/{prefix}{task.objective.primary_metric}", mode_of(task.objective, task.model.spec)
+        monitor = f"valid/{prefix}{task.objective.primary_metric}"
+        mode = mode_of(task.objective, task.model.spec)
     return _BestWeights(
         dirpath=folder,
         filename=f"{BEST}-{{step}}",
@@ -83,9 +97,18 @@ class _BestWeights(lightning.ModelCheckpoint):
 
     def check_monitor_top_k(self, trainer: Any, current: torch.Tensor | None = None) -> bool:
         """Whether these weights are to be kept."""
-        loss = float(trainer.callback_metrics.get(f"{str(self.monitor).rpartition('/')[0]}/loss", math.inf))
-        is_as_good = current is not None and bool(self.best_model_path) and bool(current == self.best_model_score)
-        is_better = loss <= self.loss if is_as_good else super().check_monitor_top_k(trainer, current)
+        loss = float(
+            trainer.callback_metrics.get(f"{str(self.monitor).rpartition('/')[0]}/loss", math.inf)
+        )
+        is_as_good = (
+            current is not None
+            and bool(self.best_model_path)
+            and bool(current == self.best_model_score)
+        )
+        if is_as_good:
+            is_better = loss <= self.loss
+        else:
+            is_better = super().check_monitor_top_k(trainer, current)
         self.loss = loss if is_better else self.loss
         return is_better
 
@@ -99,12 +122,19 @@ class _BestWeights(lightning.ModelCheckpoint):
         """
 
         def here(path: str) -> str:
-            return str(Path(self.dirpath or "") / Path(path).name) if path else path
+            if path:
+                return str(Path(self.dirpath or "") / Path(path).name)
+            return path
 
-        paths = {name: here(state_dict[name]) for name in ("best_model_path", "kth_best_model_path", "last_model_path")}
+        paths = {
+            name: here(state_dict[name])
+            for name in ("best_model_path", "kth_best_model_path", "last_model_path")
+        }
         best = {here(path): score for path, score in state_dict["best_k_models"].items()}
         self.loss = state_dict["loss"]
-        super().load_state_dict({**state_dict, **paths, "dirpath": self.dirpath, "best_k_models": best})
+        super().load_state_dict(
+            {**state_dict, **paths, "dirpath": self.dirpath, "best_k_models": best}
+        )
 
 
 class FinalValidation(lightning.Callback):
@@ -113,7 +143,9 @@ class FinalValidation(lightning.Callback):
     Without it, a training of fewer steps than lie between two validations would have no best weights.
     """
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Ask Lightning to stop, before which it validates if it has not just done so."""
         trainer.should_stop = trainer.should_stop or trainer.global_step >= pl_module.num_steps
 

@@ -18,7 +18,8 @@ from seqkit.files import read_small
 
 log = logging.getLogger("seqkit")
 
-RESUME, BEST = "resume", "best"
+RESUME = "resume"
+BEST = "best"
 """Families of checkpoints: complete states to resume from, and weights with the best validation metric."""
 
 FOLDER = "checkpoints"
@@ -38,7 +39,8 @@ def check_checkpoint(path: Path) -> None:
     manifest = manifest_of(path)
     try:
         expected = json.loads(read_small(manifest, MAX_MANIFEST_BYTES))
-        digest, size = expected["sha256"], expected["bytes"]
+        digest = expected["sha256"]
+        size = expected["bytes"]
         found = path.stat().st_size
     except FileNotFoundError:
         if not manifest.exists():
@@ -57,7 +59,11 @@ def checkpoints(folder: Path, family: str = RESUME) -> list[Checkpoint]:
     if not folder.is_dir():
         return []
     names = ((path, NAME.fullmatch(path.name)) for path in folder.iterdir())
-    found = [Checkpoint(path, int(match["step"])) for path, match in names if match and match["family"] == family]
+    found = [
+        Checkpoint(path, int(match["step"]))
+        for path, match in names
+        if match and match["family"] == family
+    ]
     return sorted(found, key=lambda one: one.step, reverse=True)
 
 

@@ -45,12 +45,15 @@ class VerifiedCheckpointIO(CheckpointIO):
         self.keep = keep
         self.failure: StorageError | None = None
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+    ) -> None:
         """Write a checkpoint. A StorageError is logged and kept in `failure`, not raised.
 
         A good checkpoint of the same step stays as it is: to write it again would leave none for a moment.
         """
-        path, self.failure = Path(path), None
+        path = Path(path)
+        self.failure = None
         match = NAME.fullmatch(path.name)
         with contextlib.suppress(DataError, OSError):
             if match:
@@ -97,11 +100,15 @@ def write_checkpoint(content: dict[str, Any], path: Path) -> None:
             os.fsync(file.fileno())
         written = writer.digest.hexdigest()
         if sha256_of(temporary) != written:
-            raise StorageError(f"{path} reads back otherwise than it was written; is the disk failing?")
+            raise StorageError(
+                f"{path} reads back otherwise than it was written; is the disk failing?"
+            )
         manifest_of(path).unlink(missing_ok=True)  # of an earlier file of this name
         temporary.replace(path)
         sync_folder(path.parent)
-        write_json(manifest_of(path), {"sha256": written, "bytes": writer.size, "torch": torch.__version__})
+        write_json(
+            manifest_of(path), {"sha256": written, "bytes": writer.size, "torch": torch.__version__}
+        )
     except OSError as error:
         raise StorageError(
             f"{path} cannot be written ({error.strerror or error}); make room: the next checkpoint will be written. "
@@ -120,10 +127,16 @@ def read_checkpoint(path: Path, *, mmap: bool = False) -> dict[str, Any]:
     check_checkpoint(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except Exception as error:  # a file of the right digest that holds what no checkpoint of ours holds
-        raise DataError(f"{path} is no checkpoint of seqkit's ({type(error).__name__}); train again") from error
+    except (
+        Exception
+    ) as error:  # a file of the right digest that holds what no checkpoint of ours holds
+        raise DataError(
+            f"{path} is no checkpoint of seqkit's ({type(error).__name__}); train again"
+        ) from error
     if not isinstance(content, dict):
-        raise DataError(f"{path} is no checkpoint of seqkit's ({type(content).__name__}); train again")
+        raise DataError(
+            f"{path} is no checkpoint of seqkit's ({type(content).__name__}); train again"
+        )
     return content
 
 
@@ -134,7 +147,9 @@ class _HashingWriter:
     """
 
     def __init__(self, file: Any):
-        self.file, self.digest, self.size = file, hashlib.sha256(), 0
+        self.file = file
+        self.digest = hashlib.sha256()
+        self.size = 0
         self.error: OSError | None = None
 
     def write(self, content: Any) -> int:

@@ -37,7 +37,8 @@ class CompiledLoss:
     """
 
     def __init__(self, shape: tuple[int, int] | None, *, is_asked: bool):
-        self.shape, self.is_asked = shape, is_asked
+        self.shape = shape
+        self.is_asked = is_asked
         self._compiled: Any = torch.compile(training_loss, dynamic=True if shape is None else None)
         self._started: float | None = None
         self._has_told = False
@@ -45,7 +46,10 @@ class CompiledLoss:
     def __call__(self, task: Task, batch: LabeledBatch) -> tuple[Tensor, Tensor, Tensor]:
         tokens, labels = batch
         found = tokens.valid.shape
-        is_usual = min(found) > 1 if self.shape is None else found == self.shape and not tokens.is_padded
+        if self.shape is None:
+            is_usual = min(found) > 1
+        else:
+            is_usual = found == self.shape and not tokens.is_padded
         if self._compiled is None or not is_usual:
             return training_loss(task, batch)
         if self._started is None:
@@ -61,27 +65,40 @@ class CompiledLoss:
         except torch._dynamo.exc.TorchDynamoException as error:
             why = one_line(str(error).strip().partition("\n")[0])
             if self.is_asked:
-                raise UsageError(f"trainer.compile: torch.compile fails ({why}); leave it out") from error
+                raise UsageError(
+                    f"trainer.compile: torch.compile fails ({why}); leave it out"
+                ) from error
             log.warning("training goes on without torch.compile, which fails: %s", why)
             self._compiled = None
             return training_loss(task, batch)
 
 
-def compile_loss(module: TrainingModule, loader: BatchLoader, settings: Mapping[str, Any], *, uses_cuda: bool) -> None:
+def compile_loss(
+    module: TrainingModule, loader: BatchLoader, settings: Mapping[str, Any], *, uses_cuda: bool
+) -> None:
     """Compile the module's loss if `trainer.compile` asks for it, or if that is `auto` and it pays.
 
     Raises UsageError if it asks for it and the module trains several tasks.
     """
-    asked, sampler = settings["compile"], loader.epoch_batches.batch_sampler
+    asked = settings["compile"]
+    sampler = loader.epoch_batches.batch_sampler
     if asked is False or (asked == "auto" and not uses_cuda):
         return
     if len(module.tasks) > 1 or settings["strategy"] == "fsdp":
         if asked is True:
-            raise UsageError("trainer.compile: a mixture of tasks is not known to compile; leave it out")
+            raise UsageError(
+                "trainer.compile: a mixture of tasks is not known to compile; leave it out"
+            )
         return
-    lengths, longest = sampler.lengths, int(sampler.lengths.max())
-    tokens = module.num_steps * settings["accumulate_grad_batches"] * float(lengths.sum()) / len(sampler)
-    if asked == "auto" and tokens * sum(p.numel() for p in module.model.parameters()) < WORTH_COMPILING:
+    lengths = sampler.lengths
+    longest = int(sampler.lengths.max())
+    tokens = (
+        module.num_steps * settings["accumulate_grad_batches"] * float(lengths.sum()) / len(sampler)
+    )
+    if (
+        asked == "auto"
+        and tokens * sum(p.numel() for p in module.model.parameters()) < WORTH_COMPILING
+    ):
         return
     is_ragged = sampler.sort_keys is not None or float((lengths < longest).float().mean()) > FEW
     shape = None if is_ragged else (min(sampler.batch_size, len(lengths)), longest)

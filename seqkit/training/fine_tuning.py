@@ -48,17 +48,25 @@ class Freeze(FineTuning):
         if self.parts is None:
             frozen = _taken_names(model, [name for name in taken if name != "head"], "Freeze")
         else:
-            known = [name for name, module in model.named_modules() if name and any(True for _ in module.parameters())]
+            known = [
+                name
+                for name, module in model.named_modules()
+                if name and any(True for _ in module.parameters())
+            ]
             for part in self.parts:
                 if part not in known:
-                    raise UsageError(f"trainer.fine_tuning: the model has no part {part!r}; {suggest(part, known)}")
+                    raise UsageError(
+                        f"trainer.fine_tuning: the model has no part {part!r}; {suggest(part, known)}"
+                    )
             modules = [model.get_submodule(part) for part in self.parts]
             ids = {id(p) for module in modules for p in module.parameters()}
             frozen = {name for name, p in model.named_parameters() if id(p) in ids}
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name not in frozen)
         if not any(p.requires_grad for p in model.parameters()):
-            raise UsageError("trainer.fine_tuning: Freeze leaves no parameter to train; name fewer parts")
+            raise UsageError(
+                "trainer.fine_tuning: Freeze leaves no parameter to train; name fewer parts"
+            )
 
 
 class LoRA(FineTuning):
@@ -74,9 +82,17 @@ class LoRA(FineTuning):
     """
 
     def __init__(
-        self, rank: int = 8, *, alpha: float | None = None, dropout: float = 0.0, targets: Sequence[str] | None = None
+        self,
+        rank: int = 8,
+        *,
+        alpha: float | None = None,
+        dropout: float = 0.0,
+        targets: Sequence[str] | None = None,
     ):
-        self.rank, self.alpha, self.dropout, self.targets = rank, alpha, dropout, targets
+        self.rank = rank
+        self.alpha = alpha
+        self.dropout = dropout
+        self.targets = targets
 
     def begin(self, model: nn.Module, taken: Collection[str]) -> None:
         try:
@@ -101,8 +117,14 @@ class LoRA(FineTuning):
 
         backbone = model.get_submodule("backbone")
         title = type(backbone).__name__
-        maps = [f"backbone.{name}" for name, module in backbone.named_modules() if type(module) is nn.Linear]
-        if not maps or any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules()):
+        maps = [
+            f"backbone.{name}"
+            for name, module in backbone.named_modules()
+            if type(module) is nn.Linear
+        ]
+        if not maps or any(
+            isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules()
+        ):
             raise UsageError(
                 f"trainer.fine_tuning: LoRA changes linear maps alone, and {title} has none or is recurrent; use "
                 "Freeze, or optimizer.layer_decay"
@@ -113,7 +135,9 @@ class LoRA(FineTuning):
                 raise UsageError(
                     f"trainer.fine_tuning.targets: no linear map is called {target!r}; {suggest(target, last)}"
                 )
-        return [name for name in maps if self.targets is None or name.rpartition(".")[2] in self.targets]
+        return [
+            name for name in maps if self.targets is None or name.rpartition(".")[2] in self.targets
+        ]
 
     def end(self, model: nn.Module) -> None:
         from peft.tuners.tuners_utils import BaseTunerLayer
@@ -135,5 +159,6 @@ def _taken_names(model: nn.Module, taken: Collection[str], method: str) -> set[s
     from seqkit.training.weights import component_of
 
     ours = dict(model.named_parameters(remove_duplicate=False))
-    ids = {id(p) for name, p in ours.items() if component_of(name) in taken}  # a tied head is the embedder's
+    # a tied head is the embedder's
+    ids = {id(p) for name, p in ours.items() if component_of(name) in taken}
     return {name for name, p in ours.items() if id(p) in ids}

@@ -25,7 +25,9 @@ VANISHING_SHARE = 1e-3
 """Share of the largest gradient norm in a stack of layers below which a layer's has vanished. The recipes have 0.095 to
 1 in each of 40 steps; eight sigmoid layers without residual connections have 3e-7."""
 
-SPIKE_FACTOR, SPIKE_SPREADS, SPIKE_WINDOW = 2.0, 6.0, 16
+SPIKE_FACTOR = 2.0
+SPIKE_SPREADS = 6.0
+SPIKE_WINDOW = 16
 """Bounds of a spike: a loss of this many times the median of the losses before it (a window), and this many spreads
 (median absolute deviation, as a standard deviation) above it in logarithms. The first alone would find spikes in
 solubility, whose losses differ by a factor of 10 from batch to batch; with both no recipe has one in 40 steps."""
@@ -52,8 +54,13 @@ def gradient_norms(model: nn.Module) -> dict[str, float]:
         own = layers.setdefault(layer_of(name), [])
         if parameter.grad is not None:
             own.append(parameter.grad)
-    norms = [_whole(torch.nn.utils.get_total_norm(gradients)) for gradients in layers.values() if gradients]
-    found = iter(torch.stack([norm.float() for norm in norms]).tolist() if norms else ())  # one wait for an accelerator
+    norms = [
+        _whole(torch.nn.utils.get_total_norm(gradients))
+        for gradients in layers.values()
+        if gradients
+    ]
+    # one wait for an accelerator
+    found = iter(torch.stack([norm.float() for norm in norms]).tolist() if norms else ())
     return {layer: next(found) if gradients else 0.0 for layer, gradients in layers.items()}
 
 
@@ -78,7 +85,10 @@ def vanishing_layers(norms: Mapping[str, float]) -> list[str]:
         if last.isdigit() and norm > 0:
             stacks.setdefault(stack, {})[layer] = norm
     return [
-        layer for own in stacks.values() for layer, norm in own.items() if norm < VANISHING_SHARE * max(own.values())
+        layer
+        for own in stacks.values()
+        for layer, norm in own.items()
+        if norm < VANISHING_SHARE * max(own.values())
     ]
 
 
@@ -87,7 +97,11 @@ def loss_spikes(losses: Sequence[float]) -> list[int]:
 
     None is in the first half of a window, which has nothing to be compared with.
     """
-    return [step for step, loss in enumerate(losses) if is_spike(losses[max(0, step - SPIKE_WINDOW) : step], loss)]
+    return [
+        step
+        for step, loss in enumerate(losses)
+        if is_spike(losses[max(0, step - SPIKE_WINDOW) : step], loss)
+    ]
 
 
 def is_spike(before: Sequence[float], loss: float) -> bool:
@@ -127,12 +141,18 @@ class GradientNorms(Callback):
         if step % self.every_n_steps == 0 or step == pl_module.num_steps:
             self._norms = gradient_norms(pl_module.model)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Write the row."""
         if trainer.fit_loop.epoch_loop._should_accumulate() or not self._norms:
             return
-        whole, now = total_norm(self._norms), float(pl_module.gradient_norm)
+        whole = total_norm(self._norms)
+        now = float(pl_module.gradient_norm)
         if isfinite(whole) and isfinite(now):
-            row = {f"grad_norm/{layer}": norm * (now / whole if whole else 0.0) for layer, norm in self._norms.items()}
+            row = {
+                f"grad_norm/{layer}": norm * (now / whole if whole else 0.0)
+                for layer, norm in self._norms.items()
+            }
             for logger in trainer.loggers:
                 logger.log_metrics(row, step=trainer.global_step - 1)

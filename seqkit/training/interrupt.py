@@ -36,7 +36,9 @@ class StopSignals:
     @property
     def name(self) -> str:
         """Name of the signal that arrived."""
-        return "" if self.received is None else signal.Signals(self.received).name
+        if self.received is None:
+            return ""
+        return signal.Signals(self.received).name
 
     def interrupted(self, what: str) -> Interrupted:
         """Error that ends the run. what: where it stood and how it goes on, in one line."""
@@ -62,7 +64,8 @@ class StopSignals:
         """Take the signals, also back from Lightning, which handles SIGTERM itself once a loop begins."""
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # a SIGHUP that nohup had ignored stays ignored
+                # a SIGHUP that nohup had ignored stays ignored
+                if signal.getsignal(number) is not signal.SIG_IGN:
                     signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> Any:
@@ -72,7 +75,9 @@ class StopSignals:
             return
         self.received = number
         if self.exits_in_imports and is_in_import(frame):
-            os.write(2, f"seqkit: {self.name}: stopped while {self.phase}{self.next_step}\n".encode())
+            os.write(
+                2, f"seqkit: {self.name}: stopped while {self.phase}{self.next_step}\n".encode()
+            )
             os._exit(128 + number)
         if not self.deferred:
             raise self.interrupted(f"stopped while {self.phase}{self.next_step}")

@@ -36,7 +36,9 @@ class ResumableLoader(BatchLoader):
         num_workers: int = 0,
         collate: Callable[[list[Any]], Any] = default_collate,
     ):
-        sampler = LengthGroupedBatchSampler([1] * len(dataset), batch_size, shuffle=shuffle, seed=seed)
+        sampler = LengthGroupedBatchSampler(
+            [1] * len(dataset), batch_size, shuffle=shuffle, seed=seed
+        )
         super().__init__(_Collated(dataset, seed, collate), sampler, num_workers)
 
 
@@ -44,7 +46,9 @@ class _Collated:
     """Batches of a data set by key, each made with its own random seed."""
 
     def __init__(self, dataset: Any, seed: int, collate: Callable[[list[Any]], Any]):
-        self.dataset, self.seed, self.collate = dataset, seed, collate
+        self.dataset = dataset
+        self.seed = seed
+        self.collate = collate
 
     @property
     def lengths(self) -> list[int]:

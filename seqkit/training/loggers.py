@@ -57,7 +57,11 @@ class WandB(LoggerFactory):
         # the same id after a resume: the curves go on
         own = re.sub(r"[^\w.-]", "-", "-".join(folder.absolute().parts[-3:]))[-64:]
         return WandbLogger(
-            project=self.project, name=f"{recipe} {folder.name}", save_dir=folder, id=own, offline=offline
+            project=self.project,
+            name=f"{recipe} {folder.name}",
+            save_dir=folder,
+            id=own,
+            offline=offline,
         )
 
 
@@ -86,7 +90,10 @@ class MLflow(LoggerFactory):
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
         path = folder / "mlflow-run"
         known = path.read_text(encoding="utf-8").strip() if path.is_file() else None
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+        uri = (
+            os.environ.get("MLFLOW_TRACKING_URI")
+            or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # SQLAlchemy's, about MLflow's way to use it
             logger = MLFlowLogger(
@@ -111,10 +118,18 @@ def log_test_metrics(loggers: Iterable[Any], metrics: Mapping[str, float], step:
     """Log metrics of the test split as `test/NAME` after that many steps; the log says so if one cannot be reached."""
     for logger in loggers:
         try:
-            logger.log_metrics({f"test/{name}": value for name, value in metrics.items()}, step=step)
+            logger.log_metrics(
+                {f"test/{name}": value for name, value in metrics.items()}, step=step
+            )
             logger.finalize("success")
-        except Exception as error:  # a server, a database, a disk: the run is tested, whatever becomes of its copy
-            log.warning("%s did not get the test metrics (%s)", type(logger).__name__, one_line(described(error))[:300])
+        except (
+            Exception
+        ) as error:  # a server, a database, a disk: the run is tested, whatever becomes of its copy
+            log.warning(
+                "%s did not get the test metrics (%s)",
+                type(logger).__name__,
+                one_line(described(error))[:300],
+            )
 
 
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str | int | float | bool]]:
@@ -132,4 +147,6 @@ def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str | int | float | 
 
 def _check_installed(package: str, extra: str) -> None:
     if find_spec(package) is None:
-        raise UsageError(f'trainer.logger needs the package {package}: pip install "seqkit[{extra}]"')
+        raise UsageError(
+            f'trainer.logger needs the package {package}: pip install "seqkit[{extra}]"'
+        )

@@ -54,7 +54,8 @@ class _Writer(ExperimentWriter):
 
     def _check_log_dir_exists(self) -> None:
         """Take the columns of an existing file over; Lightning would delete it."""
-        path, self.num_rows = Path(self.metrics_file_path), 0
+        path = Path(self.metrics_file_path)
+        self.num_rows = 0
         if path.is_file():
             rows, self.metrics_keys = _rows(path)
             self.num_rows = len(rows)
@@ -63,7 +64,8 @@ class _Writer(ExperimentWriter):
         """Write the rows since the last time. If that fails, they are kept, and written with those that follow."""
         if not self.metrics:
             return
-        path, columns = Path(self.metrics_file_path), list(self.metrics_keys)
+        path = Path(self.metrics_file_path)
+        columns = list(self.metrics_keys)
         try:
             if self._record_new_keys() or not path.is_file():
                 before = _rows(path)[0] if path.is_file() else []
@@ -73,18 +75,28 @@ class _Writer(ExperimentWriter):
         except OSError as error:
             self.metrics_keys = columns
             if not self.has_failed:
-                log.error("%s cannot be written (%s); its rows are kept until there is room", path, error.strerror)
+                log.error(
+                    "%s cannot be written (%s); its rows are kept until there is room",
+                    path,
+                    error.strerror,
+                )
             self.has_failed = True
             return
         self.num_rows += len(self.metrics)
-        self.metrics, self.has_failed = [], False
+        self.metrics = []
+        self.has_failed = False
 
 
 def cut(path: Path, num_rows: int) -> None:
     """Keep the first rows of a metrics.csv, which a checkpoint counted; those after it will be written again."""
     rows, columns = _rows(path) if path.is_file() else ([], [])
     if len(rows) < num_rows:
-        log.warning("%s has %d rows, but had %d at the checkpoint: curves have gaps", path, len(rows), num_rows)
+        log.warning(
+            "%s has %d rows, but had %d at the checkpoint: curves have gaps",
+            path,
+            len(rows),
+            num_rows,
+        )
     if path.is_file():
         _write(path, rows[:num_rows], columns)
 
@@ -96,11 +108,22 @@ def write_of_task(path: Path, task: str, own: Path) -> None:
     """
     rows, columns = _rows(path) if path.is_file() else ([], [])
     names = {f"{split}/{task}/": f"{split}/" for split in ("train", "valid")}
-    renamed = {x: new + x.removeprefix(old) for x in columns for old, new in names.items() if x.startswith(old)}
+    renamed = {
+        x: new + x.removeprefix(old)
+        for x in columns
+        for old, new in names.items()
+        if x.startswith(old)
+    }
     kept = [row for row in rows if any(row.get(name) for name in renamed)]
-    renamed |= {x: "lr" + x.removeprefix(f"lr/{task}") for x in columns if f"{x}/".startswith(f"lr/{task}/")}
+    renamed |= {
+        x: "lr" + x.removeprefix(f"lr/{task}") for x in columns if f"{x}/".startswith(f"lr/{task}/")
+    }
     renamed |= {name: name for name in ("epoch", "step") if name in columns}
-    _write(own, [{new: row.get(old) for old, new in renamed.items()} for row in kept], list(renamed.values()))
+    _write(
+        own,
+        [{new: row.get(old) for old, new in renamed.items()} for row in kept],
+        list(renamed.values()),
+    )
 
 
 def read(path: Path) -> list[dict[str, float]]:

@@ -23,7 +23,13 @@ from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.bias import EdgeBias
 from seqkit.objectives.metrics import MeanLoss, update
 from seqkit.training.optim import CombinedOptimizer, OptimizerFactory, Schedule
-from seqkit.training.parallel import ShardedStrategy, gather_weights, is_sharded, shard, without_weights
+from seqkit.training.parallel import (
+    ShardedStrategy,
+    gather_weights,
+    is_sharded,
+    shard,
+    without_weights,
+)
 
 log = logging.getLogger("seqkit")
 
@@ -121,13 +127,20 @@ class TrainingModule(pl.LightningModule):
         seed: int = 0,
     ):
         super().__init__()
-        self.model, self.objective, self.constants = model, objective, constants
+        self.model = model
+        self.objective = objective
+        self.constants = constants
         self.tasks = _tasks_of(model, objective)
         self.task = ""
         """Task of the current step, as its metrics' names begin (TASK/); empty if the model is no mixture."""
-        self.optimizer, self.schedule, self.num_steps, self.seed = optimizer, schedule, num_steps, seed
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.num_steps = num_steps
+        self.seed = seed
         self.skip_nonfinite = skip_nonfinite
-        self.metrics = self._by_split(lambda one: {"loss": MeanLoss(), **one.objective.metrics(one.model.spec)})
+        self.metrics = self._by_split(
+            lambda one: {"loss": MeanLoss(), **one.objective.metrics(one.model.spec)}
+        )
         self.generation_metrics = self._by_split(lambda one: one.objective.generation_metrics())
         self.losses: dict[str, Tensor | float] = {}
         """Loss of each task's last optimizer step since the last row of the log."""
@@ -145,7 +158,9 @@ class TrainingModule(pl.LightningModule):
         self._num_tokens: dict[str, Tensor | int] = dict.fromkeys(self.tasks, 0)
         self.loss_of: Callable[[Task, LabeledBatch], tuple[Tensor, Tensor, Tensor]] = training_loss
         """`training_loss`, or what computes the same faster."""
-        self.run_step: Callable[[Any, Any], None] = lambda optimizer, closure: optimizer.step(closure=closure)
+        self.run_step: Callable[[Any, Any], None] = lambda optimizer, closure: optimizer.step(
+            closure=closure
+        )
         """Runs an optimizer step, whose closure computes loss and gradient."""
         self.is_captured = False
         """Whether the device notes the current step, instead of running it."""
@@ -158,7 +173,9 @@ class TrainingModule(pl.LightningModule):
         self._unit: Tensor | float = 1.0
         """Divisor of the loss in float16: a power of two near the number of predictions of the first micro-batch."""
         self._left_out = False
-        self._auxiliary = [module for module in model.modules() if isinstance(module, AuxiliaryLoss)]
+        self._auxiliary = [
+            module for module in model.modules() if isinstance(module, AuxiliaryLoss)
+        ]
 
     def _by_split(self, metrics: Callable[[Task], dict[str, Any]]) -> torch.nn.ModuleDict:
         """Metrics of all tasks, by split, then by name."""
@@ -166,7 +183,9 @@ class TrainingModule(pl.LightningModule):
         for own in found.values():
             for prefix, task in self.tasks.items():
                 own |= {prefix + name: metric for name, metric in metrics(task).items()}
-        return torch.nn.ModuleDict({split: torch.nn.ModuleDict(own) for split, own in found.items()})
+        return torch.nn.ModuleDict(
+            {split: torch.nn.ModuleDict(own) for split, own in found.items()}
+        )
 
     def configure_model(self) -> None:
         """Shard the model if the strategy says so."""
@@ -190,7 +209,8 @@ class TrainingModule(pl.LightningModule):
         self._num_tokens[self.task] = self._num_tokens[self.task] + num_tokens
         if self._auxiliary:
             loss = loss + count * self._aux_loss()
-        if len(self.tasks) > 1 and self.trainer.world_size > 1:  # DDP waits for a gradient of every parameter
+        # DDP waits for a gradient of every parameter
+        if len(self.tasks) > 1 and self.trainer.world_size > 1:
             for parameter in self._of_other_tasks():
                 loss = loss + 0 * parameter.sum()
         if self._scaler is None:
@@ -205,7 +225,9 @@ class TrainingModule(pl.LightningModule):
     @property
     def _scaler(self) -> Any:
         """Gradient scaler of float16; None in any other precision."""
-        return None if self._trainer is None else getattr(self.trainer.precision_plugin, "scaler", None)
+        if self._trainer is None:
+            return None
+        return getattr(self.trainer.precision_plugin, "scaler", None)
 
     def _task(self, batch: LabeledBatch) -> tuple[str, Task]:
         """Prefix of the metrics' names, and the task, of a batch."""
@@ -219,15 +241,24 @@ class TrainingModule(pl.LightningModule):
         model = self.tasks[self.task].model
         own = {id(p) for p in model.parameters()}
         if not model.spec.num_edge_types:
-            own -= {id(p) for bias in model.backbone.modules() if isinstance(bias, EdgeBias) for p in bias.parameters()}
+            own -= {
+                id(p)
+                for bias in model.backbone.modules()
+                if isinstance(bias, EdgeBias)
+                for p in bias.parameters()
+            }
         return [p for p in self.model.parameters() if p.requires_grad and id(p) not in own]
 
     def tokens_by_task(self) -> dict[str, int]:
         """Real tokens of all training batches so far, on all devices: of each task, by the prefix of its metrics."""
         if self._trainer is None or self.trainer.world_size == 1:
             return {name: int(number) for name, number in self._num_tokens.items()}
-        counted = torch.stack([torch.as_tensor(number, device=self.device) for number in self._num_tokens.values()])
-        return dict(zip(self._num_tokens, self.trainer.strategy.reduce(counted, reduce_op="sum").tolist()))
+        counted = torch.stack(
+            [torch.as_tensor(number, device=self.device) for number in self._num_tokens.values()]
+        )
+        return dict(
+            zip(self._num_tokens, self.trainer.strategy.reduce(counted, reduce_op="sum").tolist())
+        )
 
     @property
     def tokens_here(self) -> int:
@@ -264,26 +295,41 @@ class TrainingModule(pl.LightningModule):
         If loss or gradient is not finite, neither weights nor the optimizer's state change in this step.
         Raises DivergedError as `settle`.
         """
-        trainer, step, self._step = self.trainer, self._step, []
-        for parameter in self._of_other_tasks():  # zeros, made for DDP only; the optimizer skips None
+        trainer = self.trainer
+        step = self._step
+        self._step = []
+        # zeros, made for DDP only; the optimizer skips None
+        for parameter in self._of_other_tasks():
             parameter.grad = None
         losses = torch.stack([one.loss for one in step]).float()
-        counts = [torch.as_tensor(one.count, device=self.device, dtype=torch.float32) for one in step]
+        counts = [
+            torch.as_tensor(one.count, device=self.device, dtype=torch.float32) for one in step
+        ]
         stops = torch.full((), float(self.stop_requested()), device=self.device)
-        sums = torch.stack([losses.sum(), torch.stack(counts).sum(), (~losses.isfinite()).float().sum(), stops])
+        sums = torch.stack(
+            [losses.sum(), torch.stack(counts).sum(), (~losses.isfinite()).float().sum(), stops]
+        )
         if trainer.world_size > 1:  # one collective for all that ranks must agree on
             sums = trainer.strategy.reduce(sums, reduce_op="sum")
         loss, count, num_nonfinite, num_stops = sums.unbind()
         parameters = [p for p in self.parameters() if p.grad is not None]
         gradients = [p.grad for p in parameters if p.grad is not None]
         # Lightning divides the loss by the number of micro-batches, and DDP averages gradients over devices: undo both
-        scale = trainer.accumulate_grad_batches * trainer.world_size / count.clamp(min=1) * self._unit
+        scale = (
+            trainer.accumulate_grad_batches * trainer.world_size / count.clamp(min=1) * self._unit
+        )
         torch._foreach_mul_(gradients, scale)
         norm = torch.nn.utils.get_total_norm(gradients)
         self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
         self.step_loss = loss / count.clamp(min=1)
         is_wrong = ~torch.isfinite(self.gradient_norm)
-        values = [num_nonfinite, is_wrong.float(), num_stops, self.step_loss, self.gradient_norm.float()]
+        values = [
+            num_nonfinite,
+            is_wrong.float(),
+            num_stops,
+            self.step_loss,
+            self.gradient_norm.float(),
+        ]
         self.outcome = Outcome(torch.stack(values), step)
         skips_itself = self._device_skips(optimizer)
         if skips_itself:
@@ -301,9 +347,14 @@ class TrainingModule(pl.LightningModule):
         skips_itself: whether the device leaves it out by itself: then nothing waits, unless the step is logged.
         """
         self.losses[self.task] = self.step_loss
-        found, arrived = _to_host(outcome.values[:3]) if skips_itself else (outcome.values[:3].cpu(), None)
+        if skips_itself:
+            found, arrived = _to_host(outcome.values[:3])
+        else:
+            found, arrived = (outcome.values[:3].cpu(), None)
         now = self.trainer.global_step, self.trainer.current_epoch
-        self._verdict = Verdict(found, arrived, *now, outcome.micro_batches, self.step_loss, self.gradient_norm)
+        self._verdict = Verdict(
+            found, arrived, *now, outcome.micro_batches, self.step_loss, self.gradient_norm
+        )
         if skips_itself and not self.logs_this_step:
             return False
         self.settle()
@@ -312,7 +363,11 @@ class TrainingModule(pl.LightningModule):
         return self._left_out
 
     def optimizer_step(
-        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Callable[[], Any] | None = None
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: Any,
+        optimizer_closure: Callable[[], Any] | None = None,
     ) -> None:
         """Run a step as `run_step` says."""
         self.run_step(optimizer, optimizer_closure)
@@ -321,22 +376,31 @@ class TrainingModule(pl.LightningModule):
         """Whether all optimizers skip a step by themselves where `found_inf` is 1, as torch's fused ones do."""
         parts = getattr(optimizer, "optimizers", [optimizer])
         can = all(getattr(one, "_step_supports_amp_scaling", False) for one in parts)
-        return can and self.device.type == "cuda" and self._scaler is None and not is_sharded(self.model)
+        return (
+            can
+            and self.device.type == "cuda"
+            and self._scaler is None
+            and not is_sharded(self.model)
+        )
 
     def settle(self) -> None:
         """Read the verdict on the last optimizer step, if it was not read yet, and let the schedule follow.
 
         Raises DivergedError, on all devices alike, if more than `skip_nonfinite` steps were not finite.
         """
-        verdict, self._verdict = self._verdict, None
+        verdict = self._verdict
+        self._verdict = None
         if verdict is None:
             return
         if verdict.arrived is not None:
             verdict.arrived.synchronize()
         num_nonfinite, is_wrong, num_stops = verdict.found.numpy()
-        self.stop_agreed = bool(num_stops) or (self.trainer.world_size == 1 and self.stop_requested())
+        self.stop_agreed = bool(num_stops) or (
+            self.trainer.world_size == 1 and self.stop_requested()
+        )
         self._left_out = bool(num_nonfinite or is_wrong)
-        due, self._due = self._due, []
+        due = self._due
+        self._due = []
         if self._left_out:
             self._leave_out(verdict, loss_is_finite=not num_nonfinite)
         else:
@@ -351,7 +415,8 @@ class TrainingModule(pl.LightningModule):
 
     def _leave_out(self, verdict: Verdict, *, loss_is_finite: bool) -> None:
         """Count a skipped step, or raise DivergedError if `skip_nonfinite` steps were skipped before."""
-        if self._scaler is not None and loss_is_finite:  # the scale was too large, and the scaler skips the step
+        # the scale was too large, and the scaler skips the step
+        if self._scaler is not None and loss_is_finite:
             log.info("step %d: the gradient overflows float16; the step was left out", verdict.step)
             return
         self.num_skipped += 1
@@ -360,16 +425,27 @@ class TrainingModule(pl.LightningModule):
             what = f"the loss is {float(verdict.loss)}"
         where = f"in step {verdict.step} (epoch {verdict.epoch}, {self._batches(verdict)})"
         if self.num_skipped > self.skip_nonfinite:
-            budget = f", after {self.skip_nonfinite} steps that were left out" if self.skip_nonfinite else ""
+            if self.skip_nonfinite:
+                budget = f", after {self.skip_nonfinite} steps that were left out"
+            else:
+                budget = ""
             raise DivergedError(
                 f"{what} {where}{budget}; {STABILIZERS}, look for extreme inputs, or allow trainer.skip_nonfinite steps"
             )
-        log.warning("%s %s: the step was left out, %d of %d", what, where, self.num_skipped, self.skip_nonfinite)
+        log.warning(
+            "%s %s: the step was left out, %d of %d",
+            what,
+            where,
+            self.num_skipped,
+            self.skip_nonfinite,
+        )
 
     def _batches(self, verdict: Verdict) -> str:
         """Number and examples of a step's first batch with a loss that is not finite, or of its first batch."""
         step = verdict.micro_batches
-        index = next((one.index for one in step if not bool(torch.isfinite(one.loss))), step[0].index)
+        index = next(
+            (one.index for one in step if not bool(torch.isfinite(one.loss))), step[0].index
+        )
         loader = self.trainer.train_dataloader
         if not isinstance(loader, BatchLoader):
             return f"batch {index}"
@@ -396,12 +472,16 @@ class TrainingModule(pl.LightningModule):
         if self._copies is None:
             self._copies = torch.cuda.Stream(device)
         with torch.cuda.stream(self._copies):
-            tokens, targets, *task = (x.to(device, non_blocking=True) if hasattr(x, "to") else x for x in batch)
+            tokens, targets, *task = (
+                x.to(device, non_blocking=True) if hasattr(x, "to") else x for x in batch
+            )
         computes = torch.cuda.current_stream(device)
         computes.wait_stream(self._copies)
         for tensor in (*tokens.tensors().values(), *([] if targets is None else [targets])):
             tensor.record_stream(computes)
-        return TaskBatch(tokens, targets, *task) if task else (tokens, targets)
+        if task:
+            return TaskBatch(tokens, targets, *task)
+        return (tokens, targets)
 
     def configure_gradient_clipping(
         self,
@@ -416,7 +496,9 @@ class TrainingModule(pl.LightningModule):
         if not gradient_clip_val:
             return
         if gradient_clip_algorithm not in (None, "norm"):
-            raise ValueError(f"gradient_clip_algorithm={gradient_clip_algorithm!r}; gradients are clipped by norm only")
+            raise ValueError(
+                f"gradient_clip_algorithm={gradient_clip_algorithm!r}; gradients are clipped by norm only"
+            )
         parameters = [p for p in self.parameters() if p.grad is not None]
         torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
@@ -429,7 +511,8 @@ class TrainingModule(pl.LightningModule):
         counted = checkpoint["training"]
         if self.global_rank == 0:  # `tokens_by_task` sums over devices
             self._num_tokens = dict(counted["num_tokens"])
-        self.num_skipped, self.losses = counted["num_skipped"], dict(counted["losses"])
+        self.num_skipped = counted["num_skipped"]
+        self.losses = dict(counted["losses"])
 
     def validation_step(self, batch: LabeledBatch, index: int, dataloader_idx: int = 0) -> None:
         self._evaluate("valid", batch, index)
@@ -441,16 +524,23 @@ class TrainingModule(pl.LightningModule):
         """Find the most batches of any process, if weights are sharded: each forward pass then needs all processes."""
         if is_sharded(self.model):
             trainer = self.trainer
-            numbers = trainer.num_sanity_val_batches if trainer.sanity_checking else trainer.num_val_batches
+            if trainer.sanity_checking:
+                numbers = trainer.num_sanity_val_batches
+            else:
+                numbers = trainer.num_val_batches
             number = torch.tensor(int(sum(numbers)), device=self.device)
-            self._batches_to_evaluate = int(trainer.strategy.reduce(number, reduce_op="max")) - int(sum(numbers))
+            self._batches_to_evaluate = int(trainer.strategy.reduce(number, reduce_op="max")) - int(
+                sum(numbers)
+            )
 
     def on_validation_epoch_end(self) -> None:
-        for _ in range(self._batches_to_evaluate):  # other processes need this one's part of the weights
+        # other processes need this one's part of the weights
+        for _ in range(self._batches_to_evaluate):
             _, task = self._task(self._last_batch)
             task.objective.step(task.model, self._last_batch[:2])
         losses = [
-            float(_named(self.metrics, "valid")[f"{prefix}loss"].compute()) / self.constants[prefix[:-1]]
+            float(_named(self.metrics, "valid")[f"{prefix}loss"].compute())
+            / self.constants[prefix[:-1]]
             for prefix in self.tasks
             if self.constants is not None
         ]
@@ -478,10 +568,14 @@ class TrainingModule(pl.LightningModule):
                 metric.update(generated, task.objective.references(batch[:2]))
 
     def _report(self, split: str) -> None:
-        for name, metric in (_named(self.metrics, split) | _named(self.generation_metrics, split)).items():
+        for name, metric in (
+            _named(self.metrics, split) | _named(self.generation_metrics, split)
+        ).items():
             count = metric.update_count
             if self.trainer.world_size > 1:  # `compute` is a collective, so all devices must agree
-                count = self.trainer.strategy.reduce(torch.tensor(count, device=self.device), reduce_op="sum")
+                count = self.trainer.strategy.reduce(
+                    torch.tensor(count, device=self.device), reduce_op="sum"
+                )
             if count:
                 self.log(f"{split}/{name}", metric.compute(), prog_bar=name == "loss")
             metric.reset()
@@ -492,20 +586,27 @@ class TrainingModule(pl.LightningModule):
         if isinstance(self.optimizer, OptimizerFactory):
             return self.optimizer.build(model)
         models = cast(Mixture, model).tasks
-        built = {f"{name}/": factory.build(models[name]) for name, factory in self.optimizer.items()}
+        built = {
+            f"{name}/": factory.build(models[name]) for name, factory in self.optimizer.items()
+        }
         return CombinedOptimizer(built, lambda: self.task)
 
     def configure_optimizers(self) -> Any:
         """The optimizer, and the scheduler of its learning rate, which steps after each optimizer step."""
         if self.optimizer is None:
-            raise ValueError("this TrainingModule has no optimizer, so it only evaluates; pass one to train")
+            raise ValueError(
+                "this TrainingModule has no optimizer, so it only evaluates; pass one to train"
+            )
         optimizer = self.build_optimizer(self.model)
         if self._scaler is not None:
             _unfuse(optimizer)
         if self.schedule is None:
             return optimizer
         scheduler = self.schedule.build(optimizer, self.num_steps)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
 
 
 @contextmanager
@@ -529,7 +630,9 @@ def evaluation_rng(seed: int, index: int, device: torch.device = CPU) -> Iterato
                 generators.set_rng_state(before)
 
 
-def _tasks_of(model: Model | Mixture, objective: Objective | Mapping[str, Objective]) -> dict[str, Task]:
+def _tasks_of(
+    model: Model | Mixture, objective: Objective | Mapping[str, Objective]
+) -> dict[str, Task]:
     """Tasks by the prefix of their metrics' names: TASK/, or the empty string if the model is no mixture."""
     if isinstance(objective, Objective):
         return {"": Task(cast(Model, model), objective)}
@@ -548,7 +651,8 @@ def _unfuse(optimizer: torch.optim.Optimizer) -> None:
 
 def _to_host(x: Tensor) -> tuple[Tensor, torch.cuda.Event]:
     """Copy of a CUDA tensor in pinned memory, and the event after which it may be read."""
-    copied, arrived = x.to("cpu", non_blocking=True), torch.cuda.Event()
+    copied = x.to("cpu", non_blocking=True)
+    arrived = torch.cuda.Event()
     arrived.record()
     return copied, arrived
 

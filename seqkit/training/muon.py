@@ -38,12 +38,19 @@ class Muon(torch.optim.Muon):
             momenta: list[Tensor] = []
             self._init_group(group, parameters, gradients, momenta)
             if is_batched:
-                batched_step(group, parameters, gradients, momenta, getattr(self, "found_inf", None))
+                batched_step(
+                    group, parameters, gradients, momenta, getattr(self, "found_inf", None)
+                )
                 continue
             for parameter, gradient, momentum in zip(parameters, gradients, momenta):
                 momentum.lerp_(gradient, 1 - group["momentum"])
-                update = gradient.lerp(momentum, group["momentum"]) if group["nesterov"] else momentum
-                update = orthogonalized(update.float(), group["ns_coefficients"], group["ns_steps"], group["eps"])
+                if group["nesterov"]:
+                    update = gradient.lerp(momentum, group["momentum"])
+                else:
+                    update = momentum
+                update = orthogonalized(
+                    update.float(), group["ns_coefficients"], group["ns_steps"], group["eps"]
+                )
                 rate = float(group["lr"])
                 parameter.mul_(1 - rate * group["weight_decay"])
                 parameter.add_(update.to(parameter.dtype), alpha=-rate * rms_scale(parameter))
@@ -68,12 +75,16 @@ def batched_step(
         taken = (found_inf == 0).to(parameters[0].dtype)
         gradients = [torch.where(found_inf == 0, g, m) for g, m in zip(gradients, momenta)]
     torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
-    updates = torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
+    updates = momenta
+    if group["nesterov"]:
+        updates = list(torch._foreach_lerp(gradients, momenta, group["momentum"]))
     rate = group["lr"] * taken
     torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
     for places in _of_one_shape(parameters):
         wide = [updates[i].T if _is_tall(updates[i]) else updates[i] for i in places]
-        stack = orthogonalized(torch.stack(wide).to(dtype), group["ns_coefficients"], group["ns_steps"], group["eps"])
+        stack = orthogonalized(
+            torch.stack(wide).to(dtype), group["ns_coefficients"], group["ns_steps"], group["eps"]
+        )
         own = [parameters[i] for i in places]
         changes = (stack.to(own[0].dtype) * (-rate * rms_scale(own[0]))).unbind()
         torch._foreach_add_(own, [x.T if _is_tall(p) else x for x, p in zip(changes, own)])
@@ -96,7 +107,9 @@ def rms_scale(matrix: Tensor) -> float:
     return 0.2 * max(matrix.shape) ** 0.5
 
 
-def orthogonalized(x: Tensor, coefficients: tuple[float, float, float], num_steps: int, eps: float) -> Tensor:
+def orthogonalized(
+    x: Tensor, coefficients: tuple[float, float, float], num_steps: int, eps: float
+) -> Tensor:
     """The orthogonal matrix nearest to x [n m], roughly: singular values become 0.7 to 1.2 (Jordan et al. 2024).
 
     x may be a stack of matrices [s n m]. coefficients, num_steps: of the Newton-Schulz iteration

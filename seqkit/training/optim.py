@@ -49,9 +49,15 @@ class AdamW(OptimizerFactory):
         layer_decay: float | None = None,
     ):
         if layer_decay is not None and not 0 < layer_decay <= 1:
-            raise ValueError(f"layer_decay={layer_decay} is a factor; make it above 0 and at most 1")
-        self.lr, self.betas, self.weight_decay, self.layer_decay = lr, betas, weight_decay, layer_decay
-        self.build_for([nn.Parameter(torch.ones(1, 1))])  # torch refuses wrong numbers now, before data is read
+            raise ValueError(
+                f"layer_decay={layer_decay} is a factor; make it above 0 and at most 1"
+            )
+        self.lr = lr
+        self.betas = betas
+        self.weight_decay = weight_decay
+        self.layer_decay = layer_decay
+        # torch refuses wrong numbers now, before data is read
+        self.build_for([nn.Parameter(torch.ones(1, 1))])
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Optimizer with two groups, with decay and without; with `layer_decay`, two for each block.
@@ -60,7 +66,8 @@ class AdamW(OptimizerFactory):
         """
         if self.layer_decay is None:
             return self.build_for(_trainable(model))
-        by_name, named = depths(model), [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        by_name = depths(model)
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         last = max(by_name.values())
         groups = []
         for depth in sorted(set(by_name.values()), reverse=True):
@@ -74,13 +81,19 @@ class AdamW(OptimizerFactory):
 
     def _groups(self, parameters: list[nn.Parameter], lr: float) -> list[dict[str, Any]]:
         groups = [
-            {"params": [p for p in parameters if p.ndim >= 2], "lr": lr, "weight_decay": self.weight_decay},
+            {
+                "params": [p for p in parameters if p.ndim >= 2],
+                "lr": lr,
+                "weight_decay": self.weight_decay,
+            },
             {"params": [p for p in parameters if p.ndim < 2], "lr": lr, "weight_decay": 0.0},
         ]
         return [group for group in groups if group["params"]]
 
     def _of(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, weight_decay=self.weight_decay, fused=True)
+        return torch.optim.AdamW(
+            groups, lr=self.lr, betas=self.betas, weight_decay=self.weight_decay, fused=True
+        )
 
 
 class Muon(OptimizerFactory):
@@ -102,16 +115,25 @@ class Muon(OptimizerFactory):
     ):
         self.adamw = AdamW(lr) if adamw is None else adamw
         if not isinstance(self.adamw, AdamW) or self.adamw.layer_decay is not None:
-            raise ValueError("adamw is not seqkit's AdamW, or has a layer_decay, and Muon trains the blocks")
-        self.lr, self.momentum, self.weight_decay, self.ns_steps = lr, momentum, weight_decay, ns_steps
-        self._of([nn.Parameter(torch.ones(1, 1))])  # torch refuses wrong numbers now, before data is read
+            raise ValueError(
+                "adamw is not seqkit's AdamW, or has a layer_decay, and Muon trains the blocks"
+            )
+        self.lr = lr
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.ns_steps = ns_steps
+        # torch refuses wrong numbers now, before data is read
+        self._of([nn.Parameter(torch.ones(1, 1))])
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Both optimizers as one. Raises ValueError if the backbone has no matrix."""
         backbone = getattr(model, "backbone", model)
         # tables of positions and edge types are looked up, not multiplied: like embeddings they go to AdamW
         tables = {
-            id(p) for m in backbone.modules() if isinstance(m, RelativePosition | EdgeBias) for p in m.parameters()
+            id(p)
+            for m in backbone.modules()
+            if isinstance(m, RelativePosition | EdgeBias)
+            for p in m.parameters()
         }
         matrices = [p for p in _trainable(backbone) if p.ndim == 2 and id(p) not in tables]
         if not matrices:
@@ -142,8 +164,10 @@ class TorchOptimizer(OptimizerFactory):
     """
 
     def __init__(self, cls: type[torch.optim.Optimizer], **arguments: Any):
-        self.cls, self.arguments = cls, arguments
-        cls([nn.Parameter(torch.ones(1, 1))], **arguments)  # it refuses wrong arguments now, before data is read
+        self.cls = cls
+        self.arguments = arguments
+        # it refuses wrong arguments now, before data is read
+        cls([nn.Parameter(torch.ones(1, 1))], **arguments)
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return self.cls(_trainable(model), **self.arguments)
@@ -158,7 +182,9 @@ def depths(model: nn.Module) -> dict[str, int]:
     backbone = getattr(model, "backbone", model)
     modules = backbone.named_modules(prefix="backbone")
     stacks = {
-        name: module.blocks for name, module in modules if isinstance(getattr(module, "blocks", None), nn.ModuleList)
+        name: module.blocks
+        for name, module in modules
+        if isinstance(getattr(module, "blocks", None), nn.ModuleList)
     }
     if not stacks or not hasattr(model, "embedder"):
         raise UsageError(
@@ -188,10 +214,18 @@ class CombinedOptimizer(torch.optim.Optimizer):
     task: gives the name of the optimizer that steps, read when the closure has run; None: all of them step.
     """
 
-    def __init__(self, by_name: dict[str, torch.optim.Optimizer], task: Callable[[], str] | None = None):
-        self.by_name, self.task = by_name, task
+    def __init__(
+        self, by_name: dict[str, torch.optim.Optimizer], task: Callable[[], str] | None = None
+    ):
+        self.by_name = by_name
+        self.task = task
         self.optimizers = list(by_name.values())
-        parameters = {id(p): p for one in self.optimizers for group in one.param_groups for p in group["params"]}
+        parameters = {
+            id(p): p
+            for one in self.optimizers
+            for group in one.param_groups
+            for p in group["params"]
+        }
         super().__init__(list(parameters.values()), {})
         self._take_groups()
 
@@ -301,7 +335,8 @@ class TorchSchedule(Schedule):
     """Scheduler class of `torch.optim.lr_scheduler`, with its keyword arguments."""
 
     def __init__(self, cls: type[LRScheduler], **arguments: Any):
-        self.cls, self.arguments = cls, arguments
+        self.cls = cls
+        self.arguments = arguments
         # it refuses wrong arguments now, before data is read; some schedule the momentum
         cls(torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9), **arguments)
 
@@ -309,5 +344,7 @@ class TorchSchedule(Schedule):
         """Scheduler, whose arguments alone say how long it is. Raises ValueError if it ends before `num_steps`."""
         scheduler = self.cls(optimizer, **self.arguments)
         if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < num_steps:
-            raise ValueError(f"OneCycleLR ends after {scheduler.total_steps} steps; give total_steps {num_steps}")
+            raise ValueError(
+                f"OneCycleLR ends after {scheduler.total_steps} steps; give total_steps {num_steps}"
+            )
         return scheduler

@@ -27,7 +27,18 @@ from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.optim import AdamW, Muon, OptimizerFactory, TorchOptimizer
 from seqkit.training.recompute import blocks_of
 
-ELEMENTWISE = ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD")
+ELEMENTWISE = (
+    "ASGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "SGD",
+)
 """Optimizers of torch whose step on a part of a weight is that part of the step on the weight.
 
 Of the others, Muon multiplies whole matrices, which `DTensor` gathers for it; its steps are equal to the precision of
@@ -86,7 +97,9 @@ class ShardedStrategy(ModelParallelStrategy):
             checkpoint["state_dict"] = gathered(checkpoint["state_dict"], keep=self.is_global_zero)
         Strategy.save_checkpoint(self, checkpoint, filepath, storage_options)
 
-    def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
+    def load_checkpoint(
+        self, checkpoint_path: str | Path, weights_only: bool | None = None
+    ) -> dict[str, Any]:
         """Content of a resume point, of which each process takes its part."""
         path = Path(self.broadcast(str(checkpoint_path)))
         return cast("dict[str, Any]", sharded_tensors(read_checkpoint(path, mmap=True), self.mesh))
@@ -134,7 +147,8 @@ def is_sharded(model: nn.Module) -> bool:
 def without_weights(model: nn.Module) -> nn.Module:
     """Copy whose parameters have no elements yet; tied weights stay tied."""
     memo: dict[int, Any] = {
-        id(p): nn.Parameter(torch.empty(0, dtype=p.dtype), requires_grad=p.requires_grad) for p in model.parameters()
+        id(p): nn.Parameter(torch.empty(0, dtype=p.dtype), requires_grad=p.requires_grad)
+        for p in model.parameters()
     }
     return copy.deepcopy(model, memo)
 
@@ -163,24 +177,34 @@ def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
 
 def local_part(tensor: Tensor) -> Tensor:
     """Part of a weight that this process holds; the weight itself if it is not sharded."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    if isinstance(tensor, DTensor):
+        return tensor.to_local()
+    return tensor
 
 
 def check_sharding(
-    model: nn.Module, optimizer: OptimizerFactory | None, settings: Mapping[str, Any], *, generates: bool
+    model: nn.Module,
+    optimizer: OptimizerFactory | None,
+    settings: Mapping[str, Any],
+    *,
+    generates: bool,
 ) -> None:
     """Raise UsageError, with what to use instead, for what is not known to be right with sharded weights.
 
     generates: whether validation generates, with another number of forward passes in each process.
     """
-    name, is_known = type(optimizer).__name__, isinstance(optimizer, AdamW | Muon | None)
+    name = type(optimizer).__name__
+    is_known = isinstance(optimizer, AdamW | Muon | None)
     if isinstance(optimizer, TorchOptimizer):
         name = optimizer.cls.__name__
         is_known = any(optimizer.cls is getattr(torch.optim, one) for one in ELEMENTWISE)
     refused = {
         f"the optimizer {name} is not known to work on parts of weights; "
         f"use AdamW, Muon, or of torch.optim one of {', '.join(ELEMENTWISE)}": not is_known,
-        "trainer.compile is not known to be right with sharded weights; leave it out": settings["compile"] is True,
+        "trainer.compile is not known to be right with sharded weights; leave it out": settings[
+            "compile"
+        ]
+        is True,
         "EMA copies whole weights; leave it out, or give --trainer.strategy ddp": any(
             isinstance(one, WeightAveraging) for one in settings["callbacks"] or ()
         ),

@@ -43,8 +43,11 @@ class StepProgress(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._start(self.title, pl_module.num_steps)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        step, now = trainer.global_step, time.monotonic()
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        step = trainer.global_step
+        now = time.monotonic()
         is_logged = step % (trainer.log_every_n_steps or EVERY) == 0 or step == pl_module.num_steps
         if is_logged:
             known = (f"train/{pl_module.task}loss", "valid/loss", RELATIVE_LOSS)
@@ -66,7 +69,13 @@ class StepProgress(Callback):
         self._start("test", sum(trainer.num_test_batches))
 
     def on_validation_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+        self,
+        trainer: Any,
+        pl_module: Any,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         if trainer.state.fn == "fit":
             self._update(trainer.global_step, "validating")
@@ -77,7 +86,8 @@ class StepProgress(Callback):
         if trainer.state.fn != "fit":
             self._stop()
 
-    on_test_batch_end, on_test_end = on_validation_batch_end, on_validation_end
+    on_test_batch_end = on_validation_batch_end
+    on_test_end = on_validation_end
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self._stop()

@@ -59,14 +59,17 @@ class RandomState(Callback):
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Keep the state until training starts, since hooks before that may draw random numbers."""
         if KEY not in checkpoint:
-            raise DataError("the checkpoint has no random states: train with the callback RandomState from the start")
+            raise DataError(
+                "the checkpoint has no random states: train with the callback RandomState from the start"
+            )
         self._loaded = checkpoint[KEY]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Restore random states, then run the validation or the epoch's end that followed the batch."""
         if self._loaded is None:
             return
-        state, self._loaded = self._loaded, None
+        state = self._loaded
+        self._loaded = None
         _set_rng(state["rng"][trainer.global_rank])
         if state["validation_follows"] or state["epoch_ends"]:
             _finish_batch(trainer, pl_module, state)
@@ -74,12 +77,18 @@ class RandomState(Callback):
             # else Lightning does not count the next epoch as begun, and the next resume has a wrong epoch
             trainer.fit_loop.reset_restart_stage()
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Keep a copy of the state if a validation follows, since that may be interrupted."""
         self._snapshot = None
         if is_point(trainer, pl_module) and _validation_follows(trainer):
             loops = copy.deepcopy(trainer._checkpoint_connector._get_loops_state_dict())
-            callbacks = {c.state_key: copy.deepcopy(c.state_dict()) for c in trainer.callbacks if c.state_dict()}
+            callbacks = {
+                c.state_key: copy.deepcopy(c.state_dict())
+                for c in trainer.callbacks
+                if c.state_dict()
+            }
             self._snapshot = {"loops": loops, "callbacks": callbacks, KEY: _state(trainer)}
 
     def can_save_in_validation(self, trainer: Any) -> bool:
@@ -122,7 +131,9 @@ class ResumePoints(ModelCheckpoint):
         )
         # Lightning's constructor takes one of the two triggers; its hook checks both
         self._every_n_train_steps = every_n_steps or 0
-        self.folder, self.keep, self.signals = Path(folder), keep, signals
+        self.folder = Path(folder)
+        self.keep = keep
+        self.signals = signals
 
     @property
     def newest(self) -> Path | None:
@@ -152,7 +163,9 @@ class ResumePoints(ModelCheckpoint):
         self.on_sanity_check_start(trainer, pl_module)
         super().on_train_start(trainer, pl_module)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Write a checkpoint if one is due, and stop if a signal was received."""
         if not is_point(trainer, pl_module):
             return
@@ -163,7 +176,9 @@ class ResumePoints(ModelCheckpoint):
     def on_validation_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Stop at a signal during a long validation, with a checkpoint of the state before it."""
         if self.signals is not None and self.signals.received is not None:
-            states = [callback for callback in trainer.callbacks if isinstance(callback, RandomState)]
+            states = [
+                callback for callback in trainer.callbacks if isinstance(callback, RandomState)
+            ]
             if all(state.can_save_in_validation(trainer) for state in states):
                 self._save_and_stop(trainer, self.signals)
 
@@ -172,7 +187,9 @@ class ResumePoints(ModelCheckpoint):
 
     def _save_and_stop(self, trainer: Any, signals: StopSignals) -> None:
         """Write a checkpoint with all processes; the first then raises Interrupted, the others SystemExit."""
-        self._save_checkpoint(trainer, self.format_checkpoint_name({"step": torch.tensor(trainer.global_step)}))
+        self._save_checkpoint(
+            trainer, self.format_checkpoint_name({"step": torch.tensor(trainer.global_step)})
+        )
         if not trainer.is_global_zero:
             raise SystemExit(0)  # the first process reports why
         if signals.received is None:  # another process was asked to stop
@@ -180,7 +197,9 @@ class ResumePoints(ModelCheckpoint):
         failure = trainer.strategy.checkpoint_io.failure
         where = f"stopped after step {trainer.global_step} of {trainer.lightning_module.num_steps}"
         then = f"go on with: seqkit fit --resume {self.folder.parent}"
-        raise signals.interrupted(f"{where}; {f'no checkpoint could be written: {failure}' if failure else then}")
+        raise signals.interrupted(
+            f"{where}; {f'no checkpoint could be written: {failure}' if failure else then}"
+        )
 
     def _save_checkpoint(self, trainer: Any, filepath: str) -> None:
         if isinstance(trainer.lightning_module, TrainingModule):
@@ -242,7 +261,9 @@ class RunFacts(Callback):
         self.seconds_before = float(checkpoint["run"]["seconds"])
 
 
-def check_resumable(content: Mapping[str, Any], found: Checkpoint, digests: Mapping[str, str]) -> None:
+def check_resumable(
+    content: Mapping[str, Any], found: Checkpoint, digests: Mapping[str, str]
+) -> None:
     """Raise DataError if a checkpoint has another format, other digests of files, or another step than its name."""
     facts = content.get("run", {})
     what = ""
@@ -253,7 +274,9 @@ def check_resumable(content: Mapping[str, Any], found: Checkpoint, digests: Mapp
     elif content["global_step"] != found.step:
         what = f"is of step {found.step} by its name, but of step {content['global_step']} by its content"
     if what:
-        raise DataError(f"{found.path} {what}; resume with the version that wrote it, or train again")
+        raise DataError(
+            f"{found.path} {what}; resume with the version that wrote it, or train again"
+        )
 
 
 def is_point(trainer: Any, pl_module: Any) -> bool:
@@ -278,8 +301,11 @@ def _validation_follows(trainer: Any) -> bool:
 
 def _finish_batch(trainer: Any, pl_module: Any, state: dict[str, Any]) -> None:
     """Run the validation and the epoch's end that followed a batch, as Lightning's loops do."""
-    progress, epoch_loop = trainer.fit_loop.epoch_progress.current, trainer.fit_loop.epoch_loop
-    after, progress.completed = progress.completed, state["epoch"]  # the epoch that Lightning logs
+    progress = trainer.fit_loop.epoch_progress.current
+    epoch_loop = trainer.fit_loop.epoch_loop
+    # the epoch that Lightning logs
+    after = progress.completed
+    progress.completed = state["epoch"]
     try:
         if state["validation_follows"]:
             trainer.validating = True

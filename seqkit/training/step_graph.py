@@ -40,10 +40,16 @@ LAUNCH_SHARE = 0.5
 MEMORY_SHARE = 0.45
 """Most of the device's memory that a step may take, since graphs keep their memory beside that of validation."""
 
-OWN, PLAIN = ("seqkit.", "pytorch_lightning."), (bool, int, float, str, Tensor)
+OWN = ("seqkit.", "pytorch_lightning.")
+PLAIN = (bool, int, float, str, Tensor)
 """Packages whose callbacks leave a model's settings alone, and the types of settings."""
 
-IN_A_STEP = ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step")
+IN_A_STEP = (
+    "on_before_zero_grad",
+    "on_before_backward",
+    "on_after_backward",
+    "on_before_optimizer_step",
+)
 """Hooks of callbacks that a replayed step does not call."""
 
 
@@ -76,22 +82,31 @@ class StepGraph(Callback):
         if reason:
             self._give_up(reason)
             return
-        self._trainer, self._module = trainer, pl_module
-        self._parameters, self._modules = list(pl_module.model.parameters()), list(pl_module.model.modules())
-        self._rates = torch.zeros(len(trainer.optimizers[0].param_groups), device=pl_module.device).unbind()
+        self._trainer = trainer
+        self._module = pl_module
+        self._parameters = list(pl_module.model.parameters())
+        self._modules = list(pl_module.model.modules())
+        self._rates = torch.zeros(
+            len(trainer.optimizers[0].param_groups), device=pl_module.device
+        ).unbind()
         self._pool = torch.cuda.graph_pool_handle()
         pl_module.run_step = self._step
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Note the batch."""
-        self._batch, self._index = batch, batch_idx
+        self._batch = batch
+        self._index = batch_idx
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Free the graphs and their memory."""
-        self._graphs, self._batch = {}, None
+        self._graphs = {}
+        self._batch = None
 
     def _give_up(self, reason: str) -> None:
-        self._reason, self._graphs = reason, {}
+        self._reason = reason
+        self._graphs = {}
         log.info("trainer.cuda_graph: no step is replayed, since %s", reason)
 
     def _step(self, optimizer: Any, closure: Any) -> None:
@@ -131,9 +146,13 @@ class StepGraph(Callback):
 
     def _update(self, optimizer: Any) -> None:
         """From the gradient of the summed loss to the new weights."""
-        module, trainer, own = self._module, self._trainer, optimizer.optimizer
+        module = self._module
+        trainer = self._trainer
+        own = optimizer.optimizer
         module.on_before_optimizer_step(own)
-        module.configure_gradient_clipping(own, trainer.gradient_clip_val, trainer.gradient_clip_algorithm)
+        module.configure_gradient_clipping(
+            own, trainer.gradient_clip_val, trainer.gradient_clip_algorithm
+        )
         with _on_device(own.param_groups, self._rates, capturable=module.is_captured):
             own.step()
 
@@ -148,21 +167,29 @@ class StepGraph(Callback):
             else:
                 known.append((name, repr(value.tolist() if isinstance(value, Tensor) else value)))
         for group in optimizer.param_groups:
-            known += [(name, repr(value)) for name, value in group.items() if name not in ("params", "lr")]
+            known += [
+                (name, repr(value)) for name, value in group.items() if name not in ("params", "lr")
+            ]
         if any(not type(one).__module__.startswith(OWN) for one in self._trainer.callbacks):
             # they may change between two steps what a step itself does not change (`_measure`)
             for one in (*self._modules, self._module.objective):
                 held = {**vars(one), **getattr(one, "_buffers", {})}.values()
-                known.append(tuple(id(x) if isinstance(x, Tensor) else x for x in held if isinstance(x, PLAIN)))
+                known.append(
+                    tuple(
+                        id(x) if isinstance(x, Tensor) else x for x in held if isinstance(x, PLAIN)
+                    )
+                )
         weights = tuple((p.data_ptr(), p.requires_grad) for p in self._parameters)
         return inputs, (tuple(known), weights, tuple(module.training for module in self._modules))
 
     def _measure(self, step: Callable[[], None]) -> str:
         """Why this step, which is run, must not be replayed, or does not pay."""
-        model, objective = self._module.model, self._module.objective
+        model = self._module.model
+        objective = self._module.objective
         before = _host_state(model, objective)
         torch.cuda.synchronize()
-        mode, started = torch.cuda.get_sync_debug_mode(), time.perf_counter()
+        mode = torch.cuda.get_sync_debug_mode()
+        started = time.perf_counter()
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")
@@ -182,25 +209,34 @@ class StepGraph(Callback):
             return f"each waits for the device ({waits[0].filename}, line {waits[0].lineno})"
         if self.mode == "auto" and launching < LAUNCH_SHARE * took:
             return f"launching takes {1000 * launching:.1f} of its {1000 * took:.1f} ms"
-        share = torch.cuda.max_memory_allocated() / torch.cuda.get_device_properties(self._module.device).total_memory
+        share = (
+            torch.cuda.max_memory_allocated()
+            / torch.cuda.get_device_properties(self._module.device).total_memory
+        )
         if self.mode == "auto" and share > MEMORY_SHARE:
             return f"each takes {100 * share:.0f} % of the device's memory"
         return ""
 
-    def _capture(self, inputs: list[Tensor], kind: Hashable, optimizer: Any, closure: Callable[[], Any]) -> None:
+    def _capture(
+        self, inputs: list[Tensor], kind: Hashable, optimizer: Any, closure: Callable[[], Any]
+    ) -> None:
         """Make the graphs of a kind from its step, which does not run. If that fails, give up; the step may run."""
         module = self._module
         module.settle()
-        tokens, losses = dict(module._num_tokens), dict(module.losses)
-        module._num_tokens[module.task], module.is_captured = 0, True
-        compute, update = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        tokens = dict(module._num_tokens)
+        losses = dict(module.losses)
+        module._num_tokens[module.task] = 0
+        module.is_captured = True
+        compute = torch.cuda.CUDAGraph()
+        update = torch.cuda.CUDAGraph()
         generator = torch.cuda.default_generators[module.device.index]
         numbers = generator.clone_state()
         try:
             # other threads, such as the loader's, may use the device meanwhile
             with torch.cuda.graph(compute, pool=self._pool, capture_error_mode="thread_local"):
                 closure()
-            micro_batch, counted = module._step[0], module._num_tokens[module.task]
+            micro_batch = module._step[0]
+            counted = module._num_tokens[module.task]
             with torch.cuda.graph(update, pool=self._pool, capture_error_mode="thread_local"):
                 self._update(optimizer)
         except Exception as error:
@@ -208,10 +244,14 @@ class StepGraph(Callback):
             self._give_up(f"its capture fails: {one_line(str(error))[:200]}")
             return
         finally:
-            module.is_captured, module._num_tokens, module.losses = False, tokens, losses
+            module.is_captured = False
+            module._num_tokens = tokens
+            module.losses = losses
             module._step = []
         if not self.num_replayed:
-            log.info("trainer.cuda_graph: steps are replayed, from step %d on", self._trainer.global_step)
+            log.info(
+                "trainer.cuda_graph: steps are replayed, from step %d on", self._trainer.global_step
+            )
         self._graphs[kind] = Graph(compute, update, inputs, micro_batch, counted, module.outcome)
 
     def _replay(self, graph: Graph, inputs: list[Tensor], optimizer: Any, closure: Any) -> None:
@@ -225,9 +265,11 @@ class StepGraph(Callback):
         values = graph.outcome.values.clone()
         module.step_loss, module.gradient_norm = values[3:]
         module.conclude(
-            Outcome(values, [MicroBatch(values[3], graph.micro_batch.count, self._index)]), skips_itself=True
+            Outcome(values, [MicroBatch(values[3], graph.micro_batch.count, self._index)]),
+            skips_itself=True,
         )
-        closure._result = ClosureResult(graph.micro_batch.loss)  # else Lightning says that the closure did not run
+        # else Lightning says that the closure did not run
+        closure._result = ClosureResult(graph.micro_batch.loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,16 +299,22 @@ def obstacle(trainer: Any, module: Any) -> str:
     if not isinstance(trainer.profiler, PassThroughProfiler):
         return "the profiler looks at each of its operations"
     for callback in trainer.callbacks:
-        if not isinstance(callback, StepLog) and any(is_overridden(hook, callback, Callback) for hook in IN_A_STEP):
+        if not isinstance(callback, StepLog) and any(
+            is_overridden(hook, callback, Callback) for hook in IN_A_STEP
+        ):
             return f"the callback {type(callback).__name__} looks into it"
     for one in getattr(trainer.optimizers[0], "optimizers", trainer.optimizers):
-        if not isinstance(one, Muon) and not (isinstance(one, torch.optim.AdamW) and one.defaults.get("fused")):
+        if not isinstance(one, Muon) and not (
+            isinstance(one, torch.optim.AdamW) and one.defaults.get("fused")
+        ):
             return f"{type(one).__name__} takes its learning rate from the host"
     return ""
 
 
 @contextmanager
-def _on_device(groups: list[dict[str, Any]], rates: tuple[Tensor, ...], *, capturable: bool) -> Iterator[None]:
+def _on_device(
+    groups: list[dict[str, Any]], rates: tuple[Tensor, ...], *, capturable: bool
+) -> Iterator[None]:
     """Context in which optimizers read their learning rates from the device, and may be captured."""
     kept = [dict(group) for group in groups]
     for group, rate in zip(groups, rates):
@@ -297,9 +345,14 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 def _host_state(model: torch.nn.Module, objective: Any) -> dict[str, Any]:
     """Attributes of modules and objective, and the CPU's random states: no graph changes them as a step does."""
     states = [random.getstate(), torch.get_rng_state().tolist(), np.random.get_state()]  # noqa: NPY002
-    found = {"the CPU's random state": repr(states), **{f"objective.{k}": x for k, x in vars(objective).items()}}
+    found = {
+        "the CPU's random state": repr(states),
+        **{f"objective.{k}": x for k, x in vars(objective).items()},
+    }
     for path, module in model.named_modules():
-        found |= {f"{path}.{name}": value for name, value in {**vars(module), **module._buffers}.items()}
+        found |= {
+            f"{path}.{name}": value for name, value in {**vars(module), **module._buffers}.items()
+        }
     return found
 
 

@@ -38,9 +38,12 @@ class StepLog(Callback):
         if pl_module.logs_this_step:
             self._rates = _learning_rates(optimizer)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Write a row if one is due."""
-        every, step = trainer.log_every_n_steps, trainer.global_step
+        every = trainer.log_every_n_steps
+        step = trainer.global_step
         is_due = every > 0 and (step % every == 0 or step == pl_module.num_steps)
         if not is_due or trainer.fit_loop.epoch_loop._should_accumulate():
             return
@@ -58,10 +61,14 @@ class StepLog(Callback):
 
     def _speed(self, tokens: int) -> dict[str, float]:
         """Tokens per second since the last row. tokens: number of real tokens so far."""
-        before, self._since, self._tokens = (self._since, self._tokens), time.perf_counter(), tokens
+        before = (self._since, self._tokens)
+        self._since = time.perf_counter()
+        self._tokens = tokens
         if before[0] is None:
             return {}
-        return {"train/tokens_per_second": (tokens - before[1]) / max(self._since - before[0], 1e-9)}
+        return {
+            "train/tokens_per_second": (tokens - before[1]) / max(self._since - before[0], 1e-9)
+        }
 
 
 def _learning_rates(optimizer: Any) -> dict[str, float]:
@@ -73,7 +80,9 @@ def _learning_rates(optimizer: Any) -> dict[str, float]:
     if isinstance(optimizer, CombinedOptimizer) and optimizer.task is not None:
         for name, one in optimizer.by_name.items():
             own = _learning_rates(one)
-            rates |= {f"lr/{name.rstrip('/')}{key.removeprefix('lr')}": rate for key, rate in own.items()}
+            rates |= {
+                f"lr/{name.rstrip('/')}{key.removeprefix('lr')}": rate for key, rate in own.items()
+            }
         return rates
     for i, group in enumerate(optimizer.param_groups):
         rate = float(group["lr"])

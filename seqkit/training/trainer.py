@@ -55,7 +55,9 @@ class TrainerSettings:
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     devices: list[int] | str | int = "auto"
     num_nodes: int = 1
-    precision: Literal["auto", "32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] | None = "auto"
+    precision: (
+        Literal["auto", "32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] | None
+    ) = "auto"
     compile: Literal["auto"] | bool = "auto"
     cuda_graph: Literal["auto"] | bool = "auto"
     activation_checkpointing: bool = False
@@ -91,7 +93,9 @@ class TrainerSettings:
             return TypeAdapter(TrainerSettings).validate_python(dict(settings))
         except ValidationError as error:
             fault = error.errors()[0]
-            raise UsageError(f"trainer.{fault['loc'][0]} is {fault['input']!r}: {fault['msg']}") from None
+            raise UsageError(
+                f"trainer.{fault['loc'][0]} is {fault['input']!r}: {fault['msg']}"
+            ) from None
 
 
 OWN = (
@@ -113,13 +117,16 @@ def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> 
     _check_devices(given.devices)
     arguments = {name: getattr(given, name) for name in given.__slots__ if name not in OWN}
     arguments |= {"enable_model_summary": False, **more}
-    arguments["enable_checkpointing"] = any(isinstance(one, Checkpoint) for one in more.get("callbacks") or ())
+    arguments["enable_checkpointing"] = any(
+        isinstance(one, Checkpoint) for one in more.get("callbacks") or ()
+    )
     arguments["use_distributed_sampler"] = False  # our loaders deal batches to ranks
     if given.strategy == SHARDED:
         from seqkit.training.parallel import ShardedStrategy
 
         arguments["strategy"] = ShardedStrategy()
-        arguments["inference_mode"] = False  # weights that are gathered in inference mode could not be trained after it
+        # weights that are gathered in inference mode could not be trained after it
+        arguments["inference_mode"] = False
     arguments["precision"] = resolved_precision(given.precision, given.accelerator)
     if given.precision == "bf16-true":
         from seqkit.training.precision import BFloat16
@@ -129,7 +136,9 @@ def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> 
     try:
         with silence_lightning():
             return pl.Trainer(**arguments)
-    except Exception as error:  # a package that is missing for a precision or an accelerator among others
+    except (
+        Exception
+    ) as error:  # a package that is missing for a precision or an accelerator among others
         raise _refused(error) from error
 
 
@@ -140,7 +149,9 @@ def resolved_precision(precision: Any, accelerator: str) -> Any:
     if precision != "auto":
         return precision
     uses_cuda = accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
-    return "bf16-mixed" if uses_cuda and torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
+    if uses_cuda and torch.cuda.is_bf16_supported(including_emulation=False):
+        return "bf16-mixed"
+    return "32-true"
 
 
 @contextmanager
@@ -165,7 +176,9 @@ def _check_devices(devices: Any) -> None:
 
     most = max(os.cpu_count() or 1, torch.accelerator.device_count())
     if isinstance(devices, int) and devices > most:
-        raise UsageError(f"trainer.devices is {devices}, but this machine has {most} cores; give {most} or fewer")
+        raise UsageError(
+            f"trainer.devices is {devices}, but this machine has {most} cores; give {most} or fewer"
+        )
 
 
 def _refused(error: Exception) -> UsageError:
@@ -173,13 +186,17 @@ def _refused(error: Exception) -> UsageError:
     return UsageError(f"trainer: {' '.join(str(error).split())}")
 
 
-def count_steps(settings: TrainerSettings | Mapping[str, Any], num_batches: int, world_size: int = 1) -> int:
+def count_steps(
+    settings: TrainerSettings | Mapping[str, Any], num_batches: int, world_size: int = 1
+) -> int:
     """Optimizer steps of the whole training, with `num_batches` an epoch, dealt to `world_size` processes.
 
     Raises UsageError if an epoch has no batch, or nothing bounds them.
     """
     given = TrainerSettings.of(settings)
-    steps, epochs, limit = given.max_steps, given.max_epochs, given.limit_train_batches
+    steps = given.max_steps
+    epochs = given.max_epochs
+    limit = given.limit_train_batches
     per_process = num_batches // world_size
     if isinstance(limit, int):
         per_process = min(per_process, limit)
@@ -197,11 +214,15 @@ def count_steps(settings: TrainerSettings | Mapping[str, Any], num_batches: int,
     if not bounds:
         raise UsageError("training has no end; give --trainer.max_steps or --trainer.max_epochs")
     if min(bounds) < (given.min_steps or 0):
-        raise UsageError(f"trainer.min_steps is {given.min_steps}, but trainer.max_steps {steps}; leave one out")
+        raise UsageError(
+            f"trainer.min_steps is {given.min_steps}, but trainer.max_steps {steps}; leave one out"
+        )
     return min(bounds)
 
 
-def train(trainer: Any, module: Any, train_loader: Any, val_loader: Any, *, checkpoint: Path | None = None) -> None:
+def train(
+    trainer: Any, module: Any, train_loader: Any, val_loader: Any, *, checkpoint: Path | None = None
+) -> None:
     """Train to the end. checkpoint: to go on from.
 
     Raises UsageError where Lightning refuses a setting before the first optimizer step.
@@ -226,7 +247,9 @@ def _is_lightnings(error: Exception) -> bool:
     from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    is_lightnings = str(frame.f_globals.get("__name__")).startswith(("pytorch_lightning", "lightning_fabric"))
+    is_lightnings = str(frame.f_globals.get("__name__")).startswith(
+        ("pytorch_lightning", "lightning_fabric")
+    )
     return is_lightnings and isinstance(error, MisconfigurationException | ValueError)
 
 
@@ -250,7 +273,10 @@ ADVICE = (
 @contextmanager
 def silence_lightning() -> Iterator[None]:
     """Silence ADVICE and Lightning's notes about devices inside this context; errors pass."""
-    loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero")]
+    loggers = [
+        logging.getLogger(name)
+        for name in ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero")
+    ]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.WARNING)

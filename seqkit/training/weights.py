@@ -39,26 +39,37 @@ def component_of(name: str) -> str:
     words = name.split(".")
     if words[1] == "modality":
         return "vectors of the modalities"
-    return f"{words[0]} of {words[2]}" if words[1] in ("parts", "encoders") and "embedder" in words[0] else words[0]
+    if words[1] in ("parts", "encoders") and "embedder" in words[0]:
+        return f"{words[0]} of {words[2]}"
+    return words[0]
 
 
 def load_weights(model: nn.Module, path: Path, digest: str) -> None:
     """Load what `save_weights` wrote. Raises DataError if the file is missing, changed, or of another model."""
     own = model.state_dict()
-    most = MAX_HEADER_BYTES + 2 * sum(weight.nbytes for weight in own.values())  # they may have been float64
+    # they may have been float64
+    most = MAX_HEADER_BYTES + 2 * sum(weight.nbytes for weight in own.values())
     weights = _read_weights(path, digest, most)
     if wrong := misfits(weights, own):
         more = f", and {len(wrong) - 1} more" if wrong[1:] else ""
-        raise DataError(f"{path} does not fit the model of config.yaml: {wrong[0]}{more}; copy the run again")
+        raise DataError(
+            f"{path} does not fit the model of config.yaml: {wrong[0]}{more}; copy the run again"
+        )
     if broken := next((name for name, x in weights.items() if x.isnan().any()), None):
-        raise DataError(f"{path}: the weight {broken} holds NaN; its training diverged, train again")
+        raise DataError(
+            f"{path}: the weight {broken} holds NaN; its training diverged, train again"
+        )
     model.load_state_dict(weights, strict=False)
 
 
 def misfits(weights: dict[str, Tensor], own: dict[str, Tensor]) -> list[str]:
     """Faults of weights for a model, one for each name; a weight that is tied to a given one need not be given."""
     tied = {own[name].data_ptr() for name in weights if name in own}
-    wrong = [f"{name} is missing" for name, x in own.items() if name not in weights and x.data_ptr() not in tied]
+    wrong = [
+        f"{name} is missing"
+        for name, x in own.items()
+        if name not in weights and x.data_ptr() not in tied
+    ]
     unlike = [name for name, x in weights.items() if name not in own or x.shape != own[name].shape]
     return wrong + [f"{name} is unknown or of another shape" for name in unlike]
 
@@ -70,10 +81,20 @@ def _read_weights(path: Path, digest: str, max_bytes: int) -> dict[str, Tensor]:
     try:
         content = read_small(path, max_bytes)
     except FileNotFoundError:
-        raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole") from None
+        raise DataError(
+            f"{path} is missing; the run folder is not complete, train again or copy it whole"
+        ) from None
     if hashlib.sha256(content).hexdigest() != digest:
-        raise DataError(f"{path} is damaged: its SHA-256 is not the one in summary.json; copy it again or train again")
+        raise DataError(
+            f"{path} is damaged: its SHA-256 is not the one in summary.json; copy it again or train again"
+        )
     try:
         return load(content)
-    except (SafetensorError, ValueError, KeyError) as error:  # a hash that fits says only that both were written so
-        raise DataError(f"{path} holds no weights ({one_line(error)}); copy it again or train again") from error
+    except (
+        SafetensorError,
+        ValueError,
+        KeyError,
+    ) as error:  # a hash that fits says only that both were written so
+        raise DataError(
+            f"{path} holds no weights ({one_line(error)}); copy it again or train again"
+        ) from error

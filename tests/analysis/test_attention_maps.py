@@ -7,7 +7,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqkit.analysis.attention_maps import AttentionMap, attention_maps, entropy, record_attention_maps, rollout
+from seqkit.analysis.attention_maps import (
+    AttentionMap,
+    attention_maps,
+    entropy,
+    record_attention_maps,
+    rollout,
+)
 from seqkit.backbones import GRU, EncoderDecoder, RNNDecoder, Transformer
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
@@ -71,17 +77,28 @@ def test_a_map_times_the_values_is_the_attention_output(causal, monkeypatch):
 def test_name_and_stack_say_which_attention_a_map_is_of():
     model, batch = model_and_batch()
     maps = attention_maps(model, batch)
-    assert [one.name for one in maps] == ["backbone.blocks.0.attention", "backbone.blocks.1.attention"]
+    assert [one.name for one in maps] == [
+        "backbone.blocks.0.attention",
+        "backbone.blocks.1.attention",
+    ]
     assert {one.stack for one in maps} == {""}
-    assert AttentionMap("backbone.encoder.blocks.0.attention", torch.zeros(0), False).stack == "encoder"
-    assert AttentionMap("backbone.decoder.blocks.0.cross_attention", torch.zeros(0), True).stack == "cross"
+    assert (
+        AttentionMap("backbone.encoder.blocks.0.attention", torch.zeros(0), False).stack
+        == "encoder"
+    )
+    assert (
+        AttentionMap("backbone.decoder.blocks.0.cross_attention", torch.zeros(0), True).stack
+        == "cross"
+    )
 
 
 def test_maps_are_without_dropout_and_the_mode_comes_back():
     model, batch = model_and_batch(
         block=partial(
             PreNormBlock,
-            attention=partial(MultiHeadAttention, mechanism=partial(ScaledDotProductAttention, dropout=0.5)),
+            attention=partial(
+                MultiHeadAttention, mechanism=partial(ScaledDotProductAttention, dropout=0.5)
+            ),
         )
     )
     model.train()

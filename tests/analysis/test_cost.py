@@ -53,17 +53,35 @@ def test_parameters_are_those_of_the_paper(name, printed, off):
         assert count(PresetModel(PUBLISHED[name])) == pytest.approx(printed, rel=off)
 
 
-BERT_MINI = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
-VIT_TINY = {"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768, "num_labels": 1000}
+BERT_MINI = {
+    "hidden_size": 256,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 1024,
+}
+VIT_TINY = {
+    "hidden_size": 192,
+    "num_attention_heads": 3,
+    "intermediate_size": 768,
+    "num_labels": 1000,
+}
 
 
 @pytest.mark.parametrize(
     ("name", "theirs"),
     [
         ("gpt2", lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config())),
-        ("bert_mini", lambda: transformers.BertModel(transformers.BertConfig(**BERT_MINI), add_pooling_layer=False)),
+        (
+            "bert_mini",
+            lambda: transformers.BertModel(
+                transformers.BertConfig(**BERT_MINI), add_pooling_layer=False
+            ),
+        ),
         ("llama_7b", lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig())),
-        ("vit_tiny", lambda: transformers.ViTForImageClassification(transformers.ViTConfig(**VIT_TINY))),
+        (
+            "vit_tiny",
+            lambda: transformers.ViTForImageClassification(transformers.ViTConfig(**VIT_TINY)),
+        ),
     ],
 )
 def test_parameters_equal_hugging_faces_exactly(name, theirs):
@@ -84,7 +102,8 @@ def test_llama_is_measured_without_being_allocated():
 @pytest.mark.parametrize("context_length", [1024, 7])
 def test_flops_of_gpt2_are_the_formula(context_length):
     cost = describe("gpt2", context_length=context_length)
-    block = 2 * (3 + 1 + 4 + 4) * 768**2 + 2 * 2 * context_length * 768  # q k v, out, up, down; scores, sums of values
+    # q k v, out, up, down; scores, sums of values
+    block = 2 * (3 + 1 + 4 + 4) * 768**2 + 2 * 2 * context_length * 768
     assert cost.flops_per_token == 12 * block + 2 * 768 * 50_257
 
 
@@ -186,7 +205,8 @@ def test_flops_of_s4d_are_the_formula(n, causal):
     """Within 1 %: powers of the eigenvalues are split into about sqrt(n) blocks of as many."""
     dim, depth, states, directions = 48, 2, 14, 1 if causal else 2
     fft = 2.5 * 2 * n * math.log2(2 * n)  # of 2 n real numbers
-    convolution = 3 * dim * fft + 6 * dim * (n + 1)  # of the input, of the kernel and back; a product a frequency
+    # of the input, of the kernel and back; a product a frequency
+    convolution = 3 * dim * fft + 6 * dim * (n + 1)
     kernel = directions * dim * n * 2 * states + 6 * dim * states / 2 * 2 * n**0.5
     out = n * (2 * dim + 2 * dim * 2 * dim)  # the skip, and the gated projection
     backbone = S4D(dim, depth, num_states=states, causal=causal)
@@ -216,12 +236,16 @@ def test_flops_of_an_encoder_decoder_are_the_formula():
     objective = Seq2Seq(Characters("abcde"))
     objective.fit(["abc", "de"], None)
     encoder = Transformer(24, 2, num_heads=3)
-    decoder = Transformer(24, 1, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True))
+    decoder = Transformer(
+        24, 1, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True)
+    )
     model = Model(TokenSpec(vocab_size=29), EncoderDecoder(encoder, decoder), objective)
     n = 11
     attention, mlp = 4 * 2 * 24**2 + 2 * 2 * n * 24, 2 * 2 * 24 * 4 * 24
     expected = (
-        2 * (attention + mlp) + (2 * attention + mlp) + 2 * 24 * objective.head(model.embedder).table.num_embeddings
+        2 * (attention + mlp)
+        + (2 * attention + mlp)
+        + 2 * 24 * objective.head(model.embedder).table.num_embeddings
     )
     assert describe_model(model, n).flops == n * expected
 
@@ -265,9 +289,12 @@ def test_flops_of_message_passing_count_the_edges_that_are_given():
     dim, n, e = 24, 7, len(batch.adjacency)
     objective = Masked()
     model = Model(spec, GIN(dim, 2), objective)
-    ends = 2 * (spec.num_features * dim + dim * spec.num_features)  # embedding, prediction of the features
+    # embedding, prediction of the features
+    ends = 2 * (spec.num_features * dim + dim * spec.num_features)
     layers = 2 * (2 * 2 * dim * 2 * dim)
-    assert training_flops(model, objective, (batch, None)) == 3 * (3 * n * (ends + layers) + 2 * e * dim)
+    assert training_flops(model, objective, (batch, None)) == 3 * (
+        3 * n * (ends + layers) + 2 * e * dim
+    )
     assert describe_model(model, n).flops == n * (ends + layers) + 2 * 2 * (n - 1) * dim, "a path"
 
 
@@ -299,13 +326,23 @@ class LooksAtValues(Transformer):
 
 
 def test_a_model_that_looks_at_values_costs_what_it_costs_on_device_meta():
-    objective, tokens = NextToken(), TokenSpec(vocab_size=29).random(7, torch.Generator().manual_seed(0))
+    objective, tokens = (
+        NextToken(),
+        TokenSpec(vocab_size=29).random(7, torch.Generator().manual_seed(0)),
+    )
     batch, counts = TokenBatch.collate([tokens]), []
     for cls in (Transformer, LooksAtValues):
         torch.manual_seed(0)
-        model = Model(TokenSpec(vocab_size=29), cls(24, 2, num_heads=3, causal=True, dropout=0.1), objective)
+        model = Model(
+            TokenSpec(vocab_size=29), cls(24, 2, num_heads=3, causal=True, dropout=0.1), objective
+        )
         state = torch.get_rng_state()
-        counts.append((training_flops(model, objective, (batch, None)), describe_model(model, 7, name="model")))
+        counts.append(
+            (
+                training_flops(model, objective, (batch, None)),
+                describe_model(model, 7, name="model"),
+            )
+        )
         assert torch.equal(torch.get_rng_state(), state)
     (flops, on_meta), (same_flops, on_cpu) = counts
     assert flops == same_flops
@@ -336,7 +373,9 @@ def saved_bytes(name, context_length):
         else torch.randn(1, context_length, spec.num_features)
     )
     batch = TokenBatch(
-        content, torch.zeros(1, context_length, spec.num_axes), torch.ones(1, context_length, dtype=torch.bool)
+        content,
+        torch.zeros(1, context_length, spec.num_axes),
+        torch.ones(1, context_length, dtype=torch.bool),
     )
     if model.backbone.is_encoder_decoder:
         batch = replace(batch, source=batch)
@@ -381,7 +420,9 @@ def test_a_recipe_is_measured_with_its_own_tokens():
 
 
 def test_the_model_is_not_changed():
-    model = Model(TokenSpec(vocab_size=29), Transformer(22, 1, num_heads=2, causal=True), NextToken())
+    model = Model(
+        TokenSpec(vocab_size=29), Transformer(22, 1, num_heads=2, causal=True), NextToken()
+    )
     model.eval()
     before = {name: p.clone() for name, p in model.named_parameters()}
     describe_model(model, 5)
@@ -403,14 +444,18 @@ def test_an_impossible_request_is_refused(name, context_length, message):
 
 
 @pytest.mark.parametrize("adjacency", ["use", "ignore"])
-def test_an_encoder_along_edges_costs_as_many_of_its_operations_as_there_are_tokens_of_its_part(adjacency):
+def test_an_encoder_along_edges_costs_as_many_of_its_operations_as_there_are_tokens_of_its_part(
+    adjacency,
+):
     """Each edge of the part's path is a sum of d numbers, in each layer."""
     graph = TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
     spec, n, dim = TokenSpec(parts={"graph": graph, "text": TokenSpec(vocab_size=5)}), 22, 8
 
     def flops(depth):
         encoders = {"graph": GIN(dim, depth)}
-        model = Model(spec, Transformer(dim, 1, num_heads=2), Masked(), adjacency=adjacency, encoders=encoders)
+        model = Model(
+            spec, Transformer(dim, 1, num_heads=2), Masked(), adjacency=adjacency, encoders=encoders
+        )
         return describe_model(model, n).flops
 
     nodes = n // 2

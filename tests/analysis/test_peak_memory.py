@@ -47,7 +47,9 @@ def test_weights_gradients_and_moments_are_what_a_step_of_adam_takes_at_few_toke
 
     step()
     moments = [t for state in optimizer.state.values() for t in state.values()]
-    assert peak_bytes(step, [x, *model.parameters(), *moments]) == pytest.approx(4 * 4 * L * D * D, rel=0.02)
+    assert peak_bytes(step, [x, *model.parameters(), *moments]) == pytest.approx(
+        4 * 4 * L * D * D, rel=0.02
+    )
 
 
 def test_a_view_and_a_change_in_place_take_nothing():

@@ -46,12 +46,15 @@ def test_what_attends_or_recurs_looks_as_far_as_the_longest_example(name):
     [
         (LSTM(12, 2, causal=True), 2 * 2 * 12),  # hidden and cell state of either layer
         (GRU(12, 3, causal=True), 3 * 12),
-        (Mamba(8, 1, num_states=4, kernel_size=4, causal=True), 16 * (3 + 4)),  # 3 past inputs and 4 states a channel
+        # 3 past inputs and 4 states a channel
+        (Mamba(8, 1, num_states=4, kernel_size=4, causal=True), 16 * (3 + 4)),
         (Transformer(12, 1, num_heads=2, causal=True), None),
         (LSTM(12, 2), None),  # it reads in both directions
     ],
 )
-def test_a_recurrent_network_keeps_as_many_numbers_as_its_state_has_and_attention_all(backbone, numbers):
+def test_a_recurrent_network_keeps_as_many_numbers_as_its_state_has_and_attention_all(
+    backbone, numbers
+):
     own = model(backbone) if backbone.causal else Model(SPEC, backbone, Masked())
     assert state_size(own.train(), batch(7, 40)) == numbers
     assert own.training
@@ -59,7 +62,11 @@ def test_a_recurrent_network_keeps_as_many_numbers_as_its_state_has_and_attentio
 
 def test_edges_and_sources_are_no_distance_and_the_model_stays_as_it_was():
     path = torch.stack([torch.arange(6), torch.arange(1, 7)])
-    tokens = Tokens(torch.arange(7), torch.arange(7.0)[:, None], Adjacency(path, torch.ones(6, dtype=torch.int64)))
+    tokens = Tokens(
+        torch.arange(7),
+        torch.arange(7.0)[:, None],
+        Adjacency(path, torch.ones(6, dtype=torch.int64)),
+    )
     spec = TokenSpec(vocab_size=29, num_edge_types=1)
     own = model(Transformer(12, 1, num_heads=2, causal=True), spec).train()
     assert farthest_input(own, TokenBatch.collate([tokens])) is None

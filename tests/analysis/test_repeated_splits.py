@@ -20,7 +20,9 @@ def test_without_common_training_examples_it_is_students():
 def test_common_training_examples_widen_it_by_nadeau_and_bengio():
     own, plain = repeated(VALUES, 80, 20), repeated(VALUES, 1e12, 1)
     assert (own.mean, own.sd) == (plain.mean, plain.sd)
-    assert (own.high - own.low) / (plain.high - plain.low) == pytest.approx(math.sqrt((1 / 5 + 20 / 80) / (1 / 5)))
+    assert (own.high - own.low) / (plain.high - plain.low) == pytest.approx(
+        math.sqrt((1 / 5 + 20 / 80) / (1 / 5))
+    )
 
 
 def test_a_value_that_is_not_defined_leaves_none():

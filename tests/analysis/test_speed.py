@@ -32,7 +32,9 @@ def test_every_model_is_measured_at_every_length_that_it_takes():
     """A learned table of 64 positions is too short for 71 tokens."""
     short = "{type: Learned, sizes: [64]}"
     models = {
-        "short": prepared("text/char-lm", "--model.backbone", "Transformer", "--model.position", short),
+        "short": prepared(
+            "text/char-lm", "--model.backbone", "Transformer", "--model.position", short
+        ),
         "GRU": prepared("text/char-lm", "--model.backbone", "GRU"),
     }
     costs = measure(models, lengths=(13, 5, 71))
@@ -48,18 +50,26 @@ def test_every_model_is_measured_at_every_length_that_it_takes():
 
 def test_a_graph_has_no_lengths():
     cost = measure({"one": prepared("graph/karate", "--data.batch_size", "1")}, lengths=(5,))["one"]
-    assert (cost.seconds_by_length, cost.memory_by_length, cost.latency_by_context) == (None, None, None)
+    assert (cost.seconds_by_length, cost.memory_by_length, cost.latency_by_context) == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_each_step_trains_the_model():
     one = prepared("image/digits")
     before = [p.clone() for p in one.model.parameters()]
-    assert len(step_seconds(one, [_example(one, next(iter(one.data.train_dataloader())), 5)] * 3)) == 3
+    assert (
+        len(step_seconds(one, [_example(one, next(iter(one.data.train_dataloader())), 5)] * 3)) == 3
+    )
     assert any(not torch.equal(p, old) for p, old in zip(one.model.parameters(), before))
 
 
 def batch_of(*lengths):
-    return TokenBatch.collate([Tokens(torch.arange(n) % VOCAB, torch.arange(float(n))[:, None]) for n in lengths])
+    return TokenBatch.collate(
+        [Tokens(torch.arange(n) % VOCAB, torch.arange(float(n))[:, None]) for n in lengths]
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +96,11 @@ def test_labels_are_fitted_to_every_length(objective, label):
 
 @pytest.mark.parametrize("n", [3, 5, TOKENS_TIMED + 3, 29])
 def test_the_last_timed_token_has_the_whole_context_before_it(n):
-    model = Model(TokenSpec(vocab_size=VOCAB), Transformer(DIM, 1, num_heads=2, causal=True), NextToken(tied=False))
+    model = Model(
+        TokenSpec(vocab_size=VOCAB),
+        Transformer(DIM, 1, num_heads=2, causal=True),
+        NextToken(tied=False),
+    )
     read = []
     model.register_forward_pre_hook(lambda _, args: read.append(args[0].valid.shape[1]))
     ((length, seconds),) = token_latencies(model, [n])

@@ -15,7 +15,18 @@ from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.objectives import Classify, Masked, MultiLabel, NextToken, Regress, Seq2Seq
 from seqkit.raw import GraphData, Waveform
 from seqkit.runs.evaluate import baseline
-from seqkit.tokenizers import Cells, Characters, Graph, Ids, Join, LogMel, Molecule, Patches, Series, Words
+from seqkit.tokenizers import (
+    Cells,
+    Characters,
+    Graph,
+    Ids,
+    Join,
+    LogMel,
+    Molecule,
+    Patches,
+    Series,
+    Words,
+)
 from seqkit.tokenizers.video import Tubelets
 
 pytest.importorskip("sklearn")
@@ -31,7 +42,9 @@ class Given(DataSource):
 
 def found(samples, tokenizer, objective):
     """The baseline of samples, of which every third is test, and a tenth of the others validation."""
-    data = DataModule(Given([x for i, x in enumerate(samples) if i % 3], samples[::3]), tokenizer, objective)
+    data = DataModule(
+        Given([x for i, x in enumerate(samples) if i % 3], samples[::3]), tokenizer, objective
+    )
     data.setup()
     return strong_baseline(data)[0]
 
@@ -50,10 +63,16 @@ def witten_bell(train, test, order, size):
         shorter = probability(context[1:] if context else None, token)
         following = {gram: c for gram, c in counts[n].items() if gram[:-1] == context}
         total, kinds = sum(following.values()), len(following)
-        return shorter if total == 0 else (following.get((*context, token), 0) + kinds * shorter) / (total + kinds)
+        return (
+            shorter
+            if total == 0
+            else (following.get((*context, token), 0) + kinds * shorter) / (total + kinds)
+        )
 
     ends = [(ids, i) for ids in test for i in range(1, len(ids))]
-    losses = [-math.log(probability(tuple(ids[max(0, i - order + 1) : i]), ids[i])) for ids, i in ends]
+    losses = [
+        -math.log(probability(tuple(ids[max(0, i - order + 1) : i]), ids[i])) for ids, i in ends
+    ]
     return sum(losses) / len(losses)
 
 
@@ -64,7 +83,9 @@ def test_n_grams_are_those_of_witten_and_bell():
     data = DataModule(source, Characters(), NextToken(), window=4)
     data.setup()
     result, _ = strong_baseline(data)
-    train, test = ([data.tokenizer.encode(text).content.tolist() for text in each] for each in texts)
+    train, test = (
+        [data.tokenizer.encode(text).content.tolist() for text in each] for each in texts
+    )
     expected = witten_bell(train, test, 6, data.tokenizer.spec.vocab_size)
     assert result["name"] == "6-grams (Witten–Bell)"
     assert result["num_train"] == sum(map(len, train))
@@ -87,14 +108,18 @@ KINDS = {
     "texts": (lambda i: f"{'good' if i % 2 else 'bad'} thing number {i}", Characters, "TF-IDF"),
     "images": (lambda i: noise(1, 8, 8) * 0.2 + 0.7 * (i % 2), lambda: Patches(4), "pixels"),
     "videos": (
-        lambda i: torch.stack([noise(1, 8, 8) * 0.2 + 0.2 * t for t in range(4)][:: 1 - 2 * (i % 2)]),
+        lambda i: torch.stack(
+            [noise(1, 8, 8) * 0.2 + 0.2 * t for t in range(4)][:: 1 - 2 * (i % 2)]
+        ),
         lambda: Tubelets((2, 4, 4), frames=4),
         "a frame and frame differences",
     ),
     "sounds": (tone, lambda: LogMel(8000, num_mels=40), "MFCC"),
     "molecules": (lambda i: "C" * (2 + i % 5) + ("O" if i % 2 else "Cl"), Molecule, "RDKit"),
     "rows": (
-        lambda i: {"size": i % 7 + 9.0 * (i % 2), "kind": "ab"[i % 3 // 2]} if i % 8 else {"kind": "b"},
+        lambda i: (
+            {"size": i % 7 + 9.0 * (i % 2), "kind": "ab"[i % 3 // 2]} if i % 8 else {"kind": "b"}
+        ),
         Cells,
         "numbers and categories",
     ),
@@ -112,7 +137,9 @@ def test_each_kind_of_example_has_features_by_which_a_plain_rule_is_learned(kind
     assert name in result["name"]
     assert result["metrics"]["accuracy"] >= 0.9
     assert result["num_train"] == 32
-    numbers = found([Sample(raw, 10.0 + 5 * label) for raw, label, *_ in samples], tokenizer(), Regress())
+    numbers = found(
+        [Sample(raw, 10.0 + 5 * label) for raw, label, *_ in samples], tokenizer(), Regress()
+    )
     assert numbers["metrics"]["rmse"] < 1.5  # of the mean: 2.5
 
 
@@ -158,7 +185,9 @@ def test_a_forecast_that_is_a_line_through_the_values_is_found_by_ridge_regressi
 
 def test_a_forecast_of_a_random_walk_stands_beside_its_last_value():
     walk = torch.randn(400, generator=torch.Generator().manual_seed(0)).cumsum(0)
-    samples = [Sample(walk[i : i + 20].tolist(), walk[i + 20 : i + 22].tolist()) for i in range(0, 370, 3)]
+    samples = [
+        Sample(walk[i : i + 20].tolist(), walk[i + 20 : i + 22].tolist()) for i in range(0, 370, 3)
+    ]
     result = found(samples, Series(), Regress())
     assert result["name"] == "the last value"
     error = [[b - raw[-1] for b in label] for raw, label, *_ in samples[::3]]
@@ -177,13 +206,25 @@ def test_a_forecast_is_chosen_by_the_latest_windows():
 
 
 def test_beside_a_text_stands_the_target_of_the_nearest_training_text_and_the_most_frequent_one():
-    texts = {"read a file": "read", "write a file": "write", "close it": "close", "close it again": "close"}
+    texts = {
+        "read a file": "read",
+        "write a file": "write",
+        "close it": "close",
+        "close it again": "close",
+    }
     known = [Sample(text, target) for text, target in texts.items()]
-    test = [Sample("reads this file", "read"), Sample("rewrite files", "write"), Sample("closes them", "open")]
+    test = [
+        Sample("reads this file", "read"),
+        Sample("rewrite files", "write"),
+        Sample("closes them", "open"),
+    ]
     data = DataModule(Given(known, test, known[:1]), Words(), Seq2Seq(Words(), metrics=["WordF1"]))
     data.setup()
     found, _ = strong_baseline(data)
-    assert (found["num_train"], found["metrics"]) == (5, pytest.approx({"word_f1": 2 / 3, "sequence_error": 1 / 3}))
+    assert (found["num_train"], found["metrics"]) == (
+        5,
+        pytest.approx({"word_f1": 2 / 3, "sequence_error": 1 / 3}),
+    )
     constant, _ = baseline(data.objective, data.objective.target_spec, data)
     assert (constant["word_f1"], constant["sequence_error"]) == (0, 1)  # close
 
@@ -193,18 +234,33 @@ def test_every_named_metric_is_that_of_the_method():
     draw = np.random.default_rng(0)
     size = draw.normal(size=240)
     label = (size + draw.normal(size=240) > 0.7).astype(int)
-    rows = [Sample({"size": float(x), "other": float(draw.normal())}, int(y)) for x, y in zip(size, label)]
-    names = ["AUROC", "AveragePrecision", "CalibrationError", "BrierScore", "MacroF1", "Precision", "Recall"]
+    rows = [
+        Sample({"size": float(x), "other": float(draw.normal())}, int(y))
+        for x, y in zip(size, label)
+    ]
+    names = [
+        "AUROC",
+        "AveragePrecision",
+        "CalibrationError",
+        "BrierScore",
+        "MacroF1",
+        "Precision",
+        "Recall",
+    ]
     metrics = found(rows, Cells(), Classify(metrics=names))["metrics"]
     expected = {"accuracy", "auroc", "average_precision", "calibration_error", "brier", "macro_f1", "precision",
                 "recall"}  # fmt: skip
     assert expected == set(metrics) - {"loss"}
     assert 0.6 < metrics["auroc"] < 1
     bright = torch.tensor([[0.0], [0.15]]).repeat_interleave(4, dim=0)  # one half of an image
-    images = [Sample(0.8 * noise(1, 8, 8) + (bright.flip(0) if y else bright), int(y)) for y in label]
+    images = [
+        Sample(0.8 * noise(1, 8, 8) + (bright.flip(0) if y else bright), int(y)) for y in label
+    ]
     result = found(images, Patches(4), Classify(metrics=names))
     assert "an RBF-SVM (C 1" in result["name"]
-    assert set(result["metrics"]) == {"accuracy", "macro_f1", "precision", "recall"}, "an SVM has no probabilities"
+    assert set(result["metrics"]) == {"accuracy", "macro_f1", "precision", "recall"}, (
+        "an SVM has no probabilities"
+    )
 
 
 def test_each_of_several_labels_has_a_classifier():
@@ -214,19 +270,28 @@ def test_each_of_several_labels_has_a_classifier():
     for i in range(150):
         x, y = draw.normal(size=2)
         line = float(x + y + 0.3 * draw.normal() > 0)
-        samples.append(Sample({"x": float(x), "y": float(y)}, [math.nan if i % 2 else line, float(x > 0), 0.0]))
+        samples.append(
+            Sample({"x": float(x), "y": float(y)}, [math.nan if i % 2 else line, float(x > 0), 0.0])
+        )
     result = found(samples, Cells(), MultiLabel())
     assert "numbers and categories" in result["name"]
     assert result["metrics"]["auroc"] > 0.9
     assert result["metrics"]["accuracy"] > 0.85
-    texts = [Sample(f"{'good' if i % 2 else 'bad'} thing {i}", [float(i % 2), float(i % 3 == 0)]) for i in range(48)]
+    texts = [
+        Sample(f"{'good' if i % 2 else 'bad'} thing {i}", [float(i % 2), float(i % 3 == 0)])
+        for i in range(48)
+    ]
     assert "TF-IDF" in found(texts, Words(), MultiLabel())["name"]
 
 
 def test_rows_of_several_parts_have_their_cells_and_words():
     """The class is a number, one of two words, or both; parts without cells and words have no method."""
     parts = {"cells": Cells(), "text": Words(), "ids": Ids(5)}
-    raws = {"cells": [{"x": 0.0}, {"x": 1.0}], "text": ["a good thing", "a bad thing"], "ids": [[0], [1]]}
+    raws = {
+        "cells": [{"x": 0.0}, {"x": 1.0}],
+        "text": ["a good thing", "a bad thing"],
+        "ids": [[0], [1]],
+    }
     for names in (["cells", "ids"], ["text", "ids"], ["cells", "text"]):
         samples = [Sample({name: raws[name][i % 2] for name in names}, i % 2) for i in range(48)]
         result = found(samples, Join({name: parts[name] for name in names}), Classify())
@@ -247,8 +312,12 @@ def test_the_method_that_is_best_on_training_rows_is_chosen_whatever_the_test_ro
     rows = [({"x": float(x), "y": float(y)}, float(2 * x + y)) for x, y in draw]
     names = {}
     for kind in ("line", "step"):
-        train = [Sample(row, value if kind == "line" else float(value > 0)) for row, value in rows[:200]]
-        test = [Sample(row, float(value > 0) if kind == "line" else value) for row, value in rows[200:]]
+        train = [
+            Sample(row, value if kind == "line" else float(value > 0)) for row, value in rows[:200]
+        ]
+        test = [
+            Sample(row, float(value > 0) if kind == "line" else value) for row, value in rows[200:]
+        ]
         data = DataModule(Given(train, test), Cells(), Regress())
         data.setup()
         names[kind] = strong_baseline(data)[0]["name"].partition(" on ")[0]

@@ -12,7 +12,17 @@ import torch
 from backbones.test_encoder_decoder import DIM, FAULTS, EmbeddedPair
 from torch.testing import assert_close
 
-from seqkit.backbones import GIN, GRU, LSTM, TCN, AttentionDecoder, EncoderDecoder, MeanPool, Reversible, Transformer
+from seqkit.backbones import (
+    GIN,
+    GRU,
+    LSTM,
+    TCN,
+    AttentionDecoder,
+    EncoderDecoder,
+    MeanPool,
+    Reversible,
+    Transformer,
+)
 from seqkit.config import builder, complete
 from seqkit.interfaces import Embedded
 from seqkit.nn.attention.additive import AdditiveAttention
@@ -103,7 +113,13 @@ def test_it_can_be_written_in_a_recipe():
         (lambda: AttentionDecoder(GIN(DIM)), "GIN.* causal"),
         (
             lambda: AttentionDecoder(
-                Transformer(DIM, 1, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True))
+                Transformer(
+                    DIM,
+                    1,
+                    num_heads=3,
+                    causal=True,
+                    block=partial(PreNormBlock, cross_attention=True),
+                )
             ),
             "Transformer.* without cross-attention",
         ),

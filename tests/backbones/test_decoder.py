@@ -17,7 +17,9 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention
 
 DIM = 7
 DECODERS = {
-    "RNNDecoder": lambda: RNNDecoder(DIM, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention)),
+    "RNNDecoder": lambda: RNNDecoder(
+        DIM, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention)
+    ),
     "AttentionDecoder": lambda: AttentionDecoder(TCN(DIM, 1, causal=True)),
 }
 BOTH = pytest.mark.parametrize("name", DECODERS)
@@ -69,9 +71,14 @@ def test_reordered_examples_take_their_memory_along(name):
     for i, row in enumerate(rows.tolist()):
         n, m = int(x.valid[row].sum()), int(x.memory.valid[row].sum())
         hidden = torch.cat([x.hidden[row, :n], more.hidden[i]])[None]
-        memory = Embedded(x.memory.hidden[row, None, :m], torch.zeros(1, m, 1), torch.ones(1, m, dtype=torch.bool))
+        memory = Embedded(
+            x.memory.hidden[row, None, :m], torch.zeros(1, m, 1), torch.ones(1, m, dtype=torch.bool)
+        )
         valid = torch.ones(1, n + 1, dtype=torch.bool)
-        assert_close(got[i, 0], decoder(Embedded(hidden, torch.zeros(1, n + 1, 1), valid, memory=memory))[0, n])
+        assert_close(
+            got[i, 0],
+            decoder(Embedded(hidden, torch.zeros(1, n + 1, 1), valid, memory=memory))[0, n],
+        )
 
 
 ADJACENCY = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
@@ -92,7 +99,9 @@ def test_unsupported_input_is_refused(name, change, message):
 
 
 @BOTH
-@pytest.mark.parametrize("other", [GRU(8, causal=True), Transformer(8, 1, causal=True)], ids=["GRU", "Transformer"])
+@pytest.mark.parametrize(
+    "other", [GRU(8, causal=True), Transformer(8, 1, causal=True)], ids=["GRU", "Transformer"]
+)
 def test_a_cache_of_another_backbone_is_refused(name, other):
     with pytest.raises(ValueError, match=name):
         DECODERS[name]()(pair(), other.init_cache(3))

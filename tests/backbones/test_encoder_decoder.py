@@ -8,7 +8,15 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqkit.backbones import GRU, LSTM, AttentionDecoder, EncoderDecoder, MeanPool, RNNDecoder, Transformer
+from seqkit.backbones import (
+    GRU,
+    LSTM,
+    AttentionDecoder,
+    EncoderDecoder,
+    MeanPool,
+    RNNDecoder,
+    Transformer,
+)
 from seqkit.interfaces import Adjacency, Backbone, Embedded, TokenBatch, Tokens, TokenSpec
 from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
@@ -27,14 +35,23 @@ def encoder(**settings):
 
 
 def decoder(**settings):
-    return Transformer(DIM, 2, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True), **settings)
+    return Transformer(
+        DIM,
+        2,
+        num_heads=3,
+        causal=True,
+        block=partial(PreNormBlock, cross_attention=True),
+        **settings,
+    )
 
 
 PAIRS = {
     "Transformer + Transformer": lambda: EncoderDecoder(encoder(), decoder()),
     "rotary": lambda: EncoderDecoder(encoder(position=Rotary()), decoder(position=Rotary())),
     "GRU + GRU": lambda: EncoderDecoder(GRU(DIM, 1), RNNDecoder(DIM)),
-    "GRU + GRU with Bahdanau's attention": lambda: EncoderDecoder(GRU(DIM, 1), RNNDecoder(DIM, attention=ADDITIVE)),
+    "GRU + GRU with Bahdanau's attention": lambda: EncoderDecoder(
+        GRU(DIM, 1), RNNDecoder(DIM, attention=ADDITIVE)
+    ),
     "LSTM + 2 LSTM, 3 heads": lambda: EncoderDecoder(
         LSTM(DIM, 1), RNNDecoder(DIM, 2, cell="LSTM", attention=MultiHeadAttention, num_heads=3)
     ),
@@ -54,7 +71,8 @@ class EmbeddedPair(nn.Module):
         self.target = embedder(TokenSpec(num_features=3), DIM, position=position(backbone))
         self.backbone = backbone
         for weight in backbone.parameters():
-            if weight.ndim > 1:  # a Transformer's are initialised so small that a fault would hardly show
+            # a Transformer's are initialised so small that a fault would hardly show
+            if weight.ndim > 1:
                 nn.init.normal_(weight, std=0.3)
         self.double().eval()
 
@@ -72,7 +90,10 @@ def position(backbone):
 def examples(lengths, features, start=0):
     g = torch.Generator().manual_seed(features)
     return [
-        Tokens(torch.randn(n, features, generator=g).double(), torch.arange(start, start + n).double()[:, None])
+        Tokens(
+            torch.randn(n, features, generator=g).double(),
+            torch.arange(start, start + n).double()[:, None],
+        )
         for n in lengths
     ]
 
@@ -83,7 +104,9 @@ SOURCE, TARGET = TokenBatch.collate(SOURCES), TokenBatch.collate(TARGETS)
 
 def alone(model):
     """Each example without the others."""
-    return [model(TokenBatch.collate([t]), TokenBatch.collate([s]))[0] for s, t in zip(SOURCES, TARGETS)]
+    return [
+        model(TokenBatch.collate([t]), TokenBatch.collate([s]))[0] for s, t in zip(SOURCES, TARGETS)
+    ]
 
 
 # ── the laws ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -106,7 +129,10 @@ def batch_mates_change_nothing(model):
 
 
 def padding_may_hold_anything(model):
-    dirty = [replace(x, content=x.content.masked_fill(~x.valid[..., None], torch.nan)) for x in (TARGET, SOURCE)]
+    dirty = [
+        replace(x, content=x.content.masked_fill(~x.valid[..., None], torch.nan))
+        for x in (TARGET, SOURCE)
+    ]
     close(model(*dirty), model(TARGET, SOURCE))
 
 
@@ -122,7 +148,9 @@ def every_token_attends_to_its_whole_source(model):
     content = SOURCE.content.clone().requires_grad_()
     hidden = model(TARGET, replace(SOURCE, content=content))
     for i, t in TARGET.valid.nonzero().tolist():
-        (gradient,) = torch.autograd.grad(hidden[i, t] @ torch.randn(DIM).double(), content, retain_graph=True)
+        (gradient,) = torch.autograd.grad(
+            hidden[i, t] @ torch.randn(DIM).double(), content, retain_graph=True
+        )
         attended = gradient.abs().amax(dim=-1) > 0
         only_its_own = torch.zeros_like(SOURCE.valid)
         only_its_own[i] = SOURCE.valid[i]
@@ -142,7 +170,9 @@ def step_by_step_equals_at_once(model):
     chunks, source = [[] for _ in TARGETS], SOURCE
     for back, until in ((99, 3), (3, 2), (2, 0)):
         ends = [(max(len(x) - 1 - back, 0), len(x) - 1 - until) for x in TARGETS]
-        batch = TokenBatch.collate([Tokens(x.content[a:b], x.positions[a:b]) for x, (a, b) in zip(TARGETS, ends)])
+        batch = TokenBatch.collate(
+            [Tokens(x.content[a:b], x.positions[a:b]) for x, (a, b) in zip(TARGETS, ends)]
+        )
         hidden = model(batch, source, cache)
         source = None
         for chunk, row, (a, b) in zip(chunks, hidden, ends):
@@ -157,7 +187,9 @@ def a_reordered_cache_continues_the_chosen_examples(model):
     cache, rows = model.backbone.init_cache(4), torch.tensor([2, 0, 2])
     steps(model, cache, 0, 2, SOURCE)
     cache.reorder(rows)
-    cut = TokenBatch.collate([Tokens(TARGETS[i].content[2:4], TARGETS[i].positions[2:4]) for i in rows])
+    cut = TokenBatch.collate(
+        [Tokens(TARGETS[i].content[2:4], TARGETS[i].positions[2:4]) for i in rows]
+    )
     hidden, right = model(cut, None, cache), alone(model)
     for row, i in zip(hidden, rows):
         close(row, right[i][2:4])
@@ -180,7 +212,12 @@ class Faulty(Backbone):
 
     causal = is_encoder_decoder = True
 
-    def __init__(self, before=lambda embedded: embedded, after=lambda hidden, embedded: hidden, ignores_reorder=False):
+    def __init__(
+        self,
+        before=lambda embedded: embedded,
+        after=lambda hidden, embedded: hidden,
+        ignores_reorder=False,
+    ):
         super().__init__()
         self.inner, self.before, self.after, self.ignores_reorder = (
             PAIRS["GRU + Transformer"](),
@@ -237,15 +274,21 @@ def with_an_unused_parameter():
 
 FAULTS = {
     padding_of_the_source_changes_nothing: lambda: EmbeddedPair(Faulty(before=source_without_mask)),
-    padding_of_the_target_changes_nothing: lambda: EmbeddedPair(Faulty(after=lambda h, e: h + e.valid.shape[1])),
+    padding_of_the_target_changes_nothing: lambda: EmbeddedPair(
+        Faulty(after=lambda h, e: h + e.valid.shape[1])
+    ),
     batch_mates_change_nothing: lambda: EmbeddedPair(Faulty(after=lambda h, e: h + h.mean(dim=0))),
     padding_may_hold_anything: lambda: EmbeddedPair(Faulty(), MultipliesPadding),
     no_token_attends_to_the_future: lambda: EmbeddedPair(
         Faulty(after=lambda h, e: h + e.hidden.sum(dim=1, keepdim=True))
     ),
     every_token_attends_to_its_whole_source: lambda: EmbeddedPair(Faulty(before=source_of_zeros)),
-    step_by_step_equals_at_once: lambda: EmbeddedPair(Faulty(after=lambda h, e: h + h.cumsum(dim=1))),
-    a_reordered_cache_continues_the_chosen_examples: lambda: EmbeddedPair(Faulty(ignores_reorder=True)),
+    step_by_step_equals_at_once: lambda: EmbeddedPair(
+        Faulty(after=lambda h, e: h + h.cumsum(dim=1))
+    ),
+    a_reordered_cache_continues_the_chosen_examples: lambda: EmbeddedPair(
+        Faulty(ignores_reorder=True)
+    ),
     gradients_reach_every_parameter: with_an_unused_parameter,
 }
 
@@ -267,16 +310,28 @@ def test_the_law_notices_a_planted_fault(law):
 
 
 def test_it_is_the_encoder_followed_by_the_decoder():
-    pair, x, source = EncoderDecoder(encoder(), decoder()), torch.randn(2, 3, DIM), torch.randn(2, 5, DIM)
+    pair, x, source = (
+        EncoderDecoder(encoder(), decoder()),
+        torch.randn(2, 3, DIM),
+        torch.randn(2, 5, DIM),
+    )
 
     def real(hidden):
         n = hidden.shape[1]
         return Embedded(hidden, torch.zeros(2, n, 1), torch.ones(2, n, dtype=torch.bool))
 
     memory = pair.encoder(real(source))
-    assert_close(pair(replace(real(x), source=real(source))), pair.decoder(replace(real(x), memory=real(memory))))
+    assert_close(
+        pair(replace(real(x), source=real(source))),
+        pair.decoder(replace(real(x), memory=real(memory))),
+    )
     assert pair.get_encoder() is pair.encoder
-    assert (pair.dim, pair.causal, pair.is_encoder_decoder, pair.supports_adjacency) == (DIM, True, True, True)
+    assert (pair.dim, pair.causal, pair.is_encoder_decoder, pair.supports_adjacency) == (
+        DIM,
+        True,
+        True,
+        True,
+    )
 
 
 def test_the_target_has_positions_unless_the_decoder_is_to_know_no_order():

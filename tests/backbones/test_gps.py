@@ -36,7 +36,9 @@ def test_it_keeps_the_laws_on_molecules():
 
 def embedded():
     g = torch.Generator().manual_seed(0)
-    adjacency = Adjacency(torch.tensor([[0, 1, 1, 2, 5], [1, 0, 2, 1, 6]]), torch.tensor([1, 1, 2, 2, 3]))
+    adjacency = Adjacency(
+        torch.tensor([[0, 1, 1, 2, 5], [1, 0, 2, 1, 6]]), torch.tensor([1, 1, 2, 2, 3])
+    )
     valid = torch.tensor([[True] * 4, [True, True, True, False]])
     hidden = torch.randn(2, 4, DIM, generator=g).masked_fill(~valid[..., None], 0.0)
     return Embedded(hidden, torch.zeros(2, 4, 0), valid, adjacency)
@@ -48,7 +50,9 @@ def test_it_is_the_sum_of_attention_and_messages_and_then_an_mlp(max_edge_type):
     block.add_edge_types(3)
     context = attention_context(x, causal=False, num_heads=HEADS, head_dim=DIM // HEADS)
     y = block.attention_norm(x.hidden)
-    messages = block.convolution(y.flatten(0, 1), edges_of(x.adjacency, x.valid, max_edge_type)).reshape(y.shape)
+    messages = block.convolution(
+        y.flatten(0, 1), edges_of(x.adjacency, x.valid, max_edge_type)
+    ).reshape(y.shape)
     z = x.hidden + block.attention(y, context) + messages
     assert_close(block(x.hidden, context), z + block.mlp(block.mlp_norm(z)))
 

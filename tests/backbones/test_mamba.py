@@ -31,7 +31,10 @@ def definition(ssm, x):
 
 @pytest.mark.parametrize("n", [1, 3, 11])
 def test_a_selective_ssm_is_its_definition(n):
-    ssm, x = SelectiveSSM(7, num_states=5, rank=2, kernel_size=3).double(), torch.randn(2, n, 7, dtype=torch.float64)
+    ssm, x = (
+        SelectiveSSM(7, num_states=5, rank=2, kernel_size=3).double(),
+        torch.randn(2, n, 7, dtype=torch.float64),
+    )
     for i in range(2):
         assert_close(ssm(x)[i], definition(ssm, x[i]))
 
@@ -79,4 +82,6 @@ def test_flops_of_a_layer_are_those_of_its_formula():
         ssm(x)
     matrices = 2 * (e * (r + 2 * s) + r * e)
     scan, convolution, skip = e * (7 * s + 1), e * (2 * k + 1), 2 * e
-    assert counter.get_total_flops() + ssm.uncounted_flops(x) == b * n * (matrices + scan + convolution + skip)
+    assert counter.get_total_flops() + ssm.uncounted_flops(x) == b * n * (
+        matrices + scan + convolution + skip
+    )

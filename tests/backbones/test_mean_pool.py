@@ -17,7 +17,9 @@ DIM = 7
 def embedded(lengths):
     n = max(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
-    hidden = torch.randn(len(lengths), n, DIM, dtype=torch.float64).masked_fill(~valid[..., None], 0.0)
+    hidden = torch.randn(len(lengths), n, DIM, dtype=torch.float64).masked_fill(
+        ~valid[..., None], 0.0
+    )
     return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid)
 
 
@@ -54,7 +56,10 @@ def test_the_order_of_earlier_tokens_changes_nothing(depth):
 def test_a_model_adds_no_positions_unless_they_are_given():
     spec = TokenSpec(vocab_size=11)
     assert type(Model(spec, MeanPool(8), Masked()).embedder.position) is NoPosition
-    assert type(Model(spec, MeanPool(8), Masked(), position=Sinusoidal).embedder.position) is Sinusoidal
+    assert (
+        type(Model(spec, MeanPool(8), Masked(), position=Sinusoidal).embedder.position)
+        is Sinusoidal
+    )
 
 
 def test_the_cache_is_one_sum_however_long_the_past():
@@ -69,7 +74,9 @@ def test_the_cache_is_one_sum_however_long_the_past():
     for i, row in enumerate(rows.tolist()):
         whole = torch.cat([x.hidden[row, : [5, 3][row]], more.hidden[i]])[None]
         valid = torch.ones(1, whole.shape[1], dtype=torch.bool)
-        assert_close(got[i], pool(Embedded(whole, torch.zeros(1, whole.shape[1], 1), valid))[0, -2:])
+        assert_close(
+            got[i], pool(Embedded(whole, torch.zeros(1, whole.shape[1], 1), valid))[0, -2:]
+        )
 
 
 def test_a_bfloat16_mean_of_many_tokens_counts_them_all():
@@ -91,4 +98,6 @@ def test_invalid_arguments_and_unsupported_input_are_refused():
     with pytest.raises(ValueError, match="not causal"):
         MeanPool(DIM).init_cache(5)
     with pytest.raises(ValueError, match="TransformerCache"):
-        MeanPool(DIM, causal=True).double()(x, Transformer(DIM, 1, num_heads=1, causal=True).init_cache(3))
+        MeanPool(DIM, causal=True).double()(
+            x, Transformer(DIM, 1, num_heads=1, causal=True).init_cache(3)
+        )

@@ -14,7 +14,11 @@ from seqkit.interfaces import Adjacency, Embedded, TokenBatch, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.testing import EmbeddedBackbone, check_backbone, check_embedded_backbone, synthetic
-from seqkit.testing.laws import attends_along_edges, is_permutation_equivariant, nothing_crosses_components
+from seqkit.testing.laws import (
+    attends_along_edges,
+    is_permutation_equivariant,
+    nothing_crosses_components,
+)
 from seqkit.tokenizers import Graph, Molecule
 
 DIM = 12
@@ -59,10 +63,13 @@ def test_the_gradient_of_every_objective_reaches_every_parameter(cls, objective)
 
 def embedded(n, edges, types, d=DIM):
     adjacency = Adjacency(
-        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T, torch.tensor(types, dtype=torch.int64)
+        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T,
+        torch.tensor(types, dtype=torch.int64),
     )
     real = torch.ones(1, n, dtype=torch.bool)
-    return Embedded(torch.randn(1, n, d, dtype=torch.float64), torch.zeros(1, n, 0), real, adjacency)
+    return Embedded(
+        torch.randn(1, n, d, dtype=torch.float64), torch.zeros(1, n, 0), real, adjacency
+    )
 
 
 def made(cls, num_edge_types, depth=2, **settings):
@@ -82,8 +89,12 @@ def test_a_message_takes_one_layer_a_hop(cls):
     for depth in (1, 2, 3):
         hops = {"num_steps": depth} if cls is APPNP else {"depth": depth}
         hidden = made(cls, 1, **hops)(x.replace(hidden=leaf))
-        (gradient,) = torch.autograd.grad(hidden[0, 5] @ torch.randn(DIM, dtype=torch.float64), leaf)
-        assert gradient[0].abs().amax(dim=-1).nonzero().flatten().tolist() == list(range(5 - depth, 6))
+        (gradient,) = torch.autograd.grad(
+            hidden[0, 5] @ torch.randn(DIM, dtype=torch.float64), leaf
+        )
+        assert gradient[0].abs().amax(dim=-1).nonzero().flatten().tolist() == list(
+            range(5 - depth, 6)
+        )
 
 
 @ALL
@@ -91,9 +102,13 @@ def test_max_edge_type_leaves_out_all_edges_above_it(cls):
     edges, types = [(0, 1), (1, 0), (2, 1), (0, 3), (3, 0)], [1, 2, 2, 3, 4]
     x, few = embedded(5, edges, types), made(cls, 4, max_edge_type=2)
     assert_close(few(x), few(x.replace(adjacency=embedded(5, edges[:3], types[:3]).adjacency)))
-    assert (few(x) - few(x.replace(adjacency=embedded(5, edges[:1], types[:1]).adjacency))).abs().max() > 1e-3
+    assert (
+        few(x) - few(x.replace(adjacency=embedded(5, edges[:1], types[:1]).adjacency))
+    ).abs().max() > 1e-3
     every = made(cls, 4)
-    assert (every(x) - every(x.replace(adjacency=embedded(5, edges[:3], types[:3]).adjacency))).abs().max() > 1e-3
+    assert (
+        every(x) - every(x.replace(adjacency=embedded(5, edges[:3], types[:3]).adjacency))
+    ).abs().max() > 1e-3
 
 
 @ALL
@@ -103,16 +118,22 @@ def test_molecules_with_max_edge_type_at_bonds_equal_molecules_of_bonds_alone(cl
     backbone = cls(DIM, max_edge_type=5)
     model = EmbeddedBackbone(every.spec, backbone)
     for raw in MOLECULES:
-        got, right = (model(TokenBatch.collate([tokenizer.encode(raw)])) for tokenizer in (every, bonds))
+        got, right = (
+            model(TokenBatch.collate([tokenizer.encode(raw)])) for tokenizer in (every, bonds)
+        )
         assert_close(got, right)
 
 
 @ALL
 def test_a_self_loop_has_its_type_and_is_left_out_beyond_max_edge_type(cls):
     x = embedded(3, [(0, 1), (1, 2)], [1, 2])
-    first, second = (embedded(3, [(0, 1), (1, 2), (1, 1)], [1, 2, kind]).adjacency for kind in (1, 2))
+    first, second = (
+        embedded(3, [(0, 1), (1, 2), (1, 1)], [1, 2, kind]).adjacency for kind in (1, 2)
+    )
     backbone = made(cls, 2)
-    without, one, two = (backbone(x.replace(adjacency=which))[0, 1] for which in (x.adjacency, first, second))
+    without, one, two = (
+        backbone(x.replace(adjacency=which))[0, 1] for which in (x.adjacency, first, second)
+    )
     assert min((one - two).abs().max(), (two - without).abs().max()) > 1e-3
     few = made(cls, 2, max_edge_type=1)
     assert_close(few(x.replace(adjacency=second)), few(x))
@@ -163,7 +184,11 @@ def test_gcn_is_kipfs_network_whose_first_and_last_weights_are_the_embedders_and
     loops = torch.eye(n, dtype=torch.float64)
     loops[tuple(torch.tensor(edges).T)] = 1
     root = loops.sum(1).rsqrt()
-    a, features, first = root[:, None] * loops * root, torch.randn(n, 7).double(), torch.randn(7, DIM).double()
+    a, features, first = (
+        root[:, None] * loops * root,
+        torch.randn(n, 7).double(),
+        torch.randn(7, DIM).double(),
+    )
     x = x.replace(hidden=(features @ first)[None])
     two, three = made(GCN, 1, 2), made(GCN, 1, 3)
     assert_close(two(x)[0] @ head, a @ (a @ features @ first).relu() @ head)
@@ -185,7 +210,10 @@ def test_personalised_propagation_comes_to_personalised_pagerank():
 
 def test_learned_weights_of_hops_begin_as_personalised_pagerank_and_are_learned():
     x = embedded(5, [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)], [1] * 6)
-    fixed, learned = APPNP(DIM, num_steps=4, alpha=0.2), APPNP(DIM, num_steps=4, alpha=0.2, learn_weights=True)
+    fixed, learned = (
+        APPNP(DIM, num_steps=4, alpha=0.2),
+        APPNP(DIM, num_steps=4, alpha=0.2, learn_weights=True),
+    )
     learned.load_state_dict(fixed.state_dict(), strict=False)
     fixed, learned = fixed.double(), learned.double()
     assert_close(learned(x), fixed(x), atol=1e-6, rtol=1e-6)
@@ -199,7 +227,10 @@ def test_sums_tell_regular_graphs_of_other_degree_apart_and_normalised_means_do_
     outputs = {}
     for cls in (GIN, GCN):
         backbone, row = made(cls, 1), torch.randn(DIM, dtype=torch.float64)
-        for name, graph in (("ring", networkx.cycle_graph(4)), ("complete", networkx.complete_graph(4))):
+        for name, graph in (
+            ("ring", networkx.cycle_graph(4)),
+            ("complete", networkx.complete_graph(4)),
+        ):
             x = embedded(4, list(graph.to_directed().edges), [1] * graph.number_of_edges() * 2)
             outputs[cls, name] = backbone(x.replace(hidden=row.expand(1, 4, DIM)))
     assert_close(outputs[GCN, "ring"], outputs[GCN, "complete"])
@@ -217,7 +248,9 @@ def test_bfloat16_messages_are_summed_in_float32():
             return func(*args, **(kwargs or {}))
 
     with Sums():
-        total = SumOverEdges()(torch.ones(7, 2, dtype=torch.bfloat16), torch.zeros(7, dtype=torch.int64), 1)
+        total = SumOverEdges()(
+            torch.ones(7, 2, dtype=torch.bfloat16), torch.zeros(7, dtype=torch.int64), 1
+        )
     assert dtypes == [torch.float32]
     assert_close(total, torch.full((1, 2), 7.0, dtype=torch.bfloat16))
 
@@ -227,7 +260,9 @@ def test_memory_and_work_grow_with_edges_and_not_with_pairs_of_nodes(cls):
     """20,003 nodes in a ring: a tensor of all pairs would hold 400 million numbers."""
     n = 20_003
     nodes = torch.arange(n)
-    index = torch.cat([torch.stack([nodes, (nodes + 1) % n]), torch.stack([(nodes + 1) % n, nodes])], dim=1)
+    index = torch.cat(
+        [torch.stack([nodes, (nodes + 1) % n]), torch.stack([(nodes + 1) % n, nodes])], dim=1
+    )
     adjacency = Adjacency(index, torch.ones(2 * n, dtype=torch.int64))
     largest = 0
 
@@ -235,11 +270,15 @@ def test_memory_and_work_grow_with_edges_and_not_with_pairs_of_nodes(cls):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             nonlocal largest
             out = func(*args, **(kwargs or {}))
-            tensors = [x for x in torch.utils._pytree.tree_leaves(out) if isinstance(x, torch.Tensor)]
+            tensors = [
+                x for x in torch.utils._pytree.tree_leaves(out) if isinstance(x, torch.Tensor)
+            ]
             largest = max([largest, *(x.untyped_storage().nbytes() for x in tensors)])
             return out
 
-    x = Embedded(torch.randn(1, n, DIM), torch.zeros(1, n, 0), torch.ones(1, n, dtype=torch.bool), adjacency)
+    x = Embedded(
+        torch.randn(1, n, DIM), torch.zeros(1, n, 0), torch.ones(1, n, dtype=torch.bool), adjacency
+    )
     with torch.no_grad(), Sizes():
         cls(DIM)(x)
     assert largest <= 2 * n * DIM * 4
@@ -272,7 +311,8 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
         APPNP(DIM, alpha=1)
     with pytest.raises(ValueError, match=r"max_edge_type=6.* 5"):
         cls(DIM, max_edge_type=6).check_supported(Molecule(encodings=[]).spec)
-    cls(DIM, max_edge_type=5).check_supported(Molecule(encodings=[]).spec)  # the last type is one of them
+    # the last type is one of them
+    cls(DIM, max_edge_type=5).check_supported(Molecule(encodings=[]).spec)
     backbone = made(cls, 2)
     with pytest.raises(ValueError, match="other edge types"):
         backbone.add_edge_bias(3)
@@ -307,7 +347,8 @@ def test_laws_notice_a_message_that_goes_the_wrong_way():
 
     class ByColumn(GIN):
         def forward(self, embedded, cache=None):
-            column = torch.arange(embedded.hidden.shape[1])[:, None] * torch.arange(DIM)  # LayerNorm drops a constant
+            # LayerNorm drops a constant
+            column = torch.arange(embedded.hidden.shape[1])[:, None] * torch.arange(DIM)
             return super().forward(replace(embedded, hidden=embedded.hidden + column.sin()))
 
     spec, examples = synthetic()["graph"]

@@ -28,21 +28,28 @@ def test_the_registered_presets_are_those_in_published():
     [
         pytest.param(partial(presets._gpt, 24, 2, 2, 0.0), "text", True, id="gpt"),
         pytest.param(
-            partial(presets._llama, 24, 2, num_heads=4, num_kv_heads=2, multiple_of=8), "text", True, id="llama"
+            partial(presets._llama, 24, 2, num_heads=4, num_kv_heads=2, multiple_of=8),
+            "text",
+            True,
+            id="llama",
         ),
         pytest.param(partial(presets._bert, 24, 2, 2, 0.0), "text", False, id="bert"),
         pytest.param(partial(presets._vit, 24, 3, 0.0), "image", False, id="vit"),
     ],
 )
 def test_compositions_of_the_presets_keep_the_laws_of_backbones(composition, kind, causal):
-    check_backbone(lambda dim, causal: composition(), dim=24, causal=[causal], kinds=[kind], quick=True)
+    check_backbone(
+        lambda dim, causal: composition(), dim=24, causal=[causal], kinds=[kind], quick=True
+    )
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_small_presets_run_with_their_published_embedder_and_head(name):
     published = PUBLISHED[name]
     model, spec = PresetModel(published).eval(), published.spec
-    content = torch.randint(spec.vocab_size, (11,)) if spec.ids else torch.randn(11, spec.num_features)
+    content = (
+        torch.randint(spec.vocab_size, (11,)) if spec.ids else torch.randn(11, spec.num_features)
+    )
     positions = torch.zeros(11, spec.num_axes)
     positions[:, 0] = torch.arange(11)
     batch = TokenBatch.collate([Tokens(content, positions)])

@@ -22,7 +22,9 @@ from seqkit.testing import check_backbone
 
 STOCHASTIC = partial(
     PreNormBlock,
-    attention=partial(MultiHeadAttention, mechanism=partial(ScaledDotProductAttention, dropout=0.3)),
+    attention=partial(
+        MultiHeadAttention, mechanism=partial(ScaledDotProductAttention, dropout=0.3)
+    ),
     mlp=partial(MLP, dropout=0.3),
     residual=partial(Residual, dropout=0.3, drop_path=0.3, layer_scale=0.7),
 )
@@ -45,7 +47,11 @@ class LearnedDistance(RelativePosition):
 def embedded(lengths, dim=24, dtype=torch.float64):
     n = max(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
-    hidden = torch.randn(len(lengths), n, dim, dtype=dtype).masked_fill(~valid[..., None], 0.0).requires_grad_()
+    hidden = (
+        torch.randn(len(lengths), n, dim, dtype=dtype)
+        .masked_fill(~valid[..., None], 0.0)
+        .requires_grad_()
+    )
     return Embedded(hidden, torch.arange(n, dtype=dtype).expand(len(lengths), n)[..., None], valid)
 
 
@@ -78,7 +84,8 @@ def test_gradients_are_those_of_plain_backpropagation(causal, training, position
         nn.init.normal_(p, std=0.3)
     x = embedded([7, 5])
     for got, right in zip(
-        results_of(backbone, x, monkeypatch, run_reversible), results_of(backbone, x, monkeypatch, run_plainly)
+        results_of(backbone, x, monkeypatch, run_reversible),
+        results_of(backbone, x, monkeypatch, run_plainly),
     ):
         assert_close(got, right, rtol=1e-9, atol=1e-9)
     other = results_of(backbone, x, monkeypatch, run_reversible, seed=1)[0]
@@ -114,8 +121,12 @@ def activation_bytes(backbone, x):
 
 def test_activation_memory_does_not_grow_with_depth():
     x = embedded([7, 5])
-    reversible = [activation_bytes(Reversible(24, depth, num_heads=3).double(), x) for depth in (1, 2, 7)]
-    plain = [activation_bytes(Transformer(24, depth, num_heads=3).double(), x) for depth in (1, 2, 7)]
+    reversible = [
+        activation_bytes(Reversible(24, depth, num_heads=3).double(), x) for depth in (1, 2, 7)
+    ]
+    plain = [
+        activation_bytes(Transformer(24, depth, num_heads=3).double(), x) for depth in (1, 2, 7)
+    ]
     assert reversible[0] == reversible[1] == reversible[2] < plain[0]
     assert plain[2] > 4 * plain[0]
 
@@ -173,8 +184,12 @@ def test_the_backward_pass_recomputes_in_the_autocast_of_the_forward_pass(inside
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_reformer_keeps_the_laws(causal):
     """Hashed attention in a reversible stack."""
-    attention = partial(MultiHeadAttention, mechanism=partial(LSHAttention, bucket_size=2, num_buckets=4))
-    build = partial(Reversible, depth=2, num_heads=3, block=partial(PreNormBlock, attention=attention))
+    attention = partial(
+        MultiHeadAttention, mechanism=partial(LSHAttention, bucket_size=2, num_buckets=4)
+    )
+    build = partial(
+        Reversible, depth=2, num_heads=3, block=partial(PreNormBlock, attention=attention)
+    )
     check_backbone(build, causal=[causal], kinds=["text"], quick=True)
 
 

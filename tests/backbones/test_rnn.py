@@ -20,14 +20,18 @@ def embedded(lengths, dim):
     n = max(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
     hidden = torch.randn(len(lengths), n, dim).masked_fill(~valid[..., None], 0.0)
-    return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid, whole=valid if min(lengths) == n else None)
+    return Embedded(
+        hidden, torch.zeros(len(lengths), n, 1), valid, whole=valid if min(lengths) == n else None
+    )
 
 
 def stacked(ours):
     """torch's own network of all layers with the weights of a backbone."""
     cells = [block.cell for block in ours.blocks]
     first = cells[0]
-    theirs = ours.cell(ours.dim, first.hidden_size, len(cells), batch_first=True, bidirectional=first.bidirectional)
+    theirs = ours.cell(
+        ours.dim, first.hidden_size, len(cells), batch_first=True, bidirectional=first.bidirectional
+    )
     weights = {
         name.replace("_l0", f"_l{i}"): weight
         for i, cell in enumerate(cells)
@@ -60,7 +64,9 @@ def test_bare_layers_are_torchs_own_over_real_tokens_only(cls, causal, lengths, 
 @BOTH_WAYS
 @PADDED_OR_NOT
 @pytest.mark.parametrize("depth", [1, 2])
-def test_by_default_each_layer_is_a_branch_behind_a_norm_and_a_norm_comes_last(cls, causal, lengths, depth):
+def test_by_default_each_layer_is_a_branch_behind_a_norm_and_a_norm_comes_last(
+    cls, causal, lengths, depth
+):
     ours, x = cls(14, depth, causal=causal), embedded(lengths, 14)
     norms = [*(block.norm for block in ours.blocks), ours.norm]
     for norm in norms:  # else that of one place would do in another
@@ -81,14 +87,22 @@ def test_by_default_each_layer_is_a_branch_behind_a_norm_and_a_norm_comes_last(c
 @PADDED_OR_NOT
 def test_token_by_token_with_a_cache_equals_all_at_once(cls, residual, lengths):
     """Padding in a step leaves the state, so that the next token continues after the last real one."""
-    ours, x, more = cls(7, 3, causal=True, residual=residual), embedded(lengths, 7), embedded((2, 2, 2), 7)
+    ours, x, more = (
+        cls(7, 3, causal=True, residual=residual),
+        embedded(lengths, 7),
+        embedded((2, 2, 2), 7),
+    )
     cache, states = ours.init_cache(11), []
     for part in (x, more):
         for t in range(part.valid.shape[1]):
             now = slice(t, t + 1)
             valid = part.valid[:, now]
             whole = None if part.is_padded else valid
-            states.append(ours(Embedded(part.hidden[:, now], part.positions[:, now], valid, whole=whole), cache))
+            states.append(
+                ours(
+                    Embedded(part.hidden[:, now], part.positions[:, now], valid, whole=whole), cache
+                )
+            )
     got = torch.cat(states, dim=1)
     assert cache.num_tokens == 7
     assert_close(got[:, :5], ours(x))
@@ -115,9 +129,12 @@ def test_a_cache_holds_the_state_after_the_last_real_token(cls, residual, length
 
 @ALL
 @pytest.mark.parametrize(
-    ("residual", "depth", "dropping"), [(True, 1, {0}), (True, 3, {0, 1, 2}), (False, 1, set()), (False, 3, {0, 1})]
+    ("residual", "depth", "dropping"),
+    [(True, 1, {0}), (True, 3, {0, 1, 2}), (False, 1, set()), (False, 3, {0, 1})],
 )
-def test_dropout_acts_on_every_branch_or_between_bare_layers_while_training(cls, residual, depth, dropping):
+def test_dropout_acts_on_every_branch_or_between_bare_layers_while_training(
+    cls, residual, depth, dropping
+):
     ours, x = cls(14, depth, residual=residual, dropout=0.5), embedded((5, 5), 14)
     for i in range(depth):
         for j, block in enumerate(ours.blocks):
@@ -145,7 +162,9 @@ def test_gradients_reach_the_first_of_many_layers(cls, residual):
     ours, hidden = cls(23, 8, causal=True, residual=residual), torch.randn(3, 31, 23)
     theirs = cls.cell(23, 23, 8, batch_first=True)
     out, weight = torch.stack([alone(ours, one) for one in hidden]), torch.randn(3, 31, 23)
-    first, last = torch.autograd.grad((out * weight).sum(), [ours.blocks[i].cell.weight_hh_l0 for i in (0, 7)])
+    first, last = torch.autograd.grad(
+        (out * weight).sum(), [ours.blocks[i].cell.weight_hh_l0 for i in (0, 7)]
+    )
     assert first.norm() > (0.5 if residual else 0.05) * last.norm()
     loss = (theirs(hidden)[0] * weight).sum()
     first, last = torch.autograd.grad(loss, [theirs.weight_hh_l0, theirs.weight_hh_l7])
@@ -177,7 +196,9 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
 @ALL
 @BARE_OR_NOT
 @BOTH_WAYS
-def test_a_padded_batch_on_a_gpu_is_that_on_a_cpu_and_from_left_to_right_nothing_waits(cls, causal, residual):
+def test_a_padded_batch_on_a_gpu_is_that_on_a_cpu_and_from_left_to_right_nothing_waits(
+    cls, causal, residual
+):
     ours, x = cls(14, 2, causal=causal, residual=residual).double(), embedded([5, 2, 3], 14)
     x = x.replace(hidden=x.hidden.double())
     right, weight = ours(x), torch.randn(3, 5, 14, dtype=torch.float64)

@@ -38,7 +38,9 @@ def cells(decoder, cls):
     made = []
     for block in decoder.blocks:
         cell = cls(block.cell.input_size, DIM)
-        cell.load_state_dict({name.removesuffix("_l0"): weight for name, weight in block.cell.state_dict().items()})
+        cell.load_state_dict(
+            {name.removesuffix("_l0"): weight for name, weight in block.cell.state_dict().items()}
+        )
         made.append(cell)
     return made
 
@@ -47,7 +49,9 @@ def bahdanau_attention(attention, query, memory):
     """softmax(v . tanh(W s + U h)) h of one head, an example at a time (Bahdanau et al. 2015, appendix A.1.2)."""
     w, (u, values) = attention.q_proj.weight, attention.kv_proj.weight.chunk(2)
     bias_w, (bias_u, bias_values) = attention.q_proj.bias, attention.kv_proj.bias.chunk(2)
-    scores = torch.tanh(w @ query + bias_w + memory @ u.T + bias_u) @ attention.mechanism.score_weight[0]
+    scores = (
+        torch.tanh(w @ query + bias_w + memory @ u.T + bias_u) @ attention.mechanism.score_weight[0]
+    )
     return attention.out_proj(scores.softmax(dim=0) @ (memory @ values.T + bias_values))
 
 
@@ -64,7 +68,11 @@ def test_it_equals_its_equations(name, depth, attention):
         states = list(torch.tanh(decoder.start(c)).split(DIM))
         cell_states = [torch.zeros(DIM) for _ in states]
         for t in range(int(x.valid[i].sum())):
-            attended = c if attention is None else bahdanau_attention(decoder.attention, states[-1], memory)
+            attended = (
+                c
+                if attention is None
+                else bahdanau_attention(decoder.attention, states[-1], memory)
+            )
             y = x.hidden[i, t]
             out = torch.cat([y, attended])
             for k, cell in enumerate(layers):

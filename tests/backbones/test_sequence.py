@@ -18,7 +18,9 @@ BOTH = pytest.mark.parametrize("cls", [S4D, Mamba])
 def embedded(lengths, dim):
     n = max(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
-    hidden = torch.randn(len(lengths), n, dim, dtype=torch.float64).masked_fill(~valid[..., None], 0.0)
+    hidden = torch.randn(len(lengths), n, dim, dtype=torch.float64).masked_fill(
+        ~valid[..., None], 0.0
+    )
     return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid)
 
 
@@ -53,7 +55,9 @@ def test_a_cache_continues_after_the_last_real_token(cls):
     for row, (i, n) in enumerate([(2, 1), (0, 3), (0, 3)]):
         length = int(more.valid[row].sum())
         whole = torch.cat([x.hidden[i, :n], more.hidden[row, :length]])[None]
-        alone = Embedded(whole, torch.zeros(1, n + length, 1), torch.ones(1, n + length, dtype=torch.bool))
+        alone = Embedded(
+            whole, torch.zeros(1, n + length, 1), torch.ones(1, n + length, dtype=torch.bool)
+        )
         assert_close(got[row, :length], backbone(alone)[0, n:])
 
 
@@ -79,8 +83,16 @@ def test_dropout_acts_on_every_branch_while_training(cls):
 @pytest.mark.parametrize(
     ("cls", "not_decayed", "not_orthogonalised"),
     [
-        (S4D, ["log_dt", "log_decay", "frequency", "D"], ["log_dt", "log_decay", "frequency", "D", "C"]),
-        (Mamba, ["A_log", "D", "dt_proj.bias"], ["A_log", "D", "dt_proj.bias", "convolution.weight"]),
+        (
+            S4D,
+            ["log_dt", "log_decay", "frequency", "D"],
+            ["log_dt", "log_decay", "frequency", "D", "C"],
+        ),
+        (
+            Mamba,
+            ["A_log", "D", "dt_proj.bias"],
+            ["A_log", "D", "dt_proj.bias", "convolution.weight"],
+        ),
     ],
 )
 def test_neither_decay_nor_muon_touches_what_is_no_matrix(cls, not_decayed, not_orthogonalised):
@@ -107,7 +119,9 @@ ADJACENCY = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype
             "adjacency or segments",
         ),
         (
-            lambda cls, x: cls(6).double()(x.replace(segments=torch.zeros(2, 3, dtype=torch.int64))),
+            lambda cls, x: cls(6).double()(
+                x.replace(segments=torch.zeros(2, 3, dtype=torch.int64))
+            ),
             "adjacency or segments",
         ),
         (
@@ -115,7 +129,9 @@ ADJACENCY = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype
             "this {name} is not causal",
         ),
         (
-            lambda cls, x: cls(6, causal=True)(x, Transformer(6, 1, num_heads=1, causal=True).init_cache(3)),
+            lambda cls, x: cls(6, causal=True)(
+                x, Transformer(6, 1, num_heads=1, causal=True).init_cache(3)
+            ),
             "TransformerCache",
         ),
     ],

@@ -14,7 +14,9 @@ DIM = 7
 def embedded(lengths, dim=DIM):
     n = max(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
-    hidden = torch.randn(len(lengths), n, dim, dtype=torch.float64).masked_fill(~valid[..., None], 0.0)
+    hidden = torch.randn(len(lengths), n, dim, dtype=torch.float64).masked_fill(
+        ~valid[..., None], 0.0
+    )
     return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid)
 
 
@@ -28,7 +30,9 @@ def by_loops(tcn, x):
                 y = convolution.kernel["bias"].clone()
                 for i in range(tcn.kernel_size):
                     # tap i of torch's kernel is the i-th from the left
-                    steps = tcn.kernel_size - 1 - i if tcn.causal else (tcn.kernel_size - 1) // 2 - i
+                    steps = (
+                        tcn.kernel_size - 1 - i if tcn.causal else (tcn.kernel_size - 1) // 2 - i
+                    )
                     if 0 <= t - steps * dilation < len(x):
                         y = y + weight[:, :, i] @ branch[t - steps * dilation]
                 rows.append(norm(y).clamp(min=0))
@@ -132,4 +136,6 @@ def test_unsupported_input_is_refused():
     with pytest.raises(ValueError, match="not causal"):
         TCN(DIM).init_cache(5)
     with pytest.raises(ValueError, match="TransformerCache"):
-        TCN(DIM, causal=True).double()(x, Transformer(DIM, 1, num_heads=1, causal=True).init_cache(3))
+        TCN(DIM, causal=True).double()(
+            x, Transformer(DIM, 1, num_heads=1, causal=True).init_cache(3)
+        )

@@ -40,7 +40,11 @@ def batch_of(raws) -> TokenBatch:
 
 def towers(**changed) -> Towers:
     torch.manual_seed(0)
-    backbones = {"image": Transformer(DIM, 2, num_heads=3), "text": LSTM(DIM, 2), "graph": GIN(DIM, 2)}
+    backbones = {
+        "image": Transformer(DIM, 2, num_heads=3),
+        "text": LSTM(DIM, 2),
+        "graph": GIN(DIM, 2),
+    }
     return Towers(backbones | changed)
 
 
@@ -98,11 +102,17 @@ def test_weights_are_not_shared_and_each_learns_from_its_own_part():
     model = model_of(towers()).train()
     model(batch_of([{"text": [1, 2]}]))[0, 1].sum().backward()
     reached = {
-        name: any(bool(p.grad.abs().sum()) for p in model.backbone.parts[name].parameters() if p.grad is not None)
+        name: any(
+            bool(p.grad.abs().sum())
+            for p in model.backbone.parts[name].parameters()
+            if p.grad is not None
+        )
         for name in PARTS
     }
     assert reached == {"image": False, "text": True, "graph": False}
-    assert all(p.grad is not None for p in model.backbone.parameters()), "DistributedDataParallel waits for each"
+    assert all(p.grad is not None for p in model.backbone.parameters()), (
+        "DistributedDataParallel waits for each"
+    )
 
 
 def test_each_part_has_the_positions_and_edges_that_its_backbone_needs():
@@ -131,7 +141,10 @@ def test_each_part_has_the_positions_and_edges_that_its_backbone_needs():
             "Masked",
         ),
         (lambda: Model(join().spec, towers(), fitted_classify()), "Classify"),
-        (lambda: Model(join().spec, towers(graph=LSTM(DIM, 2)), Contrastive(PARTS)), "LSTM .* adjacency"),
+        (
+            lambda: Model(join().spec, towers(graph=LSTM(DIM, 2)), Contrastive(PARTS)),
+            "LSTM .* adjacency",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_when_it_is_built(make, problem):
@@ -147,10 +160,16 @@ def fitted_classify() -> Classify:
 
 def test_a_recipe_names_a_backbone_for_each_part():
     each = "{type: LSTM, dim: 16, depth: 1}"
-    words = [f"--model.backbone={{type: Towers, parts: {{image: {each}, sound: {each}, word: {each}}}}}"]
+    words = [
+        f"--model.backbone={{type: Towers, parts: {{image: {each}, sound: {each}, word: {each}}}}}"
+    ]
     built = build(complete("multimodal/av-digits", "clip", words))
     built.model["objective"].fit([0, 1], None)
     model = build_model(built, built.tokenizer.spec)
     assert [type(one).__name__ for one in model.backbone.parts.values()] == ["LSTM"] * 3
     with pytest.raises(UsageError, match="LTSM"):
-        complete("multimodal/av-digits", "clip", [words[0].replace("word: {type: LSTM", "word: {type: LTSM")])
+        complete(
+            "multimodal/av-digits",
+            "clip",
+            [words[0].replace("word: {type: LSTM", "word: {type: LTSM")],
+        )

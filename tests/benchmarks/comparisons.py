@@ -70,7 +70,9 @@ AUTO_ON_CPU = {"trainer.compile": False, "trainer.cuda_graph": None, "trainer.pr
 
 def main():
     """Run, then write the index."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--only", choices=COMPARISONS)
     options.add_argument("--jobs", type=int, default=1)
     options.add_argument("--index", action="store_true")
@@ -81,7 +83,16 @@ def main():
             continue
         folder = args.runs / name
         if not args.index:
-            command = ["compare", *shlex.split(words), "--threads", "1", "--jobs", str(args.jobs), "--out", str(folder)]
+            command = [
+                "compare",
+                *shlex.split(words),
+                "--threads",
+                "1",
+                "--jobs",
+                str(args.jobs),
+                "--out",
+                str(folder),
+            ]
             subprocess.run([sys.executable, "-m", "seqkit", *command], check=True)
             publish(folder, name)
         if (PUBLISHED / name / "results.json").is_file():
@@ -95,7 +106,10 @@ def main():
 def publish(folder, name):
     """Copy a comparison's numbers and scores."""
     results = read_results(folder / "results.json")
-    rows = [replace(row, runs=[replace(run, curve=[]) for run in row.runs]) for row in results.candidates]
+    rows = [
+        replace(row, runs=[replace(run, curve=[]) for run in row.runs])
+        for row in results.candidates
+    ]
     (PUBLISHED / name).mkdir(exist_ok=True)
     write_json(PUBLISHED / name / "results.json", replace(results, candidates=rows).to_json())
     shutil.copyfile(folder / "scores.npz", PUBLISHED / name / "scores.npz")
@@ -106,12 +120,23 @@ def changes(results):
     settings, found = Settings(**results.settings), set()
     rows = results.candidates
     for variant, row in zip(settings.variants(), rows, strict=True):
-        now = dict(flattened(complete(settings.recipe, settings.preset, words_of(settings, variant))))
+        now = dict(
+            flattened(complete(settings.recipe, settings.preset, words_of(settings, variant)))
+        )
         now |= {key: value for key, value in AUTO_ON_CPU.items() if now.get(key) == "auto"}
         written = flattened(load_yaml(row.untuned))
-        then = {key: value for key, value in written if key in now or not key.startswith("trainer.")}  # some have left
-        before = {key: value for key in now for end, value in ADDED.items() if key.endswith(end)} | then
-        keys = [key for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in SET]
+        # some have left
+        then = {
+            key: value for key, value in written if key in now or not key.startswith("trainer.")
+        }
+        before = {
+            key: value for key in now for end, value in ADDED.items() if key.endswith(end)
+        } | then
+        keys = [
+            key
+            for key in before.keys() | now.keys()
+            if before.get(key) != now.get(key) and key not in SET
+        ]
         # a search sets the width of all but the reference
         found |= {key for key in keys if row is rows[0] or key.rpartition(".")[2] != "dim"}
     return sorted(found)
@@ -130,7 +155,13 @@ def index():
         if name in OUT_OF_DATE:
             told = f"**out of date**: {OUT_OF_DATE[name]}"
         state = f"**stale**: {', '.join(keys)} changed since" if keys else "current"
-        cells = [f"[{name}]({name}/)", told, results.metric.title, str(len(results.seeds)), results.started[:10]]
+        cells = [
+            f"[{name}]({name}/)",
+            told,
+            results.metric.title,
+            str(len(results.seeds)),
+            results.started[:10],
+        ]
         lines.append(f"| {' | '.join([*cells, state])} |")
     table = "\n".join(lines)
     return f"""# Published comparisons
@@ -165,7 +196,9 @@ def write_table():
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in [*head, *rows])
     path = ROOT / "recipes" / "README.md"
     before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    path.write_text(
+        f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -62,7 +62,9 @@ def ring(n: int) -> AttentionContext:
     token = torch.arange(n)
     steps = [step for step in range(-NUM_NEIGHBOURS // 2, NUM_NEIGHBOURS // 2 + 1) if step]
     edge_index = torch.cat([torch.stack([(token + step) % n, token]) for step in steps], dim=1)
-    return AttentionContext(adjacency=Adjacency(edge_index, torch.ones(edge_index.shape[1], dtype=torch.int64)))
+    return AttentionContext(
+        adjacency=Adjacency(edge_index, torch.ones(edge_index.shape[1], dtype=torch.int64))
+    )
 
 
 def masked_ring(n: int) -> AttentionContext:
@@ -92,13 +94,18 @@ ROWS = {
     "AdditiveAttention": Row("AdditiveAttention", 2, 2),
     "TopK, k 32": Row("TopKAttention", 2, 2, lambda n: {"k": 32}),
     "Window, size 128": Row("SlidingWindowAttention", 1, 1, lambda n: {"size": 128}),
-    "Window, size 128, causal": Row("SlidingWindowAttention", 1, 1, lambda n: {"size": 128}, causal),
+    "Window, size 128, causal": Row(
+        "SlidingWindowAttention", 1, 1, lambda n: {"size": 128}, causal
+    ),
     "Edge, 8 edges a token": Row("EdgeAttention", 1, 1, context=ring),
     "LinearAttention": Row("LinearAttention", 1, 1),
     "Linear, causal": Row("LinearAttention", 1, 1, context=causal),
     "Performer, 128 features": Row("PerformerAttention", 1, 1, lambda n: {"num_features": 128}),
-    "Linformer, rank 128": Row("LinformerAttention", 1, 1, lambda n: {"max_tokens": n, "rank": 128}),
-    "LSH, buckets of 32": Row("LSHAttention", 1, 1, lambda n: {"bucket_size": 32}),  # n log n: 1 up to the sorting
+    "Linformer, rank 128": Row(
+        "LinformerAttention", 1, 1, lambda n: {"max_tokens": n, "rank": 128}
+    ),
+    # n log n: 1 up to the sorting
+    "LSH, buckets of 32": Row("LSHAttention", 1, 1, lambda n: {"bucket_size": 32}),
 }
 
 
@@ -151,7 +158,10 @@ def measure(row: Row, n: int) -> dict[str, dict[str, float]]:
         memory[backward] = peak() - before
     keep_memory()
     return {
-        name: {"time": shortest(lambda backward=backward: run(backward)), "memory": float(memory[backward])}
+        name: {
+            "time": shortest(lambda backward=backward: run(backward)),
+            "memory": float(memory[backward]),
+        }
         for name, backward in (("forward", False), ("both", True))
     }
 
@@ -178,7 +188,9 @@ def shortest(run: Callable[[], None]) -> float:
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def grow(label: str, gigabytes: float, seconds: float, advance: Callable[[], None]) -> dict[int, dict[str, Any]]:
+def grow(
+    label: str, gigabytes: float, seconds: float, advance: Callable[[], None]
+) -> dict[int, dict[str, Any]]:
     """Measurements by n, up to the size that would exceed either limit by the stated exponents."""
     row = ROWS[label]
     found: dict[int, dict[str, Any]] = {}
@@ -186,7 +198,9 @@ def grow(label: str, gigabytes: float, seconds: float, advance: Callable[[], Non
     for n in SIZES:
         last = found.get(n // 2, {}).get("both")
         if n > SIZES[0] and (
-            last is None or last["memory"] * 2**row.memory > gigabytes * 1e9 or last["time"] * 2**row.time > seconds
+            last is None
+            or last["memory"] * 2**row.memory > gigabytes * 1e9
+            or last["time"] * 2**row.time > seconds
         ):
             advance()
             continue
@@ -214,18 +228,30 @@ def table(title: str, results: dict[str, dict[int, dict[str, Any]]]) -> str:
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for label, found in results.items():
         points = {n: max(cost[passes][quantity] * factor, 0.1) for n, cost in found.items()}
-        cells = [f"{points[n]:,.{0 if points[n] >= 9.95 else 1}f}" if n in points else "" for n in SIZES]
+        cells = [
+            f"{points[n]:,.{0 if points[n] >= 9.95 else 1}f}" if n in points else "" for n in SIZES
+        ]
         fitted = f"{exponent(points):.2f}" if len(points) > 1 else ""
-        lines.append(f"| {label} | {' | '.join(cells)} | {fitted} | {getattr(ROWS[label], quantity):g} |")
+        lines.append(
+            f"| {label} | {' | '.join(cells)} | {fitted} | {getattr(ROWS[label], quantity):g} |"
+        )
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("words", nargs="*", help="only rows that begin with one of these")
-    parser.add_argument("--gigabytes", type=float, default=6.0, help="skip sizes that would take more")
-    parser.add_argument("--seconds", type=float, default=60.0, help="skip sizes that would take longer")
-    parser.add_argument("--one", nargs=2, metavar=("ROW", "N"), help="measure one row at one size, as JSON")
+    parser.add_argument(
+        "--gigabytes", type=float, default=6.0, help="skip sizes that would take more"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="skip sizes that would take longer"
+    )
+    parser.add_argument(
+        "--one", nargs=2, metavar=("ROW", "N"), help="measure one row at one size, as JSON"
+    )
     args = parser.parse_args()
     if args.one:
         print(json.dumps(measure(ROWS[args.one[0]], int(args.one[1]))))
@@ -241,7 +267,9 @@ def main() -> None:
         for label in chosen:
             bar.update(task, description=label)
             results[label] = grow(label, args.gigabytes, args.seconds, lambda: bar.advance(task))
-    print(f"{platform.machine()}, one thread, torch {torch.__version__}, {NUM_HEADS} heads of {HEAD_DIM}, float32\n")
+    print(
+        f"{platform.machine()}, one thread, torch {torch.__version__}, {NUM_HEADS} heads of {HEAD_DIM}, float32\n"
+    )
     for title in COLUMNS:
         print(table(title, results) + "\n")
     print(f"Empty: it would take more than {args.gigabytes:g} GB or {args.seconds:g} s.")

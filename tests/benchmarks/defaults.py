@@ -45,7 +45,9 @@ def rival_answers(case: Case) -> tuple[str, np.ndarray]:
     """Name and answers for the test rows of the method that `seqkit fit` sets beside its run."""
     with tempfile.TemporaryDirectory() as place:
         args = Namespace()
-        _, args.overrides = parser().parse_known_args(["fit", *map(str, case.write(Path(place)))], args)
+        _, args.overrides = parser().parse_known_args(
+            ["fit", *map(str, case.write(Path(place)))], args
+        )
         take_data_as_recipe(args)
         _, data = untrained(complete(args.recipe, args.preset, args.overrides))
         with warnings.catch_warnings():
@@ -55,12 +57,15 @@ def rival_answers(case: Case) -> tuple[str, np.ndarray]:
     assert found is not None
     assert prediction is not None
     answers = data.objective.decode(prediction)
-    if case.kind in ("image", "audio"):  # in the order of their folders; the name of a file is its number
+    # in the order of their folders; the name of a file is its number
+    if case.kind in ("image", "audio"):
         answers = [answer for _, answer in sorted(zip(map(int, names), answers))]
     return found["name"], np.array(answers)
 
 
-def default_answers(case: Case, seed: int, words: list[str]) -> tuple[np.ndarray, dict[str, Any], float]:
+def default_answers(
+    case: Case, seed: int, words: list[str]
+) -> tuple[np.ndarray, dict[str, Any], float]:
     """Answers of the trained default for the test rows, its summary, and the processor seconds of `seqkit fit`."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "data"
@@ -70,12 +75,17 @@ def default_answers(case: Case, seed: int, words: list[str]) -> tuple[np.ndarray
         command = [sys.executable, "-m", "seqkit"]
         start = _seconds_of_children()
         keys: dict[str, Any] = {"check": True, "env": environment, "capture_output": True}
-        subprocess.run([*command, "fit", *given, "--seed", str(seed), "--out", str(run), *words], **keys)
+        subprocess.run(
+            [*command, "fit", *given, "--seed", str(seed), "--out", str(run), *words], **keys
+        )
         seconds = _seconds_of_children() - start
-        subprocess.run([*command, "predict", str(run), "--test", "--out", f"{place}/tested.csv"], **keys)
+        subprocess.run(
+            [*command, "predict", str(run), "--test", "--out", f"{place}/tested.csv"], **keys
+        )
         with Path(place, "tested.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        if case.kind in ("image", "audio"):  # in the order of their folders; the name of a file is its number
+        # in the order of their folders; the name of a file is its number
+        if case.kind in ("image", "audio"):
             rows.sort(key=lambda row: int(Path(row["name"]).stem))
         answers = np.array([_answer(row, case) for row in rows])
         return answers, json.loads((run / "summary.json").read_text()), seconds
@@ -89,7 +99,9 @@ def _seconds_of_children() -> float:
 def _answer(row: dict[str, str], case: Case) -> Any:
     if not case.is_regression:
         return row["prediction"]
-    names = [name for name in row if name.startswith("prediction")] or [name for name in row if f"{name} target" in row]
+    names = [name for name in row if name.startswith("prediction")] or [
+        name for name in row if f"{name} target" in row
+    ]
     values = [json.loads(row[name]) for name in names]
     flat = values[0] if isinstance(values[0], list) else values
     return flat if case.kind == "forecast" else float(flat[0])
@@ -109,7 +121,11 @@ def describe(case: Case) -> str:
     """Rows, and what is to be answered."""
     num_test, targets = int(case.is_test.sum()), case.targets
     several = f"{len(targets[0])} values ahead" if case.kind == "forecast" else "a number"
-    answer = several if case.is_regression else ", ".join(f"{n} {y}" for y, n in sorted(Counter(targets).items()))
+    answer = (
+        several
+        if case.is_regression
+        else ", ".join(f"{n} {y}" for y, n in sorted(Counter(targets).items()))
+    )
     return f"{len(targets)} rows, {num_test} for the test: {answer}"
 
 
@@ -117,9 +133,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="sets; none: those of --half")
     parser.add_argument("--half", choices=["tune", "judge"], default="tune")
-    parser.add_argument("--list", action="store_true", help="print rows and classes, and train nothing")
+    parser.add_argument(
+        "--list", action="store_true", help="print rows and classes, and train nothing"
+    )
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--words", nargs=argparse.REMAINDER, default=[], help="further words of seqkit fit")
+    parser.add_argument(
+        "--words", nargs=argparse.REMAINDER, default=[], help="further words of seqkit fit"
+    )
     parser.add_argument("--out", type=Path, default=Path("build/defaults/results.jsonl"))
     args = parser.parse_args()
     known = cases(args.half)
@@ -128,7 +148,9 @@ def main() -> None:
         for name in names:
             print(name, describe(known[name]()))
         return
-    table = Table("set", "test rows", "default", "rival", "difference [95 %]", "seconds", "rival's name")
+    table = Table(
+        "set", "test rows", "default", "rival", "difference [95 %]", "seconds", "rival's name"
+    )
     args.out.parent.mkdir(parents=True, exist_ok=True)
     console = Console(width=140)
     for name in names:
@@ -140,10 +162,16 @@ def main() -> None:
         )
         ours = np.mean([score(case, found) for found, _, _ in runs], axis=0)
         difference = ours - theirs
-        half = stats.t.ppf(0.975, len(difference) - 1) * difference.std(ddof=1) / len(difference) ** 0.5
+        half = (
+            stats.t.ppf(0.975, len(difference) - 1)
+            * difference.std(ddof=1)
+            / len(difference) ** 0.5
+        )
         middle, seconds = difference.mean(), max(one[2] for one in runs)
         texts = [f"{100 * x.mean():.1f}" for x in (ours, theirs)]
-        interval = f"{100 * middle:+.1f} [{100 * (middle - half):+.1f}, {100 * (middle + half):+.1f}]"
+        interval = (
+            f"{100 * middle:+.1f} [{100 * (middle - half):+.1f}, {100 * (middle + half):+.1f}]"
+        )
         table.add_row(name, str(len(ours)), *texts, interval, f"{seconds:.0f}", rival)
         row = {
             "name": name,
@@ -154,8 +182,13 @@ def main() -> None:
             "by": rival,
         }
         with args.out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**row, "difference": middle, "half": half, "seconds": seconds}) + "\n")
-        console.print(f"{name}: {texts[0]} : {texts[1]} ({interval}), {seconds:.0f} s, {rival}", highlight=False)
+            file.write(
+                json.dumps({**row, "difference": middle, "half": half, "seconds": seconds}) + "\n"
+            )
+        console.print(
+            f"{name}: {texts[0]} : {texts[1]} ({interval}), {seconds:.0f} s, {rival}",
+            highlight=False,
+        )
     console.print(table)
 
 

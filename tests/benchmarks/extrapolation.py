@@ -45,7 +45,10 @@ POSITIONS: dict[str, tuple[Absolute | None, Callable[[], RelativePosition] | Non
     "learned": (partial(Learned, sizes=[TRAIN_LENGTH]), None),
     "rotary": (None, Rotary),
     "ALiBi": (None, ALiBi),
-    "T5 bias, buckets up to 24": (None, partial(T5Bias, HEADS, causal=True, num_buckets=16, max_distance=24)),
+    "T5 bias, buckets up to 24": (
+        None,
+        partial(T5Bias, HEADS, causal=True, num_buckets=16, max_distance=24),
+    ),
     "T5 bias, buckets up to 64": (None, partial(T5Bias, HEADS, causal=True, max_distance=64)),
 }
 """The positional encoding that the Embedder adds, and the relative position inside attention."""
@@ -72,7 +75,9 @@ def train(model: Model, ids: Tensor, *, steps: int, seed: int, batch: int = 32) 
     g = torch.Generator().manual_seed(seed)
     objective = NextToken()
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3, weight_decay=0.05)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps, pct_start=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 4e-3, total_steps=steps, pct_start=0.1
+    )
     for _ in range(steps):
         starts = torch.randint(len(ids) - TRAIN_LENGTH - 1, (batch,), generator=g)
         model_input = objective.prepare(windows(ids, starts, TRAIN_LENGTH), None)
@@ -104,11 +109,17 @@ def characters() -> tuple[Tensor, Tensor, int]:
     plays = [sample.raw for sample in splits.train]
     tokenizer.fit(plays)
     train, test = ("\n".join(s.raw for s in split) for split in (splits.train, splits.test))
-    return tokenizer.encode(train).content, tokenizer.encode(test).content, tokenizer.spec.vocab_size
+    return (
+        tokenizer.encode(train).content,
+        tokenizer.encode(test).content,
+        tokenizer.spec.vocab_size,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--windows", type=int, default=512)
@@ -125,19 +136,30 @@ def main() -> None:
         train(model, train_ids, steps=args.steps, seed=seed)
         for length in LENGTHS:
             try:
-                found.setdefault((name, length), []).append(loss(model, test_ids, length, num_windows=args.windows))
+                found.setdefault((name, length), []).append(
+                    loss(model, test_ids, length, num_windows=args.windows)
+                )
             except ValueError:  # a learned table has no such position
                 found[name, length] = []
-    console.print(f"| positions, trained on {TRAIN_LENGTH} | " + " | ".join(map(str, LENGTHS)) + " |", markup=False)
+    console.print(
+        f"| positions, trained on {TRAIN_LENGTH} | " + " | ".join(map(str, LENGTHS)) + " |",
+        markup=False,
+    )
     console.print("|---|" + "---|" * len(LENGTHS), markup=False)
     for name in args.only:
         cells = [found[name, length] for length in LENGTHS]
         shown = [f"{statistics.mean(cell):.3f}" if cell else "refused" for cell in cells]
         console.print(f"| {name} | " + " | ".join(shown) + " |", markup=False, soft_wrap=True)
     for length in LENGTHS:
-        spread = [statistics.stdev(losses) for (_, of), losses in found.items() if of == length and len(losses) > 1]
+        spread = [
+            statistics.stdev(losses)
+            for (_, of), losses in found.items()
+            if of == length and len(losses) > 1
+        ]
         if spread:
-            console.print(f"{length} characters: seeds differ by up to {max(spread):.3f} (standard deviation)")
+            console.print(
+                f"{length} characters: seeds differ by up to {max(spread):.3f} (standard deviation)"
+            )
 
 
 if __name__ == "__main__":

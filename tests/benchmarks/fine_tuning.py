@@ -42,25 +42,57 @@ def main():
     rows = []
     for seed in range(1, args.seeds + 1):
         place = args.out / f"seed-{seed}"
-        data = ["--data", str(write(place, args.texts, args.train, seed)), "--data.test", str(place / "test.csv")]
-        common = [*data, "--seed", str(seed), "--trainer.enable_progress_bar", "false", "--no-baseline"]
-        tuned = [*common, "--model.init", str(args.folder), "--trainer.max_epochs", str(args.epochs)]
+        data = [
+            "--data",
+            str(write(place, args.texts, args.train, seed)),
+            "--data.test",
+            str(place / "test.csv"),
+        ]
+        common = [
+            *data,
+            "--seed",
+            str(seed),
+            "--trainer.enable_progress_bar",
+            "false",
+            "--no-baseline",
+        ]
+        tuned = [
+            *common,
+            "--model.init",
+            str(args.folder),
+            "--trainer.max_epochs",
+            str(args.epochs),
+        ]
         for way, more in ((way, WAYS[way]) for way in args.ways if way in WAYS):
-            optimizer = ["--optimizer", "AdamW", "--optimizer.lr", str(RATES[way]), "--schedule.warmup_steps", "10"]
+            optimizer = [
+                "--optimizer",
+                "AdamW",
+                "--optimizer.lr",
+                str(RATES[way]),
+                "--schedule.warmup_steps",
+                "10",
+            ]
             rows.append(fit(place / way, way, [*tuned, *optimizer, *more]))
         if "scratch" not in args.ways:
             continue
         seconds = next(row["seconds"] for row in rows[::-1] if row["way"] == "full")
         # as many epochs as fit into that time, so that the schedule ends with it
-        short, longer = (fit(place / f"{n} epochs", "", [*common, "--trainer.max_epochs", str(n)]) for n in (2, 12))
+        short, longer = (
+            fit(place / f"{n} epochs", "", [*common, "--trainer.max_epochs", str(n)])
+            for n in (2, 12)
+        )
         epoch = (longer["seconds"] - short["seconds"]) / 10
         epochs = 2 + round((seconds - short["seconds"]) / epoch)
-        rows.append(fit(place / "scratch", "scratch", [*common, "--trainer.max_epochs", str(epochs)]))
+        rows.append(
+            fit(place / "scratch", "scratch", [*common, "--trainer.max_epochs", str(epochs)])
+        )
     print(table(rows))
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--texts", choices=("sms-spam", "docstrings"), default="sms-spam")
     parser.add_argument("--ways", nargs="+", choices=[*WAYS, "scratch"], default=[*WAYS, "scratch"])
@@ -80,7 +112,8 @@ def write(place, texts, num_train, seed):
     else:
         splits = SmsSpam().splits()
         pool, tested = (
-            [(one.raw, splits.names[int(one.label)]) for one in part] for part in (splits.train, splits.test)
+            [(one.raw, splits.names[int(one.label)]) for one in part]
+            for part in (splits.train, splits.test)
         )
         kept, _ = drawn(pool, num_train, seed)
     for name, rows in (("train", kept), ("test", tested)):
@@ -91,7 +124,9 @@ def write(place, texts, num_train, seed):
 
 def drawn(rows, num, seed):
     """So many rows with the classes' shares, and the others."""
-    return train_test_split(rows, train_size=num, random_state=seed, stratify=[label for _, label in rows])
+    return train_test_split(
+        rows, train_size=num, random_state=seed, stratify=[label for _, label in rows]
+    )
 
 
 def docstrings():
@@ -101,21 +136,38 @@ def docstrings():
         sentences = set()
         for path in sorted(Path(find_spec(package).submodule_search_locations[0]).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_bytes())):
-                if isinstance(node, ast.FunctionDef | ast.ClassDef) and (text := ast.get_docstring(node)):
+                if isinstance(node, ast.FunctionDef | ast.ClassDef) and (
+                    text := ast.get_docstring(node)
+                ):
                     first = " ".join(text.partition("\n\n")[0].split())
                     if 30 <= len(first) <= 200 and package not in first.lower():
                         sentences.add(first)
         by_package[package] = sentences
-    shared = {text for a in PACKAGES for b in PACKAGES if a < b for text in by_package[a] & by_package[b]}
+    shared = {
+        text for a in PACKAGES for b in PACKAGES if a < b for text in by_package[a] & by_package[b]
+    }
     most = min(len(sentences - shared) for sentences in by_package.values())
-    return [(text, package) for package in PACKAGES for text in sorted(by_package[package] - shared)[:most]]
+    return [
+        (text, package)
+        for package in PACKAGES
+        for text in sorted(by_package[package] - shared)[:most]
+    ]
 
 
 def fit(run, way, words):
     """Train a run, unless its folder holds one; gives its row."""
     spent = run.with_suffix(".seconds")  # of the processor, of the whole command
     if not (run / "summary.json").is_file():
-        command = [sys.executable, "-m", "seqkit", "fit", "text/classify", *words, "--out", str(run)]
+        command = [
+            sys.executable,
+            "-m",
+            "seqkit",
+            "fit",
+            "text/classify",
+            *words,
+            "--out",
+            str(run),
+        ]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -129,13 +181,18 @@ def fit(run, way, words):
 
 
 def table(rows):
-    lines = ["| way | trained parameters | test accuracy (%) | processor seconds |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| way | trained parameters | test accuracy (%) | processor seconds |",
+        "| --- | --- | --- | --- |",
+    ]
     for way in dict.fromkeys(row["way"] for row in rows):
         own = [row for row in rows if row["way"] == way]
         found = [row["accuracy"] for row in own]
         spread = f" ± {statistics.stdev(found):.2f}" if found[1:] else ""
         seconds = statistics.mean(row["seconds"] for row in own)
-        lines.append(f"| {way} | {own[0]['trained']:,} | {statistics.mean(found):.2f}{spread} | {seconds:.0f} |")
+        lines.append(
+            f"| {way} | {own[0]['trained']:,} | {statistics.mean(found):.2f}{spread} | {seconds:.0f} |"
+        )
     return "\n".join(lines)
 
 

@@ -40,14 +40,18 @@ def measure(recipe: str, preset: str | None) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--compare", action="store_true", help="compare two files")
     parser.add_argument("files", nargs="+", type=Path)
     args = parser.parse_args()
     if args.compare:
         before, after = (json.loads(file.read_text()) for file in args.files)
         unlike = [name for name in before if after.get(name) != before[name]]
-        print(f"{len(before) - len(unlike)} of {len(before)} equal, {len(set(after) - set(before))} new")
+        print(
+            f"{len(before) - len(unlike)} of {len(before)} equal, {len(set(after) - set(before))} new"
+        )
         for name in unlike:
             print(f"{name}\n  before {before[name]}\n  after  {after.get(name)}")
         sys.exit(bool(unlike))

@@ -59,19 +59,27 @@ CUDA = Sizes(50304, 1024, 12, 768, 12, 16, 256)
 def transformer(sizes: Sizes) -> Model:
     """GPT-2's composition: learned positions, pre-norm, tanh-approximated GELU, tied head."""
     block = partial(PreNormBlock, mlp=partial(MLP, activation=partial(nn.GELU, approximate="tanh")))
-    backbone = Transformer(sizes.dim, sizes.depth, num_heads=sizes.num_heads, causal=True, block=block)
+    backbone = Transformer(
+        sizes.dim, sizes.depth, num_heads=sizes.num_heads, causal=True, block=block
+    )
     return _model(sizes, backbone, partial(Learned, sizes=[sizes.context]))
 
 
 def _model(sizes: Sizes, backbone: Backbone, position: Callable) -> Model:
-    return Model(TokenSpec(vocab_size=sizes.vocab), backbone, NextToken(tied=True), position=position).eval()
+    return Model(
+        TokenSpec(vocab_size=sizes.vocab), backbone, NextToken(tied=True), position=position
+    ).eval()
 
 
 def ours(sizes: Sizes, model: Model, sampling: Sampling = GREEDY) -> Generate:
     """Through `stream`, as a user does."""
 
     def generate(b: int) -> torch.Tensor:
-        steps = list(stream(model, [torch.full((sizes.num_prompt,), 3)] * b, sizes.num_new, sampling=sampling))
+        steps = list(
+            stream(
+                model, [torch.full((sizes.num_prompt,), 3)] * b, sizes.num_new, sampling=sampling
+            )
+        )
         assert len(steps) == sizes.num_new
         return torch.stack(steps, dim=1)
 
@@ -88,8 +96,15 @@ def unpacked(model: Model) -> Model:
 def hugging_face(sizes: Sizes, dtype: torch.dtype, device: str = "cpu") -> nn.Module:
     """Its GPT-2, with SDPA."""
     transformers.logging.set_verbosity_error()
-    given = {"vocab_size": sizes.vocab, "n_positions": sizes.context, "n_embd": sizes.dim, "n_layer": sizes.depth}
-    config = transformers.GPT2Config(**given, n_head=sizes.num_heads, bos_token_id=None, eos_token_id=None)
+    given = {
+        "vocab_size": sizes.vocab,
+        "n_positions": sizes.context,
+        "n_embd": sizes.dim,
+        "n_layer": sizes.depth,
+    }
+    config = transformers.GPT2Config(
+        **given, n_head=sizes.num_heads, bos_token_id=None, eos_token_id=None
+    )
     return transformers.GPT2LMHeadModel(config).eval().to(device, dtype)
 
 
@@ -99,7 +114,9 @@ def theirs(sizes: Sizes, model: nn.Module, **settings: object) -> Generate:
 
     def generate(b: int) -> torch.Tensor:
         ids = torch.full((b, sizes.num_prompt), 3, device=model.device)
-        generated = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=sizes.num_new, **settings)
+        generated = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=sizes.num_new, **settings
+        )
         assert generated.shape == (b, sizes.num_prompt + sizes.num_new)
         return generated[:, sizes.num_prompt :]
 
@@ -121,10 +138,15 @@ def candidates_on_cpu() -> dict[str, Generate]:
 
 def candidates_on_cuda() -> dict[str, Generate]:
     """The same; Hugging Face compiles the step of a static cache by itself."""
-    model, other = transformer(CUDA).to("cuda", torch.bfloat16), hugging_face(CUDA, torch.bfloat16, "cuda")
+    model, other = (
+        transformer(CUDA).to("cuda", torch.bfloat16),
+        hugging_face(CUDA, torch.bfloat16, "cuda"),
+    )
     return {
         "Hugging Face": theirs(CUDA, other, cache_implementation="static"),
-        "Hugging Face, sampling": theirs(CUDA, other, cache_implementation="static", do_sample=True, top_k=0),
+        "Hugging Face, sampling": theirs(
+            CUDA, other, cache_implementation="static", do_sample=True, top_k=0
+        ),
         "seqkit": ours(CUDA, model),
         "seqkit, sampling": ours(CUDA, model, Sampling()),
         "seqkit, top_k 50": ours(CUDA, model, Sampling(top_k=50)),
@@ -138,7 +160,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="candidates to run, in place of all")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="candidates to run, in place of all"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -155,7 +179,10 @@ def main() -> None:
         for name, generate in candidates.items():  # warm-up
             started = time.perf_counter()
             ids[name] = generate(b).cpu()
-            print(f"batch {b:2}  {name:22} {time.perf_counter() - started:5.1f} s the first time", flush=True)
+            print(
+                f"batch {b:2}  {name:22} {time.perf_counter() - started:5.1f} s the first time",
+                flush=True,
+            )
         for _ in range(args.rounds):
             for name, generate in candidates.items():
                 started = now()
@@ -168,7 +195,10 @@ def main() -> None:
             print(f"batch {b:2}  {name:22} {rate:7.0f} tokens/s  {said}", flush=True)
         if {"seqkit", "seqkit, not packed"} <= ids.keys():
             same = (ids["seqkit"] == ids["seqkit, not packed"]).float().mean()
-            print(f"batch {b:2}  greedy ids that are the same packed and not packed: {same:.3f}", flush=True)
+            print(
+                f"batch {b:2}  greedy ids that are the same packed and not packed: {same:.3f}",
+                flush=True,
+            )
 
 
 def _ratio(reference: list[float], taken: list[float]) -> str:

@@ -61,7 +61,9 @@ def timed(title: str, steps: dict[str, Step], rounds: int, repeats: int = 3) -> 
     for name, own in times.items():
         ratio = statistics.median(x / first for x, first in zip(own, times[names[0]]))
         spread = f"({min(own):.2f}-{max(own):.2f})"
-        print(f"  {name:42} {statistics.median(own):8.2f} ms {spread:18} x{ratio:.3f}  {peaks[name]:.1f} GiB")
+        print(
+            f"  {name:42} {statistics.median(own):8.2f} ms {spread:18} x{ratio:.3f}  {peaks[name]:.1f} GiB"
+        )
 
 
 def forward_and_backward(module: Callable[[], Tensor], parameters: list[nn.Parameter]) -> None:
@@ -117,7 +119,9 @@ class PyG(nn.Module):
         super().__init__()
         self.convs = nn.ModuleList(TransformerConv(dim, dim // heads, heads) for _ in range(depth))
         self.mlps = nn.ModuleList(
-            nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+            nn.Sequential(
+                nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim)
+            )
             for _ in range(depth)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(depth))
@@ -129,7 +133,9 @@ class PyG(nn.Module):
         return x
 
 
-def edges(rounds: int, *, compiled: bool = False, num_nodes: int = 100_000, num_edges: int = 1_000_000) -> None:
+def edges(
+    rounds: int, *, compiled: bool = False, num_nodes: int = 100_000, num_edges: int = 1_000_000
+) -> None:
     dim, depth, heads = 64, 2, 4
     pairs = torch.randint(num_nodes * num_nodes, (num_edges,)).unique()
     index = torch.stack([pairs // num_nodes, pairs % num_nodes]).cuda()
@@ -138,7 +144,9 @@ def edges(rounds: int, *, compiled: bool = False, num_nodes: int = 100_000, num_
     ours.add_edge_bias(1)
     ours, theirs = ours.cuda(), PyG(dim, depth, heads).cuda()
     x = embedded([num_nodes], dim)
-    x = x.replace(adjacency=Adjacency(index, torch.ones(index.shape[1], dtype=torch.int64, device="cuda")))
+    x = x.replace(
+        adjacency=Adjacency(index, torch.ones(index.shape[1], dtype=torch.int64, device="cuda"))
+    )
     if compiled:
         ours, theirs = torch.compile(ours), torch.compile(theirs)
     steps: dict[str, Step] = {
@@ -147,7 +155,11 @@ def edges(rounds: int, *, compiled: bool = False, num_nodes: int = 100_000, num_
         ),
         "EdgeAttention": lambda: forward_and_backward(lambda: ours(x), list(ours.parameters())),
     }
-    timed(f"edges{', compiled' if compiled else ''}: {num_nodes} nodes, {index.shape[1]} edges", steps, rounds)
+    timed(
+        f"edges{', compiled' if compiled else ''}: {num_nodes} nodes, {index.shape[1]} edges",
+        steps,
+        rounds,
+    )
 
 
 class TorchLSTM(nn.Module):
@@ -224,7 +236,9 @@ SECTIONS: dict[str, Callable[[int], None]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()

@@ -89,7 +89,9 @@ class SecondsToLoss(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self.clock = Clock()
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         if trainer.global_step == WARM_UP:
             self.clock.warm()
 
@@ -124,7 +126,9 @@ def peer(steps: int) -> str:
     model = Plain(DEPTH, HEADS, WIDTH, len(letters), BATCH, WINDOW, dropout=DROPOUT)
     for name, weight in model.named_parameters():
         if weight.ndim == 2:
-            nn.init.normal_(weight, std=0.02 / math.sqrt(2 * DEPTH) if "out" in name or "down" in name else 0.02)
+            nn.init.normal_(
+                weight, std=0.02 / math.sqrt(2 * DEPTH) if "out" in name or "down" in name else 0.02
+            )
     model = model.cuda()
     groups = [
         {"params": [p for p in model.parameters() if p.ndim == 2], "weight_decay": 0.1},
@@ -160,8 +164,12 @@ def peer(steps: int) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--steps", type=int, default=1000, help="of our training; the peer's schedule is of 5,000")
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument(
+        "--steps", type=int, default=1000, help="of our training; the peer's schedule is of 5,000"
+    )
     options.add_argument("--only", choices=["ours", "peer"])
     options.add_argument("--words", default="", help="more settings of `seqkit fit`, in one string")
     args = options.parse_args()

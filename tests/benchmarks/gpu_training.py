@@ -74,7 +74,9 @@ class RandomIds(DataSource):
         self.vocab_size, self.length = vocab_size, length
 
     def splits(self) -> Splits:
-        ids = torch.randint(self.vocab_size, (self.length,), generator=torch.Generator().manual_seed(0))
+        ids = torch.randint(
+            self.vocab_size, (self.length,), generator=torch.Generator().manual_seed(0)
+        )
         return Splits(train=[Sample(ids)], test=[Sample(ids[: self.length // 10])])
 
 
@@ -99,10 +101,15 @@ class Block(nn.Module):
         self.heads, self.dropout = heads, nn.Dropout(dropout)
         self.norm1, self.norm2 = nn.LayerNorm(dim, bias=False), nn.LayerNorm(dim, bias=False)
         self.qkv, self.out = nn.Linear(dim, 3 * dim, bias=False), nn.Linear(dim, dim, bias=False)
-        self.up, self.down = nn.Linear(dim, 4 * dim, bias=False), nn.Linear(4 * dim, dim, bias=False)
+        self.up, self.down = (
+            nn.Linear(dim, 4 * dim, bias=False),
+            nn.Linear(4 * dim, dim, bias=False),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = rearrange(self.qkv(self.norm1(x)), "b n (three h d) -> three b h n d", three=3, h=self.heads)
+        q, k, v = rearrange(
+            self.qkv(self.norm1(x)), "b n (three h d) -> three b h n d", three=3, h=self.heads
+        )
         dropped = self.dropout.p if self.training else 0.0
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropped)
         x = x + self.dropout(self.out(rearrange(attended, "b h n d -> b n (h d)")))
@@ -112,7 +119,16 @@ class Block(nn.Module):
 class Plain(nn.Module):
     """nanoGPT: learned positions, pre-norm, tied head, no biases; the loss of ids [b n + 1]."""
 
-    def __init__(self, depth: int, heads: int, dim: int, vocab_size: int, _: int, n: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        depth: int,
+        heads: int,
+        dim: int,
+        vocab_size: int,
+        _: int,
+        n: int,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         self.content, self.position = nn.Embedding(vocab_size, dim), nn.Embedding(n, dim)
         self.blocks = nn.Sequential(*(Block(dim, heads, dropout) for _ in range(depth)))
@@ -157,7 +173,9 @@ def images() -> tuple[dict[str, Any], Callable[[], tuple[nn.Module, list[Tensor]
     def peer() -> tuple[nn.Module, list[Tensor]]:
         import timm
 
-        model = timm.create_model("vit_small_patch16_224", num_classes=CLASSES, class_token=False, global_pool="avg")
+        model = timm.create_model(
+            "vit_small_patch16_224", num_classes=CLASSES, class_token=False, global_pool="avg"
+        )
         return WithLoss(model), [torch.rand(IMAGES, 3, 224, 224), torch.randint(CLASSES, (IMAGES,))]
 
     return recipe, peer, IMAGES
@@ -201,7 +219,9 @@ class GpuTurns(Callback):
         self.rounds, self.steps, self.count = rounds, steps, -WARM_UP
         self.others: dict[str, Iterator[None]] = {}
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         if batch_idx == 0 and not self.others:
             self._build(pl_module, batch)
         self.count += 1
@@ -209,13 +229,17 @@ class GpuTurns(Callback):
             return
         torch.cuda.synchronize()
         if self.count:
-            self.seconds.setdefault("fit", []).append((time.perf_counter() - self.started) / self.steps)
+            self.seconds.setdefault("fit", []).append(
+                (time.perf_counter() - self.started) / self.steps
+            )
             for name, other in self.others.items():
                 started = time.perf_counter()
                 for _ in range(self.steps):
                     next(other)
                 torch.cuda.synchronize()
-                self.seconds.setdefault(name, []).append((time.perf_counter() - started) / self.steps)
+                self.seconds.setdefault(name, []).append(
+                    (time.perf_counter() - started) / self.steps
+                )
         if self.count == self.rounds * self.steps:
             type(self).graph = next(one for one in trainer.callbacks if isinstance(one, StepGraph))
             raise DoneError
@@ -246,11 +270,18 @@ def measure(name: str, rounds: int, words: list[str]) -> None:
     GpuTurns.seconds.clear()
     GpuTurns.peer = peer
     torch._dynamo.reset()
-    trainer = {"max_steps": 100_000, "gradient_clip_val": 1.0, "enable_progress_bar": False, "weights": "last"}
+    trainer = {
+        "max_steps": 100_000,
+        "gradient_clip_val": 1.0,
+        "enable_progress_bar": False,
+        "weights": "last",
+    }
     trainer["callbacks"] = [{"type": "GpuTurns", "rounds": rounds, "steps": 20}]
     with tempfile.TemporaryDirectory() as folder, suppress(DoneError):
         run(complete(recipe | {"trainer": trainer}, None, words), Path(folder) / "run")
-    peak = next((peak for card, peak in PEAKS.items() if card in torch.cuda.get_device_name()), None)
+    peak = next(
+        (peak for card, peak in PEAKS.items() if card in torch.cuda.get_device_name()), None
+    )
     for who, seconds in GpuTurns.seconds.items():
         middle = statistics.median(seconds)
         ratios = sorted(theirs / own for theirs, own in zip(GpuTurns.seconds["peer"], seconds))
@@ -264,7 +295,9 @@ def measure(name: str, rounds: int, words: list[str]) -> None:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--only", choices=[*SHAPES, "vit"])
     options.add_argument("--rounds", type=int, default=9)
     options.add_argument("--words", default="", help="more settings of `seqkit fit`, in one string")

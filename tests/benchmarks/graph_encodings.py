@@ -29,7 +29,11 @@ STEPS = {"freesolv": 150, "solubility": 150, "cora": 40}
 FIXED = {"trainer.enable_progress_bar": False, "trainer.min_steps": None, "trainer.max_epochs": -1}
 RECIPES = {
     "freesolv": ("graph/molecules", {**FIXED, "schedule.warmup_steps": 20}, "rmse"),
-    "solubility": ("graph/molecules", {**FIXED, "data.source": "solubility", "schedule.warmup_steps": 20}, "rmse"),
+    "solubility": (
+        "graph/molecules",
+        {**FIXED, "data.source": "solubility", "schedule.warmup_steps": 20},
+        "rmse",
+    ),
     "cora": ("graph/nodes", FIXED, "accuracy"),
 }
 WALK, VECTORS, EVERY = {"type": "RandomWalk"}, {"type": "Laplacian"}, {"type": "ShortestPath"}
@@ -46,7 +50,11 @@ OF_MOLECULES = {  # preset, encodings, more keys
     "Transformer, distances, eigenvectors": ("transformer", [HOPS, VECTORS], {}),
     "Transformer, distances, virtual node": ("transformer", [HOPS, "VirtualNode"], {}),
     "Transformer, distances, edge tokens": ("transformer", [HOPS, "EdgeTokens"], {}),
-    "GPS, distances": ("transformer", [HOPS], {"model.backbone.block": {"type": "GPSBlock", "max_edge_type": 5}}),
+    "GPS, distances": (
+        "transformer",
+        [HOPS],
+        {"model.backbone.block": {"type": "GPSBlock", "max_edge_type": 5}},
+    ),
 }
 OF_NODES = {
     "APPNP, degree (default)": (None, ["Degree"], {}),
@@ -62,7 +70,10 @@ REGULAR = {
     "Transformer, shortest paths": (Transformer, [Degree(), ShortestPath()]),
     "Transformer, eigenvectors": (Transformer, [Laplacian()]),
     "Transformer, random walk": (Transformer, [RandomWalk()]),
-    "GPS, random walk": (lambda dim, depth: Transformer(dim, depth, block=GPSBlock), [RandomWalk()]),
+    "GPS, random walk": (
+        lambda dim, depth: Transformer(dim, depth, block=GPSBlock),
+        [RandomWalk()],
+    ),
 }
 
 
@@ -83,7 +94,12 @@ def drawn(generator, pairs):
     for pair in pairs:
         for which, graph in enumerate(pair):
             edges = torch.tensor([*networkx.convert_node_labels_to_integers(graph).edges]).T
-            graphs.append(GraphData(torch.zeros(len(graph), 0), torch.randperm(len(graph), generator=generator)[edges]))
+            graphs.append(
+                GraphData(
+                    torch.zeros(len(graph), 0),
+                    torch.randperm(len(graph), generator=generator)[edges],
+                )
+            )
             label.append(which)
     return graphs, torch.tensor(label)
 
@@ -110,17 +126,30 @@ def regular(make, encodings, seed, steps=400):
         schedule.step()
     model.eval()
     with torch.inference_mode():
-        right = torch.cat([(one.preds == one.target).float() for one in (loss(False) for _ in range(20))])
+        right = torch.cat(
+            [(one.preds == one.target).float() for one in (loss(False) for _ in range(20))]
+        )
     return {"test": float(right.mean())}
 
 
 def trained(data, preset, encodings, more, seed):
     recipe, keys, metric = RECIPES[data]
-    keys = {**keys, **more, "tokenizer.encodings": encodings, "trainer.max_steps": STEPS[data], "seed": seed}
+    keys = {
+        **keys,
+        **more,
+        "tokenizer.encodings": encodings,
+        "trainer.max_steps": STEPS[data],
+        "seed": seed,
+    }
     with tempfile.TemporaryDirectory() as folder:
-        run = seqkit.fit(recipe, keys, preset=preset, out=f"{folder}/run", strong_baseline=False, report=False)
+        run = seqkit.fit(
+            recipe, keys, preset=preset, out=f"{folder}/run", strong_baseline=False, report=False
+        )
         valid = pandas.read_csv(f"{folder}/run/metrics.csv")[f"valid/{metric}"].dropna()
-    return {"valid": float(valid.min() if metric == "rmse" else valid.max()), "test": run.summary["metrics"][metric]}
+    return {
+        "valid": float(valid.min() if metric == "rmse" else valid.max()),
+        "test": run.summary["metrics"][metric],
+    }
 
 
 def main():
@@ -129,7 +158,10 @@ def main():
     parser.add_argument("--kept", type=Path, default=Path("graph_encodings.json"))
     given = parser.parse_args()
     kept = json.loads(given.kept.read_text()) if given.kept.exists() else {}
-    print("| data | encodings | validation (regular: new orders) | test |\n|---|---|---|---|", flush=True)
+    print(
+        "| data | encodings | validation (regular: new orders) | test |\n|---|---|---|---|",
+        flush=True,
+    )
     for data in given.only:
         rows = {"regular": REGULAR, "cora": OF_NODES}.get(data, OF_MOLECULES)
         for name, settings in rows.items():
@@ -138,11 +170,20 @@ def main():
             for seed in SEEDS:
                 key = f"{data} | {name} | {seed}"
                 if key not in kept:
-                    kept[key] = regular(*settings, seed) if data == "regular" else trained(data, *settings, seed)
+                    kept[key] = (
+                        regular(*settings, seed)
+                        if data == "regular"
+                        else trained(data, *settings, seed)
+                    )
                     given.kept.write_text(json.dumps(kept, indent=1))
             found = [kept[f"{data} | {name} | {seed}"] for seed in SEEDS]
-            columns = ([one[split] for one in found] for split in ("valid", "test") if split in found[0])
-            spreads = [f"{pandas.Series(values).mean():.3f} ± {pandas.Series(values).std():.3f}" for values in columns]
+            columns = (
+                [one[split] for one in found] for split in ("valid", "test") if split in found[0]
+            )
+            spreads = [
+                f"{pandas.Series(values).mean():.3f} ± {pandas.Series(values).std():.3f}"
+                for values in columns
+            ]
             print(f"| {data} | {name} | {' | '.join(spreads)} |", flush=True)
 
 

@@ -46,8 +46,17 @@ CASES = (
     Case("FSDD, augmented", "audio/spoken-digits", "--data fsdd"),
     Case("spoken digits", "audio/spoken-digits", "--data.augment null"),
     Case("solubility (SMILES)", "graph/molecules", "--data solubility"),
-    Case("solubility, masked atoms", "graph/molecules", "--data solubility --model.objective Masked", 64),
-    Case("CMUdict", "text/translate", "--tokenizer Characters --model.objective.target Words --data.batch_size 128"),
+    Case(
+        "solubility, masked atoms",
+        "graph/molecules",
+        "--data solubility --model.objective Masked",
+        64,
+    ),
+    Case(
+        "CMUdict",
+        "text/translate",
+        "--tokenizer Characters --model.objective.target Words --data.batch_size 128",
+    ),
     Case("text messages (SMS)", "text/char-lm", "--data sms-spam --data.window null", 1024),
     Case("parity", "mechanism/tasks", "--data parity"),
 )
@@ -70,7 +79,9 @@ def mean_and_lowest(shares: list[float]) -> str:
 def at_random(lengths: list[int], batch_size: int, epoch: int) -> float:
     """The share where batches pay no heed to length."""
     order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(epoch))
-    longest = sum(int(batch.max()) * len(batch) for batch in torch.tensor(lengths)[order].split(batch_size))
+    longest = sum(
+        int(batch.max()) * len(batch) for batch in torch.tensor(lengths)[order].split(batch_size)
+    )
     return sum(lengths) / longest
 
 
@@ -83,13 +94,19 @@ def row(case: Case, num_epochs: int) -> list[str]:
     lengths, batch_size, epochs = examples.lengths, config["data"]["batch_size"], range(num_epochs)
     num_tokens = max(round(sum(lengths) / len(loader)), max(lengths))
     by_tokens = BatchLoader(
-        examples, LengthGroupedBatchSampler(lengths, len(lengths), shuffle=True, tokens_per_batch=num_tokens)
+        examples,
+        LengthGroupedBatchSampler(lengths, len(lengths), shuffle=True, tokens_per_batch=num_tokens),
     )
     packed = "–"
     if case.packing is not None and isinstance(examples, TokenizedDataset):
         rows = PackedDataset(examples, case.packing)
-        sampler = LengthGroupedBatchSampler(rows.lengths, max(1, num_tokens // case.packing), shuffle=True)
-        packed = mean_and_lowest([real_share(BatchLoader(rows, sampler), e) for e in epochs]) + f", {case.packing}"
+        sampler = LengthGroupedBatchSampler(
+            rows.lengths, max(1, num_tokens // case.packing), shuffle=True
+        )
+        packed = (
+            mean_and_lowest([real_share(BatchLoader(rows, sampler), e) for e in epochs])
+            + f", {case.packing}"
+        )
     return [
         case.name,
         f"{len(lengths):,}",
@@ -102,7 +119,9 @@ def row(case: Case, num_epochs: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help="parts of names; default: all")
     parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()

@@ -53,13 +53,19 @@ class Recurrent(nn.Module):
 
     def __init__(self, cell: type[nn.RNNBase], dim: int, depth: int, causal: bool, length: int):
         super().__init__()
-        self.net = cell(dim, dim if causal else dim // 2, depth, batch_first=True, bidirectional=not causal)
+        self.net = cell(
+            dim, dim if causal else dim // 2, depth, batch_first=True, bidirectional=not causal
+        )
 
     def forward(self, x: Tensor, batch: TokenBatch) -> Tensor:
         if bool(batch.valid.all()):
             return self.net(x)[0]
-        packed = pack_padded_sequence(x, batch.valid.sum(dim=1), batch_first=True, enforce_sorted=False)
-        return pad_packed_sequence(self.net(packed)[0], batch_first=True, total_length=x.shape[1])[0]
+        packed = pack_padded_sequence(
+            x, batch.valid.sum(dim=1), batch_first=True, enforce_sorted=False
+        )
+        return pad_packed_sequence(self.net(packed)[0], batch_first=True, total_length=x.shape[1])[
+            0
+        ]
 
 
 class Convolutions(nn.Module):
@@ -69,7 +75,9 @@ class Convolutions(nn.Module):
         super().__init__()
         from pytorch_tcn import TCN
 
-        self.net = TCN(dim, [dim] * depth, kernel_size=3, dropout=0.0, causal=causal, input_shape="NLC")
+        self.net = TCN(
+            dim, [dim] * depth, kernel_size=3, dropout=0.0, causal=causal, input_shape="NLC"
+        )
 
     def forward(self, x: Tensor, batch: TokenBatch) -> Tensor:
         return self.net(x)
@@ -95,7 +103,9 @@ class Diagonal(nn.Module):
     def __init__(self, dim: int, num_states: int = 64):
         super().__init__()
         half = num_states // 2
-        self.log_dt = nn.Parameter(torch.rand(dim) * (math.log(0.1) - math.log(0.001)) + math.log(0.001))
+        self.log_dt = nn.Parameter(
+            torch.rand(dim) * (math.log(0.1) - math.log(0.001)) + math.log(0.001)
+        )
         self.C = nn.Parameter(torch.randn(dim, half, 2) * 0.5**0.5)
         self.log_A_real = nn.Parameter(torch.full((dim, half), math.log(0.5)))
         self.A_imag = nn.Parameter(math.pi * torch.arange(half).float().repeat(dim, 1))
@@ -109,7 +119,9 @@ class Diagonal(nn.Module):
         C = torch.view_as_complex(self.C) * (dtA.exp() - 1) / A
         steps = rearrange(dtA, "d s -> d s 1") * torch.arange(n)
         kernel = 2 * torch.einsum("ds,dsn->dn", C, steps.exp()).real
-        y = torch.fft.irfft(torch.fft.rfft(u, n=2 * n) * torch.fft.rfft(kernel, n=2 * n), n=2 * n)[..., :n]
+        y = torch.fft.irfft(torch.fft.rfft(u, n=2 * n) * torch.fft.rfft(kernel, n=2 * n), n=2 * n)[
+            ..., :n
+        ]
         y = F.gelu(y + u * rearrange(self.D, "d -> d 1"))
         return x + F.glu(self.output(rearrange(y, "b d n -> b n d")), dim=-1)
 
@@ -120,7 +132,10 @@ class StateSpace(nn.Module):
     def __init__(self, dim: int, depth: int, causal: bool, length: int):
         super().__init__()
         assert causal
-        self.layers, self.norm = nn.ModuleList(Diagonal(dim) for _ in range(depth)), nn.LayerNorm(dim)
+        self.layers, self.norm = (
+            nn.ModuleList(Diagonal(dim) for _ in range(depth)),
+            nn.LayerNorm(dim),
+        )
 
     def forward(self, x: Tensor, batch: TokenBatch) -> Tensor:
         for layer in self.layers:
@@ -138,10 +153,16 @@ class Attention(nn.Module):
         layer = nn.TransformerEncoderLayer(
             dim, 2, 4 * dim, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
         )
-        self.net = nn.TransformerEncoder(layer, depth, nn.LayerNorm(dim), enable_nested_tensor=False)
+        self.net = nn.TransformerEncoder(
+            layer, depth, nn.LayerNorm(dim), enable_nested_tensor=False
+        )
         for name, weight in self.net.named_parameters():
             if weight.ndim == 2:  # the layers are copies of one
-                shrink = (2 * depth) ** -0.5 if name.endswith(("out_proj.weight", "linear2.weight")) else 1.0
+                shrink = (
+                    (2 * depth) ** -0.5
+                    if name.endswith(("out_proj.weight", "linear2.weight"))
+                    else 1.0
+                )
                 nn.init.normal_(weight, std=0.02 * shrink)
 
     def forward(self, x: Tensor, batch: TokenBatch) -> Tensor:
@@ -158,7 +179,9 @@ class Messages(nn.Module):
         from torch_geometric.nn import GINEConv
 
         def mlp() -> nn.Module:
-            return nn.Sequential(nn.Linear(dim, 2 * dim), nn.BatchNorm1d(2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim))
+            return nn.Sequential(
+                nn.Linear(dim, 2 * dim), nn.BatchNorm1d(2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim)
+            )
 
         self.convolutions = nn.ModuleList(GINEConv(mlp(), train_eps=True) for _ in range(depth))
         self.edges = nn.ModuleList(nn.Embedding(64, dim) for _ in range(depth))
@@ -207,7 +230,9 @@ PEERS: dict[str, Body] = {
 class Peer(nn.Module):
     """Embedding, network, pooling and output layer, each as torch initialises it."""
 
-    def __init__(self, body: nn.Module, spec: TokenSpec, dim: int, num_outputs: int, *, pooled: bool):
+    def __init__(
+        self, body: nn.Module, spec: TokenSpec, dim: int, num_outputs: int, *, pooled: bool
+    ):
         super().__init__()
         self.fields = nn.ModuleList()
         if spec.vocab_sizes:
@@ -294,7 +319,8 @@ TASKS = {
     ),
     "freesolv": Task(
         "graph/molecules", 640, 160_000, {"GIN": (0.001, 0.003, 0.01)}, ("GIN",), "rmse", depth=4, causal=False,
-        pooled=True, keys={"tokenizer.encodings": []}, settings={"GIN": {"dropout": 0.1}},  # bonds alone
+        # bonds alone
+        pooled=True, keys={"tokenizer.encodings": []}, settings={"GIN": {"dropout": 0.1}},
     ),
 }  # fmt: skip
 CORA = "cora"
@@ -303,7 +329,13 @@ CORA = "cora"
 def config_of(task: Task, backbone: str, dim: int, seed: int) -> dict[str, Any]:
     """Complete configuration of ours."""
     causal = {} if backbone == "GIN" else {"causal": task.causal}
-    own = {"type": backbone, "dim": dim, "depth": task.depth, **causal, **task.settings.get(backbone, {})}
+    own = {
+        "type": backbone,
+        "dim": dim,
+        "depth": task.depth,
+        **causal,
+        **task.settings.get(backbone, {}),
+    }
     return complete(task.recipe, task.preset, {"seed": seed, "model.backbone": own, **task.keys})
 
 
@@ -340,7 +372,10 @@ def widest(build: Callable[[int], nn.Module], budget: int) -> int:
 
 def nearest(build: Callable[[int], nn.Module], target: int, around: int) -> int:
     """The even width near `around` whose model's number of parameters is nearest to the target."""
-    return min(range(max(4, around - 8), around + 9, 2), key=lambda dim: abs(num_parameters(build(dim)) - target))
+    return min(
+        range(max(4, around - 8), around + 9, 2),
+        key=lambda dim: abs(num_parameters(build(dim)) - target),
+    )
 
 
 def num_parameters(model: nn.Module) -> int:
@@ -354,7 +389,10 @@ def train(model: nn.Module, data: DataModule, steps: int, rate: float, weight_de
     """AdamW with decay of matrices, warm-up over a twentieth of the steps, a cosine to zero, gradients clipped at 1."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    groups = [
+        {"params": matrices, "weight_decay": weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
     optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), fused=True)
     warmup = steps // 20
 
@@ -390,7 +428,11 @@ def measured(model: nn.Module, data: DataModule, loader: Any, metric: str) -> fl
             squares += float((output.preds - output.target).square().sum())
         else:
             right += int((output.preds == output.target).sum())
-    return {"loss": total / count, "rmse": (squares / number) ** 0.5, "accuracy": 100 * right / number}[metric]
+    return {
+        "loss": total / count,
+        "rmse": (squares / number) ** 0.5,
+        "accuracy": 100 * right / number,
+    }[metric]
 
 
 @dataclass(frozen=True)
@@ -426,7 +468,12 @@ def run(job: Job) -> dict[str, Any]:
         train(model, data, task.steps, job.rate, task.weight_decay)
         loader = data.val_dataloader() if job.trial else data.test_dataloader()
         found = measured(model, data, loader, "loss" if job.trial else task.metric)
-    return {**vars(job), "value": found, "parameters": size, "seconds": round(time.perf_counter() - started)}
+    return {
+        **vars(job),
+        "value": found,
+        "parameters": size,
+        "seconds": round(time.perf_counter() - started),
+    }
 
 
 def citations(job: Job) -> tuple[float, int]:
@@ -441,7 +488,10 @@ def citations(job: Job) -> tuple[float, int]:
     torch.manual_seed(job.seed)
     spec = data.tokenizer.spec
     model = Citations(spec.num_features, len(data.objective.classes))
-    groups = [{"params": model.first.parameters(), "weight_decay": 5e-4}, {"params": model.second.parameters()}]
+    groups = [
+        {"params": model.first.parameters(), "weight_decay": 5e-4},
+        {"params": model.second.parameters()},
+    ]
     optimizer = torch.optim.Adam(groups, lr=0.01)
     batch, label = next(iter(data.train_dataloader()))[:2]
     for _ in range(200):
@@ -459,7 +509,11 @@ def citations(job: Job) -> tuple[float, int]:
 def best_rate(rows: list[dict[str, Any]], name: str, backbone: str, who: str) -> float:
     """Rate with the lowest validation loss in the trials."""
     source = TASKS[name].rates_from or name
-    trials = [r for r in rows if (r["task"], r["backbone"], r["who"], r["trial"]) == (source, backbone, who, True)]
+    trials = [
+        r
+        for r in rows
+        if (r["task"], r["backbone"], r["who"], r["trial"]) == (source, backbone, who, True)
+    ]
     return min(trials, key=lambda r: r["value"])["rate"]
 
 
@@ -481,7 +535,9 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     finals = [row for row in rows if not row["trial"]]
     for task, backbone in dict.fromkeys((row["task"], row["backbone"]) for row in finals):
         own = {
-            who: [r for r in finals if (r["task"], r["backbone"], r["who"]) == (task, backbone, who)]
+            who: [
+                r for r in finals if (r["task"], r["backbone"], r["who"]) == (task, backbone, who)
+            ]
             for who in ("ours", "peer")
         }
         if min(map(len, own.values())) < 2:
@@ -494,16 +550,24 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
         cells = [
             task,
             backbone,
-            *(f"{statistics.mean(x):.{digits}f} ± {statistics.stdev(x):.{digits}f}" for x in values.values()),
+            *(
+                f"{statistics.mean(x):.{digits}f} ± {statistics.stdev(x):.{digits}f}"
+                for x in values.values()
+            ),
             f"{difference:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}] {said}",
-            *(" / ".join(f"{found[0][key]:,}" for found in own.values()) for key in ("parameters", "rate")),
+            *(
+                " / ".join(f"{found[0][key]:,}" for found in own.values())
+                for key in ("parameters", "rate")
+            ),
             " / ".join(str(len(found)) for found in own.values()),
         ]
         yield f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--out", type=Path, default=Path("runs/peers"))
     options.add_argument("--only", nargs="+", choices=[*TASKS, CORA], default=[*TASKS, CORA])
     options.add_argument("--backbones", nargs="+", choices=[*PEERS, "GCN"], default=[*PEERS, "GCN"])
@@ -516,7 +580,10 @@ def main() -> None:
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
     def finish(jobs: list[Job]) -> None:
-        done = {tuple(row[x] for x in ("task", "backbone", "who", "rate", "seed", "trial")) for row in rows}
+        done = {
+            tuple(row[x] for x in ("task", "backbone", "who", "rate", "seed", "trial"))
+            for row in rows
+        }
         left = [job for job in jobs if tuple(vars(job).values()) not in done]
         with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=8) as pool:
             for row in pool.imap_unordered(run, left):
@@ -531,7 +598,12 @@ def main() -> None:
         tried = [(name, x) for name, x in pairs if TASKS[name].rates_from is None]
         whose = ("ours", "peer")
         finish(
-            [Job(n, x, who, rate, 0, True) for n, x in tried for who in whose for rate in TASKS[n].rates.get(x, OTHERS)]
+            [
+                Job(n, x, who, rate, 0, True)
+                for n, x in tried
+                for who in whose
+                for rate in TASKS[n].rates.get(x, OTHERS)
+            ]
         )
         final = [(n, x, who, best_rate(rows, n, x, who)) for n, x in pairs for who in whose]
         if CORA in args.only and "GCN" in args.backbones:

@@ -42,7 +42,10 @@ def transformer(dim: int) -> Model:
 
 def equal_transformer(num_parameters: int) -> Model:
     """The Transformer whose number of parameters is nearest."""
-    return min(map(transformer, range(32, 400, 16)), key=lambda model: abs(model.num_parameters - num_parameters))
+    return min(
+        map(transformer, range(32, 400, 16)),
+        key=lambda model: abs(model.num_parameters - num_parameters),
+    )
 
 
 class Cells(nn.Module):
@@ -53,7 +56,9 @@ class Cells(nn.Module):
         self.model, self.cells = model, nn.ModuleList()
         for block in model.backbone.blocks:
             one = cell(block.cell.input_size, block.cell.hidden_size)
-            one.load_state_dict({name.removesuffix("_l0"): x for name, x in block.cell.state_dict().items()})
+            one.load_state_dict(
+                {name.removesuffix("_l0"): x for name, x in block.cell.state_dict().items()}
+            )
             self.cells.append(one)
 
     def forward(self, ids: Tensor, states: list) -> Tensor:
@@ -113,7 +118,9 @@ def compare(candidates: dict[str, Callable[[int], Tensor]], b: int, rounds: int)
     ratios = []
     for other in ("cells", "Transformer"):
         each = [theirs / mine for mine, theirs in zip(seconds["seqkit"], seconds[other])]
-        ratios.append(f"{statistics.median(each):.2f} ({min(each):.2f} to {max(each):.2f}) of {other}")
+        ratios.append(
+            f"{statistics.median(each):.2f} ({min(each):.2f} to {max(each):.2f}) of {other}"
+        )
     print(f"  batch {b}: tokens/s {speeds}; {', '.join(ratios)}; same ids {same:.3f}", flush=True)
 
 

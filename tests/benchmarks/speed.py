@@ -46,10 +46,15 @@ class Ours(nn.Module):
         super().__init__()
         norm = partial(nn.LayerNorm, bias=not plain)
         mlp = partial(MLP, activation=partial(nn.GELU, approximate="none" if plain else "tanh"))
-        block = partial(PreNormBlock, attention=partial(MultiHeadAttention, bias=not plain), mlp=mlp, norm=norm)
+        block = partial(
+            PreNormBlock, attention=partial(MultiHeadAttention, bias=not plain), mlp=mlp, norm=norm
+        )
         backbone = Transformer(dim, depth, num_heads=heads, causal=True, block=block, norm=norm)
         self.model = Model(
-            TokenSpec(vocab_size=VOCAB), backbone, NextToken(bias=False), position=partial(Learned, sizes=[n])
+            TokenSpec(vocab_size=VOCAB),
+            backbone,
+            NextToken(bias=False),
+            position=partial(Learned, sizes=[n]),
         )
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -65,9 +70,17 @@ class Torch(nn.Module):
         super().__init__()
         self.content, self.position = nn.Embedding(VOCAB, dim), nn.Embedding(n, dim)
         layer = nn.TransformerEncoderLayer(
-            dim, heads, 4 * dim, 0.0, partial(F.gelu, approximate="tanh"), batch_first=True, norm_first=True
+            dim,
+            heads,
+            4 * dim,
+            0.0,
+            partial(F.gelu, approximate="tanh"),
+            batch_first=True,
+            norm_first=True,
         )
-        self.stack = nn.TransformerEncoder(layer, depth, nn.LayerNorm(dim), enable_nested_tensor=False)
+        self.stack = nn.TransformerEncoder(
+            layer, depth, nn.LayerNorm(dim), enable_nested_tensor=False
+        )
         self.head = nn.Linear(dim, VOCAB, bias=False)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -118,8 +131,15 @@ class HuggingFace(nn.Module):
         for layer, block in zip(theirs.transformer.h, model.backbone.blocks):
             layer.ln_1.load_state_dict(block.attention_norm.state_dict())
             layer.ln_2.load_state_dict(block.mlp_norm.state_dict())
-            pairs = ((layer.attn.c_attn, block.attention.qkv_proj), (layer.attn.c_proj, block.attention.out_proj))
-            for conv, linear in (*pairs, (layer.mlp.c_fc, block.mlp.up_proj), (layer.mlp.c_proj, block.mlp.down_proj)):
+            pairs = (
+                (layer.attn.c_attn, block.attention.qkv_proj),
+                (layer.attn.c_proj, block.attention.out_proj),
+            )
+            for conv, linear in (
+                *pairs,
+                (layer.mlp.c_fc, block.mlp.up_proj),
+                (layer.mlp.c_proj, block.mlp.down_proj),
+            ):
                 copy(conv.weight, linear.weight.T)
                 copy(conv.bias, linear.bias)
 
@@ -148,8 +168,13 @@ class XTransformers(nn.Module):
         copy(theirs.to_logits.weight, model.head.linear.weight)
         norms = [(theirs.attn_layers.final_norm, model.backbone.norm)]
         layers = list(theirs.attn_layers.layers)
-        for attention_layer, mlp_layer, block in zip(layers[::2], layers[1::2], model.backbone.blocks):
-            norms += [(attention_layer[0][0], block.attention_norm), (mlp_layer[0][0], block.mlp_norm)]
+        for attention_layer, mlp_layer, block in zip(
+            layers[::2], layers[1::2], model.backbone.blocks
+        ):
+            norms += [
+                (attention_layer[0][0], block.attention_norm),
+                (mlp_layer[0][0], block.mlp_norm),
+            ]
             attention, mlp = attention_layer[1], mlp_layer[1].ff
             qkv = block.attention.qkv_proj.weight.chunk(3)
             for linear, weight in zip((attention.to_q, attention.to_k, attention.to_v), qkv):
@@ -162,7 +187,11 @@ class XTransformers(nn.Module):
 
 
 GPT2, PLAIN = "seqkit, as GPT-2", "seqkit, as x-transformers"
-PEERS = {"nn.TransformerEncoder": Torch, "Hugging Face GPT-2": HuggingFace, "x-transformers": XTransformers}
+PEERS = {
+    "nn.TransformerEncoder": Torch,
+    "Hugging Face GPT-2": HuggingFace,
+    "x-transformers": XTransformers,
+}
 MATCHED = {"nn.TransformerEncoder": GPT2, "Hugging Face GPT-2": GPT2, "x-transformers": PLAIN}
 """Our model of the same composition."""
 
@@ -181,7 +210,9 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, ids: Tensor) -> Non
     optimizer.zero_grad(set_to_none=True)
 
 
-def measure(size: str, rounds: int, seconds: float, advance: Callable[[], None]) -> dict[str, list[float]]:
+def measure(
+    size: str, rounds: int, seconds: float, advance: Callable[[], None]
+) -> dict[str, list[float]]:
     """Tokens per second of each model in each round."""
     depth, heads, dim, n, b = SIZES[size]
     torch.manual_seed(0)
@@ -194,8 +225,13 @@ def measure(size: str, rounds: int, seconds: float, advance: Callable[[], None])
         models[name] = peer(depth, heads, dim, n)
         models[name].load(models[mine])  # type: ignore[operator]
         with torch.no_grad():
-            torch.testing.assert_close(models[name](ids[:, :-1]), models[mine](ids[:, :-1]), rtol=1e-4, atol=1e-4)
-    optimizers = {name: torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True) for name, model in models.items()}
+            torch.testing.assert_close(
+                models[name](ids[:, :-1]), models[mine](ids[:, :-1]), rtol=1e-4, atol=1e-4
+            )
+    optimizers = {
+        name: torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        for name, model in models.items()
+    }
     for name, model in models.items():
         for _ in range(2):
             step(model, optimizers[name], ids)
@@ -215,24 +251,39 @@ def measure(size: str, rounds: int, seconds: float, advance: Callable[[], None])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", choices=list(SIZES), action="append", help="default: both")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each model in each round")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    versions = ", ".join(f"{name} {version(name)}" for name in ("seqkit", "torch", "transformers", "x-transformers"))
+    versions = ", ".join(
+        f"{name} {version(name)}" for name in ("seqkit", "torch", "transformers", "x-transformers")
+    )
     print(versions)
     for size in args.size or list(SIZES):
         with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task(size, total=args.rounds * 5)
             speeds = measure(size, args.rounds, args.seconds, partial(progress.advance, task))
-        table = Table("model", "tokens/s (median)", "ours / it: median", "lowest", "highest", title=size, min_width=90)
+        table = Table(
+            "model",
+            "tokens/s (median)",
+            "ours / it: median",
+            "lowest",
+            "highest",
+            title=size,
+            min_width=90,
+        )
         for name, values in speeds.items():
             row = [name, f"{statistics.median(values):,.0f}"]
             if name in MATCHED:
                 ratios = [ours / theirs for ours, theirs in zip(speeds[MATCHED[name]], values)]
-                row += [f"{figure:.3f}" for figure in (statistics.median(ratios), min(ratios), max(ratios))]
+                row += [
+                    f"{figure:.3f}"
+                    for figure in (statistics.median(ratios), min(ratios), max(ratios))
+                ]
             table.add_row(*row)
         Console().print(table)
 

@@ -39,7 +39,9 @@ def pieces(samples, decibels, gap):
     loud = binary_closing(np.pad(loud, gap), np.ones(gap))[gap : len(loud) + gap]
     numbers, count = label(loud)
     found = [np.flatnonzero(numbers == i + 1) for i in range(count)]
-    return [samples[:, each[0] * FRAME : (each[-1] + 1) * FRAME] for each in found if len(each) >= 8]
+    return [
+        samples[:, each[0] * FRAME : (each[-1] + 1) * FRAME] for each in found if len(each) >= 8
+    ]
 
 
 def words(svm, strings, decibels, gap):
@@ -59,12 +61,20 @@ def main():
     splits = DigitStrings(held_out=held_out).splits()
 
     def errors(strings, *settings):
-        return float(word_error_rate(words(svm, strings, *settings), [one.label for one in strings]))
+        return float(
+            word_error_rate(words(svm, strings, *settings), [one.label for one in strings])
+        )
 
     settings = min(
-        itertools.product((10, 13, 16, 20, 25, 30), (2, 4, 6, 8, 12)), key=lambda x: errors(splits.valid, *x)
+        itertools.product((10, 13, 16, 20, 25, 30), (2, 4, 6, 8, 12)),
+        key=lambda x: errors(splits.valid, *x),
     )
-    print("pause: dB below the loudest, least frames", settings, "validation WER", errors(splits.valid, *settings))
+    print(
+        "pause: dB below the loudest, least frames",
+        settings,
+        "validation WER",
+        errors(splits.valid, *settings),
+    )
     print("test WER", errors(splits.test, *settings))
 
 

@@ -20,7 +20,9 @@ from seqkit.recipes.multimodal.arrangements import Arrangements
 
 def exchanged(sentence: str) -> str:
     """The sentence with its two relations exchanged; the same one where they are equal."""
-    return re.sub(r"(\w+) is (.+) (\w+) , (\w+) is (.+) (\w+)", r"\1 is \5 \3 , \4 is \2 \6", sentence)
+    return re.sub(
+        r"(\w+) is (.+) (\w+) , (\w+) is (.+) (\w+)", r"\1 is \5 \3 , \4 is \2 \6", sentence
+    )
 
 
 def main(runs: list[str]) -> None:

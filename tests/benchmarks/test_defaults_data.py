@@ -30,12 +30,16 @@ def test_naming_the_sets_fetches_nothing(monkeypatch):
 def test_a_package_with_other_content_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(packages, "KEPT", tmp_path)
     (tmp_path / "wheels").mkdir()
-    (tmp_path / "wheels" / f"sktime-{packages.WHEELS['sktime'][0]}-py3-none-any.whl").write_bytes(b"other")
+    (tmp_path / "wheels" / f"sktime-{packages.WHEELS['sktime'][0]}-py3-none-any.whl").write_bytes(
+        b"other"
+    )
     with pytest.raises(ValueError, match="SHA-256"):
         packages.wheel.__wrapped__("sktime")
 
 
-@pytest.mark.parametrize(("half", "name"), [(half, name) for half, names in GENERATED.items() for name in names])
+@pytest.mark.parametrize(
+    ("half", "name"), [(half, name) for half, names in GENERATED.items() for name in names]
+)
 def test_generated_sets_are_reproduced_and_no_test_row_is_a_training_row(half, name):
     one, other = cases(half)[name](), cases(half)[name]()
     for a, b in zip(one.rows, other.rows, strict=True):
@@ -43,7 +47,10 @@ def test_generated_sets_are_reproduced_and_no_test_row_is_a_training_row(half, n
     assert one.targets == other.targets
     assert 0 < one.is_test.sum() < len(one.targets)
     if one.kind != "nodes":  # whose rows are one graph
-        keys = [{row_key(row) for row, test in zip(one.rows, one.is_test, strict=True) if test == of} for of in (0, 1)]
+        keys = [
+            {row_key(row) for row, test in zip(one.rows, one.is_test, strict=True) if test == of}
+            for of in (0, 1)
+        ]
         assert not keys[0] & keys[1]
 
 

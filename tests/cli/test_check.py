@@ -82,7 +82,9 @@ def test_positions_are_checked(capsys, name):
     assert f"{name} keeps " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "fact"), [("Bytes", "Bytes"), ("two words", "name"), ("Json", "module json")])
+@pytest.mark.parametrize(
+    ("name", "fact"), [("Bytes", "Bytes"), ("two words", "name"), ("Json", "module json")]
+)
 def test_a_name_that_cannot_be_taken_is_refused(capsys, name, fact):
     assert main(["new", "tokenizer", name]) == 2
     assert fact in capsys.readouterr().err
@@ -98,7 +100,9 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path, capsys):
 
 def test_a_broken_law_is_one_line_with_class_law_and_example(tmp_path, capsys):
     main(["new", "tokenizer", "Mine"])
-    source = (tmp_path / "mine.py").read_text().replace("ids = torch", "print(raw)\n        ids = torch")
+    source = (
+        (tmp_path / "mine.py").read_text().replace("ids = torch", "print(raw)\n        ids = torch")
+    )
     (tmp_path / "mine.py").write_text(source, encoding="utf-8")
     capsys.readouterr()
     assert main(["check", "mine.py:Mine"]) == 2
@@ -107,7 +111,9 @@ def test_a_broken_law_is_one_line_with_class_law_and_example(tmp_path, capsys):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize(("name", "fact"), [("leaky.py", "ZeroDivisionError"), ("gone.py", "no file")])
+@pytest.mark.parametrize(
+    ("name", "fact"), [("leaky.py", "ZeroDivisionError"), ("gone.py", "no file")]
+)
 def test_a_file_that_does_not_run_is_named_as_it_was_given(tmp_path, capsys, name, fact):
     (tmp_path / "leaky.py").write_text("1 / 0\n")
     assert main(["check", name]) == 2

@@ -14,7 +14,13 @@ REQUIRED = {
     ],
     "torchvision": ["torch==2.11.0", 'gdown>=4; extra == "gdown"'],
 }  # fmt: skip
-GOOD = {"seqkit": "0.1", "torch": "2.11.0", "torchvision": "0.26.0", "torchaudio": "2.11.0", "pydantic": "2.9.1"}
+GOOD = {
+    "seqkit": "0.1",
+    "torch": "2.11.0",
+    "torchvision": "0.26.0",
+    "torchaudio": "2.11.0",
+    "pydantic": "2.9.1",
+}
 
 
 @pytest.mark.parametrize(
@@ -26,7 +32,10 @@ GOOD = {"seqkit": "0.1", "torch": "2.11.0", "torchvision": "0.26.0", "torchaudio
         ({"pydantic": None}, ["seqkit needs pydantic<3,>=2.9, and nothing is installed"]),
         ({"rdkit": "2024.1"}, ["seqkit needs rdkit>=2025.3, and 2024.1 is installed"]),
         ({"torchaudio": "2.10.0"}, ["torchaudio 2.10.0 was built for another torch than 2.11.0"]),
-        ({"torch": "2.11.1", "torchaudio": "2.11.1"}, ["torchvision needs torch==2.11.0, and 2.11.1 is installed"]),
+        (
+            {"torch": "2.11.1", "torchaudio": "2.11.1"},
+            ["torchvision needs torch==2.11.0, and 2.11.1 is installed"],
+        ),
     ],
 )
 def test_versions_that_disagree_have_a_line_with_the_command_that_mends_them(changed, lines):
@@ -56,12 +65,21 @@ def test_a_torch_that_does_not_import_is_named_and_gives_code_1(capsys, monkeypa
 
 
 def test_findings_give_code_1_each_with_its_cause_and_the_key_that_mends_it(capsys, monkeypatch):
-    findings = [Finding("too large", "a high rate", "--optimizer.lr 0.01"), Finding("NaN", "an overflow", "--seed 2")]
+    findings = [
+        Finding("too large", "a high rate", "--optimizer.lr 0.01"),
+        Finding("NaN", "an overflow", "--seed 2"),
+    ]
     results = [Result(f"check {i}", "measured", found) for i, found in enumerate([None, *findings])]
     monkeypatch.setattr("seqkit.doctor.examine.examine", lambda *_: results)
     assert main(["doctor", "graph/karate", "--preset", "debug"]) == 1
     said = capsys.readouterr().out
-    for text in ("1. check 1: too large", "a high rate", "--optimizer.lr 0.01", "2. check 2: NaN", "--seed 2"):
+    for text in (
+        "1. check 1: too large",
+        "a high rate",
+        "--optimizer.lr 0.01",
+        "2. check 2: NaN",
+        "--seed 2",
+    ):
         assert text in said
     assert "nothing is wrong" not in said
 
@@ -70,7 +88,10 @@ def test_findings_give_code_1_each_with_its_cause_and_the_key_that_mends_it(caps
 def test_a_run_is_examined_with_its_curve(tmp_path, capsys):
     quiet = ["--trainer.enable_progress_bar", "false", "--trainer.log_every_n_steps", "1"]
     run_folder = str(tmp_path / "run")
-    assert main(["fit", "graph/karate", *quiet, "--trainer.max_epochs", "30", "--out", run_folder]) == 0
+    assert (
+        main(["fit", "graph/karate", *quiet, "--trainer.max_epochs", "30", "--out", run_folder])
+        == 0
+    )
     capsys.readouterr()
     assert main(["doctor", run_folder]) == 0
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())

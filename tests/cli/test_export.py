@@ -24,7 +24,9 @@ def test_the_notes_map_texts_to_ids_and_outputs_to_classes_without_the_run():
     )
     notes = json.loads(json.dumps(_notes(trained)))
     alphabet = notes["tokenizer_state"]["alphabet"]
-    assert [alphabet.index(character) for character in "awful"] == tokenizer.encode("awful").content.tolist()
+    assert [alphabet.index(character) for character in "awful"] == tokenizer.encode(
+        "awful"
+    ).content.tolist()
     assert notes["objective_state"]["names"] == ["bad", "good"]
 
 

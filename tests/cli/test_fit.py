@@ -41,7 +41,14 @@ def test_of_several_processes_the_first_alone_speaks_of_the_data(monkeypatch, ra
 
 def test_a_size_of_the_data_that_is_refused_has_its_whole_key(tmp_path, capsys):
     (tmp_path / "own.csv").write_text("text,label\n" + "a fine film,good\nan awful film,bad\n" * 9)
-    words = ["fit", "text/classify", "--data", str(tmp_path / "own.csv"), "--out", str(tmp_path / "run")]
+    words = [
+        "fit",
+        "text/classify",
+        "--data",
+        str(tmp_path / "own.csv"),
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert main([*words, "--data.batch_size", "-4"]) == 2
     assert "data.batch_size is -4" in capsys.readouterr().err
 
@@ -56,7 +63,9 @@ def test_a_mistake_is_an_error_with_one_line(tmp_path):
 
 
 def test_what_a_resume_does_not_take_is_named(tmp_path, capsys):
-    seqkit.fit("graph/karate", {"trainer.enable_progress_bar": False}, preset="debug", out=tmp_path / "run")
+    seqkit.fit(
+        "graph/karate", {"trainer.enable_progress_bar": False}, preset="debug", out=tmp_path / "run"
+    )
     capsys.readouterr()
     resume = ["fit", "--resume", str(tmp_path / "run")]
     for words, named in (
@@ -84,7 +93,9 @@ DOCUMENTED = {
 def stopped(folder):
     """A run whose end was lost: the last two of its three epochs are to be trained again."""
     keys = "--trainer.max_epochs 3 --trainer.checkpoint_every_n_steps 1 --trainer.enable_progress_bar false"
-    assert main(["fit", "graph/karate", "--preset", "debug", *keys.split(), "--out", str(folder)]) == 0
+    assert (
+        main(["fit", "graph/karate", "--preset", "debug", *keys.split(), "--out", str(folder)]) == 0
+    )
     (folder / "summary.json").unlink()
     (folder / "checkpoints" / "model.safetensors").unlink()
     return ["fit", "--resume", str(folder)]
@@ -108,7 +119,9 @@ def test_an_unfinished_run_goes_on_with_every_documented_key(unfinished, tmp_pat
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 3
 
 
-@pytest.mark.parametrize("words", [["--seed", "2"], ["--trainer.max_epochs=9"], ["--trainer.skip_nonfinite", "some"]])
+@pytest.mark.parametrize(
+    "words", [["--seed", "2"], ["--trainer.max_epochs=9"], ["--trainer.skip_nonfinite", "some"]]
+)
 def test_any_other_key_is_refused_by_its_name(unfinished, words, capsys):
     assert main(["fit", "--resume", str(unfinished), *words]) == 2
     said = capsys.readouterr().err
@@ -124,7 +137,14 @@ def test_a_mistyped_key_of_a_resumed_run_is_answered_with_the_nearest(unfinished
 def test_a_run_that_diverged_goes_on_when_steps_may_be_skipped(tmp_path, capsys):
     (tmp_path / "nan_once.py").write_text(NAN_ONCE, encoding="utf-8")
     plugin = ["--plugin", str(tmp_path / "nan_once.py")]
-    keys = ["--trainer.callbacks", "[NanOnce]", "--trainer.enable_progress_bar", "false", "--trainer.max_epochs", "4"]
+    keys = [
+        "--trainer.callbacks",
+        "[NanOnce]",
+        "--trainer.enable_progress_bar",
+        "false",
+        "--trainer.max_epochs",
+        "4",
+    ]
     out = tmp_path / "run"
     keys += ["--trainer.checkpoint_every_n_steps", "1"]
     fit = ["fit", "graph/karate", "--preset", "debug", *keys, "--out", str(out)]
@@ -168,14 +188,27 @@ def test_a_run_that_was_ended_before_its_first_checkpoint_begins_anew(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_is_finished_is_not_trained_again_by_a_job_that_is_requeued(tmp_path, monkeypatch, capsys):
+def test_a_run_that_is_finished_is_not_trained_again_by_a_job_that_is_requeued(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    fit = ["fit", "graph/karate", "--preset", "debug", "--trainer.enable_progress_bar", "false", "--resume", "auto"]
+    fit = [
+        "fit",
+        "graph/karate",
+        "--preset",
+        "debug",
+        "--trainer.enable_progress_bar",
+        "false",
+        "--resume",
+        "auto",
+    ]
     assert main([*fit, "--out", "mine"]) == 0
     before = (tmp_path / "mine" / "summary.json").read_bytes()
     assert main([*fit, "--out", "mine"]) == 0
     assert (tmp_path / "mine" / "summary.json").read_bytes() == before
-    assert main([*fit, "--out", "mine", "--seed", "3"]) == 2, "another configuration's folder is not taken for it"
+    assert main([*fit, "--out", "mine", "--seed", "3"]) == 2, (
+        "another configuration's folder is not taken for it"
+    )
     # stopped between training and test
     summary = json.loads(before) | {"state": "trained", "metrics": {}, "baseline": {}}
     (tmp_path / "mine" / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
@@ -193,11 +226,17 @@ def test_predictions_are_cut_as_training_was(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "steps", "is_beside"), [([], 60, True), (["--no-baseline"], 60, False), ([], 3, False)]
+    ("words", "steps", "is_beside"),
+    [([], 60, True), (["--no-baseline"], 60, False), ([], 3, False)],
 )
-def test_a_specialist_is_set_beside_a_run_but_not_beside_a_trial(tmp_path, capsys, words, steps, is_beside):
+def test_a_specialist_is_set_beside_a_run_but_not_beside_a_trial(
+    tmp_path, capsys, words, steps, is_beside
+):
     pytest.importorskip("sklearn")
-    rows = "".join(f"{'good' if i % 2 else 'bad'} thing number {i},{'yes' if i % 2 else 'no'}\n" for i in range(60))
+    rows = "".join(
+        f"{'good' if i % 2 else 'bad'} thing number {i},{'yes' if i % 2 else 'no'}\n"
+        for i in range(60)
+    )
     (tmp_path / "t.csv").write_text("text,label\n" + rows, encoding="utf-8")
     small = ["--model.backbone", "MeanPool", "--model.backbone.dim", "8", "--data.batch_size", "6"]
     command = ["fit", "text/classify", "--data", str(tmp_path / "t.csv"), *small, *words]

@@ -30,7 +30,9 @@ class Digits(Bytes):
 def run_of(tokenizer):
     model = SimpleNamespace(spec=tokenizer.spec, source_embedder=None)
     objective = SimpleNamespace(target_spec=None)
-    return SimpleNamespace(tokenizer=tokenizer, model=model, objective=objective, config={"data": {"source": "any"}})
+    return SimpleNamespace(
+        tokenizer=tokenizer, model=model, objective=objective, config={"data": {"source": "any"}}
+    )
 
 
 def test_a_prompt_that_names_a_file_is_what_stands_in_it(tmp_path):
@@ -49,6 +51,8 @@ def test_any_other_text_is_a_prompt_itself(given):
 
 
 def test_a_prompt_that_is_no_text_is_shown_decoded(monkeypatch):
-    monkeypatch.setattr("seqkit.generation.prompts_to_text.stream_text", lambda *_args, **_kwargs: iter(["45"]))
+    monkeypatch.setattr(
+        "seqkit.generation.prompts_to_text.stream_text", lambda *_args, **_kwargs: iter(["45"])
+    )
     pieces = printed(run_of(Digits()), [("a.dig", [1, 2, 3])], Sampling(), None, [])
     assert "".join(pieces) == "12345\n"

@@ -52,7 +52,14 @@ def transcripts(path):
 def table(head, row):
     def write(path):
         rows = [
-            row.format(i=i, n=i % 4, c="C" * (i % 9 + 1), yes=("no", "yes")[i % 2], bit=i % 2, rare=i % 3 // 2)
+            row.format(
+                i=i,
+                n=i % 4,
+                c="C" * (i % 9 + 1),
+                yes=("no", "yes")[i % 2],
+                bit=i % 2,
+                rare=i % 3 // 2,
+            )
             for i in range(40)
         ]
         path.write_text("\n".join([head, *rows]), encoding="utf-8")
@@ -61,11 +68,18 @@ def table(head, row):
 
 
 def objects(make):
-    return lambda path: path.write_text("\n".join(json.dumps(make(i)) for i in range(40)), encoding="utf-8")
+    return lambda path: path.write_text(
+        "\n".join(json.dumps(make(i)) for i in range(40)), encoding="utf-8"
+    )
 
 
 def chat(i):
-    return {"messages": [{"role": "user", "content": f"say {i}"}, {"role": "assistant", "content": f"I say {i}"}]}
+    return {
+        "messages": [
+            {"role": "user", "content": f"say {i}"},
+            {"role": "assistant", "content": f"I say {i}"},
+        ]
+    }
 
 
 TEXT = "it took {i} days and longer"
@@ -111,10 +125,26 @@ def test_the_recipe_that_fits_is_said_with_the_whole_command(tmp_path, monkeypat
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     command = shlex.split(said.partition("this runs: ")[2])
-    assert command == ["seqkit", "fit", recipe, "--preset", "debug", "--data", name, *words, "--seed", "3"]
-    config, typed = complete(recipe, "debug", args.overrides), complete(recipe, "debug", command[5:])
+    assert command == [
+        "seqkit",
+        "fit",
+        recipe,
+        "--preset",
+        "debug",
+        "--data",
+        name,
+        *words,
+        "--seed",
+        "3",
+    ]
+    config, typed = (
+        complete(recipe, "debug", args.overrides),
+        complete(recipe, "debug", command[5:]),
+    )
     assert config["recipe"] == recipe
-    assert [config[key] for key in ("tokenizer", "model")] == [typed[key] for key in ("tokenizer", "model")]
+    assert [config[key] for key in ("tokenizer", "model")] == [
+        typed[key] for key in ("tokenizer", "model")
+    ]
     if config["data"]["source"]["type"] == "Table":
         ours, theirs = (build(one).data["source"].splits() for one in (config, typed))
         assert str(ours.train[0].raw) == str(theirs.train[0].raw)  # recordings are tensors
@@ -127,7 +157,9 @@ def test_the_recipe_that_fits_is_said_with_the_whole_command(tmp_path, monkeypat
     [(40, [], "ngrams"), (40, ["--model.backbone=GRU"], None), (2_000, [], None)],
     ids=["few", "few, own model", "many"],
 )
-def test_few_texts_get_the_preset_for_few_texts(tmp_path, monkeypatch, capsys, num_rows, words, preset):
+def test_few_texts_get_the_preset_for_few_texts(
+    tmp_path, monkeypatch, capsys, num_rows, words, preset
+):
     lines = [f"it took {i} days,{'ab'[i % 2]}" for i in range(num_rows)]
     (tmp_path / "own.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -138,7 +170,9 @@ def test_few_texts_get_the_preset_for_few_texts(tmp_path, monkeypatch, capsys, n
 
 
 def test_several_numbers_after_a_series_are_a_forecast(tmp_path, monkeypatch):
-    objects(lambda i: {"past": [i % 7, 1, 2.5], "h1": i / 3, "h2": i / 7})(tmp_path / "windows.jsonl")
+    objects(lambda i: {"past": [i % 7, 1, 2.5], "h1": i / 3, "h2": i / 7})(
+        tmp_path / "windows.jsonl"
+    )
     monkeypatch.chdir(tmp_path)
     args = guessed("windows.jsonl", "--data.target=[h1, h2]")
     assert args.recipe == "series/classify"
@@ -155,17 +189,33 @@ def test_one_number_against_another_names_the_page_on_forecasts(tmp_path, monkey
 def test_what_is_said_of_columns_decides_and_is_given_once(tmp_path, monkeypatch, capsys, caplog):
     CASES["notes.csv"][0](tmp_path / "notes.csv")
     monkeypatch.chdir(tmp_path)
-    given = ["--data.columns", "{crp: unused}", "--data.source.target=verdict", "--data.skip_bad", "2"]
+    given = [
+        "--data.columns",
+        "{crp: unused}",
+        "--data.source.target=verdict",
+        "--data.skip_bad",
+        "2",
+    ]
     args = guessed("notes.csv", *given)
     assert args.recipe == "text/classify"
     assert shlex.join(given).replace("=", " ") in capsys.readouterr().err
     assert not caplog.records, "the recipe says the columns when it reads them"
     table = build(complete(args.recipe, "debug", args.overrides)).data["source"]
     assert [type(sample.raw) for sample in table.splits().train[:2]] == [str, str]
-    assert "notes.csv: text: 'note', input; to change: --data.columns '{note: KIND}'" in caplog.messages
-    assert guessed("notes.csv", "--data.input", "note", "--data.target", "crp").recipe == "text/classify"
-    (tmp_path / "bare.csv").write_text((tmp_path / "notes.csv").read_text().partition("\n")[2], encoding="utf-8")
-    assert guessed("bare.csv", "--data.columns", "[note, crp, verdict]").recipe == "multimodal/table"
+    assert (
+        "notes.csv: text: 'note', input; to change: --data.columns '{note: KIND}'"
+        in caplog.messages
+    )
+    assert (
+        guessed("notes.csv", "--data.input", "note", "--data.target", "crp").recipe
+        == "text/classify"
+    )
+    (tmp_path / "bare.csv").write_text(
+        (tmp_path / "notes.csv").read_text().partition("\n")[2], encoding="utf-8"
+    )
+    assert (
+        guessed("bare.csv", "--data.columns", "[note, crp, verdict]").recipe == "multimodal/table"
+    )
 
 
 def test_columns_of_yes_and_no_are_labels_if_the_objective_says_so(tmp_path, monkeypatch, capsys):
@@ -173,7 +223,9 @@ def test_columns_of_yes_and_no_are_labels_if_the_objective_says_so(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     assert main(["fit", "tox.csv", "--model.objective", "MultiLabel", "--print_config"]) == 0
     said = capsys.readouterr().err
-    assert "this runs: seqkit fit graph/molecules --data tox.csv --model.objective MultiLabel" in said
+    assert (
+        "this runs: seqkit fit graph/molecules --data tox.csv --model.objective MultiLabel" in said
+    )
 
 
 def test_texts_in_folders_may_be_classes_and_are_refused_with_both_recipes(tmp_path, capsys):
@@ -184,7 +236,9 @@ def test_texts_in_folders_may_be_classes_and_are_refused_with_both_recipes(tmp_p
     assert "seqkit fit text/char-lm --data" in said
 
 
-def test_what_no_recipe_learns_and_a_folder_that_exists_are_refused_at_once(tmp_path, monkeypatch, capsys):
+def test_what_no_recipe_learns_and_a_folder_that_exists_are_refused_at_once(
+    tmp_path, monkeypatch, capsys
+):
     CASES["notes.csv"][0](tmp_path / "notes.csv")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="no recipe learns target_kind text from crp, verdict"):
@@ -212,11 +266,14 @@ def test_a_folder_that_is_called_as_a_data_set_is_read(tmp_path, monkeypatch):
     """`--data digits` alone would train on scikit-learn's digits, without a word."""
     monkeypatch.chdir(tmp_path)
     photos(tmp_path / "digits")
-    args = Namespace(command="fit", recipe="digits", preset=None, overrides=[], out=None, resume=None)
+    args = Namespace(
+        command="fit", recipe="digits", preset=None, overrides=[], out=None, resume=None
+    )
     take_data_as_recipe(args)
     assert "--data=./digits" in args.overrides
     source = complete(args.recipe, "debug", args.overrides)["data"]["source"]
     assert (source["type"], source["path"]) == ("ImageFolder", "digits")
     with pytest.raises(UsageError, match=r"give \./digits"):
         complete("image/classify", "debug", ["--data=digits"])
-    assert complete("image/digits", "quick")["data"]["source"]["type"] == "digits"  # a recipe's own name is that
+    # a recipe's own name is that
+    assert complete("image/digits", "quick")["data"]["source"]["type"] == "digits"

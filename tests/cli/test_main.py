@@ -80,7 +80,9 @@ def test_a_wrong_command_ends_with_2_and_one_line(capsys, subtests):
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_standard_stream_is_an_empty_one(tmp_path, closed):
     script = f'"{sys.executable}" -m seqkit list backbones {closed}'
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert ("Transformer" in done.stdout) == (">&-" not in closed.split())
 
@@ -97,16 +99,22 @@ def test_keys_are_explained_and_printed(capsys):
     assert main(["fit", "image/digits", "--keys"]) == 0
     said = capsys.readouterr().out
     assert "--model.backbone.block.mlp.ratio 4.0\n    A number. " in said
-    assert not [line for line in said.splitlines() if line.startswith("    ") and line.endswith(". ")]
+    assert not [
+        line for line in said.splitlines() if line.startswith("    ") and line.endswith(". ")
+    ]
     sentences = [line.strip() for line in said.splitlines() if line.startswith("    ")]
     assert "A whole number of at most 65,536. Width." in sentences
     assert all(line[0] in "`(" or not line[0].islower() for line in sentences)
-    assert not [line for line in sentences if re.match(r".*?(number|text|false|null)\. [a-z]", line)]
+    assert not [
+        line for line in sentences if re.match(r".*?(number|text|false|null)\. [a-z]", line)
+    ]
     assert main(["fit", "image/digits", "--print_config", "--seed", "7"]) == 0
     assert "seed: 7\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("what", ["recipes", "data", "backbone", "relative_positions", "mlps", "activations"])
+@pytest.mark.parametrize(
+    "what", ["recipes", "data", "backbone", "relative_positions", "mlps", "activations"]
+)
 def test_lists_name_what_there_is(capsys, what):
     assert main(["list", what]) == 0
     assert capsys.readouterr().out.count("\n") > 3
@@ -123,7 +131,9 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize("delay", [0.05, 0.4, pytest.param(1.6, marks=pytest.mark.slow)])
 def test_ctrl_c_while_it_starts_is_one_line_and_130(delay, tmp_path):
     command = [sys.executable, "-c", START, "tune", "graph/karate", "--preset", "debug"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
         assert process.stdout.readline() == "ready\n"
         time.sleep(delay)
         os.kill(process.pid, signal.SIGINT)

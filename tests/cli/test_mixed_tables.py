@@ -16,10 +16,25 @@ from seqkit.report.page import write_report
 from seqkit.runs.trained_model import load_one
 from seqkit.serve.inputs import InputReader
 
-QUICK = ["--preset", "debug", "--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu", "--no-baseline"]
+QUICK = [
+    "--preset",
+    "debug",
+    "--trainer.enable_progress_bar",
+    "false",
+    "--trainer.accelerator",
+    "cpu",
+    "--no-baseline",
+]
 
 
-STEPS = ["--data.columns", "[s1, s2, s3, kind]", "--data.input", "s*", "--trainer.checkpoint_every_n_steps", "1"]
+STEPS = [
+    "--data.columns",
+    "[s1, s2, s3, kind]",
+    "--data.input",
+    "s*",
+    "--trainer.checkpoint_every_n_steps",
+    "1",
+]
 
 
 def fitted(path, *words, steps=2):
@@ -70,7 +85,11 @@ def test_the_configuration_says_what_each_column_became(run):
     }  # fmt: skip
     assert source["forms"] == {"price": ",", "weight": ",", "sold": "%d.%m.%Y"}
     assert source["missing"] == ["na"]
-    assert config["tokenizer"]["reads"] == {"a_title": "a title", "photo": "photo", "cells": "cells"}
+    assert config["tokenizer"]["reads"] == {
+        "a_title": "a title",
+        "photo": "photo",
+        "cells": "cells",
+    }
 
 
 @pytest.mark.slow
@@ -87,14 +106,23 @@ def test_every_command_reads_cells_as_training_did(run, capsys):
     path, folder = run
     trained = load_one(path)
     schema = schema_of(trained.config)
-    (folder / "one.csv").write_text('sold,weight,price,y\n03.04.2024,NA,"1.234,50",\n', encoding="utf-8")
+    (folder / "one.csv").write_text(
+        'sold,weight,price,y\n03.04.2024,NA,"1.234,50",\n', encoding="utf-8"
+    )
     (raw,) = (one.raw for one in Inputs([str(folder / "one.csv")], trained.tokenizer, schema))
-    (written,) = (one.raw for one in Inputs(["sold=03.04.2024,weight=na,price=1.234,50"], trained.tokenizer, schema))
-    asked_for = InputReader(trained).raw({"sold": "03.04.2024", "weight": "NA", "price": "1.234,50"})
+    (written,) = (
+        one.raw
+        for one in Inputs(["sold=03.04.2024,weight=na,price=1.234,50"], trained.tokenizer, schema)
+    )
+    asked_for = InputReader(trained).raw(
+        {"sold": "03.04.2024", "weight": "NA", "price": "1.234,50"}
+    )
     assert raw == written == asked_for
     assert raw["cells"].keys() == {"sold", "price"}
     assert raw["cells"]["price"] == 1234.5
-    assert 2024 < 1970 + raw["cells"]["sold"] < 2024 + 95 / 366, "April, as the other days are above 12"
+    assert 2024 < 1970 + raw["cells"]["sold"] < 2024 + 95 / 366, (
+        "April, as the other days are above 12"
+    )
     assert InputReader(trained).raw({"price": 1234.5})["cells"] == {"price": 1234.5}
     code, _, said = asked(capsys, path, "sold=2024-04-03")
     assert code == 3
@@ -117,12 +145,16 @@ def test_rows_are_predicted_also_incomplete_ones(run, capsys):
     trained = load_one(path)
     new = folder / "new.csv"
     new.write_text(
-        "size;a title;price;other\nM;some words;7,5;x\n;only words;;y\nL;;;\n;;;z\n;;many;\n;;\n", encoding="utf-8"
+        "size;a title;price;other\nM;some words;7,5;x\n;only words;;y\nL;;;\n;;;z\n;;many;\n;;\n",
+        encoding="utf-8",
     )
     code, lines, said = asked(capsys, run[0], new, "--format", "jsonl", "--probabilities")
     found = [json.loads(line) for line in lines]
     assert code == 3
-    assert "has no column photo, weight, sold, so these are absent; it has columns that are not used: other" in said
+    assert (
+        "has no column photo, weight, sold, so these are absent; it has columns that are not used: other"
+        in said
+    )
     raws = [
         {"a title": "some words", "cells": {"size": "M", "price": 7.5}},
         {"a title": "only words"},
@@ -145,7 +177,9 @@ def test_what_the_model_does_not_know_is_said(run, capsys, caplog):
     assert "no column photo, price, weight, sold, so these are absent" in said
     assert said.strip().endswith("; it has columns that are not used: Price")
     unknown = "words that are rare or absent in training count as one: "
-    assert [record.getMessage() for record in caplog.records] == [f"{unknown}size 'XL' (2), size 'XXL' (1)"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{unknown}size 'XL' (2), size 'XXL' (1)"
+    ]
     caplog.clear()
     asked(capsys, run[0], "--input", "size=XL,price=2")
     assert [record.getMessage() for record in caplog.records] == [f"{unknown}size 'XL' (1)"]
@@ -170,7 +204,10 @@ def test_one_example_is_given_part_by_part(run, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--input", "titel=words"], "'titel' is no part of the run's examples; did you mean a title?"),
+        (
+            ["--input", "titel=words"],
+            "'titel' is no part of the run's examples; did you mean a title?",
+        ),
         (["--input", "photo=missing.png"], "missing.png does not exist"),
         (["--input", "price=cheap"], "price is 'cheap', which is no number"),
         (["--input", "price="], "price is empty"),
@@ -187,13 +224,26 @@ def test_each_mistake_is_answered_in_one_line(run, words, said, capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "what"), [("inspect", "config.yaml"), pytest.param("attention", "", marks=pytest.mark.slow)]
+    ("command", "what"),
+    [("inspect", "config.yaml"), pytest.param("attention", "", marks=pytest.mark.slow)],
 )
-def test_one_example_is_drawn_with_the_words_that_predict_takes(command, what, run, tmp_path, capsys):
+def test_one_example_is_drawn_with_the_words_that_predict_takes(
+    command, what, run, tmp_path, capsys
+):
     path, folder = run
 
     def drawn(given):
-        code = main([command, str(path / what), "--input", str(given), "--out", str(tmp_path / "view"), "--force"])
+        code = main(
+            [
+                command,
+                str(path / what),
+                "--input",
+                str(given),
+                "--out",
+                str(tmp_path / "view"),
+                "--force",
+            ]
+        )
         return code, capsys.readouterr()
 
     code, printed = drawn(f"photo={folder / '4.png'},a title=words, and more,price=2")
@@ -212,7 +262,9 @@ def test_one_example_is_drawn_with_the_words_that_predict_takes(command, what, r
         assert (code, len(printed.err.strip().splitlines())) == (3, 1), printed.err
         assert main(["predict", str(path), "--input", given]) == 3
         said = capsys.readouterr().err.strip().removeprefix("seqkit predict: ")
-        assert said.removeprefix(f"{given}: ") == printed.err.strip().removeprefix(f"seqkit {command}: ")
+        assert said.removeprefix(f"{given}: ") == printed.err.strip().removeprefix(
+            f"seqkit {command}: "
+        )
 
 
 def test_a_table_without_any_column_of_the_run_is_refused(run, capsys):
@@ -220,12 +272,25 @@ def test_a_table_without_any_column_of_the_run_is_refused(run, capsys):
     other.write_text("width,height\n1,2\n", encoding="utf-8")
     code, _, error = asked(capsys, run[0], other)
     assert code == 3
-    assert "lacks columns of the run (a title, photo, price, weight, sold, size); it has width, height" in error
+    assert (
+        "lacks columns of the run (a title, photo, price, weight, sold, size); it has width, height"
+        in error
+    )
 
 
 def test_vectors_of_rows_are_written(run, tmp_path, capsys):
     assert (
-        main(["predict", str(run[0]), str(run[1] / "rows.csv"), "--embed", "--out", str(tmp_path / "v.parquet")]) == 0
+        main(
+            [
+                "predict",
+                str(run[0]),
+                str(run[1] / "rows.csv"),
+                "--embed",
+                "--out",
+                str(tmp_path / "v.parquet"),
+            ]
+        )
+        == 0
     )
     assert "40 vectors of 32 numbers" in capsys.readouterr().out
 
@@ -239,24 +304,42 @@ def test_steps_in_columns_without_a_header_and_chats_are_read_again(tmp_path, ca
     capsys.readouterr()
     code, lines, _ = asked(capsys, run, tmp_path / "steps.csv")
     assert (code, len(lines)) == (0, 40)
-    first = next(iter(Inputs([str(tmp_path / "steps.csv")], trained.tokenizer, schema_of(trained.config))))
+    first = next(
+        iter(Inputs([str(tmp_path / "steps.csv")], trained.tokenizer, schema_of(trained.config)))
+    )
     assert first.raw == [0.5, 0, 0]
     assert main(["evaluate", str(run)]) == 0
     for lost in ("summary.json", "checkpoints/model.safetensors"):  # so the run is unfinished
         (run / lost).unlink()
     assert main(["fit", "--resume", str(run)]) == 0
     said = [{"role": role, "content": f"words of {role} " * 9} for role in ("user", "assistant")]
-    (tmp_path / "chat.jsonl").write_text("\n".join([json.dumps({"messages": said})] * 40), encoding="utf-8")
+    (tmp_path / "chat.jsonl").write_text(
+        "\n".join([json.dumps({"messages": said})] * 40), encoding="utf-8"
+    )
     run = fitted(tmp_path / "chat.jsonl")
     assert read_mapping(run / "config.yaml")["recipe"] == "text/char-lm"
     assert (
-        main(["predict", str(run), str(tmp_path / "chat.jsonl"), "--embed", "--out", str(tmp_path / "v.parquet")]) == 0
+        main(
+            [
+                "predict",
+                str(run),
+                str(tmp_path / "chat.jsonl"),
+                "--embed",
+                "--out",
+                str(tmp_path / "v.parquet"),
+            ]
+        )
+        == 0
     )
-    assert main(["generate", str(run), "--prompt", "words", "--device", "cpu", "--tokens", "3"]) == 0
+    assert (
+        main(["generate", str(run), "--prompt", "words", "--device", "cpu", "--tokens", "3"]) == 0
+    )
 
 
 def test_decimals_and_the_index_of_pandas_need_no_flag(tmp_path, capsys):
-    frame = pd.DataFrame({"dose": [Decimal(f"{i}.25") for i in range(40)], "level": [0.5 * i for i in range(40)]})
+    frame = pd.DataFrame(
+        {"dose": [Decimal(f"{i}.25") for i in range(40)], "level": [0.5 * i for i in range(40)]}
+    )
     frame.iloc[::-1].to_parquet(tmp_path / "doses.parquet")
     assert main(["fit", str(tmp_path / "doses.parquet"), *QUICK, "--print_config"]) == 0
     said = capsys.readouterr()

@@ -23,7 +23,12 @@ def run(tmp_path_factory):
     place = tmp_path_factory.mktemp("text")
     (place / "mine.csv").write_text(TABLE, encoding="utf-8")
     backbone = {"type": "Transformer", "depth": 1, "num_heads": 2}
-    keys = {**QUICK, "data": str(place / "mine.csv"), "tokenizer": "Bytes", "model.backbone": backbone}
+    keys = {
+        **QUICK,
+        "data": str(place / "mine.csv"),
+        "tokenizer": "Bytes",
+        "model.backbone": backbone,
+    }
     return seqkit.fit("text/classify", keys, preset="debug", out=place / "run").folder
 
 
@@ -44,8 +49,12 @@ def refused(capsys, *words):
 
 
 def test_a_table_is_not_replaced_by_its_predictions(run, here, capsys):
-    assert "mine.csv is an input" in refused(capsys, "predict", run, "mine.csv", "--out", "mine.csv")
-    assert "mine.csv is an input" in refused(capsys, "predict", run, "mine.csv", "--out", "mine.csv", "--force")
+    assert "mine.csv is an input" in refused(
+        capsys, "predict", run, "mine.csv", "--out", "mine.csv"
+    )
+    assert "mine.csv is an input" in refused(
+        capsys, "predict", run, "mine.csv", "--out", "mine.csv", "--force"
+    )
     assert (here / "mine.csv").read_text(encoding="utf-8") == TABLE
 
 
@@ -53,11 +62,16 @@ def test_a_table_is_not_replaced_by_its_predictions(run, here, capsys):
     ("given", "spelled"),
     [
         *((given, "soft.csv") for given in ("mine.csv", "m*.csv", ".", "{here}", "notes.txt")),
-        *(("mine.csv", out) for out in ("./mine.csv", "{here}/mine.csv", "../{here.name}/mine.csv", "hard.csv")),
+        *(
+            ("mine.csv", out)
+            for out in ("./mine.csv", "{here}/mine.csv", "../{here.name}/mine.csv", "hard.csv")
+        ),
         *((given, "hard.csv") for given in (".", "notes.txt")),
     ],
 )
-def test_an_input_is_recognised_through_links_and_other_spellings(run, here, capsys, given, spelled):
+def test_an_input_is_recognised_through_links_and_other_spellings(
+    run, here, capsys, given, spelled
+):
     """The table looks like an output of ours, so that nothing but being an input protects it."""
     (here / "mine.csv").write_text("name,prediction,error\nab,x,\n", encoding="utf-8")
     (here / "soft.csv").symlink_to("mine.csv")
@@ -65,7 +79,12 @@ def test_an_input_is_recognised_through_links_and_other_spellings(run, here, cap
     words = ["predict", run, given.format(here=here), "--out", spelled.format(here=here), "--force"]
     if given == "notes.txt":  # the table is no input
         assert main([str(word) for word in words]) == 0
-        assert (here / spelled.format(here=here)).read_text(encoding="utf-8").splitlines()[1].startswith("notes.txt,")
+        assert (
+            (here / spelled.format(here=here))
+            .read_text(encoding="utf-8")
+            .splitlines()[1]
+            .startswith("notes.txt,")
+        )
     else:
         assert "is an input" in refused(capsys, *words)
         assert (here / "mine.csv").read_text(encoding="utf-8").endswith("ab,x,\n")
@@ -140,7 +159,11 @@ def test_a_default_place_with_a_file_of_the_users_is_refused(run, here, capsys):
         ("report.html", ["report", str(run), str(run / "..")]),
         ("inspect", ["inspect", "image/digits"]),
     ):
-        path = here / "runs" / name if name.endswith(".html") else here / "runs" / name / "image-digits.png"
+        path = (
+            here / "runs" / name
+            if name.endswith(".html")
+            else here / "runs" / name / "image-digits.png"
+        )
         path.parent.mkdir(exist_ok=True)
         path.write_text("mine")
         assert main(words) == 2
@@ -181,7 +204,9 @@ def test_pictures_go_to_an_empty_folder_or_beside_pictures_of_ours(run, here, ca
             assert f"{file} names a file" in refused(capsys, *words, "--out", file, "--force")
 
 
-def test_a_comparison_refuses_a_folder_of_something_else_before_it_builds_anything(tmp_path, monkeypatch, capsys):
+def test_a_comparison_refuses_a_folder_of_something_else_before_it_builds_anything(
+    tmp_path, monkeypatch, capsys
+):
     (tmp_path / "mine.txt").write_text("words", encoding="utf-8")
     monkeypatch.setattr("seqkit.comparison.compare.make_plan", None)
     assert main(["compare", "text/char-lm", "--out", str(tmp_path)]) == 2

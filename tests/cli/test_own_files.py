@@ -43,20 +43,41 @@ class Fitted(Pulses):
     def fit(self, raws):
         assert all(isinstance(raw, list) for raw in raws)
 '''
-QUIET = ["--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu", "--trainer.max_steps", "2"]
-FIT = ["fit", "own/classify", "--plugin", "pulses.py", "--tokenizer", "Pulses", "--preset", "debug", *QUIET]
+QUIET = [
+    "--trainer.enable_progress_bar",
+    "false",
+    "--trainer.accelerator",
+    "cpu",
+    "--trainer.max_steps",
+    "2",
+]
+FIT = [
+    "fit",
+    "own/classify",
+    "--plugin",
+    "pulses.py",
+    "--tokenizer",
+    "Pulses",
+    "--preset",
+    "debug",
+    *QUIET,
+]
 
 
 def pulse(path, height, fault=b""):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(fault or b"PULSE " + b" ".join(b"%d" % (height + i % 2) for i in range(5 + height % 3)))
+    path.write_bytes(
+        fault or b"PULSE " + b" ".join(b"%d" % (height + i % 2) for i in range(5 + height % 3))
+    )
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A working folder with the plug-in and `data/low` and `data/high`; what registers is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()})
+    monkeypatch.setattr(
+        lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()}
+    )
     (tmp_path / "pulses.py").write_text(PLUGIN)
     for i in range(10):
         pulse(tmp_path / "data" / "low" / f"{i}.pls", i % 3)
@@ -72,7 +93,9 @@ def error(capsys):
 
 
 @pytest.mark.slow
-def test_a_folder_of_any_files_trains_predicts_and_repeats_by_its_configuration(place, capsys, caplog):
+def test_a_folder_of_any_files_trains_predicts_and_repeats_by_its_configuration(
+    place, capsys, caplog
+):
     assert main([*FIT, "--data", "data", "--out", "run"]) == 0
     summary = json.loads((place / "run" / "summary.json").read_text())
     assert (summary["num_train"], summary["num_test"]) == (14, 4)
@@ -82,7 +105,10 @@ def test_a_folder_of_any_files_trains_predicts_and_repeats_by_its_configuration(
     assert len(capsys.readouterr().out.strip().splitlines()) == 10
     again = ["fit", "run/config.yaml", "--plugin", "pulses.py", *QUIET, "--out", "again"]
     assert main(again) == 0
-    assert json.loads((place / "again" / "summary.json").read_text())["data_sha256"] == summary["data_sha256"]
+    assert (
+        json.loads((place / "again" / "summary.json").read_text())["data_sha256"]
+        == summary["data_sha256"]
+    )
 
 
 def test_the_folder_alone_names_the_recipe(place, capsys):
@@ -103,7 +129,10 @@ def test_bad_files_are_named_by_class_file_and_fault_and_left_out_by_number(plac
     pulse(place / "data" / "high" / "below.pls", -5)
     assert main([*FIT, "--data", "data"]) == 3
     named = error(capsys)
-    assert "data/high/below.pls: a pulse is below zero (3 of 23 files cannot be read; --data.skip_bad 3" in named
+    assert (
+        "data/high/below.pls: a pulse is below zero (3 of 23 files cannot be read; --data.skip_bad 3"
+        in named
+    )
     assert main([*FIT, "--data", "data", "--data.skip_bad", "2"]) == 3
     assert main([*FIT, "--data", "data", "--data.skip_bad", "3", "--out", "run"]) == 0
     assert "3 of 23 files cannot be read and are left out" in caplog.text
@@ -127,12 +156,17 @@ def test_a_tokenizer_without_read_is_told_what_is_missing(place, capsys):
     assert "read(path), which Plain does not have" in error(capsys)
     (place / "table.csv").write_text("file,label\n" + "data/low/0.pls,a\ndata/low/0.pls,b\n" * 4)
     assert main([*without, "--data", "table.csv", "--data.columns", "{file: file}"]) == 3
-    assert "file names files for a tokenizer with read(path), which Plain does not have" in error(capsys)
+    assert "file names files for a tokenizer with read(path), which Plain does not have" in error(
+        capsys
+    )
 
 
 def rows(place, head, cell):
     files = [(f"low/{i}.pls", cell(0, i)) for i in range(10)]
-    files += [(f"high/{path.name}", cell(1, i)) for i, path in enumerate(sorted((place / "data" / "high").iterdir()))]
+    files += [
+        (f"high/{path.name}", cell(1, i))
+        for i, path in enumerate(sorted((place / "data" / "high").iterdir()))
+    ]
     text = "\n".join([head, *(f"{i},{name},{value}" for i, (name, value) in enumerate(files))])
     (place / "data" / "table.csv").write_text(text)
 
@@ -152,7 +186,10 @@ def test_a_table_names_files_and_classes(place, capsys, caplog):
 
 def test_a_table_of_files_and_numbers_is_a_regression(place, capsys):
     rows(place, "id,measured,height", lambda high, i: 50 * high + i % 3 + 0.5)
-    assert main([*FIT, "--data", "data/table.csv", "--model.objective", "Regress", "--out", "run"]) == 0
+    assert (
+        main([*FIT, "--data", "data/table.csv", "--model.objective", "Regress", "--out", "run"])
+        == 0
+    )
     assert "rmse" in json.loads((place / "run" / "summary.json").read_text())["metrics"]
     assert main(["fit", "data/table.csv", *FIT[2:], "--print_config"]) == 0
     said = capsys.readouterr()
@@ -170,7 +207,9 @@ def test_bad_rows_are_named_by_line_file_and_fault_and_left_out_by_number(place,
     assert "line 7: low/5.pls does not exist in data" in error(capsys)
     pulse(place / "data" / "low" / "5.pls", 0)
     assert main([*table, "--data.skip_bad", "1"]) == 3
-    assert "line 5: data/low/3.pls: this file does not begin with PULSE (2 of 20 rows" in error(capsys)
+    assert "line 5: data/low/3.pls: this file does not begin with PULSE (2 of 20 rows" in error(
+        capsys
+    )
     assert main([*table, "--data.skip_bad", "2", "--out", "run"]) == 0
     assert "2 of 20 rows are left out" in caplog.text
 
@@ -182,13 +221,24 @@ def test_a_folder_is_its_tokenizers_and_a_pattern_is_one_table(place, caplog):
             (place / name / f"{start}{i}.csv").write_text("text,label\n" + "one,a\ntwo,b\n" * 5)
     sources = {}
     assert main([*FIT[:6], "--data", "data", "--print_config"]) == 0
-    given = [("shards", "Pulses"), ("flat", "Pulses"), ("flat", "Bytes"), ("data", "Bytes"), ("data", "Pulses")]
+    given = [
+        ("shards", "Pulses"),
+        ("flat", "Pulses"),
+        ("flat", "Bytes"),
+        ("data", "Bytes"),
+        ("data", "Pulses"),
+    ]
     for name, tokenizer in [*given, ("flat/*.csv", "Pulses")]:
         words = ["--tokenizer", tokenizer, "--data", str(place / name)]
         caplog.clear()
         sources[name, tokenizer] = complete("own/classify", None, words)["data"]["source"]["type"]
         if (name, tokenizer) == ("flat", "Pulses"):
-            assert caplog.text.count("flat: each file in it is an example, which the tokenizer's read(path) reads") == 1
+            assert (
+                caplog.text.count(
+                    "flat: each file in it is an example, which the tokenizer's read(path) reads"
+                )
+                == 1
+            )
     assert sources == {
         ("shards", "Pulses"): "FileFolder", ("data", "Bytes"): "TextFolder", ("data", "Pulses"): "FileFolder",
         ("flat", "Pulses"): "FileFolder", ("flat", "Bytes"): "Table", ("flat/*.csv", "Pulses"): "Table",

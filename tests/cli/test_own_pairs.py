@@ -68,7 +68,9 @@ COLUMNS = ["--data.input", "reactants", "--data.target", "product"]
 def place(tmp_path, monkeypatch):
     """A working folder with the plug-in and a table; what registers is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()})
+    monkeypatch.setattr(
+        lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()}
+    )
     (tmp_path / "pair.py").write_text(PLUGIN)
     table()
     yield tmp_path
@@ -76,7 +78,10 @@ def place(tmp_path, monkeypatch):
 
 
 def table(*more):
-    rows = [f"{i % 7},{'CNO'[i % 3] * (1 + i % 5)}.{'ON'[i % 2]},{'CNO'[i % 3] * (1 + i % 5)}" for i in range(40)]
+    rows = [
+        f"{i % 7},{'CNO'[i % 3] * (1 + i % 5)}.{'ON'[i % 2]},{'CNO'[i % 3] * (1 + i % 5)}"
+        for i in range(40)
+    ]
     Path("pairs.csv").write_text("\n".join(["yield,reactants,product", *rows, *more]))
 
 
@@ -87,7 +92,9 @@ def fit(*words, data="pairs.csv"):
 def test_two_tokenizers_and_two_columns_by_flags_train_and_predict(place, capsys):
     assert fit(*TWO, *COLUMNS, "--out", "run") == 0
     state = json.loads((place / "run" / "state.json").read_text())
-    assert state["objective"]["target"] == {"letters": "CNO"}, "a tokenizer that has fit is fitted, whatever its spec"
+    assert state["objective"]["target"] == {"letters": "CNO"}, (
+        "a tokenizer that has fit is fitted, whatever its spec"
+    )
     capsys.readouterr()
     assert main(["predict", "run", "CC.O", "--plugin", "pair.py"]) == 0
     given, _, product = capsys.readouterr().out.rstrip("\n").partition("\t")
@@ -100,13 +107,16 @@ def test_two_tokenizers_and_two_columns_by_flags_train_and_predict(place, capsys
 def test_the_source_may_be_a_file_of_its_own_format(place, capsys):
     for i in range(20):
         (place / f"{i}.mol").write_text("CNO"[i % 3] * (1 + i % 4))
-    (place / "files.csv").write_text("\n".join(["file,answer", *(f"{i}.mol,{'CNO' * (1 + i)}" for i in range(20))]))
+    (place / "files.csv").write_text(
+        "\n".join(["file,answer", *(f"{i}.mol,{'CNO' * (1 + i)}" for i in range(20))])
+    )
     assert fit("--tokenizer", "Spectrum", *TWO[2:], "--out", "run", data="files.csv") == 0
     assert main(["predict", "run", "3.mol", "--plugin", "pair.py"]) == 0
 
 
 def test_what_a_target_cannot_be_is_one_line(place, capsys, monkeypatch):
-    monkeypatch.setattr("seqkit.report.page.write_report", write_report)  # which decodes predictions
+    # which decodes predictions
+    monkeypatch.setattr("seqkit.report.page.write_report", write_report)
 
     def refused(code, *words):
         assert fit(*words, *COLUMNS) == code
@@ -116,4 +126,6 @@ def test_what_a_target_cannot_be_is_one_line(place, capsys, monkeypatch):
     assert "did you mean Product" in refused(2, *TWO[:3], "Prodct")
     assert "Mute.decode raised KeyError" in refused(3, *TWO[:3], "Mute")
     table("1,CC.X,CCX")
-    assert "target 'CCX': Product.encode raised KeyError" in refused(3, *TWO, "--data.test_fraction", "0.03")
+    assert "target 'CCX': Product.encode raised KeyError" in refused(
+        3, *TWO, "--data.test_fraction", "0.03"
+    )

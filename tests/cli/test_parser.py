@@ -13,10 +13,14 @@ def refused(capsys, *words):
     return said
 
 
-@pytest.mark.parametrize("option", ["--seed", "--max-new-tokens", "--top-k", "--samples", "--num-beams"])
+@pytest.mark.parametrize(
+    "option", ["--seed", "--max-new-tokens", "--top-k", "--samples", "--num-beams"]
+)
 @pytest.mark.parametrize("word", ["1e23", "2.5", "seven"])
 def test_a_number_that_is_not_whole_is_said(capsys, option, word):
-    assert f"{word!r} is not a whole number" in (said := refused(capsys, "generate", "run", option, word))
+    assert f"{word!r} is not a whole number" in (
+        said := refused(capsys, "generate", "run", option, word)
+    )
     assert option in said
 
 
@@ -58,4 +62,7 @@ def test_inputs_may_stand_after_options():
     words = ["predict", "run", "a", "--format", "csv", "b", "--device", "cpu", "-"]
     args, rest = parser().parse_known_args(words)
     assert (args.inputs, args.format, rest) == (["a", "b", "-"], "csv", [])
-    assert parser().parse_known_args(["predict", "run", "--fromat", "3", "-z", "a"])[1] == ["--fromat=3", "-z=a"]
+    assert parser().parse_known_args(["predict", "run", "--fromat", "3", "-z", "a"])[1] == [
+        "--fromat=3",
+        "-z=a",
+    ]

@@ -34,14 +34,19 @@ BAD = 3
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder of a run on digits."""
-    return seqkit.fit("image/digits", QUICK, preset="debug", out=tmp_path_factory.mktemp("digits") / "run").folder
+    return seqkit.fit(
+        "image/digits", QUICK, preset="debug", out=tmp_path_factory.mktemp("digits") / "run"
+    ).folder
 
 
 @pytest.fixture(scope="module")
 def tags(tmp_path_factory):
     """The folder of a run that gives each word a class."""
     place = tmp_path_factory.mktemp("tags")
-    rows = [{"tokens": ["a", "cat", "sat"][: 2 + i % 2], "tags": ["D", "N", "V"][: 2 + i % 2]} for i in range(20)]
+    rows = [
+        {"tokens": ["a", "cat", "sat"][: 2 + i % 2], "tags": ["D", "N", "V"][: 2 + i % 2]}
+        for i in range(20)
+    ]
     (place / "tags.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     given = {**QUICK, "data": str(place / "tags.jsonl")}
     return seqkit.fit("text/tag", given, preset="debug", out=place / "run").folder
@@ -78,7 +83,9 @@ def test_a_file_gets_its_prediction_without_lightning(run, tmp_path):
     assert modules == "0 torch"
 
 
-def test_one_bad_file_among_many_is_an_entry_with_its_reason_and_the_others_are_as_by_themselves(run, photos, capsys):
+def test_one_bad_file_among_many_is_an_entry_with_its_reason_and_the_others_are_as_by_themselves(
+    run, photos, capsys
+):
     assert main(["predict", str(run), str(photos)]) == 3
     out, error = capsys.readouterr()
     lines = [line.split("\t") for line in out.splitlines()]
@@ -102,17 +109,26 @@ def test_one_input_without_an_answer_is_an_error_alone_and_several_are_entries_t
     assert "'gone.png' is no file" in error
     assert main(["predict", str(run), "gone.png", "lost.png"]) == 3
     out, error = capsys.readouterr()
-    assert [line.partition("\terror: ")[0] for line in out.splitlines()] == ["gone.png\t", "lost.png\t"]
+    assert [line.partition("\terror: ")[0] for line in out.splitlines()] == [
+        "gone.png\t",
+        "lost.png\t",
+    ]
     assert "2 of 2 inputs" in error
 
 
 def test_csv_and_json_lines_hold_the_same_answers_and_probabilities(run, photos, tmp_path):
     pattern = str(photos / "0*.png")
     for name in ("all.csv", "all.jsonl"):
-        assert main(["predict", str(run), pattern, "--probabilities", "--out", str(tmp_path / name)]) == 3
+        assert (
+            main(["predict", str(run), pattern, "--probabilities", "--out", str(tmp_path / name)])
+            == 3
+        )
     with (tmp_path / "all.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    entries = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text(encoding="utf-8").splitlines()]
+    entries = [
+        json.loads(line)
+        for line in (tmp_path / "all.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     assert len(rows) == len(entries) == 10
     for i, (row, entry) in enumerate(zip(rows, entries)):
         assert None not in row.values(), "a failed row has as many cells as the others"
@@ -121,11 +137,16 @@ def test_csv_and_json_lines_hold_the_same_answers_and_probabilities(run, photos,
             assert row["error"] == entry["error"]
             assert (row["prediction"], entry["prediction"]) == ("", None)
             continue
-        shares = {c.removeprefix("probability of "): float(row[c]) for c in row if c.startswith("probability of ")}
+        shares = {
+            c.removeprefix("probability of "): float(row[c])
+            for c in row
+            if c.startswith("probability of ")
+        }
         assert list(shares.values()) == [entry[f"probability of {c}"] for c in shares]
         assert sum(shares.values()) == pytest.approx(1, abs=1e-5)
         assert max(shares, key=shares.get) == row["prediction"] == entry["prediction"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.csv", "all.jsonl"]  # no part is left
+    # no part is left
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.csv", "all.jsonl"]
 
 
 def test_each_word_has_its_probabilities_and_none_are_of_padding(tags, capsys):
@@ -134,7 +155,9 @@ def test_each_word_has_its_probabilities_and_none_are_of_padding(tags, capsys):
     for entry, words in zip(map(json.loads, capsys.readouterr().out.splitlines()), (2, 3)):
         shares = {tag: entry[f"probability of {tag}"] for tag in "DNV"}
         assert [len(entry["prediction"]), *map(len, shares.values())] == [words] * 4
-        assert [max("DNV", key=lambda tag, i=i: shares[tag][i]) for i in range(words)] == entry["prediction"]
+        assert [max("DNV", key=lambda tag, i=i: shares[tag][i]) for i in range(words)] == entry[
+            "prediction"
+        ]
     assert main([*given, "csv"]) == 0
     _, first, second = csv.reader(io.StringIO(capsys.readouterr().out))
     assert [len(json.loads(row[3])) for row in (first, second)] == [2, 3]
@@ -156,7 +179,10 @@ def test_lines_of_standard_input_are_files_where_they_name_images(run, photos, m
     [
         (["x.png", "--format", "xml"], "--format is 'xml'"),
         (["x.png", "--input", "body"], "--input body"),
-        (["--input", "a fine film"], "give an example itself without --input: seqkit predict {run} 'a fine film'"),
+        (
+            ["--input", "a fine film"],
+            "give an example itself without --input: seqkit predict {run} 'a fine film'",
+        ),
         ([], "give inputs: files, folders, tables, texts, SMILES"),
         (["x.png", "--embed", "--probabilities"], "leave out --probabilities"),
         (["x.png", "--out", "nowhere/x.csv"], "nowhere/x.csv"),
@@ -177,10 +203,16 @@ def test_vectors_are_the_pooled_hidden_states_of_each_example_alone(run, photos,
     assert main(["predict", str(run), str(photos), "--embed", "--out", str(out)]) == 3
     trained = load(run)
     good = [i for i in range(NUM) if i != BAD]
-    encoded = [trained.tokenizer.encode(read_image(photos / f"{i:02}.png", channels=1)) for i in good]
+    encoded = [
+        trained.tokenizer.encode(read_image(photos / f"{i:02}.png", channels=1)) for i in good
+    ]
     with torch.inference_mode():
-        right = [hidden_states(trained.model, TokenBatch.collate([one]))[0].mean(dim=0) for one in encoded]
-        head = trained.model.head.linear(torch.stack(right))  # what the head makes of them is the prediction
+        right = [
+            hidden_states(trained.model, TokenBatch.collate([one]))[0].mean(dim=0)
+            for one in encoded
+        ]
+        # what the head makes of them is the prediction
+        head = trained.model.head.linear(torch.stack(right))
         together = trained.model(TokenBatch.collate(encoded))
     torch.testing.assert_close(head, together, atol=1e-5, rtol=1e-5)
     assert str(parquet.read_schema(out).field("vector").type.value_type) == "float"  # float32
@@ -196,7 +228,10 @@ def test_vectors_are_the_pooled_hidden_states_of_each_example_alone(run, photos,
 def nodes(tmp_path_factory):
     """The folder of a run on two cliques, of which some nodes have a class, and its file."""
     place = tmp_path_factory.mktemp("nodes")
-    lines = ["source,target", *(f"n{k}{i},n{k}{j}" for k in range(2) for i in range(9) for j in range(i))]
+    lines = [
+        "source,target",
+        *(f"n{k}{i},n{k}{j}" for k in range(2) for i in range(9) for j in range(i)),
+    ]
     (place / "edges.csv").write_text("\n".join([*lines, "n00,n10"]), encoding="utf-8")
     rows = [f"n{k}{i},{i / 9},{'ab'[k] if i < 7 else ''}" for k in range(2) for i in range(9)]
     (place / "nodes.csv").write_text("\n".join(["id,x,label", *rows]), encoding="utf-8")
@@ -205,14 +240,28 @@ def nodes(tmp_path_factory):
 
 
 def test_each_node_of_a_graph_has_its_answer_labelled_or_not(nodes, tmp_path, capsys):
-    assert main(["predict", str(nodes), str(nodes.parent), "--format", "csv", "--probabilities"]) == 0
+    assert (
+        main(["predict", str(nodes), str(nodes.parent), "--format", "csv", "--probabilities"]) == 0
+    )
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["name"] for row in rows] == [f"n{k}{i}" for k in range(2) for i in range(9)]
     for row in rows:
         shares = {name: float(row[f"probability of {name}"]) for name in "ab"}
         assert row["prediction"] == max(shares, key=shares.__getitem__)
         assert sum(shares.values()) == pytest.approx(1, abs=2e-6)  # six digits each
-    assert main(["predict", str(nodes), str(nodes.parent), "--embed", "--out", str(tmp_path / "nodes.parquet")]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                str(nodes),
+                str(nodes.parent),
+                "--embed",
+                "--out",
+                str(tmp_path / "nodes.parquet"),
+            ]
+        )
+        == 0
+    )
     found = parquet.read_table(tmp_path / "nodes.parquet").to_pylist()
     assert [one["name"] for one in found] == [row["name"] for row in rows]
     assert {len(one["vector"]) for one in found} == {load(nodes).config["model"]["backbone"]["dim"]}
@@ -241,7 +290,12 @@ def test_numbers_that_stand_in_the_file_mean_the_same_in_another(tmp_path, capsy
     x, y = rng.normal(size=(20, 3)).astype(np.float32), np.arange(20) % 2
     np.savez(tmp_path / "one.npz", x=x, edge_index=edges, y=y)
     np.savez(tmp_path / "other.npz", x=x, edge_index=edges)
-    keys = {**QUICK, "data": str(tmp_path / "one.npz"), "data.eigenvectors": 0, "trainer.max_epochs": 2}
+    keys = {
+        **QUICK,
+        "data": str(tmp_path / "one.npz"),
+        "data.eigenvectors": 0,
+        "trainer.max_epochs": 2,
+    }
     folder = seqkit.fit("graph/nodes", keys, out=tmp_path / "run", strong_baseline=False).folder
     said = []
     for name in ("one", "other"):
@@ -255,7 +309,9 @@ def test_numbers_that_stand_in_the_file_mean_the_same_in_another(tmp_path, capsy
 @pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_fault(run, photos):
     command = f"{sys.executable} -m seqkit predict {run} {' '.join([str(photos / '00.png')] * 900)} | head -n 1"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False
+    )
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
     assert done.returncode == 141
@@ -264,7 +320,12 @@ def test_a_reader_that_has_enough_is_no_fault(run, photos):
 def test_several_targets_have_their_names(tmp_path, capsys):
     lines = [f"{'C' * (i % 7 + 1)}O,{i % 7},{-0.1 * i}" for i in range(30)]
     (tmp_path / "mine.csv").write_text("\n".join(["smiles,length,other", *lines]), encoding="utf-8")
-    keys = {**QUICK, "data": str(tmp_path / "mine.csv"), "data.target": ["length", "other"], "trainer.max_epochs": 1}
+    keys = {
+        **QUICK,
+        "data": str(tmp_path / "mine.csv"),
+        "data.target": ["length", "other"],
+        "trainer.max_epochs": 1,
+    }
     folder = seqkit.fit("graph/molecules", keys, preset="debug", out=tmp_path / "run").folder
     assert main(["predict", str(folder), "CCO", "--format", "jsonl"]) == 0
     entry = json.loads(capsys.readouterr().out)
@@ -284,19 +345,29 @@ def molecules(tmp_path_factory):
     rows = []
     for i in range(40):
         molecule, verdict = "C" * (i % 9 + 1) + "NOF"[i % 3], "bad" if i % 3 else "good"
-        rows.append(f"m{i},{molecule},{verdict},{i % 2},{i % 3 and 1},{'' if i % 5 else 1 - i % 2},{i}.5")
+        rows.append(
+            f"m{i},{molecule},{verdict},{i % 2},{i % 3 and 1},{'' if i % 5 else 1 - i % 2},{i}.5"
+        )
     table = place / "own.csv"
-    table.write_text("id,smiles,verdict,toxic,irritant,herg,name\n" + "".join(f"{row}\n" for row in rows))
+    table.write_text(
+        "id,smiles,verdict,toxic,irritant,herg,name\n" + "".join(f"{row}\n" for row in rows)
+    )
     given = {**QUICK, "data": str(table), "data.batch_size": 7, "trainer.max_steps": 4}
 
     def fit(name, **more):
         keys = {key.replace("__", "."): value for key, value in more.items()}
-        return seqkit.fit("graph/molecules", {**given, **keys}, out=place / name, strong_baseline=False).folder
+        return seqkit.fit(
+            "graph/molecules", {**given, **keys}, out=place / name, strong_baseline=False
+        ).folder
 
-    labels = fit("labels", model__objective="MultiLabel", data__target=["toxic", "irritant", "herg"])
+    labels = fit(
+        "labels", model__objective="MultiLabel", data__target=["toxic", "irritant", "herg"]
+    )
     return (
         table,
-        fit("classes", data__target="verdict", model__objective={"type": "Classify", "pool": "mean"}),
+        fit(
+            "classes", data__target="verdict", model__objective={"type": "Classify", "pool": "mean"}
+        ),
         labels,
         fit("numbers", data__target=["name", "toxic"], data__target_kind="numbers"),
     )
@@ -315,7 +386,12 @@ def test_columns_of_the_table_are_kept_beside_its_predictions(molecules, capsys)
     assert [row["id"] for row in rows] == [f"m{i}" for i in range(40)]
     assert [row["name of the input"] for row in rows] == [f"{i}.5" for i in range(40)]
     assert [row["name"] for row in rows] == [f"{table}, line {i + 2}" for i in range(40)]
-    assert main(["predict", str(run), str(table), "--keep", "id", "--keep", "herg", "--format", "jsonl"]) == 0
+    assert (
+        main(
+            ["predict", str(run), str(table), "--keep", "id", "--keep", "herg", "--format", "jsonl"]
+        )
+        == 0
+    )
     first = json.loads(capsys.readouterr().out.splitlines()[1])
     assert list(first) == ["name", "id", "herg", "prediction", "error"]
     assert (first["id"], first["herg"]) == ("m1", "")
@@ -359,8 +435,14 @@ def test_labels_and_numbers_of_the_test_split_have_the_names_of_their_columns(mo
     assert {row[f"{name} target"] for row in rows for name in names} == {"0", "1", ""}
     assert read(capsys, labels, "--test", "--probabilities") == rows, "they are the predictions"
     rows, names = read(capsys, numbers, "--test"), {"name": "predicted name", "toxic": "toxic"}
-    errors = [(float(row[f"{key} target"]) - float(row[name])) ** 2 for row in rows for key, name in names.items()]
-    assert (sum(errors) / len(errors)) ** 0.5 == pytest.approx(load(numbers).summary["metrics"]["rmse"], rel=1e-4)
+    errors = [
+        (float(row[f"{key} target"]) - float(row[name])) ** 2
+        for row in rows
+        for key, name in names.items()
+    ]
+    assert (sum(errors) / len(errors)) ** 0.5 == pytest.approx(
+        load(numbers).summary["metrics"]["rmse"], rel=1e-4
+    )
 
 
 def test_the_tags_of_the_test_split_are_beside_the_predicted_ones(tags, capsys):

@@ -29,16 +29,22 @@ def in_this_process():
 
     def process(executor, cell):
         def start():
-            write_json(result_path(executor.folder, cell.id), run_attempt(cell, executor.folder).to_json())
+            write_json(
+                result_path(executor.folder, cell.id), run_attempt(cell, executor.folder).to_json()
+            )
 
-        return SimpleNamespace(start=start, join=lambda: None, kill=lambda: None, sentinel=hash(cell.id), exitcode=0)
+        return SimpleNamespace(
+            start=start, join=lambda: None, kill=lambda: None, sentinel=hash(cell.id), exitcode=0
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Executor, "_process", process)
         patch.setattr("seqkit.comparison.execute.wait", lambda sentinels, timeout: sentinels)
         patch.setattr("seqkit.analysis.speed.NUM_ROUNDS", 1)
         patch.setattr("seqkit.comparison.cells.LENGTHS", (4, 8))
-        patch.setattr(Figure, "savefig", lambda figure, file, *args, **settings: file.write("<svg></svg>"))
+        patch.setattr(
+            Figure, "savefig", lambda figure, file, *args, **settings: file.write("<svg></svg>")
+        )
         yield
 
 

@@ -29,7 +29,9 @@ class _Plain(Backbone):
 
     def forward(self, embedded, cache=None):
         self.fail(embedded.hidden)
-        return self.layers(embedded.hidden).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return self.layers(embedded.hidden).masked_fill(
+            ~rearrange(embedded.valid, "b n -> b n 1"), 0.0
+        )
 
     def fail(self, hidden):
         """Nothing."""

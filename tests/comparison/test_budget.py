@@ -42,10 +42,14 @@ def test_half_and_double_the_depth_have_the_budget_of_the_reference_too():
     words = {**DIGITS, "overrides": wide, "backbones": ["Transformer", "LSTM"]}
     found = candidates(Settings(**words))
     for candidate in found:
-        wanted = {max(1, candidate.size.depth // 2), 2 * candidate.size.depth} - {candidate.size.depth}
+        wanted = {max(1, candidate.size.depth // 2), 2 * candidate.size.depth} - {
+            candidate.size.depth
+        }
         assert {other.depth for other in candidate.depths} <= wanted
         for other in candidate.depths:
-            assert other.budget_gap == pytest.approx(other.parameters / found[0].size.parameters - 1)
+            assert other.budget_gap == pytest.approx(
+                other.parameters / found[0].size.parameters - 1
+            )
             assert abs(other.budget_gap) <= NEARLY
             assert set(other.values.values()) == {other.width, other.depth}
     assert any(candidate.depths for candidate in found)
@@ -59,14 +63,26 @@ def test_half_and_double_the_depth_have_the_budget_of_the_reference_too():
     ("recipe", "match", "names", "words"),
     [
         ("text/char-lm", "parameters", SEQUENCES, ["--data.limit=24", "--data.window=16"]),
-        ("text/char-lm", "flops", ["Transformer", "LSTM", "TCN", "Mamba"], ["--data.limit=24", "--data.window=16"]),
+        (
+            "text/char-lm",
+            "flops",
+            ["Transformer", "LSTM", "TCN", "Mamba"],
+            ["--data.limit=24", "--data.window=16"],
+        ),
         ("image/digits", "parameters", ["Transformer", "GRU", "S4D"], []),
         ("audio/spoken-digits", "parameters", ["Transformer", "MeanPool"], ["--data.limit=50"]),
-        ("graph/molecules", "parameters", ["Transformer", "LSTM", "GIN", "GCN", "APPNP"], ["--data.limit=50"]),
+        (
+            "graph/molecules",
+            "parameters",
+            ["Transformer", "LSTM", "GIN", "GCN", "APPNP"],
+            ["--data.limit=50"],
+        ),
         ("graph/molecules", "flops", ["Transformer", "GIN"], ["--data.limit=50"]),
     ],
 )
-def test_every_backbone_gets_the_budget_of_the_transformer_in_every_modality(recipe, match, names, words):
+def test_every_backbone_gets_the_budget_of_the_transformer_in_every_modality(
+    recipe, match, names, words
+):
     settings = Settings(recipe=recipe, overrides=words, backbones=names, match=match, depths=False)
     found = candidates(settings)
     assert [candidate.name for candidate in found] == names
@@ -74,7 +90,9 @@ def test_every_backbone_gets_the_budget_of_the_transformer_in_every_modality(rec
     reference = getattr(found[0].size, key)
     for candidate in found:
         assert abs(getattr(candidate.size, key) / reference - 1) <= NEARLY, candidate.name
-        assert candidate.size.budget_gap == pytest.approx(getattr(candidate.size, key) / reference - 1)
+        assert candidate.size.budget_gap == pytest.approx(
+            getattr(candidate.size, key) / reference - 1
+        )
     ignoring = [c.name for c in found if c.notes]
     along_edges = {"Transformer", "GIN", "GCN", "APPNP"}
     assert ignoring == ([n for n in names if n not in along_edges] if "graph" in recipe else [])
@@ -91,7 +109,9 @@ def test_an_encoder_decoder_gets_the_backbone_on_both_sides():
     found = candidates(settings)
     for candidate in found[1:]:
         backbone = candidate.config["model"]["backbone"]
-        assert backbone["encoder"]["type"] == backbone["decoder"]["backbone"]["type"] == candidate.name
+        assert (
+            backbone["encoder"]["type"] == backbone["decoder"]["backbone"]["type"] == candidate.name
+        )
         assert backbone["encoder"]["dim"] == backbone["decoder"]["backbone"]["dim"]
         assert abs(candidate.size.budget_gap) <= NEARLY
 
@@ -107,13 +127,25 @@ def test_a_combination_that_cannot_be_right_is_refused_before_anything_runs():
 @pytest.mark.slow
 def test_a_foreign_model_that_has_its_weights_keeps_its_width(tmp_path):
     saved(tmp_path, "Bert", BERT)
-    words = {"recipe": "text/classify", "preset": "debug", "vary": {"model.init": ["null", str(tmp_path)]}}
+    words = {
+        "recipe": "text/classify",
+        "preset": "debug",
+        "vary": {"model.init": ["null", str(tmp_path)]},
+    }
     with pytest.raises(UsageError, match=r"model\.init .*--match none"):
         candidates(Settings(**words))
     random, begun = candidates(Settings(**words, match="none"))
-    assert begun.config["model"]["backbone"]["dim"] == BERT["hidden_size"] != random.config["model"]["backbone"]["dim"]
+    assert (
+        begun.config["model"]["backbone"]["dim"]
+        == BERT["hidden_size"]
+        != random.config["model"]["backbone"]["dim"]
+    )
     with pytest.raises(UsageError, match=r"LSTM: model\.init "):
-        words = {"recipe": "text/classify", "preset": "debug", "overrides": [f"--model.init={tmp_path}"]}
+        words = {
+            "recipe": "text/classify",
+            "preset": "debug",
+            "overrides": [f"--model.init={tmp_path}"],
+        }
         candidates(Settings(**words, backbones=["Transformer", "LSTM"], match="none"))
 
 
@@ -125,7 +157,13 @@ def test_two_names_of_one_configuration_are_refused():
 
 def test_data_without_a_validation_split_is_compared_untuned_or_not_at_all():
     words = {**DIGITS, "recipe": "graph/karate", "backbones": ["LSTM", "GRU"], "match": "none"}
-    words["overrides"] = [*SMALL, "--data.source.valid_per_class", "0", "--data.source.per_class", "1"]
+    words["overrides"] = [
+        *SMALL,
+        "--data.source.valid_per_class",
+        "0",
+        "--data.source.per_class",
+        "1",
+    ]
     with pytest.raises(UsageError, match=r"LSTM: .*validation"):
         candidates(Settings(**words))
     assert len(candidates(Settings(**words, lr_trials=0))) == 2
@@ -142,7 +180,9 @@ def test_whatever_a_component_of_ones_own_raises_is_one_line_with_its_candidate(
     with pytest.raises(UsageError, match="GRU: KeyError: 'my own mistake'"):
         candidates(Settings(**DIGITS, backbones=["LSTM", "GRU"]))
     monkeypatch.undo()
-    monkeypatch.setattr(GRU, "check_supported", lambda self, spec: next(self.parameters()).sum().item())
+    monkeypatch.setattr(
+        GRU, "check_supported", lambda self, spec: next(self.parameters()).sum().item()
+    )
     with pytest.raises(UsageError, match=r"GRU: .*x\.is_meta"):
         candidates(Settings(**DIGITS, backbones=["LSTM", "GRU"]))
 
@@ -156,6 +196,8 @@ def test_a_backbone_that_looks_at_values_is_a_candidate_with_its_flops(monkeypat
     monkeypatch.setattr(
         GRU,
         "forward",
-        lambda self, embedded, cache=None: forward(self, embedded) / max(1, len(embedded.valid.tolist())),
+        lambda self, embedded, cache=None: (
+            forward(self, embedded) / max(1, len(embedded.valid.tolist()))
+        ),
     )
     assert [candidate.size.flops for candidate in candidates(settings)] == expected

@@ -29,7 +29,10 @@ def means(results):
 def written(folder):
     """When the result of each cell was written."""
     cells = folder / "cells"
-    return {path.relative_to(cells).as_posix(): path.stat().st_mtime_ns for path in cells.glob("**/*.json")}
+    return {
+        path.relative_to(cells).as_posix(): path.stat().st_mtime_ns
+        for path in cells.glob("**/*.json")
+    }
 
 
 @pytest.mark.slow
@@ -38,7 +41,9 @@ def test_cells_that_fail_are_in_the_table_and_the_others_finish(tmp_path):
 
     seqkit.registry.plugins.import_plugins([PLUGIN])
     backbones = ["Plain", "Diverges", "KillsItsProcess", "NeedsTooMuch"]
-    results = compare("image/digits", backbones, out=tmp_path / "c", plugins=[str(PLUGIN)], jobs=2, **SMALL)
+    results = compare(
+        "image/digits", backbones, out=tmp_path / "c", plugins=[str(PLUGIN)], jobs=2, **SMALL
+    )
     assert results.title.startswith("image/digits --preset debug: ")
     rows = results.by_name
     assert rows["Plain"].mean is not None
@@ -55,7 +60,9 @@ def test_cells_that_fail_are_in_the_table_and_the_others_finish(tmp_path):
     assert not list((tmp_path / "c" / "runs").glob("*/.*"))  # nothing half done
     assert {path.parent.name for path in (tmp_path / "c" / "runs").glob("*/seed-1")} == {"Plain"}
     before = written(tmp_path / "c")
-    again = compare("image/digits", backbones, out=tmp_path / "c", plugins=[str(PLUGIN)], jobs=2, **SMALL)
+    again = compare(
+        "image/digits", backbones, out=tmp_path / "c", plugins=[str(PLUGIN)], jobs=2, **SMALL
+    )
     assert written(tmp_path / "c") == before
     assert again.candidates == results.candidates
     assert len((tmp_path / "c" / "results.csv").read_text(encoding="utf-8").splitlines()) == 1 + 4

@@ -22,7 +22,11 @@ def scores(values, groups=None):
 def table(rng, seeds, examples, share, rest):
     """Scores [s e] around 0. share: of the variance of the mean, what seeds carry; rest: of what is left, what neither
     seeds nor examples do."""
-    a, b, c = share * seeds, (1 - share) * (1 - rest) * examples, (1 - share) * rest * seeds * examples
+    a, b, c = (
+        share * seeds,
+        (1 - share) * (1 - rest) * examples,
+        (1 - share) * rest * seeds * examples,
+    )
     parts = (rng.normal(size=shape) for shape in ((seeds, 1), (1, examples), (seeds, examples)))
     return sum(scale**0.5 * part for scale, part in zip((a, b, c), parts))
 
@@ -33,17 +37,22 @@ def covered(rounds, seeds, examples, share, rest, per_group=1):
     groups = np.repeat(np.arange(examples), per_group).tolist()
     for _ in range(rounds):
         x = np.repeat(table(rng, seeds, examples, share, rest), per_group, axis=1)
-        own = rng.normal(size=(1, len(groups)))  # of the examples themselves, which is common to both
-        low, high = differences({"a": scores(own + x + 0.5, groups), "b": scores(own + 0 * x, groups)}, MEAN)[
-            0
-        ].interval
+        # of the examples themselves, which is common to both
+        own = rng.normal(size=(1, len(groups)))
+        low, high = differences(
+            {"a": scores(own + x + 0.5, groups), "b": scores(own + 0 * x, groups)}, MEAN
+        )[0].interval
         hits += low <= 0.5 <= high
     return hits / rounds
 
 
 def covered_accuracy(rounds, seeds, examples, accuracy=0.9, seed_sd=0.2, example_sd=1.0):
     """The same of an accuracy: answers are right where seed + example + rest are above a threshold."""
-    rng, hits, threshold = np.random.default_rng(0), 0, norm.ppf(accuracy) * (1 + seed_sd**2 + example_sd**2) ** 0.5
+    rng, hits, threshold = (
+        np.random.default_rng(0),
+        0,
+        norm.ppf(accuracy) * (1 + seed_sd**2 + example_sd**2) ** 0.5,
+    )
     for _ in range(rounds):
         shapes = ((seed_sd, (seeds, 1)), (example_sd, (1, examples)), (1.0, (seeds, examples)))
         right = sum(sd * rng.normal(size=shape) for sd, shape in shapes) + threshold > 0
@@ -57,7 +66,9 @@ def told_apart(rounds, seeds, examples, share, candidates=6):
     rng, wrong = np.random.default_rng(0), 0
     for _ in range(rounds):
         own = rng.normal(size=(1, examples)) * examples**0.5
-        page = {str(i): scores(own + table(rng, seeds, examples, share, 0.5)) for i in range(candidates)}
+        page = {
+            str(i): scores(own + table(rng, seeds, examples, share, 0.5)) for i in range(candidates)
+        }
         wrong += any(one.p_holm < 0.05 for one in differences(page, MEAN))
     return wrong / rounds
 
@@ -74,7 +85,11 @@ def found_better(rounds, seeds, examples, sd_of_third):
 
         def candidate(accuracy, sd, own=own):
             level = np.clip(accuracy + sd * rng.normal(size=(seeds, 1)), 0.02, 0.98)
-            return scores(((own + rng.normal(size=(seeds, examples))) / 2**0.5 < norm.ppf(level)).astype(float))
+            return scores(
+                ((own + rng.normal(size=(seeds, examples))) / 2**0.5 < norm.ppf(level)).astype(
+                    float
+                )
+            )
 
         page = {"A": candidate(0.9, 0.01), "B": candidate(0.93 if seeds < 5 else 0.92, 0.01)}
         page |= {} if sd_of_third is None else {"C": candidate(0.7, sd_of_third)}
@@ -120,12 +135,18 @@ def main():
         cells = [f"{100 * one:.1f}" for one in (*found, covered_accuracy(rounds, seeds, examples))]
         print(f"| {seeds} | {examples:,} | {' | '.join(cells)} |")
     for seeds in (3, 5, 10):
-        print(f"{seeds} seeds x 6 groups of 50: {100 * covered(4000, seeds, 6, 0.3, 0.3, per_group=50):.1f}")
+        print(
+            f"{seeds} seeds x 6 groups of 50: {100 * covered(4000, seeds, 6, 0.3, 0.3, per_group=50):.1f}"
+        )
         found = [f"{100 * told_apart(1000, seeds, 100, share):.1f}" for share in (0.1, 0.5, 0.9)]
-        print(f"{seeds} seeds x 100 examples, six equal candidates, any called better: {', '.join(found)} %")
+        print(
+            f"{seeds} seeds x 100 examples, six equal candidates, any called better: {', '.join(found)} %"
+        )
     for seeds in (3, 10):
         found = [f"{100 * found_better(500, seeds, 1000, sd):.0f}" for sd in (None, 0.01, 0.2)]
-        print(f"{seeds} seeds x 1000 examples, better by {3 if seeds < 5 else 2} points, found: {', '.join(found)} %")
+        print(
+            f"{seeds} seeds x 1000 examples, better by {3 if seeds < 5 else 2} points, found: {', '.join(found)} %"
+        )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from seqkit.comparison.cells import Cell, Ended, read_curve
-from seqkit.comparison.execute import Executor, claimed, locked, read_result, result_path, run_attempt
+from seqkit.comparison.execute import (
+    Executor,
+    claimed,
+    locked,
+    read_result,
+    result_path,
+    run_attempt,
+)
 from seqkit.comparison.types import CurvePoint
 from seqkit.errors import DataError, DivergedError, UsageError
 from seqkit.files import write_json
@@ -121,14 +128,24 @@ def execute(monkeypatch, tmp_path):
         return Ended(metrics={"threads": float(os.environ["OMP_NUM_THREADS"])})
 
     monkeypatch.setattr("seqkit.comparison.execute.run_cell", work)
-    monkeypatch.setattr("seqkit.comparison.execute._fork_server", lambda: multiprocessing.get_context("fork"))
+    monkeypatch.setattr(
+        "seqkit.comparison.execute._fork_server", lambda: multiprocessing.get_context("fork")
+    )
     monkeypatch.setattr("seqkit.comparison.execute._end_with_parent", lambda: None)
     return Executor(tmp_path, jobs=2, threads=3)
 
 
 @FORKED
-def test_each_cell_has_a_process_and_an_error_or_a_death_takes_nothing_else_with_it(execute, tmp_path):
-    cells = [cell_of(1, raises="sample 3"), cell_of(2), cell_of(3, kills=1), cell_of(4, kills=9), cell_of(5, exits=3)]
+def test_each_cell_has_a_process_and_an_error_or_a_death_takes_nothing_else_with_it(
+    execute, tmp_path
+):
+    cells = [
+        cell_of(1, raises="sample 3"),
+        cell_of(2),
+        cell_of(3, kills=1),
+        cell_of(4, kills=9),
+        cell_of(5, exits=3),
+    ]
     results = execute(cells)
     errors = [results[cell.id].error for cell in cells]
     assert "sample 3" in errors[0]
@@ -185,7 +202,9 @@ def test_no_process_outlives_the_one_that_started_it(tmp_path):
         "    os._exit(1)\n",
         encoding="utf-8",
     )
-    started = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    started = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     while Path(f"/proc/{int(started.stdout)}").exists():  # for ever, if it stays
         time.sleep(0.2)
 
@@ -197,7 +216,9 @@ def test_a_curve_is_read_up_to_the_last_step_and_thinned_but_keeps_every_validat
         CurvePoint(step=10, train_loss=2.0), CurvePoint(step=20, train_loss=1.0, valid_loss=1.5),
     ]  # fmt: skip
     rows = [f"0,{step},1.0,{'2.0' if step % 97 == 0 else ''}" for step in range(1000)]
-    (tmp_path / "metrics.csv").write_text("epoch,step,train/loss,valid/loss\n" + "\n".join(rows), encoding="utf-8")
+    (tmp_path / "metrics.csv").write_text(
+        "epoch,step,train/loss,valid/loss\n" + "\n".join(rows), encoding="utf-8"
+    )
     curve = read_curve(tmp_path, 1000)
     assert len(curve) < 220
     assert sum(point.valid_loss is not None for point in curve) == 11

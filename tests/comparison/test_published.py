@@ -17,7 +17,10 @@ SPEC = importlib.util.spec_from_file_location("comparisons", SCRIPT)
 comparisons = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(comparisons)
 PAGES = [
-    pytest.param(path.parent.name, marks=[] if path.parent.name in ("parity", "solubility") else pytest.mark.slow)
+    pytest.param(
+        path.parent.name,
+        marks=[] if path.parent.name in ("parity", "solubility") else pytest.mark.slow,
+    )
     for path in sorted(comparisons.PUBLISHED.glob("*/results.json"))
 ]
 """A page of an accuracy and one of an error stand for all, where numbers of all are computed again."""
@@ -75,7 +78,10 @@ def test_one_run_of_a_page_gives_what_was_published(tmp_path):
     results = results_of("digits-quick")
     row = results.by_name["LSTM"]
     written, known = load_yaml(row.config), complete(results.recipe)["trainer"]
-    written["trainer"] = {key: value for key, value in written["trainer"].items() if key in known}  # some have left
+    # some have left
+    written["trainer"] = {key: value for key, value in written["trainer"].items() if key in known}
     summary = run(complete(written) | {"seed": row.runs[0].seed}, tmp_path / "run")
-    assert summary["metrics"]["accuracy"] == pytest.approx(row.runs[0].value, abs=max(4 * row.std, 0.01))
+    assert summary["metrics"]["accuracy"] == pytest.approx(
+        row.runs[0].value, abs=max(4 * row.std, 0.01)
+    )
     assert summary["data_sha256"] == row.runs[0].data_sha256

@@ -25,9 +25,13 @@ CONFIG = complete("image/digits", "debug", ["--data.limit=null"])
 FAILED = Ended(error="diverged (see failed/error.txt)")
 
 
-def ended(*numerators, steps=4000, seed=1, strong=None, baseline=None, groups=None, denominator=2.0):
+def ended(
+    *numerators, steps=4000, seed=1, strong=None, baseline=None, groups=None, denominator=2.0
+):
     many = list(numerators) * (10 if len(numerators) < 10 else 1)
-    scores = ExampleScores(numerator=many, denominator=[denominator] * len(many), tokens=[7] * len(many), groups=groups)
+    scores = ExampleScores(
+        numerator=many, denominator=[denominator] * len(many), tokens=[7] * len(many), groups=groups
+    )
     run = Run(seed=seed, folder="", steps=steps, tokens=5, seconds=0.5, baseline=baseline or {})
     return Ended(run=run, scores=scores, strong_baseline=strong)
 
@@ -36,13 +40,15 @@ def summarised(metric, cells):
     """Results and scores of two candidates, of which LSTM is the reference. cells: from name and seed."""
     settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], lr_trials=0, seeds=3)
     both = [
-        Candidate(name=name, config=CONFIG, num_steps=40, size=Size(parameters=10, flops=7)) for name in ("LSTM", "GRU")
+        Candidate(name=name, config=CONFIG, num_steps=40, size=Size(parameters=10, flops=7))
+        for name in ("LSTM", "GRU")
     ]
     runs = {}
     for one in both:
         found = {seed: cells(one.name, seed) for seed in (1, 2, 3)}
         runs[one.name] = {
-            seed: replace(cell, run=cell.run and replace(cell.run, seed=seed)) for seed, cell in found.items()
+            seed: replace(cell, run=cell.run and replace(cell.run, seed=seed))
+            for seed, cell in found.items()
         }
     tuned = {one.name: Tuned({}, one.size, []) for one in both}
     trained = Trained(tuned, runs, {}, {one.name: CONFIG for one in both})
@@ -59,7 +65,9 @@ def of(high, low, swapped=False, **changes):
     return cell
 
 
-@pytest.mark.parametrize(("metric", "best", "worst"), [("accuracy", "LSTM", "GRU"), ("loss", "GRU", "LSTM")])
+@pytest.mark.parametrize(
+    ("metric", "best", "worst"), [("accuracy", "LSTM", "GRU"), ("loss", "GRU", "LSTM")]
+)
 @pytest.mark.parametrize("swapped", [False, True])
 def test_the_better_one_has_the_higher_accuracy_or_the_lower_loss(metric, best, worst, swapped):
     results, _ = summarised(metric, of(1.9, 0.2, swapped))
@@ -68,7 +76,9 @@ def test_the_better_one_has_the_higher_accuracy_or_the_lower_loss(metric, best, 
     assert (pair.a, pair.b, pair.better) == ("LSTM", "GRU", best)
     assert (pair.difference < 0) == swapped
     answer = answers(results)
-    assert answer.text.startswith(f"{best} is better than {worst} at an equal number of parameters. Its mean test ")
+    assert answer.text.startswith(
+        f"{best} is better than {worst} at an equal number of parameters. Its mean test "
+    )
     low, high = sorted(map(abs, pair.interval))
     shown = f"{results.metric.number(low)} to {results.metric.number(high)}"
     side = "higher" if metric == "accuracy" else "lower"
@@ -106,7 +116,10 @@ def test_a_seed_of_the_better_that_failed_is_named_and_settles_nothing():
     answer = answers(summarised("loss", cell)[0])
     assert answer.text.startswith("GRU is not shown to be better than LSTM")
     (doubt,) = answer.doubts
-    assert doubt == "This is not settled: 1 of 3 seeds of GRU failed, so its mean leaves out its worst runs."
+    assert (
+        doubt
+        == "This is not settled: 1 of 3 seeds of GRU failed, so its mean leaves out its worst runs."
+    )
 
 
 def test_baselines_stand_beside_the_candidates_with_what_they_were_fit_on():
@@ -114,8 +127,12 @@ def test_baselines_stand_beside_the_candidates_with_what_they_were_fit_on():
     results, _ = summarised("loss", of(3.0, 2.0, strong=strong, baseline={"loss": 1.25}))
     assert (results.strong_baseline.value, results.candidates[0].constant) == (1.2, 1.25)
     told = answers(results).others
-    assert "Beside them stands the best constant prediction, 1.2500 nats. LSTM is no better." in told
-    assert "Beside them stands an SVM, fit on 1,257 examples, 1.2000 nats. LSTM is no better." in told
+    assert (
+        "Beside them stands the best constant prediction, 1.2500 nats. LSTM is no better." in told
+    )
+    assert (
+        "Beside them stands an SVM, fit on 1,257 examples, 1.2000 nats. LSTM is no better." in told
+    )
     assert "fit on 1,257 examples" in comparison_markdown(results)
     other, _ = summarised("accuracy", of(3.0, 2.0, strong=strong))
     assert other.strong_baseline is None, "it has another metric"
@@ -167,9 +184,17 @@ def page(shifts, seeds, noise=0.3, **settings):
     for name, shift in shifts.items():
         table = common + shift + noise * rng.normal(size=(seeds, 80))
         scores[name] = Scores.of([(seed, row, np.ones(80)) for seed, row in enumerate(table)])
-        runs = [Run(seed=seed, folder="", value=1.0, steps=9, tokens=9, seconds=1) for seed in range(seeds)]
-        rows.append(Row(name=name, parameters=1, config=to_yaml(CONFIG), runs=runs, depth=2, mean=1.0))
-    return completed(Results(title="", recipe="", metric=METRICS["loss"], candidates=rows, settings=settings), scores)
+        runs = [
+            Run(seed=seed, folder="", value=1.0, steps=9, tokens=9, seconds=1)
+            for seed in range(seeds)
+        ]
+        rows.append(
+            Row(name=name, parameters=1, config=to_yaml(CONFIG), runs=runs, depth=2, mean=1.0)
+        )
+    return completed(
+        Results(title="", recipe="", metric=METRICS["loss"], candidates=rows, settings=settings),
+        scores,
+    )
 
 
 def verdicts(results):

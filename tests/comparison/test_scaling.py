@@ -24,7 +24,9 @@ def test_a_planted_law_is_found(a, b):
 def test_nineteen_of_twenty_intervals_hold_the_exponent():
     rng, held = np.random.default_rng(0), 0
     for _ in range(400):
-        low, high = fit_power_law(SIZES, [30 * x**-0.3 * np.exp(0.02 * rng.normal()) for x in SIZES]).interval
+        low, high = fit_power_law(
+            SIZES, [30 * x**-0.3 * np.exp(0.02 * rng.normal()) for x in SIZES]
+        ).interval
         held += low <= 0.3 <= high
     assert 0.92 <= held / 400 <= 0.98
 
@@ -39,8 +41,15 @@ def test_what_determines_no_law_is_refused():
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
     rows = []
-    for recipe, state, size in (*(("a", "finished", size) for size in (100, 1000, 10_000)), ("a", "diverged", 10)):
-        summary = {"num_parameters": size, "metrics": {"loss": 3 * size**-0.25}, "data_sha256": {"test": "x"}}
+    for recipe, state, size in (
+        *(("a", "finished", size) for size in (100, 1000, 10_000)),
+        ("a", "diverged", 10),
+    ):
+        summary = {
+            "num_parameters": size,
+            "metrics": {"loss": 3 * size**-0.25},
+            "data_sha256": {"test": "x"},
+        }
         rows.append(RunRow(Path(str(size)), recipe, "", datetime(2026, 1, 1), state, summary))
     monkeypatch.setattr("seqkit.runs.summary.find_runs", lambda folder: iter(rows))
     return rows

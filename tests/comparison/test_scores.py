@@ -39,7 +39,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    "recipe", [pytest.param(r, marks=pytest.mark.slow) if r.startswith(("text", "audio")) else r for r in CASES]
+    "recipe",
+    [
+        pytest.param(r, marks=pytest.mark.slow) if r.startswith(("text", "audio")) else r
+        for r in CASES
+    ],
 )
 def test_scores_of_examples_add_up_to_the_metric_of_the_split(recipe, tmp_path, request):
     if recipe == "audio/ctc-digits":
@@ -65,10 +69,14 @@ def test_scores_stand_in_the_order_of_the_split_whatever_the_batches():
     model, data = untrained(complete("graph/molecules", "debug", {"data.batch_size": 7}))
     other_model, other = untrained(complete("graph/molecules", "debug", {"data.batch_size": 13}))
     other_model.load_state_dict(model.state_dict())
-    one, two = (example_scores(m, d, METRICS["rmse"], 1) for m, d in ((model, data), (other_model, other)))
+    one, two = (
+        example_scores(m, d, METRICS["rmse"], 1) for m, d in ((model, data), (other_model, other))
+    )
     assert one.tokens == two.tokens == data.test_dataloader().examples.lengths
     assert one.tokens != sorted(one.tokens)  # batches are sorted by length, the split is not
-    torch.testing.assert_close(torch.tensor(one.numerator), torch.tensor(two.numerator), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        torch.tensor(one.numerator), torch.tensor(two.numerator), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_examples_that_lack_parts_leave_the_mean_over_pairs_of_parts_as_it_is():
@@ -124,7 +132,9 @@ def test_scores_are_of_the_masks_that_the_run_evaluates(seed):
     objective = Masked(fraction=0.4)
     model = Model(TokenSpec(vocab_size=7), GRU(12, 1), objective).eval()
     loader = Batches([(batch, None)] * 3)
-    data = SimpleNamespace(objective=objective, test_dataloader=lambda: loader, test_groups=lambda: None)
+    data = SimpleNamespace(
+        objective=objective, test_dataloader=lambda: loader, test_groups=lambda: None
+    )
     right = []
     for index in range(3):
         with evaluation_rng(seed, index), torch.no_grad():

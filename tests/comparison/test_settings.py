@@ -16,7 +16,10 @@ def test_a_component_in_braces_is_called_by_its_type():
     vary = read_vary(["tokenizer=Characters,{type: BPE, vocab_size: 300}"])
     assert vary == {"tokenizer": ["Characters", "{type: BPE, vocab_size: 300}"]}
     settings = Settings(recipe="text/char-lm", vary=vary)
-    assert [variant.name for variant in settings.variants()] == ["tokenizer=Characters", "tokenizer=BPE"]
+    assert [variant.name for variant in settings.variants()] == [
+        "tokenizer=Characters",
+        "tokenizer=BPE",
+    ]
 
 
 def test_the_command_on_the_page_asks_for_the_same_comparison():
@@ -59,8 +62,12 @@ def test_a_variation_needs_a_key_and_two_values():
 
 
 def test_positions_inside_attention_are_compared_with_those_that_are_added():
-    settings = Settings(recipe="text/char-lm", vary={"model.backbone.position": ["Rotary", "Sinusoidal"]})
-    inside, added = (complete("text/char-lm", None, variant.words)["model"] for variant in settings.variants())
+    settings = Settings(
+        recipe="text/char-lm", vary={"model.backbone.position": ["Rotary", "Sinusoidal"]}
+    )
+    inside, added = (
+        complete("text/char-lm", None, variant.words)["model"] for variant in settings.variants()
+    )
     assert inside["backbone"]["position"]["type"] == "Rotary"
     assert inside["position"] is None
     assert added["backbone"]["position"] is None
@@ -68,9 +75,12 @@ def test_positions_inside_attention_are_compared_with_those_that_are_added():
 
 
 @pytest.mark.parametrize(
-    ("threads", "variable", "jobs", "found"), [(3, "2", 2, 3), (None, "2", 2, 2), (None, "", 2, 4), (None, "", 16, 1)]
+    ("threads", "variable", "jobs", "found"),
+    [(3, "2", 2, 3), (None, "2", 2, 2), (None, "", 2, 4), (None, "", 16, 1)],
 )
-def test_threads_are_those_set_or_of_the_environment_or_the_cores_of_a_job(monkeypatch, threads, variable, jobs, found):
+def test_threads_are_those_set_or_of_the_environment_or_the_cores_of_a_job(
+    monkeypatch, threads, variable, jobs, found
+):
     monkeypatch.setenv("OMP_NUM_THREADS", variable)
     monkeypatch.setattr(compare, "available_cores", lambda: 8)
     settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], threads=threads)

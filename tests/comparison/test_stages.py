@@ -83,7 +83,9 @@ def test_trials_choose_by_the_metric_by_which_the_page_ranks():
     assert found.tuned["GRU"].values["optimizer.lr"] == 0.0316
     found, _ = trained(plan_of(metric="loss"), metrics)
     assert found.tuned["GRU"].values["optimizer.lr"] == 0.01
-    alike, _ = trained(plan_of(metric="accuracy"), lambda cell: {"accuracy": 1.0, "loss": near(0.01)(cell)})
+    alike, _ = trained(
+        plan_of(metric="accuracy"), lambda cell: {"accuracy": 1.0, "loss": near(0.01)(cell)}
+    )
     assert alike.tuned["GRU"].values["optimizer.lr"] == 0.01, "of equal accuracies the lower loss"
     unknown, _ = trained(plan_of(metric="accuracy"), lambda cell: {"loss": near(0.01)(cell)})
     assert unknown.tuned["GRU"].values["optimizer.lr"] == 0.01, "without the metric the loss"
@@ -99,7 +101,11 @@ def test_a_stopped_comparison_has_the_same_seeds_of_each_candidate_and_what_is_m
 def test_no_reported_run_has_the_seed_of_a_trial_whatever_the_recipe_says():
     _, cells = trained(plan_of([candidate("LSTM", ["--seed=7"])], seeds=3), near(0.01))
     seeds = [(cell.kind, cell.config["seed"]) for cell in cells if cell.kind != "measure"]
-    assert seeds == [("trial", 1001)] * 3 + [("trial", 1002)] * 2 + [("run", 1), ("run", 2), ("run", 3)]
+    assert seeds == [("trial", 1001)] * 3 + [("trial", 1002)] * 2 + [
+        ("run", 1),
+        ("run", 2),
+        ("run", 3),
+    ]
 
 
 def test_the_number_of_runs_is_known_beforehand_where_no_grid_goes_on():
@@ -120,31 +126,52 @@ def test_a_grid_goes_on_where_its_best_rate_is_at_an_end_and_not_for_ever():
 
 
 def test_the_better_mean_of_two_seeds_wins_and_a_rate_that_fails_with_the_second_does_not():
-    losses = {(1001, 0.00316): 3.0, (1001, 0.01): 2.0, (1001, 0.0316): 1.9, (1001, 0.1): 4.0, (1002, 0.01): 2.0}
+    losses = {
+        (1001, 0.00316): 3.0,
+        (1001, 0.01): 2.0,
+        (1001, 0.0316): 1.9,
+        (1001, 0.1): 4.0,
+        (1002, 0.01): 2.0,
+    }
     for second, chosen in ((9.0, 0.01), (None, 0.01), (2.05, 0.0316)):
         known = losses | {(1002, 0.0316): second}
-        found, _ = trained(plan_of(), lambda cell, known=known: known[cell.config["seed"], rate(cell)])
+        found, _ = trained(
+            plan_of(), lambda cell, known=known: known[cell.config["seed"], rate(cell)]
+        )
         assert found.tuned["GRU"].values["optimizer.lr"] == pytest.approx(chosen)
 
 
 def test_a_grid_goes_on_where_the_mean_of_two_seeds_is_lowest_at_its_last_rate():
     """With the first seed the middle is best, with both the smallest: the next smaller one is tried with both."""
-    losses = {(1001, 0.00316): 2.0, (1001, 0.01): 1.9, (1001, 0.0316): 3.0, (1002, 0.00316): 1.5, (1002, 0.01): 2.0}
+    losses = {
+        (1001, 0.00316): 2.0,
+        (1001, 0.01): 1.9,
+        (1001, 0.0316): 3.0,
+        (1002, 0.00316): 1.5,
+        (1002, 0.01): 2.0,
+    }
     losses |= {(1001, 0.001): 1.8, (1002, 0.001): 1.9}
     found, cells = trained(plan_of(), lambda cell: losses[cell.config["seed"], rate(cell)])
     assert tried(cells) == pytest.approx([0.00316, 0.01, 0.0316, 0.001], rel=1e-3)
     assert tried(cells, seed=1002) == pytest.approx([0.01, 0.00316, 0.001], rel=1e-3)
-    assert found.tuned["GRU"].values["optimizer.lr"] == pytest.approx(0.00316)  # 1.75 beside 1.85 and 1.95
+    # 1.75 beside 1.85 and 1.95
+    assert found.tuned["GRU"].values["optimizer.lr"] == pytest.approx(0.00316)
 
 
 @pytest.mark.parametrize(("second", "depth"), [(2.0, 2), (1.2, 8)])
-def test_a_depth_is_chosen_by_the_mean_of_two_seeds_and_runs_and_costs_are_of_that_size(second, depth):
+def test_a_depth_is_chosen_by_the_mean_of_two_seeds_and_runs_and_costs_are_of_that_size(
+    second, depth
+):
     deep = Size(depth=8, width=8, values={"model.backbone.dim": 8, "model.backbone.depth": 8})
-    plan = plan_of([candidate(name, ["--model.backbone.depth=2"], depths=[deep]) for name in ("LSTM", "GRU")])
+    plan = plan_of(
+        [candidate(name, ["--model.backbone.depth=2"], depths=[deep]) for name in ("LSTM", "GRU")]
+    )
 
     def loss(cell):
         is_deep = cell.config["model"]["backbone"]["depth"] == 8
-        return near(0.01)(cell) + (1.0 if not is_deep else 0.5 if cell.config["seed"] == 1001 else second)
+        return near(0.01)(cell) + (
+            1.0 if not is_deep else 0.5 if cell.config["seed"] == 1001 else second
+        )
 
     found, cells = trained(plan, loss)
     (run,) = [cell for cell in cells if cell.id == "GRU/seed-1"]
@@ -163,17 +190,25 @@ def test_failed_trials_are_passed_over_and_without_any_the_recipes_rate_stays():
 
 
 def test_each_optimizer_has_a_grid_of_its_own_and_the_best_trial_brings_its_optimizer():
-    adamw = complete("image/digits", "debug", ["--optimizer=AdamW", "--optimizer.lr=0.003"])["optimizer"]
+    adamw = complete("image/digits", "debug", ["--optimizer=AdamW", "--optimizer.lr=0.003"])[
+        "optimizer"
+    ]
     two = [candidate(name) for name in ("LSTM", "GRU")]
     two = [replace(one, optimizers=[one.config["optimizer"], adamw]) for one in two]
-    found, cells = trained(plan_of(two), lambda cell: near(0.003)(cell) + (cell.config["optimizer"]["type"] == "Muon"))
+    found, cells = trained(
+        plan_of(two), lambda cell: near(0.003)(cell) + (cell.config["optimizer"]["type"] == "Muon")
+    )
     first = [cell.config["optimizer"] for cell in cells if cell.candidate == "LSTM"][:6]
     assert [one["type"] for one in first] == ["Muon"] * 3 + ["AdamW"] * 3
-    assert [one["lr"] for one in first] == pytest.approx([0.00316, 0.01, 0.0316, 0.000949, 0.003, 0.00949])
+    assert [one["lr"] for one in first] == pytest.approx(
+        [0.00316, 0.01, 0.0316, 0.000949, 0.003, 0.00949]
+    )
     assert next(cell for cell in cells if cell.id == "GRU/seed-1").config["optimizer"] == adamw
     assert found.tuned["GRU"].values == {"optimizer.type": "AdamW", "optimizer.lr": 0.003}
 
 
 def test_the_digest_of_a_plan_changes_with_all_that_decides():
     assert plan_of().sha256 == plan_of().sha256
-    assert len({one.sha256 for one in (plan_of(), plan_of(metric="accuracy"), plan_of(seeds=5))}) == 3
+    assert (
+        len({one.sha256 for one in (plan_of(), plan_of(metric="accuracy"), plan_of(seeds=5))}) == 3
+    )

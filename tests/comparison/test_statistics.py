@@ -17,7 +17,10 @@ def difference(a, b, metric):
 
 def scores(values, seeds=None, groups=None):
     values = np.asarray(values, dtype=float)
-    return Scores.of([(seed, row, np.ones_like(row)) for seed, row in zip(seeds or range(1, 999), values)], groups)
+    return Scores.of(
+        [(seed, row, np.ones_like(row)) for seed, row in zip(seeds or range(1, 999), values)],
+        groups,
+    )
 
 
 def normal(*shape, seed=0):
@@ -40,18 +43,24 @@ def test_a_split_is_the_ratio_of_sums_and_for_rmse_its_root():
 
 def test_of_one_seed_the_interval_is_that_of_students_t_over_examples():
     x = normal(1, 23)
-    assert spread(scores(x), MEAN)[2] == pytest.approx(stats.ttest_1samp(x[0], 0).confidence_interval(0.95))
+    assert spread(scores(x), MEAN)[2] == pytest.approx(
+        stats.ttest_1samp(x[0], 0).confidence_interval(0.95)
+    )
 
 
 def test_of_one_example_the_interval_is_that_of_students_t_over_seeds():
     x = normal(7, 1)
-    assert spread(scores(x), MEAN)[2] == pytest.approx(stats.ttest_1samp(x[:, 0], 0).confidence_interval(0.95))
+    assert spread(scores(x), MEAN)[2] == pytest.approx(
+        stats.ttest_1samp(x[:, 0], 0).confidence_interval(0.95)
+    )
 
 
 def test_of_seeds_without_an_example_effect_it_is_that_of_students_t_over_seeds():
     """All examples of a seed are alike, so that more of them say nothing."""
     x = np.repeat(normal(5, 1), 40, axis=1)
-    assert spread(scores(x), MEAN)[2] == pytest.approx(stats.ttest_1samp(x[:, 0], 0).confidence_interval(0.95))
+    assert spread(scores(x), MEAN)[2] == pytest.approx(
+        stats.ttest_1samp(x[:, 0], 0).confidence_interval(0.95)
+    )
 
 
 def test_a_table_by_hand_has_the_variance_and_the_degrees_of_freedom_of_the_formulas():
@@ -89,12 +98,17 @@ def test_examples_are_paired_and_seeds_are_not():
     assert half(found.interval) < 0.1
     assert found.pairs == "61 examples"
     assert difference(scores(a), scores(b[::-1]), MEAN).interval == pytest.approx(found.interval)
-    assert difference(scores(a), scores(b[:2]), MEAN).difference == pytest.approx(a.mean() - b[:2].mean())
+    assert difference(scores(a), scores(b[:2]), MEAN).difference == pytest.approx(
+        a.mean() - b[:2].mean()
+    )
 
 
 def test_the_variance_of_a_difference_is_that_of_the_formula():
     """Two seeds of three common examples each: of units, once; of seeds less the rest, of each candidate."""
-    a, b = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 7.0]]), np.array([[0.0, 5.0, 1.0], [4.0, 1.0, 3.0]])
+    a, b = (
+        np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 7.0]]),
+        np.array([[0.0, 5.0, 1.0], [4.0, 1.0, 3.0]]),
+    )
     variance, squares = (a.mean(0) - b.mean(0)).var(ddof=1) / 3, 0.0
     squares += variance**2 / 2
     for x in (a, b):
@@ -112,7 +126,9 @@ def test_an_unstable_candidate_does_not_silence_the_others():
     common = rng.normal(size=(1, 400))
 
     def candidate(shift, sd):
-        return scores(common + shift + sd * rng.normal(size=(5, 1)) + 0.3 * rng.normal(size=(5, 400)))
+        return scores(
+            common + shift + sd * rng.normal(size=(5, 1)) + 0.3 * rng.normal(size=(5, 400))
+        )
 
     two = {"A": candidate(0.0, 0.05), "B": candidate(0.4, 0.05)}
     assert differences(two, MEAN)[0].p_holm < 0.01
@@ -122,8 +138,16 @@ def test_an_unstable_candidate_does_not_silence_the_others():
 def test_an_interval_has_the_correction_of_its_p_value():
     rng = np.random.default_rng(1)
     common = rng.normal(size=(1, 80))
-    for shifts in ([0.0, 0.1, 0.2, 0.3], [0.0, 0.0, 0.0, 2.0], [0.0, 1.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0]):
-        page = {f"{i}": scores(common + shift + 0.3 * rng.normal(size=(3, 80))) for i, shift in enumerate(shifts)}
+    for shifts in (
+        [0.0, 0.1, 0.2, 0.3],
+        [0.0, 0.0, 0.0, 2.0],
+        [0.0, 1.0, 2.0, 3.0],
+        [0.0, 0.0, 0.0, 0.0],
+    ):
+        page = {
+            f"{i}": scores(common + shift + 0.3 * rng.normal(size=(3, 80)))
+            for i, shift in enumerate(shifts)
+        }
         for one in differences(page, MEAN):
             assert (one.p_holm < 0.05) == (one.interval[0] > 0 or one.interval[1] < 0)
 
@@ -145,7 +169,9 @@ def test_examples_of_a_group_count_once():
     six = 3 * normal(1, 6) + 0.1 * normal(4, 6, seed=1)
     many = np.repeat(six, 200, axis=1)
     groups = np.repeat(np.arange(6), 200).tolist()
-    assert spread(scores(many, groups=groups), MEAN)[2] == pytest.approx(spread(scores(six), MEAN)[2])
+    assert spread(scores(many, groups=groups), MEAN)[2] == pytest.approx(
+        spread(scores(six), MEAN)[2]
+    )
     assert half(spread(scores(many), MEAN)[2]) < half(spread(scores(six), MEAN)[2])
     found = difference(scores(many, groups=groups), scores(many + 1, groups=groups), MEAN)
     assert found.pairs == "6 groups of 1,200 examples"

@@ -64,7 +64,9 @@ def tuning(**changes):
 
 
 def warnings(results):
-    return {finding.what: finding.text for finding in unmatched(results) if finding.kind == "warning"}
+    return {
+        finding.what: finding.text for finding in unmatched(results) if finding.kind == "warning"
+    }
 
 
 OWN = FAIR.candidates[1]
@@ -103,7 +105,11 @@ PLANTED = {
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_unfairness_is_a_warning_and_warnings_come_first(fault):
     results, what, text = PLANTED[fault]
-    found = [finding for finding in unmatched(results) if finding.what == what and finding.kind == "warning"]
+    found = [
+        finding
+        for finding in unmatched(results)
+        if finding.what == what and finding.kind == "warning"
+    ]
     assert any(text in finding.text for finding in found), unmatched(results)
     kinds = [finding.kind for finding in unmatched(results)]
     assert kinds == sorted(kinds, key=lambda kind: kind != "warning")
@@ -121,18 +127,27 @@ def test_a_grid_that_went_on_is_no_warning():
 
 def test_sizes_are_matched_to_the_reference_and_not_to_each_other():
     def sized(one, other, **changes):
-        rows = [row("Transformer"), replace(row("LSTM"), parameters=one), replace(row("GRU"), parameters=other)]
+        rows = [
+            row("Transformer"),
+            replace(row("LSTM"), parameters=one),
+            replace(row("GRU"), parameters=other),
+        ]
         return replace(FAIR, candidates=rows, **changes)
 
     assert "parameters" not in warnings(sized(981, 1019))
     assert "parameters" in warnings(sized(981, 1021))
     assert "parameters" not in warnings(sized(981, 1021, match="flops"))
-    assert "FLOPs of a training step" in warnings(second(replace(FAIR, match="flops"), training_flops=10_300))
+    assert "FLOPs of a training step" in warnings(
+        second(replace(FAIR, match="flops"), training_flops=10_300)
+    )
 
 
 def test_encoders_of_different_types_are_one_difference_and_not_one_for_each_key():
     rows = [
-        replace(one, config=config_of("text/translate", f"--model.backbone.encoder={one.name}", *BASE[:2]))
+        replace(
+            one,
+            config=config_of("text/translate", f"--model.backbone.encoder={one.name}", *BASE[:2]),
+        )
         for one in FAIR.candidates
     ]
     found = warnings(replace(FAIR, candidates=rows))

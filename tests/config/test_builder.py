@@ -20,7 +20,14 @@ import torch
 
 from seqkit.config import build, build_model, complete
 from seqkit.config.merge import Node, root
-from seqkit.config.schema import KIND_BY_TYPE, REQUIRED, Field, check_value, in_words, read_parameters
+from seqkit.config.schema import (
+    KIND_BY_TYPE,
+    REQUIRED,
+    Field,
+    check_value,
+    in_words,
+    read_parameters,
+)
 from seqkit.errors import UsageError
 from seqkit.interfaces import Backbone
 from seqkit.nn.mlp import GatedMLP
@@ -29,7 +36,11 @@ from seqkit.training.optim import AdamW, Muon, TorchOptimizer, TorchSchedule
 
 
 def test_components_are_built_with_their_arguments():
-    built = build(complete("text/char-lm", "debug", {"model.backbone.block.mlp": "GatedMLP", "optimizer.lr": 0.5}))
+    built = build(
+        complete(
+            "text/char-lm", "debug", {"model.backbone.block.mlp": "GatedMLP", "optimizer.lr": 0.5}
+        )
+    )
     backbone = built.model["backbone"]
     assert (backbone.dim, len(backbone.blocks), backbone.causal) == (32, 2, True)
     assert isinstance(backbone.blocks[0].mlp, GatedMLP)
@@ -53,7 +64,9 @@ def test_a_transform_of_another_package_is_no_component_of_ours():
     class Own:
         def __init__(self, inner: v2.Transform | None = None): ...
 
-    assert read_parameters(Own, ())["inner"] is None or read_parameters(Own, ())["inner"].kind is None
+    assert (
+        read_parameters(Own, ())["inner"] is None or read_parameters(Own, ())["inner"].kind is None
+    )
 
 
 def test_torchs_own_are_wrapped():
@@ -139,7 +152,8 @@ def reachable():
             for name, component in components(kind).items():
                 below = field.keys_below(name, "x")
                 fields += below.values()
-                is_torchs = component.path.startswith("torch.optim")  # given the parameters, or the optimizer
+                # given the parameters, or the optimizer
+                is_torchs = component.path.startswith("torch.optim")
                 yield kind, component, below, 1 if is_torchs else field.num_given or 0
 
 
@@ -147,14 +161,20 @@ def test_everything_that_a_recipe_reaches_is_a_public_class_of_the_lists(without
     """No function, nothing private, nothing found by its path: the classes that the table of components names."""
     found = {(kind, component.path): component for kind, component, *_ in reachable()}
     assert {kind for kind, _ in found} == set(KINDS)
-    assert set(found.values()) == {component for listed in BUILT_IN.values() for component in listed}
+    assert set(found.values()) == {
+        component for listed in BUILT_IN.values() for component in listed
+    }
     for (kind, path), component in found.items():
         assert path.startswith(SAFE), path
-        assert all(part.isidentifier() and not part.startswith("_") for part in re.split("[.:]", path)), path
+        assert all(
+            part.isidentifier() and not part.startswith("_") for part in re.split("[.:]", path)
+        ), path
         loaded = component.load()
         made = get_type_hints(loaded)["return"] if kind == "preset" else loaded
         assert inspect.isclass(made), path
-        assert kind != "preset" or (loaded.__module__ == "seqkit.backbones.presets" and issubclass(made, Backbone))
+        assert kind != "preset" or (
+            loaded.__module__ == "seqkit.backbones.presets" and issubclass(made, Backbone)
+        )
         for base, meant in KIND_BY_TYPE.items():
             if meant == kind and not path.startswith("torch."):
                 assert base in {cls.__name__ for cls in made.__mro__}, f"{path} is no {base}"
@@ -171,14 +191,19 @@ def test_what_a_component_cannot_do_without_can_be_written_in_a_recipe():
 
 def test_no_key_of_a_recipe_holds_a_function_or_a_class():
     """A plain value is plain data: whatever stands in the recipe, no key makes code of it."""
-    plain = {int, float, bool, str, type(None), typing.Any, list, tuple, dict, type}  # no JSON is an instance of type
+    # no JSON is an instance of type
+    plain = {int, float, bool, str, type(None), typing.Any, list, tuple, dict, type}
 
     def leaves(hint):
         origin = typing.get_origin(hint)
         if hasattr(hint, "__metadata__"):  # a number with its largest value
             return leaves(typing.get_args(hint)[0])
         if dataclasses.is_dataclass(hint):  # keys and values, checked as those of a component are
-            return {leaf for field in dataclasses.fields(hint) for leaf in leaves(get_type_hints(hint)[field.name])}
+            return {
+                leaf
+                for field in dataclasses.fields(hint)
+                for leaf in leaves(get_type_hints(hint)[field.name])
+            }
         if origin in (typing.Literal, None):
             return {type(one) for one in typing.get_args(hint)} if origin else {hint}
         inner = {leaf for one in typing.get_args(hint) if one is not ... for leaf in leaves(one)}
@@ -187,10 +212,16 @@ def test_no_key_of_a_recipe_holds_a_function_or_a_class():
     for kind, component, keys, _ in reachable():
         for key in keys.values():
             if key.kind is None and key.section is None:
-                own = {leaf for leaf in leaves(key.hint) if not (inspect.isclass(leaf) and issubclass(leaf, Enum))}
+                own = {
+                    leaf
+                    for leaf in leaves(key.hint)
+                    if not (inspect.isclass(leaf) and issubclass(leaf, Enum))
+                }
                 others = own - plain - {numbers.Number, collections.abc.Sequence}
                 assert not others, f"{kind} {component.name}: {key.name} takes {others}"
-                assert not key.name.endswith(("_fn", "_func", "callable")), f"{component.name}: {key.name}"
+                assert not key.name.endswith(("_fn", "_func", "callable")), (
+                    f"{component.name}: {key.name}"
+                )
                 for word in ("os.system", "builtins:eval", "lambda: 1", "!!python/name:os.system"):
                     with contextlib.suppress(ValueError):
                         assert type(check_value(word, key.hint)) is str
@@ -199,7 +230,9 @@ def test_no_key_of_a_recipe_holds_a_function_or_a_class():
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "preset"])
 def test_a_function_that_another_package_offers_as_a_component_is_refused(monkeypatch, kind):
     point = EntryPoint("Trojan", "os:system", f"seqkit.{kind}s")
-    monkeypatch.setattr(lookup, "entry_points", lambda group: [point] if group == f"seqkit.{kind}s" else [])
+    monkeypatch.setattr(
+        lookup, "entry_points", lambda group: [point] if group == f"seqkit.{kind}s" else []
+    )
     monkeypatch.setattr(lookup, "_installed", lookup._installed.__wrapped__)
     with pytest.raises(UsageError, match="x: Trojan at os:system"):
         Field("x", kind=kind).keys_below("Trojan", "x")
@@ -214,7 +247,8 @@ def test_a_class_of_a_plug_in_is_a_component_as_ours_are(monkeypatch):
     class Own(LSTM):
         pass
 
-    monkeypatch.setitem(sys.modules[__name__].__dict__, Own.__qualname__, Own)  # where `load` looks for it
+    # where `load` looks for it
+    monkeypatch.setitem(sys.modules[__name__].__dict__, Own.__qualname__, Own)
     built = build(complete("image/digits", "debug", {"model.backbone": {"type": "Own", "dim": 8}}))
     assert type(built.model["backbone"]) is Own
 
@@ -230,12 +264,17 @@ def test_a_bound_of_an_annotation_is_said():
 @pytest.mark.parametrize("hint", [int, float, int | float | None, list[float], dict[str, float]])
 def test_a_number_that_is_none_or_larger_than_any_machines_is_refused(value, hint):
     with pytest.raises(ValueError, match=r"give a (finite number|number of 64 bits)"):
-        check_value([value] if hint == list[float] else {"a": value} if hint == dict[str, float] else value, hint)
+        check_value(
+            [value] if hint == list[float] else {"a": value} if hint == dict[str, float] else value,
+            hint,
+        )
 
 
 @pytest.mark.parametrize("width", [10**12, 2**62])
 def test_a_width_beyond_all_memory_is_refused_in_one_line(width):
-    config = complete("image/digits", "debug", {"model.backbone.causal": True, "model.objective": "NextToken"})
+    config = complete(
+        "image/digits", "debug", {"model.backbone.causal": True, "model.objective": "NextToken"}
+    )
     built = build({"model": config["model"]})
     with pytest.raises(UsageError, match=r"allocate memory|overflowed") as caught:
         build_model(built, find("tokenizer", "Ids").load()(width).spec)
@@ -261,8 +300,24 @@ def test_every_component_can_be_written_in_a_recipe():
 
 def test_the_trainers_keys_are_settings_only():
     names = set(root()["trainer"].keys_below(None, "trainer"))
-    assert {"max_steps", "max_epochs", "gradient_clip_val", "precision", "devices", "strategy"} <= names
-    assert not {"plugins", "default_root_dir", "enable_checkpointing", "fast_dev_run", "limit_test_batches"} & names
+    assert {
+        "max_steps",
+        "max_epochs",
+        "gradient_clip_val",
+        "precision",
+        "devices",
+        "strategy",
+    } <= names
+    assert (
+        not {
+            "plugins",
+            "default_root_dir",
+            "enable_checkpointing",
+            "fast_dev_run",
+            "limit_test_batches",
+        }
+        & names
+    )
 
 
 class Duck:
@@ -289,21 +344,29 @@ class Typed(Backbone):
     [
         (Duck, {}, "^model.backbone: Duck at .* is no Backbone"),
         (Untyped, {"dim": 8}, "^model.backbone: KeyError: 8$"),
-        (Untyped, {"dim": 8, "width": "x"}, "^model.backbone.width is 'x'; give a whole number .* or a number"),
+        (
+            Untyped,
+            {"dim": 8, "width": "x"},
+            "^model.backbone.width is 'x'; give a whole number .* or a number",
+        ),
         (Untyped, {"dim": 8, "name": 3}, "^model.backbone.name is 3; give a text"),
         (Untyped, {"dim": 8, "sub": 3}, "Untyped has no argument 'sub'"),
         (Extra, {"dim": 8}, r"Extra takes \*\*kwargs, which no key"),
         (Typed, {}, "Typed takes type, which no key"),
     ],
 )
-def test_a_plug_in_that_is_not_what_a_recipe_needs_is_refused_by_name(monkeypatch, cls, keys, message):
+def test_a_plug_in_that_is_not_what_a_recipe_needs_is_refused_by_name(
+    monkeypatch, cls, keys, message
+):
     monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
     register("backbone")(cls)
     with pytest.raises(UsageError, match=message):
         build(complete("image/digits", "debug", {"model.backbone": {"type": cls.__name__, **keys}}))
 
 
-def test_the_home_folder_in_a_sources_path_is_expanded_and_a_variable_is_refused(tmp_path, monkeypatch):
+def test_the_home_folder_in_a_sources_path_is_expanded_and_a_variable_is_refused(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "notes.txt").write_text("To be, or not to be. " * 30, encoding="utf-8")
     source = {"type": "TextFiles", "path": "~/notes.txt"}

@@ -59,7 +59,9 @@ def test_every_key_of_every_built_in_component_has_a_sentence(kind):
     field = Field("x", kind="backbone" if kind == "preset" else kind, num_given=GIVEN.get(kind))
     for component in BUILT_IN[kind]:
         owner = component.load()
-        missing = [name for name in field.keys_below(component.name, "x") if not explanation(owner, name)]
+        missing = [
+            name for name in field.keys_below(component.name, "x") if not explanation(owner, name)
+        ]
         assert not missing, component.path
 
 

@@ -27,7 +27,10 @@ RECIPE = {
             "depth": 3,
             "num_heads": 2,
             "norm": {"type": "LayerNorm", "eps": 0.001},
-            "block": {"zero_init": True, "mlp": {"activation": "ReLU", "bias": False, "ratio": 2.0}},
+            "block": {
+                "zero_init": True,
+                "mlp": {"activation": "ReLU", "bias": False, "ratio": 2.0},
+            },
         },
     },
     "optimizer": {"type": "Muon", "lr": 0.01, "ns_steps": 4},
@@ -36,7 +39,9 @@ RECIPE = {
 
 def completed(*words, **changes):
     recipe = {**copy.deepcopy(RECIPE), **changes}
-    recipe["data"] = {"source": recipe["data"]} if isinstance(recipe["data"], str) else recipe["data"]
+    recipe["data"] = (
+        {"source": recipe["data"]} if isinstance(recipe["data"], str) else recipe["data"]
+    )
     return complete(recipe, None, words)
 
 
@@ -52,7 +57,14 @@ def refused(*words, **changes):
 
 def test_another_type_keeps_what_was_written_and_it_has_too():
     backbone = completed("--model.backbone", "LSTM")["model"]["backbone"]
-    assert backbone == {"type": "LSTM", "dim": 32, "depth": 3, "causal": False, "residual": True, "dropout": 0.0}
+    assert backbone == {
+        "type": "LSTM",
+        "dim": 32,
+        "depth": 3,
+        "causal": False,
+        "residual": True,
+        "dropout": 0.0,
+    }
 
 
 def test_another_type_has_its_own_defaults():
@@ -66,7 +78,9 @@ def test_another_type_has_its_own_defaults():
         "{mlp: GatedMLP}",
         model={"backbone": {"type": "Transformer", "dim": 8, "depth": 1}, "objective": "Classify"},
     )
-    assert plain["model"]["backbone"]["block"]["mlp"]["activation"]["type"] == "SiLU", "not MLP's GELU"
+    assert plain["model"]["backbone"]["block"]["mlp"]["activation"]["type"] == "SiLU", (
+        "not MLP's GELU"
+    )
 
 
 def test_the_same_type_named_again_changes_nothing():
@@ -76,14 +90,19 @@ def test_the_same_type_named_again_changes_nothing():
 def test_a_component_of_another_kind_under_the_same_key_is_not_kept():
     recipe = copy.deepcopy(RECIPE)
     recipe["model"]["backbone"]["position"] = "Rotary"
-    config = complete({**recipe, "data": {"source": "digits"}}, None, ["--model.backbone", "Reversible"])
+    config = complete(
+        {**recipe, "data": {"source": "digits"}}, None, ["--model.backbone", "Reversible"]
+    )
     assert config["model"]["backbone"]["position"]["type"] == "Rotary"
     assert "input_norm" not in config["model"]["backbone"]
 
 
 def test_null_takes_a_component_away_and_a_name_brings_one():
     with_norm = completed(
-        "--model.backbone.block.attention.qk_norm", "RMSNorm", "--model.backbone.block.attention.qk_norm.eps", "1e-3"
+        "--model.backbone.block.attention.qk_norm",
+        "RMSNorm",
+        "--model.backbone.block.attention.qk_norm.eps",
+        "1e-3",
     )
     assert with_norm["model"]["backbone"]["block"]["attention"]["qk_norm"]["eps"] == 0.001
     without = completed("--model.backbone.block.attention.qk_norm", "null")
@@ -91,16 +110,36 @@ def test_null_takes_a_component_away_and_a_name_brings_one():
 
 
 def test_overrides_reach_every_level_and_the_later_wins():
-    config = completed("--model.backbone.block.mlp.activation", "gelu", "--seed=3", "--seed", "5", "--data.limit", "7")
+    config = completed(
+        "--model.backbone.block.mlp.activation",
+        "gelu",
+        "--seed=3",
+        "--seed",
+        "5",
+        "--data.limit",
+        "7",
+    )
     assert config["model"]["backbone"]["block"]["mlp"]["activation"]["type"] == "GELU"
     assert (config["seed"], config["data"]["limit"]) == (5, 7)
-    assert completed("--optimizer.lr", "0.1", "--optimizer", "{lr: 0.2}")["optimizer"]["lr"] == 0.1, "it has more dots"
-    assert completed("--data.source.type", "mnist", "--data=digits")["data"]["source"]["type"] == "mnist"
+    assert (
+        completed("--optimizer.lr", "0.1", "--optimizer", "{lr: 0.2}")["optimizer"]["lr"] == 0.1
+    ), "it has more dots"
+    assert (
+        completed("--data.source.type", "mnist", "--data=digits")["data"]["source"]["type"]
+        == "mnist"
+    )
 
 
 def test_presets_and_the_command_line_merge_alike():
     by_preset = complete("text/char-lm", "gru")["model"]["backbone"]
-    words = ["--model.backbone", "GRU", "--model.backbone.dim", "256", "--model.backbone.depth", "2"]
+    words = [
+        "--model.backbone",
+        "GRU",
+        "--model.backbone.dim",
+        "256",
+        "--model.backbone.depth",
+        "2",
+    ]
     assert by_preset == complete("text/char-lm", None, words)["model"]["backbone"]
     assert by_preset["causal"], "written by the recipe for the Transformer"
 
@@ -155,14 +194,20 @@ def test_a_block_and_a_position_for_each_layer():
     assert kinds == ["SlidingWindowAttention", "ScaledDotProductAttention"] * 2
     assert [kind.position for kind in backbone.kinds] == [0, None] * 2
     assert complete(config) == config
-    assert "is a list; give the whole of it" in refused(*words, "--model.backbone.block.zero_init", "true")
-    assert any(key == "model.backbone.block" and what == "a list of blocks" for key, _, what, _ in explain(config))
+    assert "is a list; give the whole of it" in refused(
+        *words, "--model.backbone.block.zero_init", "true"
+    )
+    assert any(
+        key == "model.backbone.block" and what == "a list of blocks"
+        for key, _, what, _ in explain(config)
+    )
 
 
 @pytest.mark.parametrize("given", ["TensorBoard", "{type: TensorBoard}"])
 def test_one_component_is_a_list_of_one(given):
     one, listed = (
-        completed("--trainer.logger", words, trainer={})["trainer"]["logger"] for words in (given, f"[{given}]")
+        completed("--trainer.logger", words, trainer={})["trainer"]["logger"]
+        for words in (given, f"[{given}]")
     )
     assert one == listed != []
 
@@ -178,7 +223,10 @@ MISTAKES = [
     ("--data.augment 5", "data.augment is 5; give a list"),
     ("--optimizer.lr fast", "optimizer.lr is 'fast'; give a number"),
     ("--model.backbone.depth [2]", "model.backbone.depth is [2]; give a whole number"),
-    ("--model.backbone.block.zero_init 7", "model.backbone.block.zero_init is 7; give true or false"),
+    (
+        "--model.backbone.block.zero_init 7",
+        "model.backbone.block.zero_init is 7; give true or false",
+    ),
     ("--model.backbone.block.mlp.ratio x", "model.backbone.block.mlp.ratio is 'x'; give a number"),
     ("--model.backbone.norm 3", "model.backbone.norm is 3; give the name of a norm"),
     ("--model.backbone.norm null", "model.backbone.norm is null"),
@@ -186,10 +234,19 @@ MISTAKES = [
     ("--tokenizer 7", "tokenizer is 7; give the name of a tokenizer"),
     ("--trainer [3]", "trainer is [3]; write keys below it"),
     ("--optimizer 3", "optimizer is 3; give the name of an optimizer"),
-    ("--optimizer SGD", "optimizer: there is no optimizer called 'SGD'; did you mean torch.optim.SGD"),
-    ("--optimizer '{type: torch.optim.SGD, foreach: maybe}'", "optimizer.foreach is 'maybe'; give true or"),
+    (
+        "--optimizer SGD",
+        "optimizer: there is no optimizer called 'SGD'; did you mean torch.optim.SGD",
+    ),
+    (
+        "--optimizer '{type: torch.optim.SGD, foreach: maybe}'",
+        "optimizer.foreach is 'maybe'; give true or",
+    ),
     ("--optimizer '{type: torch.optim.SGD, lr: fast}'", "optimizer.lr is 'fast'; give a number"),
-    ("--optimizer '{type: torch.optim.Adam, betas: [0.9]}'", "optimizer.betas is [0.9]; give a list of 2"),
+    (
+        "--optimizer '{type: torch.optim.Adam, betas: [0.9]}'",
+        "optimizer.betas is [0.9]; give a list of 2",
+    ),
     ("--optimizer '{type: AdamW, betas: [0.9]}'", "optimizer.betas is [0.9]; give a list of 2"),
     ("--seed 1e3", "seed is 1000.0; give a whole number"),
     ("--seed 1_000", "seed is '1_000'"),
@@ -198,8 +255,14 @@ MISTAKES = [
     ("--optimizer.lr .inf", "optimizer.lr is inf; give a finite number"),
     ("--model.dropout 1e999", "model.dropout is inf"),
     ("--seed 99999999999999999999", "seed is 99999999999999999999; give a number of 64 bits"),
-    ("--optimizer '{type: AdamW, type: Muon}'", "optimizer is '{type: AdamW, type: Muon}', which is not readabl"),
-    ("--optimizer '&a {lr: 1}'", "optimizer is '&a {lr: 1}', which is not readable as YAML: there is an anchor"),
+    (
+        "--optimizer '{type: AdamW, type: Muon}'",
+        "optimizer is '{type: AdamW, type: Muon}', which is not readabl",
+    ),
+    (
+        "--optimizer '&a {lr: 1}'",
+        "optimizer is '&a {lr: 1}', which is not readable as YAML: there is an anchor",
+    ),
     ("--seed '!!int 3'", "seed is '!!int 3', which is not readable as YAML: there is a tag"),
     ("--seed '*a'", "seed is '*a', which is not readable as YAML: there is an alias"),
     (f"--model.backbone {'[' * 99}", "model.backbone is '[[[[[["),
@@ -210,14 +273,29 @@ MISTAKES = [
     ("--learning-rate=1e-3", "there is no key 'learning-rate'; type --optimizer.lr 1e-3"),
     ("--tokenizer Bytes --tokenizer.x 3", "tokenizer: Bytes has no argument 'x'"),
     ("--recipe null", "recipe is null"),
-    *((f"--recipe '{name}'", "recipe is ") for name in ("../../evil", "/evil", ".", "", "a//b", "a\\b", "x" * 300)),
-    ("--model.backbone LTSM", "model.backbone: there is no backbone called 'LTSM'; did you mean LSTM?"),
-    ("--model.backbone.block.mlp MPL", "model.backbone.block.mlp: there is no mlp called 'MPL'; did you mean MLP?"),
+    *(
+        (f"--recipe '{name}'", "recipe is ")
+        for name in ("../../evil", "/evil", ".", "", "a//b", "a\\b", "x" * 300)
+    ),
+    (
+        "--model.backbone LTSM",
+        "model.backbone: there is no backbone called 'LTSM'; did you mean LSTM?",
+    ),
+    (
+        "--model.backbone.block.mlp MPL",
+        "model.backbone.block.mlp: there is no mlp called 'MPL'; did you mean MLP?",
+    ),
     ("--model.backbone os.system", "model.backbone: there is no backbone called 'os.system'"),
-    ("--data.augment '[{type: os.system}]'", "data.augment: there is no augmentation called 'os.system'"),
+    (
+        "--data.augment '[{type: os.system}]'",
+        "data.augment: there is no augmentation called 'os.system'",
+    ),
     ("--data.batchsize 3", "there is no key 'data.batchsize'; did you mean data.batch_size?"),
     ("--model.bakbone LSTM", "there is no key 'model.bakbone'; did you mean model.backbone?"),
-    ("--model.backbone.dephts 3", "model.backbone: Transformer has no argument 'dephts'; did you mean depth?"),
+    (
+        "--model.backbone.dephts 3",
+        "model.backbone: Transformer has no argument 'dephts'; did you mean depth?",
+    ),
     ("--sed 3", "there is no key 'sed'; did you mean seed?"),
     ("--seed.x 3", "there is no key 'seed.x'"),
     ("--seed", "--seed has no value"),
@@ -226,7 +304,10 @@ MISTAKES = [
     ("--seed --data.limit 3", "--seed has no value"),
     ("seed 3", "'seed' belongs to no key"),
     ("--data nowhere/notes.txt", "data.source: there is no file or folder nowhere/notes.txt"),
-    ("--data '$MINE/notes.txt'", "data.source: there is no file or folder $MINE/notes.txt; $NAME is not"),
+    (
+        "--data '$MINE/notes.txt'",
+        "data.source: there is no file or folder $MINE/notes.txt; $NAME is not",
+    ),
     ("--data mnits", "data.source: there is no data source called 'mnits'; did you mean mnist"),
 ]
 
@@ -246,7 +327,9 @@ def test_a_key_that_is_true_or_false_is_switched_on_without_a_value():
 
 def test_what_is_missing_is_named():
     assert refused(model={}).startswith("model.backbone and model.objective are missing")
-    assert refused(model={"backbone": "LSTM", "objective": "Classify"}).startswith("model.backbone.dim is missing")
+    assert refused(model={"backbone": "LSTM", "objective": "Classify"}).startswith(
+        "model.backbone.dim is missing"
+    )
 
 
 def test_a_section_that_is_no_mapping_is_named():
@@ -276,16 +359,26 @@ def test_a_mistake_from_python_is_said_in_the_same_way(arguments, message):
 
 def test_what_python_passes_becomes_plain_data(tmp_path):
     (tmp_path / "notes.txt").write_text("some text", encoding="utf-8")
-    (tmp_path / "mine.yaml").write_text(f"data: {tmp_path / 'notes.txt'}\npresets: {{x: {{data: digits}}}}\n")
+    (tmp_path / "mine.yaml").write_text(
+        f"data: {tmp_path / 'notes.txt'}\npresets: {{x: {{data: digits}}}}\n"
+    )
     model = {"model": {"backbone": "LSTM", "objective": "NextToken"}, "tokenizer": "Bytes"}
-    overrides = {"model.backbone.dim": np.int64(8), "model.backbone.depth": 1, "optimizer.betas": (0.5, np.float32(0))}
+    overrides = {
+        "model.backbone.dim": np.int64(8),
+        "model.backbone.depth": 1,
+        "optimizer.betas": (0.5, np.float32(0)),
+    }
     config = complete(tmp_path / "mine.yaml", None, model | overrides)
     assert config["data"]["source"] == {"type": "TextFiles", **config["data"]["source"]}
     assert type(config["model"]["backbone"]["dim"]) is int
     assert config["optimizer"]["betas"] == [0.5, 0.0]
-    own = complete(tmp_path / "mine.yaml", "x", {**model, **overrides, "data.source": tmp_path / "notes.txt"})
+    own = complete(
+        tmp_path / "mine.yaml", "x", {**model, **overrides, "data.source": tmp_path / "notes.txt"}
+    )
     assert own["data"] == config["data"]
-    assert complete(tmp_path / "mine.yaml", "x", model | overrides)["data"]["source"] == {"type": "digits"}
+    assert complete(tmp_path / "mine.yaml", "x", model | overrides)["data"]["source"] == {
+        "type": "digits"
+    }
 
 
 def test_a_type_may_be_named_after_its_arguments():
@@ -299,7 +392,9 @@ def test_an_unknown_preset_shows_the_nearest():
 
 
 def test_what_only_python_can_pass_is_no_key():
-    message = refused("--model.backbone.block.attention.mechanism", "{type: LinearAttention, feature_map: relu}")
+    message = refused(
+        "--model.backbone.block.attention.mechanism", "{type: LinearAttention, feature_map: relu}"
+    )
     assert "LinearAttention has no argument 'feature_map'" in message
 
 
@@ -319,13 +414,19 @@ def test_every_key_is_explained():
 
 @pytest.mark.parametrize("word", ["*.txt", "!", "&b", "[", "a: b: c", "@x", "`x`", "%x"])
 def test_a_word_that_is_no_yaml_is_a_text_where_a_text_is_wanted(word):
-    assert completed("--tokenizer.alphabet", word, tokenizer="Characters")["tokenizer"]["alphabet"] == word
+    assert (
+        completed("--tokenizer.alphabet", word, tokenizer="Characters")["tokenizer"]["alphabet"]
+        == word
+    )
 
 
 # ── components that have names ───────────────────────────────────────────────────────────────────────────────────────
 
 JOINED = {
-    "tokenizer": {"type": "Join", "parts": {"image": {"type": "Patches", "patch": 4}, "text": "Words"}},
+    "tokenizer": {
+        "type": "Join",
+        "parts": {"image": {"type": "Patches", "patch": 4}, "text": "Words"},
+    },
     "model": {"objective": "Classify", "backbone": {"type": "Transformer", "dim": 8, "depth": 1}},
 }
 KEYS = ("tokenizer", "model")
@@ -340,7 +441,14 @@ def test_components_that_have_names_are_completed_each():
 
 
 def test_a_key_of_a_named_component_can_be_overridden_and_a_new_one_added():
-    words = ["--tokenizer.parts.image.patch", "7", "--tokenizer.parts.sound", "LogMel", "--model.encoders.image", "GIN"]
+    words = [
+        "--tokenizer.parts.image.patch",
+        "7",
+        "--tokenizer.parts.sound",
+        "LogMel",
+        "--model.encoders.image",
+        "GIN",
+    ]
     with pytest.raises(UsageError, match=r"model.encoders.image.dim"):
         complete(JOINED, None, words, only=KEYS)
     words += ["--model.encoders.image.dim", "8", "--model.encoders.image.depth", "1"]
@@ -356,7 +464,10 @@ def test_a_key_of_a_named_component_can_be_overridden_and_a_new_one_added():
     [
         ("Words", "tokenizer.parts is 'Words'; give names, with a tokenizer each"),
         ({"text": "Wrds"}, r"tokenizer.parts.text: .*did you mean Words"),
-        ({"text": {"type": "Words", "lower": True}}, r"tokenizer.parts.text: Words has no argument 'lower'"),
+        (
+            {"text": {"type": "Words", "lower": True}},
+            r"tokenizer.parts.text: Words has no argument 'lower'",
+        ),
         ({"text": None}, "tokenizer.parts.text is null; give the name of a tokenizer"),
     ],
 )
@@ -397,7 +508,11 @@ class Grouped(Backbone):
 def grouped(monkeypatch):
     monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
     register("backbone")(Grouped)
-    return {**RECIPE, "data": {"source": "digits"}, "model": {"objective": "Classify", "backbone": {"type": "Grouped"}}}
+    return {
+        **RECIPE,
+        "data": {"source": "digits"},
+        "model": {"objective": "Classify", "backbone": {"type": "Grouped"}},
+    }
 
 
 def test_fields_of_settings_are_keys_of_their_owner(grouped):
@@ -405,7 +520,11 @@ def test_fields_of_settings_are_keys_of_their_owner(grouped):
     assert config["model"]["backbone"] == {"type": "Grouped", "dim": 8, "width": 5, "depth": 7}
     assert build(config).model["backbone"].sizes == Sizes(width=5, depth=7)
     rows = {key: rest for key, *rest in explain(config)}
-    assert rows["model.backbone.depth"] == ["7", "a whole number of at most 10,000", "Number of layers."]
+    assert rows["model.backbone.depth"] == [
+        "7",
+        "a whole number of at most 10,000",
+        "Number of layers.",
+    ]
     assert "model.backbone.sizes" not in rows
 
 
@@ -445,15 +564,24 @@ def test_a_number_that_asks_for_memory_or_processes_by_itself_has_a_largest_valu
             continue
         for key, *_ in explain(config):
             name = key.rpartition(".")[2]
-            if name in MOST and (owner := (name, key.count("."))) not in seen and ".parts." not in key:
+            if (
+                name in MOST
+                and (owner := (name, key.count("."))) not in seen
+                and ".parts." not in key
+            ):
                 seen.add(owner)
-                with subtests.test(key), pytest.raises(UsageError, match=f"{name} is 1000000000; give .* of at most"):
+                with (
+                    subtests.test(key),
+                    pytest.raises(UsageError, match=f"{name} is 1000000000; give .* of at most"),
+                ):
                     complete(recipe, None, {key: 10**9})
     assert {"vocab_size", "num_workers", "depth", "dim"} <= {name for name, _ in seen}
 
 
 def test_a_key_below_one_that_is_null_is_refused():
-    with pytest.raises(UsageError, match=r"schedule is null, so schedule.warmup_steps has no place"):
+    with pytest.raises(
+        UsageError, match=r"schedule is null, so schedule.warmup_steps has no place"
+    ):
         complete("image/digits", None, ["--schedule", "null", "--schedule.warmup_steps", "3"])
     words = ["--schedule", "null", "--schedule", "Cosine", "--schedule.warmup_steps", "3"]
     assert complete("image/digits", None, words)["schedule"]["warmup_steps"] == 3

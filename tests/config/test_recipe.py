@@ -58,7 +58,18 @@ def test_a_recipe_without_a_name_is_called_as_its_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "stem", ["a..b", "-x", ".hidden", "größe", "a\nb", "$(id)", "--out", "...", "a b/../c".replace("/", "_")]
+    "stem",
+    [
+        "a..b",
+        "-x",
+        ".hidden",
+        "größe",
+        "a\nb",
+        "$(id)",
+        "--out",
+        "...",
+        "a b/../c".replace("/", "_"),
+    ],
 )
 def test_the_name_from_a_file_is_a_name_that_a_recipe_may_have(tmp_path, stem):
     path = tmp_path / f"{stem}.yaml"
@@ -105,7 +116,9 @@ def test_numbers_are_read_as_they_are_written(text, value):
     assert type(load_yaml(text)) is type(value)
 
 
-@pytest.mark.parametrize("text", ["1e3", "010", "1:30", "no", "true", "null", "7", "-.5", "2026-01-31", "text"])
+@pytest.mark.parametrize(
+    "text", ["1e3", "010", "1:30", "no", "true", "null", "7", "-.5", "2026-01-31", "text"]
+)
 def test_a_text_is_written_so_that_it_is_read_as_a_text(text):
     assert load_yaml(to_yaml({"x": text})) == {"x": text} == yaml.safe_load(to_yaml({"x": text}))
 
@@ -136,7 +149,11 @@ def test_a_recipe_of_another_encoding_is_refused_with_its_line(tmp_path, encodin
 
 @pytest.mark.parametrize(
     ("make", "what"),
-    [(os.mkfifo, "FIFO"), (Path.mkdir, "folder"), (lambda path: path.symlink_to("/dev/zero"), "device")],
+    [
+        (os.mkfifo, "FIFO"),
+        (Path.mkdir, "folder"),
+        (lambda path: path.symlink_to("/dev/zero"), "device"),
+    ],
 )
 def test_a_recipe_is_a_regular_file(tmp_path, make, what):
     make(tmp_path / "mine.yaml")

@@ -67,7 +67,9 @@ def test_speeds_reach_both_ends():
 @pytest.mark.parametrize("ratio", [0.0, 20.0])
 def test_noise_has_the_ratio_asked_for(ratio):
     noise = Noise(ratio, ratio)(TONE).samples - TONE.samples
-    assert float(10 * torch.log10(TONE.samples.square().sum() / noise.square().sum())) == pytest.approx(ratio, abs=0.01)
+    assert float(
+        10 * torch.log10(TONE.samples.square().sum() / noise.square().sum())
+    ) == pytest.approx(ratio, abs=0.01)
     silence = Waveform(torch.zeros(1, 101), RATE)
     assert torch.equal(Noise()(silence).samples, silence.samples)
 
@@ -83,7 +85,9 @@ def test_the_ratio_of_noise_is_drawn_between_both_ends():
 
 @pytest.mark.parametrize("rate", [4000, 16_000])
 def test_a_shift_is_in_milliseconds_at_any_rate(rate):
-    lengths = [len(Shift(10)(Waveform(torch.ones(1, rate), rate)).samples[0]) - rate for _ in range(101)]
+    lengths = [
+        len(Shift(10)(Waveform(torch.ones(1, rate), rate)).samples[0]) - rate for _ in range(101)
+    ]
     assert rate / 200 < max(lengths) <= rate / 100
     assert -rate / 100 <= min(lengths) < -rate / 200
 
@@ -96,12 +100,15 @@ def test_shift_moves_the_clip_and_adds_nothing():
         shift = len(moved) - 400
         offsets.add(shift)
         assert (
-            torch.equal(moved[shift:], ramp.samples[0]) if shift >= 0 else torch.equal(moved, ramp.samples[0, -shift:])
+            torch.equal(moved[shift:], ramp.samples[0])
+            if shift >= 0
+            else torch.equal(moved, ramp.samples[0, -shift:])
         )
         assert not moved[: max(shift, 0)].any()
     assert -80 <= min(offsets) < -40
     assert 40 < max(offsets) <= 80
-    assert min(len(Shift(1000)(ramp).samples[0]) for _ in range(23)) == 300  # at most a quarter is cut
+    # at most a quarter is cut
+    assert min(len(Shift(1000)(ramp).samples[0]) for _ in range(23)) == 300
 
 
 def test_impossible_ranges_are_refused():
@@ -121,7 +128,10 @@ def test_specaugment_mutes_bands_and_stretches_and_nothing_else():
         torch.manual_seed(seed)
         banded = SpecAugment(share=0.5, num_bands=1, num_stretches=0)(noise).samples[0]
         assert len(banded) == 8000
-        change = torch.fft.rfft(banded).abs().reshape(-1)[:4000] / torch.fft.rfft(noise.samples[0]).abs()[:4000]
+        change = (
+            torch.fft.rfft(banded).abs().reshape(-1)[:4000]
+            / torch.fft.rfft(noise.samples[0]).abs()[:4000]
+        )
         middle = change.reshape(80, 50).median(dim=1).values  # of bands of 50 Hz
         assert ((middle < 0.5).diff().sum()) <= 2  # one band
         shares.append(float((middle < 0.5).float().mean()))
@@ -149,7 +159,9 @@ def test_an_affine_change_that_changes_nothing_gives_the_image():
 def test_affine_changes_are_torchvisions_in_the_middle(settings, monkeypatch):
     """With the same draws, on an image that is not square, where no edge comes in."""
     image = torch.rand(3, 6, 8)
-    image = F.interpolate(image[None], scale_factor=8, mode="bicubic", align_corners=False)[0].clamp(0, 1)
+    image = F.interpolate(image[None], scale_factor=8, mode="bicubic", align_corners=False)[
+        0
+    ].clamp(0, 1)
     drawn = torch.rand(5)
     monkeypatch.setattr(torch, "rand", lambda *_: drawn)
     turn, shear, larger, down, right = (2 * drawn - 1).tolist()
@@ -162,7 +174,9 @@ def test_affine_changes_are_torchvisions_in_the_middle(settings, monkeypatch):
         shear=[degrees * shear, 0.0],
         interpolation=InterpolationMode.BILINEAR,
     )
-    assert_close(Affine(*settings)(image)[:, 12:-12, 16:-16], expected[:, 12:-12, 16:-16], atol=1e-4, rtol=0)
+    assert_close(
+        Affine(*settings)(image)[:, 12:-12, 16:-16], expected[:, 12:-12, 16:-16], atol=1e-4, rtol=0
+    )
 
 
 def test_what_comes_in_at_the_edges_is_the_edge():

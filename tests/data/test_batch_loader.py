@@ -25,7 +25,9 @@ class Numbers:
 
 
 def loader(number=23, **settings):
-    return BatchLoader(Numbers([7] * number), LengthGroupedBatchSampler([7] * number, 5, shuffle=True, **settings))
+    return BatchLoader(
+        Numbers([7] * number), LengthGroupedBatchSampler([7] * number, 5, shuffle=True, **settings)
+    )
 
 
 # ── tokens_per_batch ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -114,7 +116,11 @@ def test_every_pass_is_the_next_epoch_in_its_own_order():
     for epoch in range(3):
         passed = list(batches)
         assert [number for number, _ in passed] == [epoch] * 5
-        assert [indices for _, indices in passed] == list(sampler.batches(epoch)) == list(batches.batch_indices())
+        assert (
+            [indices for _, indices in passed]
+            == list(sampler.batches(epoch))
+            == list(batches.batch_indices())
+        )
         orders.append(passed[0][1])
     assert orders[0] != orders[1] != orders[2] != orders[0]
 

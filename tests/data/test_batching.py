@@ -16,7 +16,9 @@ def test_every_example_is_in_one_batch_and_none_is_dropped(shuffle):
 
 @pytest.mark.parametrize("lengths", [LENGTHS, [7] * 101])
 def test_the_order_follows_from_seed_and_epoch(lengths):
-    sampler, again, other = (LengthGroupedBatchSampler(lengths, 13, shuffle=True, seed=seed) for seed in (3, 3, 4))
+    sampler, again, other = (
+        LengthGroupedBatchSampler(lengths, 13, shuffle=True, seed=seed) for seed in (3, 3, 4)
+    )
     assert list(sampler.batches(0)) == list(again.batches(0))
     assert list(sampler.batches(0)) != list(sampler.batches(1))
     assert list(sampler.batches(0)) != list(other.batches(0))
@@ -39,17 +41,25 @@ def test_batches_hold_similar_lengths_in_no_order_of_length():
 
 def test_an_example_has_other_batch_mates_in_other_epochs():
     sampler = LengthGroupedBatchSampler(LENGTHS, 13, shuffle=True)
-    mates = [next(set(batch) for batch in sampler.batches(epoch) if 0 in batch) for epoch in range(3)]
+    mates = [
+        next(set(batch) for batch in sampler.batches(epoch) if 0 in batch) for epoch in range(3)
+    ]
     assert len(mates[0] & mates[1] & mates[2]) < 13 // 2
     assert CHUNK * 13 < 5003
 
 
 def test_evaluation_is_sorted_by_length():
-    lengths = [LENGTHS[i] for batch in LengthGroupedBatchSampler(LENGTHS, 13, shuffle=False).batches(0) for i in batch]
+    lengths = [
+        LENGTHS[i]
+        for batch in LengthGroupedBatchSampler(LENGTHS, 13, shuffle=False).batches(0)
+        for i in batch
+    ]
     assert lengths == sorted(lengths)
 
 
-@pytest.mark.parametrize(("seed", "first"), [(0, 0xE220A8397B1DCDAF), (1234567, 6457827717110365317)])
+@pytest.mark.parametrize(
+    ("seed", "first"), [(0, 0xE220A8397B1DCDAF), (1234567, 6457827717110365317)]
+)
 def test_one_number_is_folded_as_by_splitmix64(seed, first):
     """The upper half of the first number of that generator (Steele et al. 2014, as published by Vigna)."""
     assert fold_seed(seed) == first >> 32

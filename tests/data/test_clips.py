@@ -17,7 +17,10 @@ from seqkit.tokenizers.video import Tubelets
 def drawn(num_frames, size=(6, 9)):
     """Frames of 8 bits, each of two greys, which GIFs keep."""
     rng = np.random.default_rng(num_frames)
-    return [np.where(rng.random(size) < 0.5, 7 * i % 251, 255).astype(np.uint8) for i in range(num_frames)]
+    return [
+        np.where(rng.random(size) < 0.5, 7 * i % 251, 255).astype(np.uint8)
+        for i in range(num_frames)
+    ]
 
 
 def gif(path, frames):
@@ -38,7 +41,9 @@ def mp4(path, frames, **options):
     with av.open(str(path), "w", **options) as file:
         stream = file.add_stream("mpeg4", rate=25, options={"g": "10", "b": "4000000"})
         stream.height, stream.width, stream.pix_fmt = *frames[0].shape, "yuv420p"
-        for frame in [av.VideoFrame.from_image(Image.fromarray(frame).convert("RGB")) for frame in frames]:
+        for frame in [
+            av.VideoFrame.from_image(Image.fromarray(frame).convert("RGB")) for frame in frames
+        ]:
             file.mux(stream.encode(frame))
         file.mux(stream.encode())
     return path
@@ -51,9 +56,12 @@ def every(num_frames):
 def test_a_gif_and_a_folder_hold_the_frames_in_order(tmp_path):
     frames = drawn(13)
     expected = torch.stack([torch.from_numpy(frame)[None] / 255 for frame in frames])
-    assert torch.equal(read_clip(folder(tmp_path / "a", frames), 1, every), expected)  # frame10 follows frame9
+    # frame10 follows frame9
+    assert torch.equal(read_clip(folder(tmp_path / "a", frames), 1, every), expected)
     assert torch.equal(read_clip(gif(tmp_path / "a.gif", frames), 1, every), expected)
-    assert read_clip(tmp_path / "a.gif", 3, lambda n: [n - 1]).equal(expected[-1:].expand(1, 3, -1, -1))
+    assert read_clip(tmp_path / "a.gif", 3, lambda n: [n - 1]).equal(
+        expected[-1:].expand(1, 3, -1, -1)
+    )
 
 
 def test_sampled_frames_of_an_mp4_are_those_of_all(tmp_path):
@@ -81,7 +89,9 @@ def test_of_a_video_of_1000_frames_the_sampled_ones_alone_are_decoded(write, dec
     assert len(read_clip(path, 1, Tubelets((2, 2, 3), frames=8).sample)) == len(decoded) == 8
 
 
-def test_an_mp4_of_1000_frames_is_decoded_from_the_key_frame_before_each_sampled_one(decoded, tmp_path, monkeypatch):
+def test_an_mp4_of_1000_frames_is_decoded_from_the_key_frame_before_each_sampled_one(
+    decoded, tmp_path, monkeypatch
+):
     path = mp4(tmp_path / "long.mp4", [np.full((16, 16), i % 256, np.uint8) for i in range(1000)])
     count, av = [], pytest.importorskip("av")
 
@@ -99,7 +109,9 @@ def test_an_mp4_of_1000_frames_is_decoded_from_the_key_frame_before_each_sampled
 
     opened = av.open
     monkeypatch.setattr(
-        av, "open", lambda *given, **settings: contextlib.nullcontext(Counted(opened(*given, **settings)))
+        av,
+        "open",
+        lambda *given, **settings: contextlib.nullcontext(Counted(opened(*given, **settings))),
     )
     assert len(read_clip(path, 1, Tubelets((2, 2, 2), frames=8).sample)) == len(decoded) == 8
     assert len(count) <= 8 * 10  # a key frame each ten
@@ -111,9 +123,12 @@ def test_a_rotated_phone_video_stands_upright(tmp_path):
     left[:, :16] = 255
     path = mp4(tmp_path / "a.mp4", [left] * 3)
     data = bytearray(path.read_bytes())
-    at = data.index(b"tkhd") + 4 + 4 + 20 + 16  # version and flags; times, track, duration; reserved, layer, volume
+    # version and flags; times, track, duration; reserved, layer, volume
+    at = data.index(b"tkhd") + 4 + 4 + 20 + 16
     identity = bytes(data[at : at + 36])
-    assert identity == b"".join(int(x).to_bytes(4, "big") for x in (65536, 0, 0, 0, 65536, 0, 0, 0, 2**30))
+    assert identity == b"".join(
+        int(x).to_bytes(4, "big") for x in (65536, 0, 0, 0, 65536, 0, 0, 0, 2**30)
+    )
     turned = (0, 65536, 0, 2**32 - 65536, 0, 0, 16 * 65536, 0, 2**30)  # 90° clockwise
     data[at : at + 36] = b"".join(int(x).to_bytes(4, "big") for x in turned)
     path.write_bytes(data)

@@ -68,7 +68,10 @@ def test_longer_examples_end_at_max_tokens_with_their_labels_and_are_counted(cap
     batch, found = encoded[0, [1, 4]]
     assert batch.content.tolist() == [[ord(c) for c in "abcde"]] * 2
     assert found.tolist() == [[0, 1, 2, 3, 4]] * 2
-    several = [Sample("abcdef", torch.tensor([0.5, 1.5, 2.5])), Sample("ab", torch.tensor([1.0, 2.0, 3.0]))]
+    several = [
+        Sample("abcdef", torch.tensor([0.5, 1.5, 2.5])),
+        Sample("ab", torch.tensor([1.0, 2.0, 3.0])),
+    ]
     whole = TokenizedDataset(several, Letters(), "training", max_tokens=2)
     assert whole.targets[0].tolist() == [0.5, 1.5, 2.5], "targets of the example, not of its tokens"
 
@@ -96,7 +99,9 @@ def test_an_example_that_is_much_longer_than_the_others_is_named(caplog):
     TokenizedDataset([*SAMPLES, Sample("y" * 999, 1)], Letters(), "training")
     assert "longest" not in caplog.text
     TokenizedDataset([*SAMPLES, Sample("y" * 1000, 1)], Letters(), "training")
-    assert "the longest training example, sample 5, has 1,000 tokens and the median 6" in caplog.text
+    assert (
+        "the longest training example, sample 5, has 1,000 tokens and the median 6" in caplog.text
+    )
     assert "--data.max_tokens N cuts examples" in caplog.text
 
 
@@ -108,7 +113,9 @@ def test_without_a_cache_each_batch_is_encoded_anew():
 
 
 def test_augmentation_depends_on_seed_epoch_and_example_alone():
-    encoded = TokenizedDataset(SAMPLES, Letters(), "training", augment=Augmentation([Repeat(101)], 3))
+    encoded = TokenizedDataset(
+        SAMPLES, Letters(), "training", augment=Augmentation([Repeat(101)], 3)
+    )
     alone, together = encoded[2, [1]][0], encoded[2, [0, 1, 4]][0]
     n = int(alone.valid.sum())
     assert n > 7
@@ -117,9 +124,9 @@ def test_augmentation_depends_on_seed_epoch_and_example_alone():
     assert len(sizes) > 4
     assert (
         int(
-            TokenizedDataset(SAMPLES, Letters(), "training", augment=Augmentation([Repeat(101)], 4))[2, [1]][
-                0
-            ].valid.sum()
+            TokenizedDataset(
+                SAMPLES, Letters(), "training", augment=Augmentation([Repeat(101)], 4)
+            )[2, [1]][0].valid.sum()
         )
         != n
     )
@@ -132,7 +139,10 @@ def test_an_image_that_is_augmented_is_read_once_and_stays_as_it_was():
         asked.append(index)
         return images[index].clone()
 
-    samples, augment = Samples(read, [0, 1]), Augmentation([lambda image: image.mul_(torch.rand(()))])
+    samples, augment = (
+        Samples(read, [0, 1]),
+        Augmentation([lambda image: image.mul_(torch.rand(()))]),
+    )
     encoded = TokenizedDataset(samples, Patches(2), "training", augment=augment)
     first = encoded[0, [1]][0].content
     encoded[1, [0, 1]]
@@ -141,7 +151,9 @@ def test_an_image_that_is_augmented_is_read_once_and_stays_as_it_was():
 
 
 def test_examples_of_one_batch_are_augmented_independently_of_each_other():
-    encoded = TokenizedDataset([Sample("abc")] * 11, Letters(), "training", augment=Augmentation([Repeat(101)]))
+    encoded = TokenizedDataset(
+        [Sample("abc")] * 11, Letters(), "training", augment=Augmentation([Repeat(101)])
+    )
     assert len(set(encoded[0, list(range(11))][0].valid.sum(dim=1).tolist())) > 5
 
 
@@ -170,7 +182,9 @@ def test_a_sample_that_cannot_be_encoded_is_named_with_its_split():
 
 
 def test_extents_are_the_last_positions_by_axis():
-    assert TokenizedDataset([Sample("abc"), Sample("abcde")], Letters(), "training").extents == [[2.0, 4.0]]
+    assert TokenizedDataset([Sample("abc"), Sample("abcde")], Letters(), "training").extents == [
+        [2.0, 4.0]
+    ]
 
 
 def test_labels_per_token_must_be_as_many_as_tokens():
@@ -187,7 +201,9 @@ def test_the_objective_encodes_each_label_once_and_to_any_length():
         asked.append(label)
         return Letters().encode(label).content
 
-    encoded = TokenizedDataset([Sample("abc", "de"), Sample("f", "ghijk")], Letters(), "training", encode_target=ids)
+    encoded = TokenizedDataset(
+        [Sample("abc", "de"), Sample("f", "ghijk")], Letters(), "training", encode_target=ids
+    )
     for epoch in range(2):
         _, labels = encoded[epoch, [1, 0]]
         assert labels.tolist() == [[103, 104, 105, 106, 107], [100, 101, IGNORE, IGNORE, IGNORE]]
@@ -215,8 +231,14 @@ def test_a_label_that_cannot_be_encoded_is_named_with_its_split():
             [torch.tensor([[3, 5, 2]]), torch.tensor([[7], [1]])],
             torch.tensor([[[3, 5, 2], [IGNORE] * 3], [[7, IGNORE, IGNORE], [1, IGNORE, IGNORE]]]),
         ),
-        ([torch.tensor([0.5, 1.5]), torch.tensor([2.5])], torch.tensor([[0.5, 1.5], [2.5, torch.nan]])),
-        ([torch.ones(1, 3), torch.zeros(2, 3)], torch.tensor([[[1.0] * 3, [torch.nan] * 3], [[0.0] * 3] * 2])),
+        (
+            [torch.tensor([0.5, 1.5]), torch.tensor([2.5])],
+            torch.tensor([[0.5, 1.5], [2.5, torch.nan]]),
+        ),
+        (
+            [torch.ones(1, 3), torch.zeros(2, 3)],
+            torch.tensor([[[1.0] * 3, [torch.nan] * 3], [[0.0] * 3] * 2]),
+        ),
     ],
 )
 def test_targets_are_collated_to_one_tensor(targets, expected):
@@ -237,7 +259,9 @@ class Hundreds(Tokenizer):
 
     def encode(self, raw, /):
         n = -(-raw.samples.shape[-1] // 100)
-        return Tokens(torch.zeros(n, dtype=torch.int64), torch.arange(n, dtype=torch.float32)[:, None])
+        return Tokens(
+            torch.zeros(n, dtype=torch.int64), torch.arange(n, dtype=torch.float32)[:, None]
+        )
 
 
 SOUNDS = [Sample(Waveform(0.1 * torch.ones(1, 811 + 37 * i), 8000)) for i in range(31)]
@@ -257,7 +281,9 @@ def test_augmented_sounds_are_sorted_by_how_long_they_become():
 
 
 def test_what_follows_an_augmentation_of_unknown_draws_is_not_foreseen():
-    encoded = TokenizedDataset(SOUNDS, Hundreds(), "training", augment=Augmentation([Noise(), Shift()]))
+    encoded = TokenizedDataset(
+        SOUNDS, Hundreds(), "training", augment=Augmentation([Noise(), Shift()])
+    )
     assert encoded.sort_keys(0) == [len(sample.raw.samples[0]) / 8000 for sample in SOUNDS]
     texts = TokenizedDataset(SAMPLES, Letters(), "training", augment=Augmentation([Repeat()]))
     assert texts.sort_keys(0) == texts.lengths == [3, 7, 2, 5, 11]

@@ -38,7 +38,10 @@ def test_a_piece_has_the_name_of_its_document_and_the_place_where_it_begins(monk
 
 
 def test_whole_documents_are_held_out_and_equal_ones_together():
-    given = {f"{i}.txt": f"{i} " * (3 + i % 7) for i in range(97)} | {"twin.txt": "3 " * 6, "twin2.txt": "3 " * 6}
+    given = {f"{i}.txt": f"{i} " * (3 + i % 7) for i in range(97)} | {
+        "twin.txt": "3 " * 6,
+        "twin2.txt": "3 " * 6,
+    }
     whole = texts(**given)
     rest, held, rule = held_out(whole, 0.2, seed=0)
     assert rule == f"{len(held)} of 99 whole documents, by SHA-256"
@@ -51,7 +54,9 @@ def test_what_is_held_out_depends_on_the_texts_and_the_seed_alone():
     each = [f"{i} " * 9 for i in range(31)]
     here = texts(**{f"{i}.txt": text for i, text in enumerate(each)})
     there = texts(**{f"x{i}.txt": text for i, text in reversed(list(enumerate(each)))})
-    held = [{sample.raw for sample in held_out(samples, 0.2, seed=1)[1]} for samples in (here, there)]
+    held = [
+        {sample.raw for sample in held_out(samples, 0.2, seed=1)[1]} for samples in (here, there)
+    ]
     assert held[0] == held[1]
     assert held[0] != {sample.raw for sample in held_out(here, 0.2, seed=2)[1]}
 
@@ -75,6 +80,8 @@ def test_of_a_large_text_no_more_than_a_limit_is_held_out(monkeypatch):
 
 
 def test_the_parts_of_a_text_keep_label_group_and_name_and_empty_ones_are_left_out():
-    front, back = cut(Samples.of([Sample("abcd", 3, "g", "n"), Sample("x", 5)]), lambda size: size // 2)
+    front, back = cut(
+        Samples.of([Sample("abcd", 3, "g", "n"), Sample("x", 5)]), lambda size: size // 2
+    )
     assert [tuple(sample) for sample in front] == [("ab", 3, "g", "n")]
     assert [sample.raw for sample in back] == ["cd", "x"]

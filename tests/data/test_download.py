@@ -73,7 +73,9 @@ def test_a_damaged_file_is_fetched_again(server, own_folder):
         ("cut", DIGEST, "IncompleteRead"),
     ],
 )
-def test_a_failed_download_leaves_no_file_and_says_what_to_put_where(server, own_folder, page, digest, reason):
+def test_a_failed_download_leaves_no_file_and_says_what_to_put_where(
+    server, own_folder, page, digest, reason
+):
     with pytest.raises(DataError) as caught:
         fetch(f"{server.url}/{page}", digest, "set/file.bin")
     for word in (reason, f"{server.url}/{page}", str(own_folder / "set" / "file.bin"), digest):
@@ -81,7 +83,9 @@ def test_a_failed_download_leaves_no_file_and_says_what_to_put_where(server, own
     assert left(own_folder.parent) == []
 
 
-@pytest.mark.parametrize(("page", "reason"), [("good", "more than 1,000 bytes"), ("slow", "more than 0.2 s")])
+@pytest.mark.parametrize(
+    ("page", "reason"), [("good", "more than 1,000 bytes"), ("slow", "more than 0.2 s")]
+)
 def test_a_download_has_a_size_and_a_deadline(server, own_folder, monkeypatch, page, reason):
     monkeypatch.setattr("seqkit.data.download.MAX_SECONDS", 0.2)
     monkeypatch.setattr("seqkit.data.download.MAX_BYTES", 1000 if page == "good" else 10**6)

@@ -25,7 +25,14 @@ RAWS = [raw(i) for i in range(24)]
 
 
 def join():
-    made = Join({"text": Bytes(), "series": Series(1), "cells": Cells(), "graph": Graph(0, num_edge_types=1)})
+    made = Join(
+        {
+            "text": Bytes(),
+            "series": Series(1),
+            "cells": Cells(),
+            "graph": Graph(0, num_edge_types=1),
+        }
+    )
     made.fit(RAWS)
     return made
 
@@ -39,7 +46,9 @@ class Given(DataSource):
 
 
 def module(drop_parts, raws=RAWS, seed=3, **settings):
-    data = DataModule(Given(raws), join(), Classify(), batch_size=4, drop_parts=drop_parts, seed=seed, **settings)
+    data = DataModule(
+        Given(raws), join(), Classify(), batch_size=4, drop_parts=drop_parts, seed=seed, **settings
+    )
     data.setup()
     return data
 
@@ -53,7 +62,9 @@ def as_list(example):
 
 
 @pytest.mark.parametrize("make", [dict, as_list])
-@pytest.mark.parametrize("dropped", [("text",), ("cells", "text"), ("graph", "series"), ("text", "series", "graph")])
+@pytest.mark.parametrize(
+    "dropped", [("text",), ("cells", "text"), ("graph", "series"), ("text", "series", "graph")]
+)
 def test_a_part_left_out_is_as_if_it_had_not_been_given(make, dropped):
     tokenizer = join()
     for one in RAWS[:7]:
@@ -77,12 +88,17 @@ def test_every_epoch_draws_anew_from_the_tokens_that_are_kept(make):
             assert found.equals(data.tokenizer.encode(make(rest)))
             seen.add((i, epoch, names))
     assert len({(i, epoch) for i, epoch, _ in seen}) == len(seen), "the same epoch draws the same"
-    assert len({(i, names) for i, _, names in seen}) > 2 * len(RAWS), "another epoch draws otherwise"
+    assert len({(i, names) for i, _, names in seen}) > 2 * len(RAWS), (
+        "another epoch draws otherwise"
+    )
 
 
 def test_draws_depend_on_seed_epoch_and_example_alone():
     whole = module(0.5).train_dataloader().examples
-    alone, workers = module(0.5).train_dataloader().examples, module(0.5, num_workers=2).train_dataloader()
+    alone, workers = (
+        module(0.5).train_dataloader().examples,
+        module(0.5, num_workers=2).train_dataloader(),
+    )
     before = torch.get_rng_state()
     together = whole.encoded(range(len(RAWS)), 5)
     assert torch.equal(torch.get_rng_state(), before), "dropout's generator stays"
@@ -123,7 +139,9 @@ def test_each_part_is_left_out_at_its_rate_and_one_stays():
 def test_held_out_splits_keep_all_parts_and_the_digest_is_that_of_the_whole():
     data, whole = module(0.9), module(None)
     for loader in ("val_dataloader", "test_dataloader"):
-        for (ours, _), (theirs, _) in zip(getattr(data, loader)(), getattr(whole, loader)(), strict=True):
+        for (ours, _), (theirs, _) in zip(
+            getattr(data, loader)(), getattr(whole, loader)(), strict=True
+        ):
             assert ours.content.equal(theirs.content)
     data.train_dataloader(), whole.train_dataloader()
     assert data.sha256() == whole.sha256()
@@ -148,7 +166,10 @@ def test_the_part_that_is_predicted_stays():
 )
 def test_each_mistake_is_answered_in_one_line(rates, settings, said):
     with pytest.raises(ValueError) as error:
-        DataModule(Given(RAWS), **{"tokenizer": join(), "objective": Classify(), "drop_parts": rates, **settings})
+        DataModule(
+            Given(RAWS),
+            **{"tokenizer": join(), "objective": Classify(), "drop_parts": rates, **settings},
+        )
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 

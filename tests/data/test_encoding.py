@@ -12,7 +12,12 @@ import torch
 from seqkit.data import dataset, encoding
 from seqkit.data.cache import cache_folder
 from seqkit.data.dataset import TokenizedDataset
-from seqkit.data.encoding import Encoder, samples_fingerprint, split_fingerprint, tokenizer_fingerprint
+from seqkit.data.encoding import (
+    Encoder,
+    samples_fingerprint,
+    split_fingerprint,
+    tokenizer_fingerprint,
+)
 from seqkit.data.sample import Sample, Samples
 from seqkit.data.sources.folder import of_files
 from seqkit.errors import DataError
@@ -42,12 +47,16 @@ def graphs(number=300):
 
 def named(samples):
     """The samples of a source that names their fingerprint."""
-    return Samples([s.raw for s in samples].__getitem__, [s.label for s in samples], key=lambda: "graphs")
+    return Samples(
+        [s.raw for s in samples].__getitem__, [s.label for s in samples], key=lambda: "graphs"
+    )
 
 
 def equal(one, other):
     ours, theirs = one.tensors(), other.tensors()
-    return list(ours) == list(theirs) and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    return list(ours) == list(theirs) and all(
+        torch.equal(ours[name], theirs[name]) for name in ours
+    )
 
 
 def test_a_split_from_the_disk_equals_the_one_in_memory(tmp_path, monkeypatch, request):
@@ -57,7 +66,11 @@ def test_a_split_from_the_disk_equals_the_one_in_memory(tmp_path, monkeypatch, r
     first, second = (TokenizedDataset(samples, tokenizer, "training") for _ in range(2))
     assert len(list(cache_folder().iterdir())) == 1
     for other in (first, second):
-        assert (other.sha256, other.lengths, other.extents) == (memory.sha256, memory.lengths, memory.extents)
+        assert (other.sha256, other.lengths, other.extents) == (
+            memory.sha256,
+            memory.lengths,
+            memory.extents,
+        )
         everything = range(len(samples))
         assert all(map(equal, memory.encoded(everything, 0), other.encoded(everything, 0)))
 
@@ -87,7 +100,11 @@ def test_where_the_folder_cannot_be_written_the_split_is_in_memory_and_that_is_s
     monkeypatch.setattr(dataset, "CACHE_BYTES", max_bytes)
     data = TokenizedDataset(named(graphs()), Graph(3), "training")
     assert "encoded data is not kept" in caplog.text
-    assert (data.sha256, data.lengths, data.extents) == (memory.sha256, memory.lengths, memory.extents)
+    assert (data.sha256, data.lengths, data.extents) == (
+        memory.sha256,
+        memory.lengths,
+        memory.extents,
+    )
     everything = range(300)
     assert all(map(equal, memory.encoded(everything, 0), data.encoded(everything, 0)))
 
@@ -102,7 +119,9 @@ def test_the_fingerprint_of_a_split_changes_with_samples_and_tokenizer(monkeypat
     samples = [Sample("abc", 1), Sample("de", 2)]
 
     def known(given=samples, tokenizer=None, max_tokens=None):
-        return split_fingerprint(Encoder(Samples.of(given), tokenizer or Bytes(), "training", max_tokens))
+        return split_fingerprint(
+            Encoder(Samples.of(given), tokenizer or Bytes(), "training", max_tokens)
+        )
 
     found = known()
     assert found == known([Sample("abc", 5), Sample("de", 7)]), "labels are not in the tokens"
@@ -147,9 +166,15 @@ def test_texts_and_rows_of_a_table_are_known_by_their_content_and_others_by_what
 
 def test_samples_without_a_fingerprint_are_encoded_in_workers_and_not_kept(on_disk):
     samples, tokenizer = graphs(), Graph(3)
-    memory = encoding.held([tokenizer.encode(sample.raw) for sample in samples], [sample.label for sample in samples])
+    memory = encoding.held(
+        [tokenizer.encode(sample.raw) for sample in samples], [sample.label for sample in samples]
+    )
     data = TokenizedDataset(samples, tokenizer, "training")
-    assert (data.sha256, data.lengths, data.extents) == (memory.sha256, memory.lengths, memory.extents)
+    assert (data.sha256, data.lengths, data.extents) == (
+        memory.sha256,
+        memory.lengths,
+        memory.extents,
+    )
     assert not cache_folder().exists()
 
 
@@ -171,7 +196,9 @@ def test_a_tokenizer_that_cannot_be_pickled_has_no_fingerprint_and_works(on_disk
     assert not cache_folder().exists()
 
 
-def test_a_tokenizer_of_a_notebook_whose_code_cannot_be_read_works_and_nothing_is_kept(on_disk, monkeypatch):
+def test_a_tokenizer_of_a_notebook_whose_code_cannot_be_read_works_and_nothing_is_kept(
+    on_disk, monkeypatch
+):
     notebook = ModuleType("of_a_notebook")
     monkeypatch.setitem(sys.modules, "of_a_notebook", notebook)
     exec("from seqkit.tokenizers import Bytes\nclass Own(Bytes): is_slow = True", notebook.__dict__)
@@ -180,7 +207,9 @@ def test_a_tokenizer_of_a_notebook_whose_code_cannot_be_read_works_and_nothing_i
     assert not cache_folder().exists()
 
 
-def test_the_fingerprint_of_a_tokenizer_changes_with_its_code_and_that_of_its_bases(tmp_path, monkeypatch):
+def test_the_fingerprint_of_a_tokenizer_changes_with_its_code_and_that_of_its_bases(
+    tmp_path, monkeypatch
+):
     monkeypatch.syspath_prepend(tmp_path)
     codes = [tmp_path / f"{name}_of_a_plug_in.py" for name in ("base", "own")]
     codes[0].write_text("from seqkit.tokenizers import Bytes\nclass Base(Bytes): pass\n")
@@ -195,7 +224,20 @@ def test_the_fingerprint_of_a_tokenizer_changes_with_its_code_and_that_of_its_ba
     assert len(set(prints)) == 3
 
 
-PLAIN = [3, -0.1, True, None, "a'b", b"x", (), (1,), [1, 2.5, "a", None], {"a": [1]}, list(range(3000)), np.int64(3)]
+PLAIN = [
+    3,
+    -0.1,
+    True,
+    None,
+    "a'b",
+    b"x",
+    (),
+    (1,),
+    [1, 2.5, "a", None],
+    {"a": [1]},
+    list(range(3000)),
+    np.int64(3),
+]
 
 
 def test_labels_without_arrays_are_hashed_as_ever():
@@ -228,4 +270,6 @@ def test_arrays_of_another_shape_or_type_are_other_labels():
     values = np.zeros((2, 3))
     others = [values, values.reshape(3, 2), values.astype("f4"), np.zeros((2, 3), "i8")]
     assert len({encoding._target_bytes(other) for other in others}) == len(others)
-    assert encoding._target_bytes(values.T) == encoding._target_bytes(np.ascontiguousarray(values.T))
+    assert encoding._target_bytes(values.T) == encoding._target_bytes(
+        np.ascontiguousarray(values.T)
+    )

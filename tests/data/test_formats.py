@@ -18,7 +18,8 @@ def make(folder, *names):
 
 def test_a_suffix_belongs_to_one_format_whatever_its_case():
     suffixes = [suffix for known in FORMATS for suffix in known.suffixes]
-    assert {suffix for suffix in suffixes if suffixes.count(suffix) > 1} == {".gif"}  # which may move
+    # which may move
+    assert {suffix for suffix in suffixes if suffixes.count(suffix) > 1} == {".gif"}
     for known in FORMATS:
         for suffix in known.suffixes:
             assert suffix.startswith(".")
@@ -54,7 +55,10 @@ def test_a_folder_has_the_source_of_its_files(tmp_path, names, source):
 
 def test_a_folder_of_texts_is_given_as_its_text_files(tmp_path):
     folder = make(tmp_path / "own", "b/1.txt", "a.md", "table.csv", "c.rst")
-    assert source_for(folder) == ("TextFiles", {"path": [str(folder / "a.md"), str(folder / "b" / "1.txt")]})
+    assert source_for(folder) == (
+        "TextFiles",
+        {"path": [str(folder / "a.md"), str(folder / "b" / "1.txt")]},
+    )
 
 
 def test_a_file_is_a_text_or_a_table(tmp_path):
@@ -91,7 +95,9 @@ def test_hidden_copies_do_not_double_a_folder(tmp_path):
     assert source_for(folder) == ("TextFiles", {"path": [str(folder / "a.txt")]})
 
 
-@pytest.mark.parametrize(("names", "source"), [(["edges.csv", "nodes.tsv"], "GraphFile"), (["edges.csv"], "Table")])
+@pytest.mark.parametrize(
+    ("names", "source"), [(["edges.csv", "nodes.tsv"], "GraphFile"), (["edges.csv"], "Table")]
+)
 def test_a_folder_of_edges_and_nodes_is_a_graph(tmp_path, names, source):
     assert source_for(make(tmp_path / "own", *names))[0] == source
 

@@ -51,7 +51,8 @@ def long_sound(path):
 def bomb(path):
     chunks = [(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 1, 0, 0, 0, 0)), (b"IEND", b"")]
     body = [
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
     ]
     text(path, b"\x89PNG\r\n\x1a\n" + b"".join(body))
 
@@ -80,14 +81,22 @@ BAD_IMAGES = {
     "a TIFF cut in half": ("x.tif", lambda path: cut(path, noise), NO_IMAGE),
     "its first bytes alone": ("x.png", lambda path: cut(path, noise, 0.001), NO_IMAGE),
     "a text": ("x.png", text, NO_IMAGE),
-    "PostScript": ("x.png", lambda path: text(path, b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), NO_IMAGE),
+    "PostScript": (
+        "x.png",
+        lambda path: text(path, b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"),
+        NO_IMAGE,
+    ),
     "a bomb": ("x.png", bomb, "more than 50 megapixels"),
     "a drawing that only transparency shows": ("x.png", drawing_in_transparency, "transparency"),
     "NaN in floats": ("x.tif", floats(np.nan), "floats from nan to nan"),
     "infinity in floats": ("x.tif", floats(np.inf), "floats from 0.5 to inf"),
     "floats to 255": ("x.tif", floats(255.0), "floats from 0.5 to 255"),
     "floats below 0": ("x.tif", floats(-1.0), "floats from -1 to 0.5"),
-    "integers of 32 bits": ("x.tif", lambda path: image(path, np.full((8, 8), 9**9, np.int32)), "integers of 32 bits"),
+    "integers of 32 bits": (
+        "x.tif",
+        lambda path: image(path, np.full((8, 8), 9**9, np.int32)),
+        "integers of 32 bits",
+    ),
     "a new line in a name": ("x\ny.png", text, NO_IMAGE),
     "ANSI in a name": ("x\x1b[31m.png", text, NO_IMAGE),
     "a name that is no UTF-8": (os.fsdecode(b"x\xff.png"), text, NO_IMAGE),
@@ -95,7 +104,11 @@ BAD_IMAGES = {
 BAD_SOUNDS = {
     "no bytes": ("x.wav", lambda path: text(path, b""), r"is empty \(0 bytes\)"),
     "a WAV cut in half": ("x.wav", lambda path: cut(path, long_sound), "is truncated"),
-    "a WAV without its last sample": ("x.wav", lambda path: cut(path, long_sound, 0.99998), "is truncated"),
+    "a WAV without its last sample": (
+        "x.wav",
+        lambda path: cut(path, long_sound, 0.99998),
+        "is truncated",
+    ),
     "a FLAC cut in half": ("x.flac", lambda path: cut(path, long_sound), NO_SOUND),
     "an OGG cut in half": ("x.ogg", lambda path: cut(path, long_sound), "is truncated"),
     "an MP3 cut in half": ("x.mp3", lambda path: cut(path, long_sound), "is truncated"),
@@ -118,7 +131,9 @@ def good(folder, write, suffix):
 def read_all(source):
     """Everything that training, validation and test would read."""
     splits = source.splits()
-    return [sample.raw for part in (splits.train, splits.valid or [], splits.test) for sample in part]
+    return [
+        sample.raw for part in (splits.train, splits.valid or [], splits.test) for sample in part
+    ]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +226,9 @@ def one_each(folder):
 
 
 def splits_of(*names):
-    return several(*(lambda folder, name=name: image(folder / name / "ant" / "x.png") for name in names))
+    return several(
+        *(lambda folder, name=name: image(folder / name / "ant" / "x.png") for name in names)
+    )
 
 
 WRONG_FOLDERS = {
@@ -274,7 +291,12 @@ SOUNDS_AND_TOKENIZERS = {
     "8 kHz": (SOUND, 8000, LogMel(16000), None),
     "48 kHz": (SOUND, 48000, LogMel(16000), None),
     "stereo, mixed": (np.stack([SOUND, SOUND], 1), 8000, LogMel(8000, channels="mix"), None),
-    "stereo for mono": (np.stack([SOUND, SOUND], 1), 8000, LogMel(8000), "set channels='mix' for their mean"),
+    "stereo for mono": (
+        np.stack([SOUND, SOUND], 1),
+        8000,
+        LogMel(8000),
+        "set channels='mix' for their mean",
+    ),
     "silence": (np.zeros(900), 8000, LogMel(8000), "audio is silent"),
     "a rate without a divisor": (SOUND, 7919, LogMel(16000), "convert it to a usual rate first"),
     "far too loud": (SOUND * 32768, 8000, LogMel(8000), "give an amplitude in"),

@@ -46,7 +46,9 @@ def test_a_file_of_another_format_is_refused_with_those_there_are(tmp_path):
             list(read_inputs(str(tmp_path / name), Bytes()))
 
 
-@pytest.mark.parametrize(("given", "what"), [("nosuch.png", "no file"), ("", "nothing"), (".", "a folder here")])
+@pytest.mark.parametrize(
+    ("given", "what"), [("nosuch.png", "no file"), ("", "nothing"), (".", "a folder here")]
+)
 def test_a_name_without_a_file_is_refused(given, what):
     with pytest.raises(DataError, match=f"'{given}' is {what}"):
         list(read_inputs(given, Patches(5)))
@@ -58,7 +60,10 @@ def run_of(*columns, **settings):
 
 def test_a_row_of_a_table_is_an_example_by_the_column_that_is_named_known_or_guessed(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text("id,body,other\n1,one text that is long,a\n2,,b\n3,another text that is,c\n", encoding="utf-8")
+    path.write_text(
+        "id,body,other\n1,one text that is long,a\n2,,b\n3,another text that is,c\n",
+        encoding="utf-8",
+    )
     body = ["one text that is long", None, "another text that is"]
     for schema, column, values in (
         (None, None, body), (None, "other", ["a", "b", "c"]), (run_of(Column("other", "text")), None, ["a", "b", "c"]),
@@ -90,9 +95,15 @@ def test_rows_are_read_as_those_of_training_were(tmp_path):
     path.write_text('price,day,sex,note\n"1,5",02/05/2022,NA,NA\n"1,234",03/25/2022,f,null\n')
     schema = schema_of({"data": {"source": {"type": "Table", **SETTINGS}}})
     first, second = Inputs([str(path)], Join({"note": Bytes(), "cells": Cells()}), schema)
-    assert {name: str(value) for name, value in first.raw["cells"].items()} == {"day": "2022-05-02", "price": "1.5"}
+    assert {name: str(value) for name, value in first.raw["cells"].items()} == {
+        "day": "2022-05-02",
+        "price": "1.5",
+    }
     assert "note" not in first.raw
-    assert second.error == f"{path}, line 3: day is '03/25/2022', which is no date as the others are (%d/%m/%Y)"
+    assert (
+        second.error
+        == f"{path}, line 3: day is '03/25/2022', which is no date as the others are (%d/%m/%Y)"
+    )
 
 
 def test_faulty_rows_of_a_table_are_answered_with_their_line(tmp_path):
@@ -109,7 +120,10 @@ def test_configurations_of_tables_have_a_schema():
         return schema_of({"data": {"source": {"type": "Table", **source}}})
 
     assert of(target_kind="classes", input="body").inputs == [Column("body", "text")]
-    assert of(target_kind="classes", input=["s0", "s1"]).steps == (Column("s0", "number"), Column("s1", "number"))
+    assert of(target_kind="classes", input=["s0", "s1"]).steps == (
+        Column("s0", "number"),
+        Column("s1", "number"),
+    )
     assert of(columns={"a": "text"}, header=["a", "b"]).header == ("a", "b")
     assert schema_of({"data": {"source": {"type": "TextFiles"}}}) is None
     join = {
@@ -125,11 +139,15 @@ def test_a_series_is_read_from_the_columns_of_the_run(tmp_path):
     path.write_text('s1,s0,s2\n1,"2,5",3\n4,,6\n', encoding="utf-8")
 
     def of(*names):
-        return run_of(Column("x", "series"), steps=tuple(Column(name, "number", form=",") for name in names))
+        return run_of(
+            Column("x", "series"), steps=tuple(Column(name, "number", form=",") for name in names)
+        )
 
     first, second = Inputs([str(path)], Series(), of("s0", "s1"))
     assert first.raw == [2.5, 1]
-    assert second.error == f"{path}, line 3: s0 is empty, and each column of a series holds a number"
+    assert (
+        second.error == f"{path}, line 3: s0 is empty, and each column of a series holds a number"
+    )
     (missing,) = Inputs([str(path)], Series(), of("s0", "s3"))
     assert "lacks columns of the run (s3)" in missing.error
 
@@ -144,8 +162,14 @@ def test_parts_may_be_absent_and_columns_that_are_not_used_are_said(tmp_path):
     (tmp_path / "t.csv").write_text("note,sise\na b,3\n,4\n")
     inputs = Inputs([str(tmp_path / "t.csv")], JOINED, PARTS)
     good, bad = inputs
-    assert (good.raw, bad.error) == ({"note": "a b"}, f"{tmp_path / 't.csv'}, line 3: note is empty")
-    assert "has no column photo, size, so these are absent; it has columns that are not used: sise" in inputs.notes[0]
+    assert (good.raw, bad.error) == (
+        {"note": "a b"},
+        f"{tmp_path / 't.csv'}, line 3: note is empty",
+    )
+    assert (
+        "has no column photo, size, so these are absent; it has columns that are not used: sise"
+        in inputs.notes[0]
+    )
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     (none,) = Inputs([str(tmp_path / "t.csv")], JOINED, PARTS)
     assert "lacks columns of the run (note, photo, size)" in none.error
@@ -154,9 +178,16 @@ def test_parts_may_be_absent_and_columns_that_are_not_used_are_said(tmp_path):
 def test_an_example_may_be_written_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Image.fromarray(np.full((5, 5), 255, np.uint8)).save("a.png")
-    for given in ("view=a.png, size=$3,note=to be, or not", '{"photo": "a.png", "size": 3, "note": "to be, or not"}'):
+    for given in (
+        "view=a.png, size=$3,note=to be, or not",
+        '{"photo": "a.png", "size": 3, "note": "to be, or not"}',
+    ):
         (one,) = Inputs([given], JOINED, PARTS)
-        assert (one.error, one.raw["note"], one.raw["cells"]) == (None, "to be, or not", {"size": 3.0})
+        assert (one.error, one.raw["note"], one.raw["cells"]) == (
+            None,
+            "to be, or not",
+            {"size": 3.0},
+        )
         assert float(one.raw["photo"].min()) == 1
     for given, fact in (("sise=3", "did you mean size"), ("size=many", "size is 'many', which is no number"),
                         ("hello", "names no part of an example; give a table, or note=…"), ("note=", "is filled|empty"),
@@ -191,7 +222,10 @@ def test_of_a_mixed_folder_the_files_are_taken_that_the_tokenizer_reads(tmp_path
     Image.new("L", (8, 8)).save(tmp_path / "b.png")
     (tmp_path / "c.png").write_bytes(b"torn")
     (tmp_path / "d.txt").write_text("text", encoding="utf-8")
-    for tokenizer, names in ((Patches(4), ["b.png", "c.png"]), (LogMel(8_000, normalize=False), ["a.wav"])):
+    for tokenizer, names in (
+        (Patches(4), ["b.png", "c.png"]),
+        (LogMel(8_000, normalize=False), ["a.wav"]),
+    ):
         inputs = Inputs([str(tmp_path)], tokenizer)
         assert [Path(one.name).name for one in inputs] == names
         assert f"{4 - len(names)} of 4 files are skipped" in inputs.notes[0]
@@ -218,7 +252,8 @@ def test_lines_are_texts_except_those_that_name_images_or_recordings(tmp_path):
     inputs = Inputs(["-"], Bytes(), stdin=io.BytesIO(b"".join(lines)))
     assert inputs.total is None
     text, image, last = inputs
-    assert (text.raw, last.raw) == (str(tmp_path / "a.txt"), "to be")  # what a text says is not opened
+    # what a text says is not opened
+    assert (text.raw, last.raw) == (str(tmp_path / "a.txt"), "to be")
     assert "'gone.png' is no file" in image.error
     (nothing,) = Inputs(["-"], Bytes(), stdin=io.BytesIO())
     assert "standard input is empty" in nothing.error
@@ -260,11 +295,16 @@ PATHS = ["gone.eeg", "no/such", "*.eeg", "nowhere/", "a[0].eeg"]
 @pytest.mark.parametrize("given", PATHS)
 def test_what_looks_like_a_path_is_no_text_where_the_tokenizer_reads_files(given):
     (one,) = Inputs([given], Reads())
-    assert one.error.startswith(f"{given!r} is no file, and looks like a path; give a file that exists, or a text")
+    assert one.error.startswith(
+        f"{given!r} is no file, and looks like a path; give a file that exists, or a text"
+    )
     (line,) = Inputs(["-"], Reads(), stdin=io.BytesIO(given.encode()))
     assert line.error == one.error
     assert [one.raw for one in Inputs([given], Bytes())] == [given]
-    assert [one.raw for one in Inputs(["to be. Or not", "to\n/be"], Reads())] == ["to be. Or not", "to\n/be"]
+    assert [one.raw for one in Inputs(["to be. Or not", "to\n/be"], Reads())] == [
+        "to be. Or not",
+        "to\n/be",
+    ]
 
 
 def test_a_run_on_texts_of_a_table_takes_every_text():
@@ -275,12 +315,17 @@ def test_a_run_on_texts_of_a_table_takes_every_text():
 def test_a_text_that_looks_like_a_path_stands_in_a_table(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("id,body\n1,no/such.eeg\n2,*.eeg\n", encoding="utf-8")
-    assert [one.raw for one in Inputs([str(path)], Reads(), column="body")] == ["no/such.eeg", "*.eeg"]
+    assert [one.raw for one in Inputs([str(path)], Reads(), column="body")] == [
+        "no/such.eeg",
+        "*.eeg",
+    ]
 
 
 def test_a_cell_is_refused_that_training_refuses(tmp_path):
     path = tmp_path / "t.jsonl"
-    path.write_text('{"body": "a b"}\n{"body": ["a", "b"]}\n{"body": 3}\n{"body": {"a": 1}}\n', encoding="utf-8")
+    path.write_text(
+        '{"body": "a b"}\n{"body": ["a", "b"]}\n{"body": 3}\n{"body": {"a": 1}}\n', encoding="utf-8"
+    )
     text, *rest = Inputs([str(path)], Bytes(), run_of(Column("body", "text")))
     assert text.raw == "a b"
     for one, cell in zip(rest, ("['a', 'b']", "3", "{'a': 1}")):

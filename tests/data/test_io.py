@@ -81,13 +81,17 @@ def test_a_cameras_rotation_tag_is_applied(tmp_path):
     image.getexif()[orientation] = 6  # to be turned by a quarter, clockwise
     image.save(tmp_path / "a.png", exif=image.getexif())
     turned = np.rot90(pixels, k=-1).astype(np.float32) / 255
-    torch.testing.assert_close(read_image(tmp_path / "a.png"), torch.from_numpy(turned).permute(2, 0, 1))
+    torch.testing.assert_close(
+        read_image(tmp_path / "a.png"), torch.from_numpy(turned).permute(2, 0, 1)
+    )
 
 
 def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
     pixels = np.array([[0, 13107], [32768, 65535]], dtype=np.uint16)
     Image.fromarray(pixels).save(tmp_path / "deep.png")
-    torch.testing.assert_close(read_image(tmp_path / "deep.png", 1)[0], torch.tensor([[0.0, 0.2], [0.500008, 1.0]]))
+    torch.testing.assert_close(
+        read_image(tmp_path / "deep.png", 1)[0], torch.tensor([[0.0, 0.2], [0.500008, 1.0]])
+    )
     assert read_image(tmp_path / "deep.png", 3).shape == (3, 2, 2)
 
 
@@ -103,13 +107,20 @@ def _png(width, height, data=b""):
     header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", data), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in chunks
     )
 
 
-@pytest.mark.parametrize("size", [(50_001, 1000), (10_000, 5001), (13_000, 13_000), (30_000, 30_000), (2**31 - 1, 2)])
-def test_a_picture_of_more_than_fifty_megapixels_is_refused_before_it_is_unpacked(tmp_path, monkeypatch, size):
-    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("the pixels were unpacked"))
+@pytest.mark.parametrize(
+    "size", [(50_001, 1000), (10_000, 5001), (13_000, 13_000), (30_000, 30_000), (2**31 - 1, 2)]
+)
+def test_a_picture_of_more_than_fifty_megapixels_is_refused_before_it_is_unpacked(
+    tmp_path, monkeypatch, size
+):
+    monkeypatch.setattr(
+        "PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("the pixels were unpacked")
+    )
     path = tmp_path / "bomb.png"
     path.write_bytes(_png(*size))
     with pytest.raises(DataError, match=r"bomb\.png .*50 megapixels") as caught:
@@ -126,12 +137,18 @@ def test_a_picture_of_as_many_pixels_as_allowed_is_read(tmp_path, monkeypatch):
         read_image(tmp_path / "b.png")
 
 
-@pytest.mark.parametrize("content", [b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"8BPS\0\1" + bytes(40)])
-def test_a_format_that_is_none_of_ours_is_not_tried_whatever_its_name(tmp_path, monkeypatch, content):
+@pytest.mark.parametrize(
+    "content", [b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"8BPS\0\1" + bytes(40)]
+)
+def test_a_format_that_is_none_of_ours_is_not_tried_whatever_its_name(
+    tmp_path, monkeypatch, content
+):
     """PIL gives PostScript to another program."""
     from PIL import EpsImagePlugin
 
-    monkeypatch.setattr(EpsImagePlugin.EpsImageFile, "_open", lambda _: pytest.fail("PostScript was opened"))
+    monkeypatch.setattr(
+        EpsImagePlugin.EpsImageFile, "_open", lambda _: pytest.fail("PostScript was opened")
+    )
     (tmp_path / "a.png").write_bytes(content)
     with pytest.raises(DataError, match=r"a\.png"):
         read_image(tmp_path / "a.png")
@@ -172,7 +189,10 @@ KINDS = {
     "palette.png": (Image.fromarray(GREY).convert("P"), as_three(GREY / 255)),
     "palette.gif": (Image.fromarray(GREY).convert("P"), as_three(GREY / 255)),
     "black and white.png": (Image.fromarray(GREY > 127), as_three(GREY > 127)),
-    "cmyk.tif": (Image.fromarray(255 - RGB).convert("RGB").convert("CMYK"), (255 - RGB.astype(int)) / 255),
+    "cmyk.tif": (
+        Image.fromarray(255 - RGB).convert("RGB").convert("CMYK"),
+        (255 - RGB.astype(int)) / 255,
+    ),
     "16 bits.png": (Image.fromarray(GREY.astype(np.uint16) * 257), as_three(GREY / 255)),
     "16 bits.tif": (Image.fromarray(GREY.astype(np.uint16) * 257), as_three(GREY / 255)),
     "floats.tif": (Image.fromarray((GREY / 255).astype(np.float32)), as_three(GREY / 255)),
@@ -188,7 +208,9 @@ def test_every_kind_of_image_has_the_values_that_were_written(tmp_path, name):
     image, expected = KINDS[name]
     image.save(tmp_path / name, format="PNG" if "called" in name else None)
     found = read_image(tmp_path / name)
-    torch.testing.assert_close(found, torch.tensor(np.moveaxis(expected, 2, 0), dtype=torch.float32))
+    torch.testing.assert_close(
+        found, torch.tensor(np.moveaxis(expected, 2, 0), dtype=torch.float32)
+    )
     assert image_header(tmp_path / name) == (5, 7, "alpha" in name)
 
 
@@ -196,7 +218,11 @@ def test_a_cmyk_jpeg_has_its_colours(tmp_path):
     """Adobe writes them inverted; red stays red."""
     Image.new("RGB", (16, 16), (200, 30, 40)).convert("CMYK").save(tmp_path / "a.jpg", quality=95)
     red, green, blue = read_image(tmp_path / "a.jpg").mean(dim=(1, 2))
-    assert (abs(red - 200 / 255) < 0.02, abs(green - 30 / 255) < 0.02, abs(blue - 40 / 255) < 0.02) == (True,) * 3
+    assert (
+        abs(red - 200 / 255) < 0.02,
+        abs(green - 30 / 255) < 0.02,
+        abs(blue - 40 / 255) < 0.02,
+    ) == (True,) * 3
 
 
 def test_an_animation_is_its_first_frame(tmp_path):
@@ -224,14 +250,19 @@ def test_a_palette_with_transparency_has_its_colours_and_no_warning(tmp_path, re
     icon = Image.fromarray(GREY).convert("P")
     for name, transparent in (("a.png", bytes(range(200))), ("b.png", 3), ("a.gif", 3)):
         icon.save(tmp_path / name, transparency=transparent)
-        torch.testing.assert_close(read_image(tmp_path / name, 1)[0], torch.tensor(GREY / np.float32(255)))
-        assert image_header(tmp_path / name) == (5, 7, name != "a.gif")  # a GIF says it later than in its header
+        torch.testing.assert_close(
+            read_image(tmp_path / name, 1)[0], torch.tensor(GREY / np.float32(255))
+        )
+        # a GIF says it later than in its header
+        assert image_header(tmp_path / name) == (5, 7, name != "a.gif")
     assert not recwarn.list
 
 
 def test_a_header_says_the_size_without_unpacking(tmp_path, monkeypatch):
     Image.fromarray(RGB).save(tmp_path / "a.png")
-    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("the pixels were unpacked"))
+    monkeypatch.setattr(
+        "PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("the pixels were unpacked")
+    )
     assert image_header(tmp_path / "a.png") == (5, 7, False)
     (tmp_path / "b.png").write_bytes(_png(10_000, 10_000))
     with pytest.raises(DataError, match="megapixels"):
@@ -241,14 +272,22 @@ def test_a_header_says_the_size_without_unpacking(tmp_path, monkeypatch):
 # ── audio ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("suffix", "close"), [("wav", 1e-4), ("flac", 1e-4), ("ogg", 0.1), ("mp3", 0.1)])
+@pytest.mark.parametrize(
+    ("suffix", "close"), [("wav", 1e-4), ("flac", 1e-4), ("ogg", 0.1), ("mp3", 0.1)]
+)
 def test_samples_come_back_channels_first(tmp_path, suffix, close):
     t = np.arange(4001) / 8000
     samples = 0.5 * np.stack([np.sin(2 * np.pi * 440 * t), np.cos(2 * np.pi * 220 * t)], axis=1)
     soundfile.write(tmp_path / f"a.{suffix}", samples, 8000)
     wave = read_audio(tmp_path / f"a.{suffix}")
-    assert (wave.samples.shape, wave.sample_rate, wave.samples.dtype) == ((2, 4001), 8000, torch.float32)
-    torch.testing.assert_close(wave.samples, torch.tensor(samples.T, dtype=torch.float32), atol=close, rtol=0)
+    assert (wave.samples.shape, wave.sample_rate, wave.samples.dtype) == (
+        (2, 4001),
+        8000,
+        torch.float32,
+    )
+    torch.testing.assert_close(
+        wave.samples, torch.tensor(samples.T, dtype=torch.float32), atol=close, rtol=0
+    )
 
 
 def test_a_recording_whose_length_was_never_filled_in_is_read(tmp_path):
@@ -261,12 +300,16 @@ def test_a_recording_whose_length_was_never_filled_in_is_read(tmp_path):
     assert read_audio(tmp_path / "b.wav").samples.shape == (1, 101)
 
 
-def test_a_recording_of_more_samples_than_memory_holds_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+def test_a_recording_of_more_samples_than_memory_holds_is_refused_before_it_is_unpacked(
+    tmp_path, monkeypatch
+):
     soundfile.write(tmp_path / "a.flac", np.zeros((50, 2)), 8000)
     monkeypatch.setattr("seqkit.data.io.MAX_AUDIO_VALUES", 100)
     assert read_audio(tmp_path / "a.flac").samples.shape == (2, 50)
     monkeypatch.setattr("seqkit.data.io.MAX_AUDIO_VALUES", 99)
-    monkeypatch.setattr(soundfile.SoundFile, "read", lambda *_, **__: pytest.fail("it was unpacked"))
+    monkeypatch.setattr(
+        soundfile.SoundFile, "read", lambda *_, **__: pytest.fail("it was unpacked")
+    )
     with pytest.raises(DataError, match=r"a\.flac .*50 samples of 2"):
         read_audio(tmp_path / "a.flac")
 
@@ -286,7 +329,9 @@ def test_every_width_and_rate_of_a_wav_has_the_samples_that_were_written(tmp_pat
 @pytest.mark.parametrize("behind", [b"", b"TAG" + bytes(125), b"no frame at all"])
 def test_an_mp3_is_read_whole_with_tags_before_and_behind_it(tmp_path, mode, behind):
     samples = np.sin(np.arange(60_011) / 7) * np.arange(60_011) / 80_000
-    soundfile.write(tmp_path / "a.mp3", samples, 16000, format="MP3", bitrate_mode=mode, compression_level=0.5)
+    soundfile.write(
+        tmp_path / "a.mp3", samples, 16000, format="MP3", bitrate_mode=mode, compression_level=0.5
+    )
     data = (tmp_path / "a.mp3").read_bytes()
     (tmp_path / "b.mp3").write_bytes(b"ID3\4\0\0\0\0\2\1" + bytes(257) + data + behind)
     assert read_audio(tmp_path / "b.mp3").samples.shape == (1, 60_011)

@@ -30,14 +30,19 @@ class Own(DataSource):
 def data(objective, labels, names=None):
     module = DataModule(Own(labels, names), Bytes(), objective, batch_size=3, valid_fraction=0.25)
     module.setup()
-    batches = [[found for _, found in loader] for loader in (module.train_dataloader(), module.test_dataloader())]
+    batches = [
+        [found for _, found in loader]
+        for loader in (module.train_dataloader(), module.test_dataloader())
+    ]
     return module.sha256(), objective.state(), padded(batches[0] + batches[1])
 
 
 def padded(batches):
     most = [max(sizes) for sizes in zip(*(found.shape[1:] for found in batches))]
     whole = [
-        torch.nn.functional.pad(found, [x for n, m in zip(found.shape[:0:-1], most[::-1]) for x in (0, m - n)])
+        torch.nn.functional.pad(
+            found, [x for n, m in zip(found.shape[:0:-1], most[::-1]) for x in (0, m - n)]
+        )
         for found in batches
     ]
     return torch.cat(whole)
@@ -60,7 +65,9 @@ def test_classes_of_another_type_are_the_plain_ones(kind, names):
     same(data(Classify(), [INTEGERS[kind](x) for x in BITS], names), data(Classify(), BITS, names))
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16, np.longdouble, np.array, float])
+@pytest.mark.parametrize(
+    "kind", [np.float64, np.float32, np.float16, np.longdouble, np.array, float]
+)
 def test_measurements_of_another_type_are_the_plain_ones(kind):
     same(data(Regress(), [kind(x) for x in NUMBERS]), data(Regress(), NUMBERS))
     several = [[kind(x), 2 * kind(x)] for x in NUMBERS]
@@ -89,10 +96,22 @@ def test_an_array_of_numbers_is_a_tensor_of_them():
 @pytest.mark.parametrize("objective", [Classify, Regress])
 def test_anything_else_names_split_and_sample(objective, subtests):
     places = [(1, "test data, sample 1"), (4, "training data, sample 2")]
-    for bad in ("cat", {"a": 1}, object(), {1}, 1j, np.array(["x"]), np.datetime64("2020-01-01"), [1, "two"]):
+    for bad in (
+        "cat",
+        {"a": 1},
+        object(),
+        {1},
+        1j,
+        np.array(["x"]),
+        np.datetime64("2020-01-01"),
+        [1, "two"],
+    ):
         for place, name in places:
             labels = [*BITS[:place], bad, *BITS[place + 1 :]]
-            with subtests.test(f"{bad} in {name}"), pytest.raises(DataError, match=rf"^{name}: label is ") as refused:
+            with (
+                subtests.test(f"{bad} in {name}"),
+                pytest.raises(DataError, match=rf"^{name}: label is ") as refused,
+            ):
                 data(objective(), labels)
             assert "\n" not in str(refused.value)
 
@@ -113,18 +132,34 @@ class Truths(DataSource):
 """
 
 
-def test_truths_train_from_the_command_line_and_words_are_refused_in_one_line(tmp_path, monkeypatch, capsys):
+def test_truths_train_from_the_command_line_and_words_are_refused_in_one_line(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()})
+    monkeypatch.setattr(
+        lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()}
+    )
     (tmp_path / "truths_plugin.py").write_text(PLUGIN)
-    words = ["fit", "own/classify", "--preset", "debug", "--plugin", "truths_plugin.py", "--data.source", "truths"]
+    words = [
+        "fit",
+        "own/classify",
+        "--preset",
+        "debug",
+        "--plugin",
+        "truths_plugin.py",
+        "--data.source",
+        "truths",
+    ]
     words += ["--trainer.enable_progress_bar", "false", "--trainer.max_steps", "2", "--no-baseline"]
     monkeypatch.setattr("seqkit.report.page.write_report", lambda _: None)
     digests = []
     for kind in ("bool", "int"):
         assert main([*words, "--data.kind", kind, "--out", kind]) == 0
         digests.append(json.loads((tmp_path / kind / "summary.json").read_text())["data_sha256"])
-        assert json.loads((tmp_path / kind / "state.json").read_text())["objective"]["names"] == ["no", "yes"]
+        assert json.loads((tmp_path / kind / "state.json").read_text())["objective"]["names"] == [
+            "no",
+            "yes",
+        ]
     assert digests[0] == digests[1]
     capsys.readouterr()
     assert main([*words, "--data.kind", "text"]) == 3

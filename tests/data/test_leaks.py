@@ -38,7 +38,9 @@ def test_files_are_compared_by_content_and_read_once(tmp_path, monkeypatch):
     for name, content in (("a", b"1"), ("b", b"2"), ("c", b"1")):
         (tmp_path / name).write_bytes(content)
     known, opened, once = Compared(tmp_path), [], Path.open
-    monkeypatch.setattr(Path, "open", lambda path, mode: opened.append(path.name) or once(path, mode))
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode: opened.append(path.name) or once(path, mode)
+    )
     a, b, c, again, gone = (known.content(name) for name in ("a", "b", "c", "a", "gone"))
     assert a == c == again != b
     assert (gone, known.content(b"1")) == ("gone", a)  # the same content, in a cell
@@ -46,11 +48,21 @@ def test_files_are_compared_by_content_and_read_once(tmp_path, monkeypatch):
 
 
 def test_few_files_of_a_folder_are_opened(tmp_path, monkeypatch):
-    contents = [b"a", b"b", b"a", b"long", b"0" * 70_000 + b"a", b"0" * 70_000 + b"b", b"0" * 70_000 + b"a"]
+    contents = [
+        b"a",
+        b"b",
+        b"a",
+        b"long",
+        b"0" * 70_000 + b"a",
+        b"0" * 70_000 + b"b",
+        b"0" * 70_000 + b"a",
+    ]
     for i, content in enumerate(contents):
         (tmp_path / str(i)).write_bytes(content)
     opened, given = [], Path.open
-    monkeypatch.setattr(Path, "open", lambda path, *mode: opened.append(path.name) or given(path, *mode))
+    monkeypatch.setattr(
+        Path, "open", lambda path, *mode: opened.append(path.name) or given(path, *mode)
+    )
     keys = Compared(tmp_path).contents([*map(str, range(len(contents)))])
     assert "3" not in opened
     for i, one in enumerate(contents):

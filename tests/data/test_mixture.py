@@ -13,7 +13,10 @@ from seqkit.errors import UsageError
 
 def samplers(**sizes):
     """A sampler of one example a batch for each task, of so many batches."""
-    return {name: LengthGroupedBatchSampler([3] * size, 1, shuffle=True, seed=4) for name, size in sizes.items()}
+    return {
+        name: LengthGroupedBatchSampler([3] * size, 1, shuffle=True, seed=4)
+        for name, size in sizes.items()
+    }
 
 
 @pytest.mark.parametrize("shares", [None, [1.0, 2.0, 5.0]])
@@ -62,7 +65,10 @@ def test_sampling_says_the_shares(sampling, right):
 def test_batches_of_a_task_come_in_the_order_of_its_own_epochs():
     """Three tasks of unlike lengths over several epochs of the mixture."""
     sizes = {"a": 5, "b": 2, "c": 9}
-    batches, seen = TaskBatches(samplers(**sizes), TaskOrder(3, None, seed=3)), {name: [] for name in sizes}
+    batches, seen = (
+        TaskBatches(samplers(**sizes), TaskOrder(3, None, seed=3)),
+        {name: [] for name in sizes},
+    )
     for epoch in range(7):
         keys = batches.batches(epoch)
         assert len(keys) == len(batches) == sum(sizes.values())

@@ -74,7 +74,10 @@ def set_up(*args, **options):
 
 
 def rows(loader):
-    return [(tuple(b.content.flatten().tolist()), y if y is None else tuple(y.tolist())) for b, y in loader]
+    return [
+        (tuple(b.content.flatten().tolist()), y if y is None else tuple(y.tolist()))
+        for b, y in loader
+    ]
 
 
 # ── splits and setup ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -95,7 +98,8 @@ def test_a_validation_split_that_ships_is_used_and_none_is_an_empty_list():
     assert sum(len(b) for b, _ in ships.val_dataloader()) == 7
     assert len(ships.splits().train) == 101
     assert set_up(Given(LABELLED, LABELLED), valid_fraction=0).val_dataloader() == []
-    assert set_up(Given(LABELLED[:1], LABELLED)).val_dataloader() == []  # one sample cannot be divided
+    # one sample cannot be divided
+    assert set_up(Given(LABELLED[:1], LABELLED)).val_dataloader() == []
 
 
 def test_of_one_graph_some_labelled_nodes_of_each_class_are_validation(caplog):
@@ -112,7 +116,9 @@ def test_of_one_graph_some_labelled_nodes_of_each_class_are_validation(caplog):
     assert [int((valid.label == c).sum()) for c in (0, 1)] == [4, 4]
     assert bool(((train.label == IGNORE) | (valid.label == IGNORE)).all())
     torch.testing.assert_close(torch.maximum(train.label, valid.label), label)
-    assert set_up(Given([Sample(raw, label)], test), Graph(2), valid_fraction=0).splits().valid is None
+    assert (
+        set_up(Given([Sample(raw, label)], test), Graph(2), valid_fraction=0).splits().valid is None
+    )
 
 
 def test_the_tail_of_each_document_is_validation_and_the_tokenizer_is_not_fitted_on_it():
@@ -137,7 +143,9 @@ def test_characters_that_only_held_out_text_of_a_part_has_share_an_id(split, cap
     train = [Sample({"text": "abc", "ids": [i % 5]}, i % 2) for i in range(20)]
     tokenizer = Join({"text": Characters(), "ids": Ids(5)})
     held_out = [Sample({"text": "abzz"}, 0), Sample([("ids", [1]), ("text", "zc")], 1)]
-    data = set_up(Given(train, held_out) if split == "test" else Given(train, train, held_out), tokenizer)
+    data = set_up(
+        Given(train, held_out) if split == "test" else Given(train, train, held_out), tokenizer
+    )
     assert tokenizer.parts["text"].unknown_id == 3
     assert f"{split} data: part text: 3 of 6 characters (1 kinds, such as 'z')" in caplog.text
     assert rows(data.test_dataloader() if split == "test" else data.val_dataloader())
@@ -197,7 +205,8 @@ def test_a_limit_holds_for_every_split():
     data = set_up(Given(LABELLED, LABELLED), batch_size=5, limit=7)
     loaders = (data.train_dataloader(), data.val_dataloader(), data.test_dataloader())
     assert [sum(len(b) for b, _ in loader) for loader in loaders] == [7, 7, 7]
-    assert [s.raw for s in data.splits().test] != [s.raw for s in LABELLED[:7]]  # as it would be of a sorted list
+    # as it would be of a sorted list
+    assert [s.raw for s in data.splits().test] != [s.raw for s in LABELLED[:7]]
     text = set_up(Given(TEXT, TEXT), Bytes(), window=5, limit=7)
     loaders = (text.train_dataloader(), text.val_dataloader(), text.test_dataloader())
     assert [sum(len(b) for b, _ in loader) for loader in loaders] == [7, 7, 7]
@@ -205,7 +214,9 @@ def test_a_limit_holds_for_every_split():
 
 def test_the_whole_test_text_is_predicted():
     data = set_up(Given(TEXT, TEXT), Bytes(), window=11, batch_size=3)
-    assert sum(int(batch.valid.sum()) - len(batch) for batch, _ in data.test_dataloader()) == 1008 + 99
+    assert (
+        sum(int(batch.valid.sum()) - len(batch) for batch, _ in data.test_dataloader()) == 1008 + 99
+    )
 
 
 def test_augmentation_is_for_training_alone():
@@ -218,9 +229,13 @@ def test_augmentation_is_for_training_alone():
 
 def test_workers_give_the_same_batches():
     options = {"augment": [Add()], "batch_size": 17}
-    here, there = (set_up(Given(LABELLED, LABELLED), num_workers=k, **options).train_dataloader() for k in (0, 1))
+    here, there = (
+        set_up(Given(LABELLED, LABELLED), num_workers=k, **options).train_dataloader()
+        for k in (0, 1)
+    )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python on fork in a process with threads
+        # Python on fork in a process with threads
+        warnings.simplefilter("ignore", DeprecationWarning)
         assert rows(here) == rows(there)
 
 
@@ -292,7 +307,9 @@ def test_processes_share_the_batches(loader, monkeypatch):
         share = loader()
         shares.append(rows(share))
         assert len(shares[-1]) == len(share) == len(whole) // 3
-    assert [row for trio in zip(*shares, strict=True) for row in trio] == whole[: len(whole) // 3 * 3]
+    assert [row for trio in zip(*shares, strict=True) for row in trio] == whole[
+        : len(whole) // 3 * 3
+    ]
 
 
 def test_processes_leave_nothing_out_of_evaluation(monkeypatch):
@@ -332,7 +349,9 @@ def test_a_smaller_share_of_the_training_data_is_part_of_a_larger_one_and_the_ot
 
 def test_with_windows_a_share_is_the_beginning_of_the_text():
     text = "abcdefghij" * 20
-    splits = module(Given([Sample(text)], [Sample(text)]), window=5, train_share=0.25, valid_fraction=0.2).splits()
+    splits = module(
+        Given([Sample(text)], [Sample(text)]), window=5, train_share=0.25, valid_fraction=0.2
+    ).splits()
     assert splits.train[0].raw == text[:40]
     assert splits.valid[0].raw == text[160:]
 
@@ -362,7 +381,10 @@ class Everything(Tokenizer):
         content, position, feature, edge_type = raw
         edges = Adjacency(torch.tensor([[0], [1]]), torch.tensor([edge_type]))
         return Tokens(
-            torch.tensor([[content], [0]]), torch.tensor([[0.0], [position]]), edges, torch.full((2, 1), feature)
+            torch.tensor([[content], [0]]),
+            torch.tensor([[0.0], [position]]),
+            edges,
+            torch.full((2, 1), feature),
         )
 
 
@@ -436,7 +458,9 @@ def test_test_examples_that_are_in_training_too_are_counted():
 
 
 @pytest.mark.parametrize("limit", [None, 7])
-def test_the_origin_of_a_test_example_is_where_it_is_read_after_splitting_shuffling_and_limiting(tmp_path, limit):
+def test_the_origin_of_a_test_example_is_where_it_is_read_after_splitting_shuffling_and_limiting(
+    tmp_path, limit
+):
     for i in range(61):
         path = tmp_path / "texts" / ("odd" if i % 2 else "even") / f"{i}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -450,18 +474,25 @@ def test_the_origin_of_a_test_example_is_where_it_is_read_after_splitting_shuffl
         loader, seen = data.test_dataloader(), []
         for indices, (batch, _) in zip(loader.batch_indices(), loader):
             for place, row in zip(indices, range(len(batch))):
-                raw, origin = Bytes().decode(batch.example(row)), data.test_dataloader().examples.name(place)
+                raw, origin = (
+                    Bytes().decode(batch.example(row)),
+                    data.test_dataloader().examples.name(place),
+                )
                 seen.append(origin)
                 if origin.endswith(".txt"):
                     assert Path(origin).read_text(encoding="utf-8") == raw
                 else:
-                    assert lines[int(origin.removeprefix(f"{table}, line ")) - 1].startswith(f'"{raw.strip()}')
+                    assert lines[int(origin.removeprefix(f"{table}, line ")) - 1].startswith(
+                        f'"{raw.strip()}'
+                    )
         assert len(set(seen)) == len(seen) == (limit or len(data.splits().test))
 
 
 def test_the_origin_of_a_window_is_its_document():
     test = [Sample("b" * 23, name="first.txt"), Sample("c" * 23, name="second.txt")]
-    data = set_up(Given([Sample("a" * 23)], test), Bytes(), NextToken(), window=5, valid_fraction=0.0)
+    data = set_up(
+        Given([Sample("a" * 23)], test), Bytes(), NextToken(), window=5, valid_fraction=0.0
+    )
     names = {"b": "first.txt, window", "c": "second.txt, window"}
     examples = data.test_dataloader().examples
     for i in range(len(examples)):
@@ -472,5 +503,6 @@ def test_the_origin_of_a_window_is_its_document():
 def test_a_data_source_without_names_has_numbered_origins():
     data = set_up(Given(LABELLED, LABELLED[:11]), limit=3)
     assert [data.splits().test[i].raw for i in range(3)] == [
-        LABELLED[int(data.test_dataloader().examples.name(i).removeprefix("sample "))].raw for i in range(3)
+        LABELLED[int(data.test_dataloader().examples.name(i).removeprefix("sample "))].raw
+        for i in range(3)
     ]

@@ -14,7 +14,9 @@ def test_what_setup_says_of_the_data_is_kept_with_the_data(tmp_path, caplog):
     (tmp_path / "t.csv").write_text(
         "text,label,place\n" + "".join(f"a {i % 9},{'ab'[i % 3 > 0]},x\n" for i in range(40))
     )
-    data = DataModule(Table(str(tmp_path / "t.csv"), Given(input="text", target="label")), Bytes(), Classify())
+    data = DataModule(
+        Table(str(tmp_path / "t.csv"), Given(input="text", target="label")), Bytes(), Classify()
+    )
     data.setup()
     data.setup()
     assert data.notes.lines == caplog.messages[-len(data.notes.lines) :]
@@ -33,4 +35,6 @@ def test_what_is_kept_is_still_shown(monkeypatch, capsys):
         log.info("read")
     log.warning("later")
     assert capsys.readouterr().err == "the rows are few\n100% of them are equal\nlater\n"
-    assert notes == Notes(["the rows are few", "100% of them are equal"], ["100% of them are equal"])
+    assert notes == Notes(
+        ["the rows are few", "100% of them are equal"], ["100% of them are equal"]
+    )

@@ -30,7 +30,9 @@ class Scaler(Tokenizer):
         self.scale = state["scale"]
 
     def encode(self, raw):
-        return Tokens(torch.tensor(raw)[:, None] / self.scale, torch.arange(float(len(raw)))[:, None])
+        return Tokens(
+            torch.tensor(raw)[:, None] / self.scale, torch.arange(float(len(raw)))[:, None]
+        )
 
 
 class Fails(Scaler):
@@ -58,6 +60,8 @@ def test_a_tokenizer_that_loaded_a_state_is_not_fitted_again():
 
 
 def test_an_error_of_encode_names_split_sample_and_tokenizer_and_keeps_its_cause():
-    with pytest.raises(DataError, match=r"^test data, .*0.*: Fails.encode raises KeyError: 1.0$") as refused:
+    with pytest.raises(
+        DataError, match=r"^test data, .*0.*: Fails.encode raises KeyError: 1.0$"
+    ) as refused:
         data(Fails()).test_dataloader()
     assert isinstance(refused.value.__cause__, KeyError)

@@ -55,7 +55,12 @@ class Rings(Tokenizer):
 def lengths(n, seed=0):
     """Many short examples and a few long ones, 1 to 200, about as messages are."""
     generator = torch.Generator().manual_seed(seed)
-    return (1 + torch.randn(n, generator=generator).mul(0.7).add(3).exp()).long().clamp(max=200).tolist()
+    return (
+        (1 + torch.randn(n, generator=generator).mul(0.7).add(3).exp())
+        .long()
+        .clamp(max=200)
+        .tolist()
+    )
 
 
 def raws(n, most=19):
@@ -73,7 +78,9 @@ def module(given, *, tokenizer=None, objective=None, **options):
 
 def documents(batch):
     """The examples of a packed batch, read back from content and segments, and where each is: row and columns."""
-    for row, (content, valid, segments) in enumerate(zip(batch.content, batch.valid, batch.segments)):
+    for row, (content, valid, segments) in enumerate(
+        zip(batch.content, batch.valid, batch.segments)
+    ):
         for segment in segments[valid].unique().tolist():
             columns = ((segments == segment) & valid).nonzero()[:, 0]
             yield content[columns].tolist(), row, columns
@@ -117,13 +124,17 @@ def share_of_real_tokens(given, batches):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    ("how", "least"), [({"batch_size": 32}, 0.9), ({"batch_size": 10_000, "tokens_per_batch": 1024}, 0.95)]
+    ("how", "least"),
+    [({"batch_size": 32}, 0.9), ({"batch_size": 10_000, "tokens_per_batch": 1024}, 0.95)],
 )
 def test_most_tokens_in_batches_by_length_are_real(how, least, seed):
     given = lengths(5003, seed)
     for epoch in range(3):
         assert (
-            share_of_real_tokens(given, LengthGroupedBatchSampler(given, shuffle=True, **how).batches(epoch)) >= least
+            share_of_real_tokens(
+                given, LengthGroupedBatchSampler(given, shuffle=True, **how).batches(epoch)
+            )
+            >= least
         )
     assert share_of_real_tokens(given, torch.randperm(5003).split(32)) < 0.5
 
@@ -132,8 +143,13 @@ def test_most_tokens_in_batches_by_length_are_real(how, least, seed):
 @pytest.mark.parametrize("row_tokens", [200, 256, 512])
 def test_at_least_95_percent_of_the_tokens_in_packed_batches_are_real(row_tokens, seed):
     given = lengths(1009, seed)
-    fills = [sum(given[i] for i in row) for row in best_fit_decreasing(given, row_tokens, seed=seed)]
-    assert share_of_real_tokens(fills, LengthGroupedBatchSampler(fills, 8, shuffle=True).batches(0)) >= 0.95
+    fills = [
+        sum(given[i] for i in row) for row in best_fit_decreasing(given, row_tokens, seed=seed)
+    ]
+    assert (
+        share_of_real_tokens(fills, LengthGroupedBatchSampler(fills, 8, shuffle=True).batches(0))
+        >= 0.95
+    )
 
 
 # ── batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -149,7 +165,10 @@ def test_an_epoch_has_every_example_once_with_positions_from_its_own_beginning()
             assert batch.valid.sum(dim=1).max() <= ROW
             for content, row, columns in documents(batch):
                 found.append(content)
-                assert_close(batch.positions[row, columns, 0], torch.arange(len(columns), dtype=torch.float32))
+                assert_close(
+                    batch.positions[row, columns, 0],
+                    torch.arange(len(columns), dtype=torch.float32),
+                )
                 assert columns.diff().unique().tolist() in ([1], [])
         assert sorted(found) == sorted(given)
 
@@ -193,7 +212,8 @@ def test_two_processes_take_other_rows(monkeypatch):
         assert len(indices) == sum(len(batch) for batch, _ in loader)
         shares.append({i for row in indices for i in loader.examples.rows[row]})
     assert not shares[0] & shares[1]
-    assert len(shares[0] | shares[1]) > 190  # of 211; a batch without a partner is left out of an epoch
+    # of 211; a batch without a partner is left out of an epoch
+    assert len(shares[0] | shares[1]) > 190
 
 
 def test_evaluation_is_not_packed():
@@ -208,7 +228,12 @@ def test_a_row_is_named_by_its_examples():
     names = sorted(loader.examples.name(i) for i in range(len(loader.examples)))
     assert names[0] in ("row 0 (sample 0, sample 2)", "row 0 (sample 0, sample 3)")
     assert names[1].startswith("row 1 (sample 1, sample ")
-    assert module([[1], [2], [3], [4], [5]], packing=5).train_dataloader().examples.name(0).endswith(" and 2 more)")
+    assert (
+        module([[1], [2], [3], [4], [5]], packing=5)
+        .train_dataloader()
+        .examples.name(0)
+        .endswith(" and 2 more)")
+    )
 
 
 # ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -264,7 +289,11 @@ def loss_and_gradients(model, objective, batch, masked):
         inputs, target = batch, batch.content.masked_fill(~masked, IGNORE)
     score = objective.loss(model(inputs, masked), target)
     score.loss.backward()
-    return score.loss.detach(), score.count, {name: p.grad.clone() for name, p in model.named_parameters()}
+    return (
+        score.loss.detach(),
+        score.count,
+        {name: p.grad.clone() for name, p in model.named_parameters()},
+    )
 
 
 def language_model(objective, *, causal, in_attention=None, added=None):
@@ -305,7 +334,13 @@ def test_graphs_that_are_packed_keep_their_edges():
     torch.manual_seed(0)
     backbone = Transformer(24, depth=2, num_heads=2)
     model = Model(Rings.spec, backbone, Masked()).double()
-    packed, _ = next(iter(module(raws(11), tokenizer=Rings(), objective=Masked(), batch_size=100).train_dataloader()))
+    packed, _ = next(
+        iter(
+            module(
+                raws(11), tokenizer=Rings(), objective=Masked(), batch_size=100
+            ).train_dataloader()
+        )
+    )
     got = model(packed)
     for content, row, columns in documents(packed):
         assert_close(got[row, columns], model(TokenBatch.collate([Rings().encode(content)]))[0])
@@ -327,7 +362,9 @@ def test_as_many_tokens_of_a_packed_example_are_masked_as_of_one_alone():
 @pytest.fixture
 def settings(tmp_path):
     path = tmp_path / "lines.jsonl"
-    texts = ["".join(chr(97 + (i * j * j + j) % 7) for j in range(2 + i * 5 % 17)) for i in range(67)]
+    texts = [
+        "".join(chr(97 + (i * j * j + j) % 7) for j in range(2 + i * 5 % 17)) for i in range(67)
+    ]
     path.write_text("".join(dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
 
     def configuration(*words):
@@ -355,7 +392,9 @@ def test_a_packed_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, settin
 
 
 def test_a_backbone_that_mixes_the_examples_of_a_row_is_refused(settings):
-    said = "packing puts examples into a row, which this {} cannot tell apart .*; use Transformer with"
+    said = (
+        "packing puts examples into a row, which this {} cannot tell apart .*; use Transformer with"
+    )
     with pytest.raises(UsageError, match="data: " + said.format("Transformer")):
         prepare(settings("--model.backbone.block.attention.convolution", "CausalConvolution"))
     with pytest.raises(ValueError, match=said.format("GRU")):

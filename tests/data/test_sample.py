@@ -8,7 +8,11 @@ from seqkit.data.sources.folder import of_files
 
 def test_files_are_read_on_access_and_have_names():
     read = []
-    files = of_files([Path("a"), Path("b"), Path("c")], [2, 3, 5], lambda path: read.append(path) or path.name * 2)
+    files = of_files(
+        [Path("a"), Path("b"), Path("c")],
+        [2, 3, 5],
+        lambda path: read.append(path) or path.name * 2,
+    )
     some = files.at([2, 0])
     assert some.labels == [5, 2]
     assert read == []

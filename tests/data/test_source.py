@@ -42,19 +42,25 @@ SOURCES = sorted((Path(seqkit.data.__file__).parent / "sources").glob("*.py"))
 
 
 def test_data_sources_use_optional_packages_through_import_optional_alone():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads(
+        (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    )["project"]
 
     def required(lines):
         return {re.match(r"[\w-]+", line)[0].replace("-", "_") for line in lines}
 
     core = required(project["dependencies"]) | set(sys.stdlib_module_names) | {"seqkit"}
-    distributions = {"sklearn": "scikit_learn"}  # where the module has another name than what is installed
+    # where the module has another name than what is installed
+    distributions = {"sklearn": "scikit_learn"}
     for path in SOURCES:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        if path.stem != "espeak":  # a script, run in a process of its own; speech.py asks for its package
+        # a script, run in a process of its own; speech.py asks for its package
+        if path.stem != "espeak":
             assert set(packages(tree)) <= core, path
         for name, extra in calls(tree, "import_optional", "optional_distribution"):
-            assert distributions.get(name, name) in required(project["optional-dependencies"][extra]), path
+            assert distributions.get(name, name) in required(
+                project["optional-dependencies"][extra]
+            ), path
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,9 @@ def test_data_sources_use_optional_packages_through_import_optional_alone():
         ("solubility", "rdkit", "graph"), ("karate", "networkx", "graph"),
     ],
 )  # fmt: skip
-def test_a_data_source_names_the_package_that_is_missing(name, package, extra, own_folder, monkeypatch):
+def test_a_data_source_names_the_package_that_is_missing(
+    name, package, extra, own_folder, monkeypatch
+):
     for module in [package, *(known for known in sys.modules if known.startswith(f"{package}."))]:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(DataError, match=rf"{package}.*seqkit\[{extra}\]"):

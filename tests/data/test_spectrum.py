@@ -28,7 +28,9 @@ def test_they_equal_those_of_a_dense_solver():
 def test_repeated_and_reversed_edges_and_loops_change_nothing():
     n, edges = 29, random_graph()
     more = np.concatenate([edges, edges[::-1], edges[:, :7], np.full((2, 1), 3)], axis=1)
-    assert np.array_equal(eigenvectors(adjacency_of(edges, n), 4), eigenvectors(adjacency_of(more, n), 4))
+    assert np.array_equal(
+        eigenvectors(adjacency_of(edges, n), 4), eigenvectors(adjacency_of(more, n), 4)
+    )
 
 
 @pytest.mark.parametrize(("n", "edges"), [(1, []), (2, [(0, 1)]), (3, []), (4, [(0, 1), (1, 2)])])

@@ -12,17 +12,25 @@ LABELS = [0] * 31 + [1] * 17 + [2] * 2 + [3]
 def test_a_split_has_every_sample_once_and_the_fraction_of_each_class():
     rest, aside = stratified(LABELS, 0.2, seed=3)
     assert sorted(rest + aside) == list(range(len(LABELS)))
-    assert Counter(LABELS[i] for i in aside) == {0: 6, 1: 3, 2: 1}  # a class of one stays in the rest
+    # a class of one stays in the rest
+    assert Counter(LABELS[i] for i in aside) == {0: 6, 1: 3, 2: 1}
 
 
 def test_a_split_is_mixed_and_depends_on_the_seed_alone():
     rest, _ = stratified(LABELS, 0.2, seed=3)
     assert rest != sorted(rest)
     thousand = [c for c in range(10) for _ in range(100)]
-    assert min(len({thousand[i] for i in indices[:30]}) for indices in stratified(thousand, 0.2, seed=0)) >= 8
+    assert (
+        min(
+            len({thousand[i] for i in indices[:30]})
+            for indices in stratified(thousand, 0.2, seed=0)
+        )
+        >= 8
+    )
     assert stratified(LABELS, 0.2, seed=3)[0] == rest
     assert stratified(LABELS, 0.2, seed=5)[0] != rest
-    assert set(stratified(LABELS, 0.2, seed=5)[0]) != set(rest)  # other samples, not another order alone
+    # other samples, not another order alone
+    assert set(stratified(LABELS, 0.2, seed=5)[0]) != set(rest)
     assert set(range(31)) & set(stratified(LABELS, 0.2, seed=5)[1]) != set(range(6))
 
 

@@ -58,7 +58,10 @@ class Weighed(Tokens):
 
 def test_a_field_that_tokens_get_later_is_kept_and_in_the_digest(monkeypatch):
     monkeypatch.setattr(token_rows, "Tokens", Weighed)
-    given = [Weighed(torch.tensor([5, 3]), torch.zeros(2, 1), weight=torch.tensor([0.1, i])) for i in range(2)]
+    given = [
+        Weighed(torch.tensor([5, 3]), torch.zeros(2, 1), weight=torch.tensor([0.1, i]))
+        for i in range(2)
+    ]
     found = stored(given)
     assert all(same(tokens, found[i]) for i, tokens in enumerate(given))
     assert row_of(given[0])["digest"] != row_of(given[1])["digest"]
@@ -81,7 +84,9 @@ def test_the_digest_covers_every_field():
         Tokens(content.float(), positions),
     ]
     assert len({row_of(tokens)["digest"] for tokens in given}) == len(given)
-    assert row_of(given[0])["digest"] == row_of(Tokens(content.clone(), positions.clone()))["digest"]
+    assert (
+        row_of(given[0])["digest"] == row_of(Tokens(content.clone(), positions.clone()))["digest"]
+    )
 
 
 def test_what_is_known_of_a_sample_without_its_tensors_is_in_its_row():

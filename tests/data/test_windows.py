@@ -40,7 +40,11 @@ def test_training_windows_stay_in_their_document_and_hardly_overlap(sizes):
     documents = [document(n, 1000 * i) for i, n in enumerate(sizes)]
     windows = TextWindows(documents, 7, "training", shuffle=True, seed=3)
     for epoch in range(23):
-        rows = [row[valid] for b in read(windows, 3, epoch) for row, valid in zip(b.content, b.valid, strict=True)]
+        rows = [
+            row[valid]
+            for b in read(windows, 3, epoch)
+            for row, valid in zip(b.content, b.valid, strict=True)
+        ]
         assert len(rows) == len(windows)
         targets = [int(t) for row in rows for t in row[1:]]
         assert len(set(targets)) == len(targets)
@@ -51,7 +55,10 @@ def test_training_windows_stay_in_their_document_and_hardly_overlap(sizes):
 
 def test_every_epoch_cuts_elsewhere_until_all_tokens_were_predicted():
     windows = TextWindows([document(101)], 7, "training", shuffle=True)
-    starts = [frozenset(int(row[0]) for b in read(windows, 5, epoch) for row in b.content) for epoch in range(97)]
+    starts = [
+        frozenset(int(row[0]) for b in read(windows, 5, epoch) for row in b.content)
+        for epoch in range(97)
+    ]
     assert len(set(starts)) == 101 - 13 * 7
     assert set().union(*starts) == set(range(101 - 7))
     assert read(windows, 5, 3)[0].content.tolist() == read(windows, 5, 3)[0].content.tolist()
@@ -60,14 +67,18 @@ def test_every_epoch_cuts_elsewhere_until_all_tokens_were_predicted():
 def first_starts(windows, epoch):
     """Where the first window of each document begins in it."""
     rows = [int(row[0]) for batch in read(windows, 13, epoch) for row in batch.content]
-    return [min(start % 1000 for start in rows if start // 1000 == i) for i in range(len({x // 1000 for x in rows}))]
+    return [
+        min(start % 1000 for start in rows if start // 1000 == i)
+        for i in range(len({x // 1000 for x in rows}))
+    ]
 
 
 def test_every_document_has_a_shift_of_its_own_which_follows_from_the_seed():
     documents = [document(101, 1000 * i) for i in range(11)]
     shifts = {
         seed: [
-            first_starts(TextWindows(documents, 7, "training", shuffle=True, seed=seed), epoch) for epoch in range(5)
+            first_starts(TextWindows(documents, 7, "training", shuffle=True, seed=seed), epoch)
+            for epoch in range(5)
         ]
         for seed in (0, 1)
     }
@@ -86,13 +97,17 @@ def test_index_positions_of_a_window_start_again_and_padding_is_zero():
 
 
 @pytest.mark.parametrize("origin", [0.0, 1.0, 5.25])
-def test_measured_positions_of_a_window_keep_their_distances_and_begin_as_their_document_does(origin):
+def test_measured_positions_of_a_window_keep_their_distances_and_begin_as_their_document_does(
+    origin,
+):
     onsets = origin + torch.tensor([0.0, 0.25, 0.375, 2, 3.5, 3.75, 4, 9, 11, 16])[:, None]
     documents = [document(3), Tokens(torch.arange(10), onsets)]
     windows = TextWindows(documents, 3, "test", shuffle=False)
     batch, _ = windows[0, [0, 1, 2, 3]]
     assert batch.positions[0, :, 0].tolist() == [0, 1, 2, 0]
-    expected = torch.stack([onsets[start : start + 4] - onsets[start] + origin for start in (0, 3, 6)])
+    expected = torch.stack(
+        [onsets[start : start + 4] - onsets[start] + origin for start in (0, 3, 6)]
+    )
     assert torch.equal(batch.positions[1:], expected)
 
 
@@ -123,7 +138,10 @@ class WeighedBatch(TokenBatch):
 
 def test_a_field_that_tokens_get_later_is_in_windows_and_in_their_digest(monkeypatch):
     monkeypatch.setattr(windows, "TokenBatch", WeighedBatch)
-    given = [Weighed(torch.arange(9), document(9).positions, weight=torch.arange(9.0) + i) for i in range(2)]
+    given = [
+        Weighed(torch.arange(9), document(9).positions, weight=torch.arange(9.0) + i)
+        for i in range(2)
+    ]
     found = [TextWindows([tokens], 4, "test", shuffle=False) for tokens in given]
     assert found[1][0, [1]][0].weight.tolist() == [[5, 6, 7, 8, 9]]
     assert found[0].sha256 != found[1].sha256
@@ -184,7 +202,9 @@ class Timed(Bytes):
 
     def encode(self, raw, /):
         tokens = super().encode(raw)
-        return Tokens(tokens.content, (0.25 + 0.5 * (tokens.content % 3)).float().cumsum(0)[:, None])
+        return Tokens(
+            tokens.content, (0.25 + 0.5 * (tokens.content % 3)).float().cumsum(0)[:, None]
+        )
 
 
 @pytest.mark.parametrize("make", [Bytes, Characters, Words, lambda: BPE(300), Timed])
@@ -194,7 +214,10 @@ def test_windows_from_the_disk_equal_those_from_memory(long_text, make):
     documents = [made.tokenizer.encode(sample.raw) for sample in made.splits().train]
     assert len(documents) > 5
     windows = TextWindows(documents, 17, "training", shuffle=True, seed=3)
-    assert (list(found.examples.lengths), found.examples.sha256) == (list(windows.lengths), windows.sha256)
+    assert (list(found.examples.lengths), found.examples.sha256) == (
+        list(windows.lengths),
+        windows.sha256,
+    )
     assert found.examples.count(7) == windows.count(7)
     for epoch in (0, 2):
         for batch in list(found.batch_indices())[:7]:
@@ -209,7 +232,9 @@ def test_a_long_text_takes_a_byte_for_each_on_disk(long_text, tmp_path):
     assert size < 1.2 * len(TEXT.encode())  # of which 500 bytes a piece are Arrow's
 
 
-def test_of_a_long_text_only_what_is_asked_for_is_encoded_and_the_second_time_nothing(long_text, tmp_path, monkeypatch):
+def test_of_a_long_text_only_what_is_asked_for_is_encoded_and_the_second_time_nothing(
+    long_text, tmp_path, monkeypatch
+):
     first = data(long_text, Bytes())
     first.train_dataloader()
     assert len(list((tmp_path / "cache").iterdir())) == 1
@@ -235,7 +260,8 @@ def test_a_character_that_cannot_be_encoded_is_named_with_split_and_place(long_t
 
 
 def test_windows_of_many_documents_are_grouped_by_document_and_those_of_a_text_by_stretches():
-    documents = [document(n) for n in (9, 4, 1, 9, 9, 9, 9, 9, 9, 9, 9)]  # one has nothing to predict
+    # one has nothing to predict
+    documents = [document(n) for n in (9, 4, 1, 9, 9, 9, 9, 9, 9, 9, 9)]
     found = TextWindows(documents, 4, "test", shuffle=False)
     assert found.groups == [0, 0, 1, *(i for i in range(3, 11) for _ in range(2))]
     assert TextWindows(documents, 4, "test", shuffle=False, limit=3).groups == [0, 1, 2]

@@ -53,7 +53,8 @@ def wait(for_what):
 
 
 @pytest.mark.parametrize(
-    ("quota", "cores"), [("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1), ("9000000 100000", 8)]
+    ("quota", "cores"),
+    [("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1), ("9000000 100000", 8)],
 )
 def test_a_containers_quota_bounds_the_cores(tmp_path, monkeypatch, quota, cores):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
@@ -69,7 +70,9 @@ def test_a_containers_quota_bounds_the_cores(tmp_path, monkeypatch, quota, cores
 @pytest.mark.parametrize("of", ["encoder", "loader"])
 def test_workers_of_a_killed_or_interrupted_parent_end_within_seconds(tmp_path, of, number):
     parent = subprocess.Popen(
-        [sys.executable, "-c", STUCK, str(tmp_path), of], start_new_session=True, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", STUCK, str(tmp_path), of],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
     )
     try:
         wait(lambda: len(list(tmp_path.iterdir())) == 2)

@@ -42,7 +42,9 @@ class SeesTheFuture(_Wrapped):
     """It says that it is causal, and its mask is not; as its branches start at zero, untrained weights do not tell."""
 
     def build(self, dim, depth, num_heads, causal):
-        return Transformer(dim, depth, num_heads=num_heads, block=partial(PreNormBlock, zero_init=True))
+        return Transformer(
+            dim, depth, num_heads=num_heads, block=partial(PreNormBlock, zero_init=True)
+        )
 
 
 @register("backbone")
@@ -123,7 +125,9 @@ class ForgetsALayer(OptimizerFactory):
         self.lr = lr
 
     def build(self, model):
-        return AdamW(self.lr).build_for([p for name, p in model.named_parameters() if not name.startswith("head")])
+        return AdamW(self.lr).build_for(
+            [p for name, p in model.named_parameters() if not name.startswith("head")]
+        )
 
 
 @register("objective")
@@ -139,7 +143,9 @@ class SameToken(NextToken):
 
     def prepare(self, batch, label):
         inputs = super().prepare(batch, label)
-        return type(inputs)(inputs.batch, None, inputs.batch.content.masked_fill(~inputs.batch.valid, -100))
+        return type(inputs)(
+            inputs.batch, None, inputs.batch.content.masked_fill(~inputs.batch.valid, -100)
+        )
 
 
 @register("tokenizer")
@@ -198,6 +204,8 @@ class ShuffledDigits(DataSource):
 
     def splits(self):
         given = Digits().splits()
-        order = torch.randperm(len(given.train), generator=torch.Generator().manual_seed(0)).tolist()
+        order = torch.randperm(
+            len(given.train), generator=torch.Generator().manual_seed(0)
+        ).tolist()
         shuffled = [Sample(given.train[i].raw, given.train[j].label) for i, j in enumerate(order)]
         return Splits(shuffled, given.test, given.valid, given.names)

@@ -18,20 +18,55 @@ from seqkit.doctor.training import (
 from seqkit.doctor.trials import rates_in
 
 LAWS = [check_padding, check_future, check_target, check_positions]
-BIDIRECTIONAL = ["--model.backbone.causal", "false", "--model.backbone.block.attention.convolution", "null"]
+BIDIRECTIONAL = [
+    "--model.backbone.causal",
+    "false",
+    "--model.backbone.block.attention.convolution",
+    "null",
+]
 WITHOUT_ROTARY = ["--model.backbone.position", "null", "--model.position", "NoPosition"]
-VANISHES = ["--model.backbone", "{type: Vanishes, dim: 64, depth: 8}", "--model.backbone.depth", "8"]
+VANISHES = [
+    "--model.backbone",
+    "{type: Vanishes, dim: 64, depth: 8}",
+    "--model.backbone.depth",
+    "8",
+]
 
 
 @pytest.mark.parametrize(
     ("recipe", "words", "check", "fix"),
     [
         ("image/digits", ["--model.backbone", "SeesPadding"], check_padding, "(now SeesPadding)"),
-        ("text/char-lm", ["--model.backbone", "SeesTheFuture"], check_future, "--model.backbone Transformer"),
-        ("text/char-lm", ["--model.objective", "NextTokenOfAnything", *BIDIRECTIONAL], check_future, "causal true"),
-        ("text/char-lm", ["--model.objective", "SameToken"], check_target, "--model.objective NextToken"),
-        ("image/digits", ["--model.position", "Forgotten"], check_positions, "--model.position Sinusoidal"),
-        ("image/digits", ["--tokenizer", "WithoutPlaces"], check_positions, "--tokenizer (now WithoutPlaces)"),
+        (
+            "text/char-lm",
+            ["--model.backbone", "SeesTheFuture"],
+            check_future,
+            "--model.backbone Transformer",
+        ),
+        (
+            "text/char-lm",
+            ["--model.objective", "NextTokenOfAnything", *BIDIRECTIONAL],
+            check_future,
+            "causal true",
+        ),
+        (
+            "text/char-lm",
+            ["--model.objective", "SameToken"],
+            check_target,
+            "--model.objective NextToken",
+        ),
+        (
+            "image/digits",
+            ["--model.position", "Forgotten"],
+            check_positions,
+            "--model.position Sinusoidal",
+        ),
+        (
+            "image/digits",
+            ["--tokenizer", "WithoutPlaces"],
+            check_positions,
+            "--tokenizer (now WithoutPlaces)",
+        ),
         ("text/char-lm", WITHOUT_ROTARY, check_positions, "--model.backbone.position Rotary"),
     ],
 )
@@ -46,7 +81,15 @@ def test_a_broken_law_is_found_and_no_other(subject, recipe, words, check, fix):
     ("recipe", "words"),
     [
         ("text/char-lm", ["--model.backbone.position", "ALiBi"]),
-        ("text/char-lm", ["--model.backbone.position", "null", "--model.position", "{type: Learned, sizes: [64]}"]),
+        (
+            "text/char-lm",
+            [
+                "--model.backbone.position",
+                "null",
+                "--model.position",
+                "{type: Learned, sizes: [64]}",
+            ],
+        ),
         ("text/char-lm", ["--model.backbone", "LSTM"]),
         ("image/digits", ["--model.backbone", "MeanPool"]),
         ("graph/molecules", ["--model.backbone", "GIN"]),
@@ -82,7 +125,9 @@ def test_a_check_that_says_nothing_here_says_why(subject, recipe, check, why):
     [
         ("text/char-lm", ["SameTokens", "--data.window", "3"], check_tokens, "a change in 0 %"),
         ("text/char-lm", ["DropsTheSecondHalf"], check_tokens, "changes its tokens"),
-        pytest.param("image/digits", ["Constant"], check_tokens, "a change in 0 %", marks=pytest.mark.slow),
+        pytest.param(
+            "image/digits", ["Constant"], check_tokens, "a change in 0 %", marks=pytest.mark.slow
+        ),
         ("image/digits", ["Amplified"], check_inputs, "has size"),
         ("image/digits", ["Constant"], check_inputs, "no feature varies"),
     ],
@@ -122,16 +167,70 @@ def test_a_column_in_another_unit_and_nan_are_found(subject, value, problem):
 @pytest.mark.parametrize(
     ("recipe", "words", "check", "problem", "fix"),
     [
-        ("mechanism/tasks", ["--optimizer.lr", "0.3"], check_learning_rate, "an update changes", "--optimizer.lr 0.00"),
-        ("image/digits", ["--model.backbone", "FreezesALayer"], check_trained_parameters, "blocks.1 cannot", "Freezes"),
-        ("image/digits", ["--model.backbone", "DetachesALayer"], check_trained_parameters, "no gradient", "Detaches"),
-        ("image/digits", ["--optimizer", "ForgetsALayer"], check_trained_parameters, "did not change", "ForgetsALayer"),
+        (
+            "mechanism/tasks",
+            ["--optimizer.lr", "0.3"],
+            check_learning_rate,
+            "an update changes",
+            "--optimizer.lr 0.00",
+        ),
+        (
+            "image/digits",
+            ["--model.backbone", "FreezesALayer"],
+            check_trained_parameters,
+            "blocks.1 cannot",
+            "Freezes",
+        ),
+        (
+            "image/digits",
+            ["--model.backbone", "DetachesALayer"],
+            check_trained_parameters,
+            "no gradient",
+            "Detaches",
+        ),
+        (
+            "image/digits",
+            ["--optimizer", "ForgetsALayer"],
+            check_trained_parameters,
+            "did not change",
+            "ForgetsALayer",
+        ),
         ("image/digits", VANISHES, check_gradients, "backbone.layers.0", "PreNormBlock"),
-        ("image/digits", ["--model.backbone", "Explodes"], check_gradients, "median norm", "--optimizer.lr"),
-        ("image/digits", ["--model.backbone", "Explodes"], check_start, "the initial loss", "--model.backbone.norm"),
-        ("image/digits", ["--model.backbone", "GivesNaN"], check_start, "the initial loss is nan", "--model.backbone"),
-        ("image/digits", ["--model.backbone", "GivesNaN"], check_gradients, "nan", "--optimizer.lr"),
-        ("image/digits", ["--tokenizer", "Constant"], check_overfitting, "cannot be learned", "--tokenizer"),
+        (
+            "image/digits",
+            ["--model.backbone", "Explodes"],
+            check_gradients,
+            "median norm",
+            "--optimizer.lr",
+        ),
+        (
+            "image/digits",
+            ["--model.backbone", "Explodes"],
+            check_start,
+            "the initial loss",
+            "--model.backbone.norm",
+        ),
+        (
+            "image/digits",
+            ["--model.backbone", "GivesNaN"],
+            check_start,
+            "the initial loss is nan",
+            "--model.backbone",
+        ),
+        (
+            "image/digits",
+            ["--model.backbone", "GivesNaN"],
+            check_gradients,
+            "nan",
+            "--optimizer.lr",
+        ),
+        (
+            "image/digits",
+            ["--tokenizer", "Constant"],
+            check_overfitting,
+            "cannot be learned",
+            "--tokenizer",
+        ),
     ],
 )
 def test_a_fault_of_training_is_found(subject, recipe, words, check, problem, fix):
@@ -141,7 +240,9 @@ def test_a_fault_of_training_is_found(subject, recipe, words, check, problem, fi
 
 
 def test_what_a_wild_learning_rate_does_is_not_blamed_on_the_model(subject):
-    trials = Trials(subject("mechanism/tasks", "--optimizer", "{type: torch.optim.SGD, lr: 1.0e+30}"))
+    trials = Trials(
+        subject("mechanism/tasks", "--optimizer", "{type: torch.optim.SGD, lr: 1.0e+30}")
+    )
     assert check_learning_rate(trials).finding is not None
     assert not trials.short.is_finite
     assert len(trials.short.losses) < 10, "it ends at once"
@@ -156,12 +257,17 @@ def test_a_loss_that_starts_too_low_is_found(subject, monkeypatch):
 
 def test_a_trial_changes_nothing_and_repeats_bit_for_bit(subject):
     made = subject("mechanism/tasks", "--model.backbone.dropout", "0.3")
-    before, state = {name: p.clone() for name, p in made.model.named_parameters()}, torch.get_rng_state()
+    before, state = (
+        {name: p.clone() for name, p in made.model.named_parameters()},
+        torch.get_rng_state(),
+    )
     first = Trials(made).short.losses
     assert torch.get_rng_state().equal(state)
     torch.rand(7)
     assert Trials(made).short.losses == first
-    assert all(p.grad is None and p.equal(before[name]) for name, p in made.model.named_parameters())
+    assert all(
+        p.grad is None and p.equal(before[name]) for name, p in made.model.named_parameters()
+    )
 
 
 def test_a_model_whose_steps_cost_too_much_is_not_trained(subject, monkeypatch):

@@ -32,7 +32,11 @@ HEALTHY = ["graph/karate", "graph/molecules", "text/char-lm", "image/masked-patc
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "recipe", [one if one == "graph/karate" else pytest.param(one, marks=pytest.mark.slow) for one in HEALTHY]
+    "recipe",
+    [
+        one if one == "graph/karate" else pytest.param(one, marks=pytest.mark.slow)
+        for one in HEALTHY
+    ],
 )
 def test_a_healthy_recipe_has_no_finding(recipe):
     assert findings(recipe) == {}
@@ -44,7 +48,9 @@ def test_what_a_users_component_raises_is_a_finding(monkeypatch):
 
     for name in ("MODEL_AND_DATA_CHECKS", "TRAINING_CHECKS"):
         monkeypatch.setattr(module, name, ())
-    monkeypatch.setattr(module, "MODEL_AND_DATA_CHECKS", (check_nothing, lambda _: Result("next", "")))
+    monkeypatch.setattr(
+        module, "MODEL_AND_DATA_CHECKS", (check_nothing, lambda _: Result("next", ""))
+    )
     results = examine(complete("mechanism/tasks", "debug"))
     assert "no such thing" in results[0].finding.problem
     assert [result.name for result in results] == ["nothing", "next"]

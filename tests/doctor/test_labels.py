@@ -28,13 +28,16 @@ def test_numbers_and_classes_that_depend_on_their_inputs_have_a_signal(subject, 
     result = check_labels(made)
     assert (result.finding, result.applies) == (None, True)
     examples = made.data.train_dataloader().examples
-    order = torch.randperm(len(examples.targets), generator=torch.Generator().manual_seed(0)).tolist()
+    order = torch.randperm(
+        len(examples.targets), generator=torch.Generator().manual_seed(0)
+    ).tolist()
     examples.targets = [examples.targets[i] for i in order]
     assert check_labels(made).finding is not None
 
 
 @pytest.mark.parametrize(
-    ("recipe", "why"), [("mechanism/tasks", "labels of tokens"), ("text/char-lm", "needs none"), ("graph/karate", "")]
+    ("recipe", "why"),
+    [("mechanism/tasks", "labels of tokens"), ("text/char-lm", "needs none"), ("graph/karate", "")],
 )
 def test_labels_of_tokens_and_none_are_not_judged(subject, recipe, why):
     result = check_labels(subject(recipe))

@@ -23,7 +23,9 @@ def test_a_curve_that_falls_is_healthy(tmp_path):
     assert "591 steps" in result.measured
 
 
-@pytest.mark.parametrize(("loss", "problem"), [(8.0, "jumps in 1 places, first in step 400"), ("nan", "in step 400")])
+@pytest.mark.parametrize(
+    ("loss", "problem"), [(8.0, "jumps in 1 places, first in step 400"), ("nan", "in step 400")]
+)
 def test_a_curve_that_jumps_or_ends_in_nan_is_found(tmp_path, loss, problem):
     finding = check_curve(with_curve(tmp_path, [*FALLING[:40], loss, *FALLING[41:]])).finding
     assert problem in finding.problem

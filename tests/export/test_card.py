@@ -64,7 +64,11 @@ def html(text):
 
 def test_the_hub_reads_task_library_and_license(run):
     data = ModelCard(card(run())).data
-    assert (data.library_name, data.license, data.pipeline_tag) == ("seqkit", "unknown", "text-classification")
+    assert (data.library_name, data.license, data.pipeline_tag) == (
+        "seqkit",
+        "unknown",
+        "text-classification",
+    )
     assert (data.base_model, data.eval_results) == (None, None)
 
 
@@ -121,7 +125,10 @@ def test_figures_of_a_trial_are_said_to_be_that(run, trial):
 
 def rows(page):
     """Cells of all tables of a page, row by row."""
-    return [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)]
+    return [
+        re.findall(r"<t[hd]>(.*?)</t[hd]>", row)
+        for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
+    ]
 
 
 def test_each_metric_stands_beside_the_constant_and_the_specialist(run):
@@ -168,8 +175,13 @@ def test_the_configuration_is_in_the_card_and_reads_back(run):
 
 
 def test_folders_of_the_users_machine_are_not_published(run):
-    source = {"type": "Table", "path": ["/srv/secret/wards/a.csv", "~/b.csv", "C:\\Users\\me\\c.csv", "d/e.csv"]}
-    text = card(run({"data": "a.csv"}, {"data": {"source": source}, "model": {"init": "../private/minilm"}}))
+    source = {
+        "type": "Table",
+        "path": ["/srv/secret/wards/a.csv", "~/b.csv", "C:\\Users\\me\\c.csv", "d/e.csv"],
+    }
+    text = card(
+        run({"data": "a.csv"}, {"data": {"source": source}, "model": {"init": "../private/minilm"}})
+    )
     assert not [word for word in ("secret", "wards", "Users", "private", "~") if word in text]
     for name in ("a.csv", "b.csv", "c.csv", "d/e.csv", "minilm"):
         assert name in text
@@ -177,8 +189,22 @@ def test_folders_of_the_users_machine_are_not_published(run):
 
 def test_a_model_that_was_only_imported_claims_no_training(run, tmp_path):
     run(config={"recipe": "imported", "data": {}})
-    summary = without("data", "num_train", "num_valid", "num_test", "split_rule", "data_sha256", "date", "baseline")
-    imported = {"recipe": "imported", "steps": 0, "metrics": {}, "initial": {"run": "hf:owner/gpt2@v1"}}
+    summary = without(
+        "data",
+        "num_train",
+        "num_valid",
+        "num_test",
+        "split_rule",
+        "data_sha256",
+        "date",
+        "baseline",
+    )
+    imported = {
+        "recipe": "imported",
+        "steps": 0,
+        "metrics": {},
+        "initial": {"run": "hf:owner/gpt2@v1"},
+    }
     (tmp_path / "summary.json").write_text(json.dumps(summary | imported))
     text = card(tmp_path)
     assert "# hf:owner/gpt2@v1\n" in text
@@ -226,7 +252,11 @@ def hostile(text):
         "strong_baseline": {"name": text, "metrics": {text: 0.75}, "num_train": 1, "seconds": 1.0},
         "initial": {"run": text}, "unknown": {text: [1, 2]},
     }  # fmt: skip
-    config = {"recipe": text, "tokenizer": {"type": text}, "model": {"objective": {"type": text, "level": text}}}
+    config = {
+        "recipe": text,
+        "tokenizer": {"type": text},
+        "model": {"objective": {"type": text, "level": text}},
+    }
     return summary, config, {"objective": {"names": [text, text]}, "tokenizer": {}}
 
 
@@ -246,5 +276,8 @@ def test_a_text_of_the_run_breaks_neither_metadata_nor_markdown(run, text):
 
 
 def test_the_hostile_texts_break_a_page_that_does_not_escape_them():
-    plain = [MarkdownIt("commonmark", {"html": True}).enable("table").render(f"# {text}\n\n{text}") for text in HOSTILE]
+    plain = [
+        MarkdownIt("commonmark", {"html": True}).enable("table").render(f"# {text}\n\n{text}")
+        for text in HOSTILE
+    ]
     assert sum(shape(page) != ["h1", "/h1", "p", "/p"] for page in plain) >= 7

@@ -49,14 +49,22 @@ def attending(causal, mechanism=None, convolution=None, mlp=MLP, depth=1, **more
     given = {"mechanism": mechanism, "convolution": convolution}
     attention = partial(MultiHeadAttention, **{name: part for name, part in given.items() if part})
     return Transformer(
-        DIM, depth, num_heads=3, causal=causal, block=partial(PreNormBlock, attention=attention, mlp=mlp), **more
+        DIM,
+        depth,
+        num_heads=3,
+        causal=causal,
+        block=partial(PreNormBlock, attention=attention, mlp=mlp),
+        **more,
     )
 
 
 EQUAL = {
     "Transformer": (attending, {"text": BOTH, "graph": BOTH}),
     "Rotary": (lambda causal: attending(causal, position=Rotary(), depth=2), {"text": ONNX}),
-    "SlidingWindow": (partial(attending, mechanism=partial(SlidingWindowAttention, size=3)), {"sound": ONNX}),
+    "SlidingWindow": (
+        partial(attending, mechanism=partial(SlidingWindowAttention, size=3)),
+        {"sound": ONNX},
+    ),
     "CausalConvolution": (partial(attending, convolution=CausalConvolution), {"text": BOTH}),
     "LSTM": (partial(of, "LSTM"), {"sound": ONNX}),
     "GRU": (partial(of, "GRU"), {"text": TORCH}),
@@ -76,7 +84,10 @@ REFUSED = {
     "MixtureOfExperts": (partial(attending, mlp=partial(MixtureOfExperts, num_experts=3)), "text"),
     "Edge": (partial(attending, mechanism=EdgeAttention), "graph"),
     "LSH": (partial(attending, mechanism=partial(LSHAttention, bucket_size=4)), "text"),
-    "Linformer": (partial(attending, mechanism=partial(LinformerAttention, max_tokens=16, rank=5)), "image"),
+    "Linformer": (
+        partial(attending, mechanism=partial(LinformerAttention, max_tokens=16, rank=5)),
+        "image",
+    ),
 }
 HAS_ONNX = all(importlib.util.find_spec(each) for each in ("onnx", "onnxscript", "onnxruntime"))
 
@@ -88,7 +99,9 @@ def _one_table_of_operations():
         if HAS_ONNX:
             from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-            patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib)))
+            patch.setattr(
+                ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib))
+            )
         yield
 
 
@@ -136,7 +149,8 @@ def slow_but(fast, name, *given):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [slow_but(FAST, name, kind) for name, (_, kinds) in EQUAL.items() for kind in kinds]
+    ("name", "kind"),
+    [slow_but(FAST, name, kind) for name, (_, kinds) in EQUAL.items() for kind in kinds],
 )
 def test_a_graph_gives_the_same_at_other_sizes(export_each, name, kind):
     backbone, formats = EQUAL[name]
@@ -149,7 +163,9 @@ def test_learned_positions_and_token_types_are_exported(export_each):
     objective = Classify()
     objective.fit([0, 1], None)
     position = partial(Learned, sizes=[11, 2], first=2)
-    model = Model(TokenSpec(vocab_size=13, num_axes=2), attending(causal=False), objective, position=position)
+    model = Model(
+        TokenSpec(vocab_size=13, num_axes=2), attending(causal=False), objective, position=position
+    )
     export_each(model, TORCH)
 
 
@@ -157,7 +173,9 @@ def test_learned_positions_and_token_types_are_exported(export_each):
 @pytest.mark.parametrize("name", [slow_but({"LSH", "Mamba"}, name) for name in REFUSED])
 def test_a_backbone_whose_graph_is_of_some_lengths_alone_is_refused(tmp_path, name):
     model = model_of(*REFUSED[name])
-    with pytest.raises(UsageError, match=f"{type(model.backbone).__name__} cannot be exported") as refused:
+    with pytest.raises(
+        UsageError, match=f"{type(model.backbone).__name__} cannot be exported"
+    ) as refused:
         export(model, tmp_path / "m.pt2", "torch", {})
     assert "\n" not in str(refused.value)
 

@@ -25,7 +25,9 @@ VOCAB, SOURCE_VOCAB = 13, 7
 
 
 def _cross_attending() -> Transformer:
-    return Transformer(24, 2, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True))
+    return Transformer(
+        24, 2, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True)
+    )
 
 
 def _with(mechanism: Callable[..., nn.Module]) -> Backbone:
@@ -41,16 +43,23 @@ ONE: dict[str, Callable[[], Backbone]] = {
     "RNN": lambda: RNN(24, causal=True),
 }
 TWO: dict[str, Callable[[], Backbone]] = {
-    "Transformer, Transformer": lambda: EncoderDecoder(Transformer(24, 1, num_heads=3), _cross_attending()),
+    "Transformer, Transformer": lambda: EncoderDecoder(
+        Transformer(24, 1, num_heads=3), _cross_attending()
+    ),
     "GRU, Transformer": lambda: EncoderDecoder(GRU(24, 1), _cross_attending()),
     "GRU, RNNDecoder": lambda: EncoderDecoder(GRU(24, 1), RNNDecoder(24, 2)),
     "GRU, Bahdanau": lambda: EncoderDecoder(
-        GRU(24, 1), RNNDecoder(24, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention), cell="LSTM")
+        GRU(24, 1),
+        RNNDecoder(
+            24, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention), cell="LSTM"
+        ),
     ),
 }
 STEPWISE = AttentionFeature.CAUSAL | AttentionFeature.CACHE
 MECHANISMS = sorted(
-    name for name, component in components("mechanism").items() if STEPWISE in component.load().supports
+    name
+    for name, component in components("mechanism").items()
+    if STEPWISE in component.load().supports
 )
 """Those that generate with a cache."""
 REQUIRED = {
@@ -97,7 +106,9 @@ def sources(name: str, rows=(0, 1, 2)) -> TokenBatch | None:
     if name not in TWO:
         return None
     ids = [[1, 2, 3], [4, 4, 0, 6, 1], [5]]
-    return TokenBatch.collate([Tokens(torch.tensor(ids[i]), torch.arange(float(len(ids[i])))[:, None]) for i in rows])
+    return TokenBatch.collate(
+        [Tokens(torch.tensor(ids[i]), torch.arange(float(len(ids[i])))[:, None]) for i in rows]
+    )
 
 
 def columns(model: Model, prompts, steps: int, **settings) -> torch.Tensor:

@@ -49,7 +49,9 @@ class Chain(Tokenizer):
         n = len(raw)
         pairs = [(j, i, i - j) for i in range(n) for j in range(max(0, i - 2), i)]
         edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 3).T
-        return Tokens(torch.tensor(raw), torch.arange(float(n))[:, None], Adjacency(edges[:2], edges[2]))
+        return Tokens(
+            torch.tensor(raw), torch.arange(float(n))[:, None], Adjacency(edges[:2], edges[2])
+        )
 
     def continues(self, tokens, content):
         n = len(tokens)
@@ -71,7 +73,11 @@ def stack(causal=True):
     return Transformer(24, 2, num_heads=3, causal=causal, position=Rotary())
 
 
-BACKBONES = {"Transformer": stack, "either": lambda: stack(None), "GRU": lambda: GRU(24, causal=True)}
+BACKBONES = {
+    "Transformer": stack,
+    "either": lambda: stack(None),
+    "GRU": lambda: GRU(24, causal=True),
+}
 
 
 def no_cache(model, monkeypatch):
@@ -82,14 +88,22 @@ def no_cache(model, monkeypatch):
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.7, top_k=5, repetition_penalty=1.3, seed=3)])
+@pytest.mark.parametrize(
+    "sampling", [GREEDY, Sampling(temperature=0.7, top_k=5, repetition_penalty=1.3, seed=3)]
+)
 @pytest.mark.parametrize("context", [None, 6])
 def test_plain_ids_go_on_as_in_the_loop_of_ids(backbone, sampling, context):
     model, tokenizer = sharp(Text.spec, BACKBONES[backbone]()), Text()
     prompts = [tokenizer.encode(raw) for raw in ([3, 1, 4], [1], [5, 9, 2, 6, 5, 3, 5])]
-    right = generate(model, [x.content for x in prompts], 9, strategy=sampling, context_length=context)
-    got = continue_tokens(model, prompts, 9, tokenizer.continues, sampling=sampling, context_length=context)
-    assert [x.content[len(p) :].tolist() for x, p in zip(got, prompts, strict=True)] == [ids.tolist() for ids in right]
+    right = generate(
+        model, [x.content for x in prompts], 9, strategy=sampling, context_length=context
+    )
+    got = continue_tokens(
+        model, prompts, 9, tokenizer.continues, sampling=sampling, context_length=context
+    )
+    assert [x.content[len(p) :].tolist() for x, p in zip(got, prompts, strict=True)] == [
+        ids.tolist() for ids in right
+    ]
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
@@ -99,19 +113,25 @@ def test_fields_with_numbers_go_on_alike_with_a_cache_and_without(backbone, samp
     prompts = [tokenizer.encode(raw) for raw in ([[3, 1], [0, 4]], [[6, 2]])]
     got = continue_tokens(model, prompts, 8, tokenizer.continues, sampling=sampling)
     for tokens in got:
-        assert tokens.equals(tokenizer.encode(tokens.content.tolist()))  # onsets and loudness are those of the notes
+        # onsets and loudness are those of the notes
+        assert tokens.equals(tokenizer.encode(tokens.content.tolist()))
         assert len(tokens.content.unique(dim=0)) > 2
     no_cache(model, monkeypatch)
     again = continue_tokens(model, prompts, 8, tokenizer.continues, sampling=sampling)
     assert all(x.equals(y) for x, y in zip(got, again, strict=True))
     if sampling is GREEDY:
-        alone = [continue_tokens(model, [x], 8, tokenizer.continues, sampling=sampling)[0] for x in prompts]
+        alone = [
+            continue_tokens(model, [x], 8, tokenizer.continues, sampling=sampling)[0]
+            for x in prompts
+        ]
         assert all(x.equals(y) for x, y in zip(got, alone, strict=True))
 
 
 def test_each_choice_is_the_likeliest_of_one_pass():
     model, tokenizer = sharp(Notes.spec, stack()), Notes()
-    (found,) = continue_tokens(model, [tokenizer.encode([[2, 1]])], 6, tokenizer.continues, sampling=GREEDY)
+    (found,) = continue_tokens(
+        model, [tokenizer.encode([[2, 1]])], 6, tokenizer.continues, sampling=GREEDY
+    )
     inputs = NextToken().prepare(_batch(found), None)
     assert model(inputs.batch).argmax(dim=-1)[0].equal(found.content[1:])
 
@@ -136,13 +156,22 @@ def test_tokens_with_edges_go_on_along_their_edges():
 
 
 def _edges(tokens):
-    return set(zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist(), strict=True))
+    return set(
+        zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist(), strict=True)
+    )
 
 
 def test_a_long_context_goes_on_from_its_last_half_moved_to_the_beginning():
     model, tokenizer, seen = sharp(Notes.spec, stack()), Notes(), []
     model.register_forward_pre_hook(lambda _module, args: seen.append(args[0]))
-    continue_tokens(model, [tokenizer.encode([[1, 2]] * 5)], 4, tokenizer.continues, context_length=6, sampling=GREEDY)
+    continue_tokens(
+        model,
+        [tokenizer.encode([[1, 2]] * 5)],
+        4,
+        tokenizer.continues,
+        context_length=6,
+        sampling=GREEDY,
+    )
     assert [x.valid.shape[1] for x in seen] == [5, 1, 3, 1]
     assert seen[2].positions[0, 0] == 0.0
 
@@ -159,10 +188,14 @@ class Pairs(Tokenizer):
 @pytest.mark.parametrize("first", [0, 2])
 def test_a_learned_table_that_is_too_short_is_refused_before_the_first_token(first):
     tokenizer, seen = Pairs(), []
-    backbone, position = Transformer(24, 1, num_heads=3, causal=True), partial(Learned, sizes=[16 + first], first=first)
+    backbone, position = (
+        Transformer(24, 1, num_heads=3, causal=True),
+        partial(Learned, sizes=[16 + first], first=first),
+    )
     model = Model(tokenizer.spec, backbone, NextToken(), position=position)
     prompt = tokenizer.encode([[1, 2]] * 4)
-    assert len(continue_tokens(model, [prompt], 13, tokenizer.continues)[0]) == 17  # the last one is in no context
+    # the last one is in no context
+    assert len(continue_tokens(model, [prompt], 13, tokenizer.continues)[0]) == 17
     continue_tokens(model, [prompt], 30, tokenizer.continues, context_length=16)
     model.register_forward_pre_hook(lambda _module, args: seen.append(args))
     with pytest.raises(ValueError, match="17 positions"):

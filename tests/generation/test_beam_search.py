@@ -14,7 +14,11 @@ from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.objectives import NextToken
 
 STOP = [2, 9]
-SEARCHES = [(BeamSearch(1), ()), (BeamSearch(3), STOP), (BeamSearch(5, length_penalty=-0.7), STOP[:1])]
+SEARCHES = [
+    (BeamSearch(1), ()),
+    (BeamSearch(3), STOP),
+    (BeamSearch(5, length_penalty=-0.7), STOP[:1]),
+]
 NAMES = [*ONE, *TWO]
 
 
@@ -38,7 +42,12 @@ def same(ours, theirs):
 def test_a_cache_changes_no_hypothesis(name, context_length):
     m = undecided_model(name)
     for beams, stop in SEARCHES:
-        settings = {"beams": beams, "stop": stop, "context_length": context_length, "source": sources(name)}
+        settings = {
+            "beams": beams,
+            "stop": stop,
+            "context_length": context_length,
+            "source": sources(name),
+        }
         found = beam_search(m, RAGGED, 11, use_cache=True, **settings)
         same(found, beam_search(m, RAGGED, 11, use_cache=False, **settings))
 
@@ -49,7 +58,9 @@ def test_a_batch_changes_no_hypothesis(name):
     for beams, stop in SEARCHES:
         together = beam_search(m, RAGGED, 11, beams=beams, stop=stop, source=sources(name))
         for i, found in enumerate(together):
-            alone = beam_search(m, [RAGGED[i]], 11, beams=beams, stop=stop, source=sources(name, [i]))
+            alone = beam_search(
+                m, [RAGGED[i]], 11, beams=beams, stop=stop, source=sources(name, [i])
+            )
             same([found], alone)
 
 
@@ -91,7 +102,9 @@ def test_beams_as_wide_as_the_vocabulary_find_the_best_of_all_sequences_of_two_t
         sequences.sort(key=lambda sequence: -sequence[0])
         assert len(mine) == VOCAB
         assert [h.ids.tolist() for h in mine] == [ids for _, ids in sequences[:VOCAB]]
-        assert_close([h.score for h in mine], [score for score, _ in sequences[:VOCAB]], atol=1e-4, rtol=0)
+        assert_close(
+            [h.score for h in mine], [score for score, _ in sequences[:VOCAB]], atol=1e-4, rtol=0
+        )
         assert [h.stopped for h in mine] == [len(h.ids) < 2 for h in mine]
 
 
@@ -110,7 +123,9 @@ class LastToken(Backbone):
 
 def bigram_model(table):
     """A model whose logits after an id are that row of the table [v v]."""
-    m = Model(TokenSpec(vocab_size=len(table), num_axes=0), LastToken(len(table)), NextToken(bias=False))
+    m = Model(
+        TokenSpec(vocab_size=len(table), num_axes=0), LastToken(len(table)), NextToken(bias=False)
+    )
     m.embedder.content.weight.data = torch.eye(len(table))
     m.head.linear.weight.data = table.T.contiguous()
     return m.eval()
@@ -137,7 +152,9 @@ def every_sequence(table, prompt, stop, steps, penalty):
     ongoing, scores = [(0.0, (prompt,))], {}
     for length in range(1, steps + 1):
         longer = [
-            (total + p, (*ids, new)) for total, ids in ongoing for new, p in enumerate(log_probabilities[ids[-1]])
+            (total + p, (*ids, new))
+            for total, ids in ongoing
+            for new, p in enumerate(log_probabilities[ids[-1]])
         ]
         for total, ids in longer:
             if ids[-1] in stop or length == steps:
@@ -148,13 +165,19 @@ def every_sequence(table, prompt, stop, steps, penalty):
 
 
 @pytest.mark.parametrize("penalty", [-0.5, 0.0, 0.7, 1.7])
-@pytest.mark.parametrize(("num_stop", "num_words", "num_beams", "steps"), [(4, 1, 2, 7), (6, 2, 5, 3), (11, 2, 5, 3)])
-def test_the_best_hypothesis_is_the_best_of_all_sequences(penalty, num_stop, num_words, num_beams, steps):
+@pytest.mark.parametrize(
+    ("num_stop", "num_words", "num_beams", "steps"), [(4, 1, 2, 7), (6, 2, 5, 3), (11, 2, 5, 3)]
+)
+def test_the_best_hypothesis_is_the_best_of_all_sequences(
+    penalty, num_stop, num_words, num_beams, steps
+):
     """There are fewer ongoing prefixes than beams until the last step, so none is lost but by ending too early."""
     assert num_words ** (steps - 1) < num_beams
     stop, beams = list(range(num_stop)), BeamSearch(num_beams, length_penalty=penalty)
     for table in tables(num_stop, num_words, 29):
-        hypotheses = beam_search(bigram_model(table), each_id(table)[:num_stop], steps, beams=beams, stop=stop)
+        hypotheses = beam_search(
+            bigram_model(table), each_id(table)[:num_stop], steps, beams=beams, stop=stop
+        )
         for prompt, (best, *_) in enumerate(hypotheses):
             scores = every_sequence(table, prompt, stop, steps, penalty)
             assert best.score == pytest.approx(max(scores.values()), abs=1e-4)
@@ -163,7 +186,9 @@ def test_the_best_hypothesis_is_the_best_of_all_sequences(penalty, num_stop, num
 
 @pytest.mark.parametrize("penalty", [-1.0, 0.0, 0.7, 1.7])
 @pytest.mark.parametrize(("num_stop", "num_beams"), [(1, 2), (1, 5), (4, 3)])
-def test_a_search_that_ends_early_finds_what_one_without_end_finds(penalty, num_stop, num_beams, monkeypatch):
+def test_a_search_that_ends_early_finds_what_one_without_end_finds(
+    penalty, num_stop, num_beams, monkeypatch
+):
     beams, stop, searched = BeamSearch(num_beams, length_penalty=penalty), list(range(num_stop)), []
     for bound in (BeamSearch.best_possible, lambda *_: float("inf")):
         monkeypatch.setattr(BeamSearch, "best_possible", bound)
@@ -198,7 +223,9 @@ def hugging_face(model, source=None):
             b, n = input_ids.shape
             repeated = None if source is None else source.select(torch.zeros(b, dtype=torch.int64))
             positions = torch.arange(float(n))[None, :, None].expand(b, n, 1)
-            batch = TokenBatch(input_ids, positions, torch.ones(b, n, dtype=torch.bool), source=repeated)
+            batch = TokenBatch(
+                input_ids, positions, torch.ones(b, n, dtype=torch.bool), source=repeated
+            )
             return CausalLMOutput(logits=self.model(batch))
 
     return Witness()
@@ -206,13 +233,24 @@ def hugging_face(model, source=None):
 
 @pytest.mark.parametrize(
     ("name", "penalty"),
-    [*(("Transformer", penalty) for penalty in (0.0, 1.0, 1.9, -0.7)), ("GRU", 1.0), ("Transformer, Transformer", 1.0)],
+    [
+        *(("Transformer", penalty) for penalty in (0.0, 1.0, 1.9, -0.7)),
+        ("GRU", 1.0),
+        ("Transformer, Transformer", 1.0),
+    ],
 )
 @pytest.mark.parametrize("stop", [[], STOP])
 @pytest.mark.filterwarnings("ignore")  # Hugging Face's about itself
 def test_hypotheses_and_scores_equal_hugging_faces(name, penalty, stop):
     m, steps, k = undecided_model(name), 7, 3
-    ours = beam_search(m, RAGGED, steps, beams=BeamSearch(k, length_penalty=penalty), stop=stop, source=sources(name))
+    ours = beam_search(
+        m,
+        RAGGED,
+        steps,
+        beams=BeamSearch(k, length_penalty=penalty),
+        stop=stop,
+        source=sources(name),
+    )
     ended = 0
     for i, (prompt, found) in enumerate(zip(RAGGED, ours)):
         theirs = hugging_face(m, sources(name, [i])).generate(
@@ -242,7 +280,9 @@ def test_hypotheses_and_scores_equal_hugging_faces(name, penalty, stop):
 @pytest.mark.filterwarnings("ignore")
 def test_greedy_decoding_equals_hugging_faces():
     m = undecided_model()
-    for prompt, row in zip(RAGGED, columns(m, RAGGED, 11, sampling=Sampling(temperature=0, repetition_penalty=1.3))):
+    for prompt, row in zip(
+        RAGGED, columns(m, RAGGED, 11, sampling=Sampling(temperature=0, repetition_penalty=1.3))
+    ):
         theirs = hugging_face(m).generate(
             prompt[None],
             attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
@@ -256,9 +296,15 @@ def test_greedy_decoding_equals_hugging_faces():
 
 
 def test_examples_of_a_batch_are_selected_with_their_adjacency():
-    edge_index, edge_type = torch.tensor([[0, 1, 6, 7, 5], [1, 0, 5, 5, 6]]), torch.tensor([1, 2, 3, 4, 5])
+    edge_index, edge_type = (
+        torch.tensor([[0, 1, 6, 7, 5], [1, 0, 5, 5, 6]]),
+        torch.tensor([1, 2, 3, 4, 5]),
+    )
     batch = TokenBatch(
-        torch.arange(10).reshape(2, 5), torch.zeros(2, 5, 0), torch.ones(2, 5).bool(), Adjacency(edge_index, edge_type)
+        torch.arange(10).reshape(2, 5),
+        torch.zeros(2, 5, 0),
+        torch.ones(2, 5).bool(),
+        Adjacency(edge_index, edge_type),
     )
     selected = batch.select(torch.tensor([1, 0, 1]))
     assert selected.content.tolist() == [[5, 6, 7, 8, 9], [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]

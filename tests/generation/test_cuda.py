@@ -61,7 +61,9 @@ def test_half_precision_is_as_close_as_the_modules_are(name):
     assert 0 < ours < 2 * modules < 0.5
 
 
-@pytest.mark.parametrize("strategy", [GREEDY, Sampling(seed=3), Sampling(seed=3, top_k=7, top_p=0.9), BeamSearch(3)])
+@pytest.mark.parametrize(
+    "strategy", [GREEDY, Sampling(seed=3), Sampling(seed=3, top_k=7, top_p=0.9), BeamSearch(3)]
+)
 def test_a_gpu_gives_the_ids_of_the_cpu(strategy):
     model = model_of("gpt_nano")
     on_cpu = generate(model, RAGGED, 40, strategy=strategy, stop=[1])
@@ -89,7 +91,8 @@ def test_a_graph_is_kept_and_reads_changed_weights(num_captured):
     assert len(num_captured) == 1
     assert second.equal(columns(without_packing(model), RAGGED, 40, sampling=GREEDY))
     assert not second.equal(first)
-    model.backbone.blocks[0].attention_residual.fixed_scale = 0.3  # a setting is not read again by a graph
+    # a setting is not read again by a graph
+    model.backbone.blocks[0].attention_residual.fixed_scale = 0.3
     assert columns(model, RAGGED, 40, sampling=GREEDY).equal(
         columns(without_packing(model), RAGGED, 40, sampling=GREEDY)
     )

@@ -17,7 +17,11 @@ from seqkit.generation.sampling import PerSequenceRNG
 
 def check_attend(kernels, device, b, h, g, c, m):
     torch.manual_seed(0)
-    heads, keys, values = torch.randn(b, h + 2 * g, c), torch.randn(b, g, m, c), torch.randn(b, g, m, c)
+    heads, keys, values = (
+        torch.randn(b, h + 2 * g, c),
+        torch.randn(b, g, m, c),
+        torch.randn(b, g, m, c),
+    )
     positions, scale = torch.tensor([0, m - 1, m // 2])[:b], 0.3
     past = torch.cat([keys, values], dim=1).to(device)
     got = kernels.attend(heads.to(device), past, positions.to(device), scale)
@@ -37,7 +41,9 @@ def check_draw(kernels, device, b, v, temperature):
     got = kernels.draw(logits.to(device), drawn.to(device), temperature).cpu()
     assert (got != right).sum() <= 2  # a draw next to the border of two ids
     for number in (0.0, 1 - 2**-24):
-        got = kernels.draw(logits.to(device), torch.full((b,), number, device=device), temperature).cpu()
+        got = kernels.draw(
+            logits.to(device), torch.full((b,), number, device=device), temperature
+        ).cpu()
         assert (logits.gather(1, got[:, None]) > -torch.inf).all()
 
 
@@ -50,14 +56,18 @@ def check_sum_and_norm(kernels, device, d):
         x, branch = torch.randn(2, 3, d, device=device)
         for added in (None, branch):
             total = x if added is None else x + added
-            assert_close(kernels.add_norm(x, added, norm), (total, norm(total)), rtol=1e-5, atol=1e-5)
+            assert_close(
+                kernels.add_norm(x, added, norm), (total, norm(total)), rtol=1e-5, atol=1e-5
+            )
 
 
 def check_product(kernels, device, b, i, o):
     torch.manual_seed(0)
     x, weight, bias = (t.to(device) for t in (torch.randn(b, i), torch.randn(o, i), torch.randn(o)))
     for added in (None, bias):
-        assert_close(kernels.linear(x, weight, added), F.linear(x, weight, added), rtol=1e-4, atol=1e-4)
+        assert_close(
+            kernels.linear(x, weight, added), F.linear(x, weight, added), rtol=1e-4, atol=1e-4
+        )
 
 
 CHECKS = [
@@ -90,7 +100,9 @@ if __name__ == "__main__":
 
     def range_of(*ends):
         """`range` of numbers as the interpreter has them, arrays of one."""
-        return builtins.range(*(int(x.handle.data.item()) if hasattr(x, "handle") else x for x in ends))
+        return builtins.range(
+            *(int(x.handle.data.item()) if hasattr(x, "handle") else x for x in ends)
+        )
 
     interpreted.range = range_of
     for check, sizes in CHECKS:

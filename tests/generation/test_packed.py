@@ -84,38 +84,62 @@ COMPOSITIONS = {
         partial(
             PreNormBlock,
             norm=UNBIASED,
-            attention=partial(MultiHeadAttention, bias=False, qk_norm=UNBIASED, convolution=CausalConvolution),
+            attention=partial(
+                MultiHeadAttention, bias=False, qk_norm=UNBIASED, convolution=CausalConvolution
+            ),
             mlp=partial(MLP, activation=ReLUSquared, bias=False),
         ),
         norm=UNBIASED,
         position=Rotary(),
     ),
     "post-norm": lambda: stack(PostNormBlock, norm=nn.Identity, input_norm=nn.LayerNorm),
-    "parallel, one norm": lambda: stack(partial(ParallelBlock, shared_norm=True), heads=2, position=Rotary()),
+    "parallel, one norm": lambda: stack(
+        partial(ParallelBlock, shared_norm=True), heads=2, position=Rotary()
+    ),
     "PaLM": lambda: stack(
-        partial(ParallelBlock, attention=partial(MultiHeadAttention, num_kv_heads=1, bias=False), mlp=GatedMLP),
+        partial(
+            ParallelBlock,
+            attention=partial(MultiHeadAttention, num_kv_heads=1, bias=False),
+            mlp=GatedMLP,
+        ),
         position=Rotary(),
     ),
     "grouped heads": lambda: stack(attended(num_kv_heads=2), heads=6, position=Rotary()),
     "grouped, norm over all heads": lambda: stack(
-        attended(num_kv_heads=2, head_dim=6, qk_norm=nn.RMSNorm, qk_norm_level="all"), heads=4, position=Rotary()
+        attended(num_kv_heads=2, head_dim=6, qk_norm=nn.RMSNorm, qk_norm_level="all"),
+        heads=4,
+        position=Rotary(),
     ),
     "partial and scaled rotary": lambda: stack(
         position=Rotary(share=0.5, scaling=LLaMA3Scaling(original_max_tokens=16))
     ),
-    "rotary with a factor": lambda: stack(position=Rotary(scaling=YaRNScaling(4.0, original_max_tokens=16))),
-    "layers unlike": lambda: stack([PreNormBlock, PostNormBlock], position=[Rotary(base=100), None]),
-    "residuals": lambda: stack(partial(PreNormBlock, residual=partial(Residual, layer_scale=0.7, norm=nn.LayerNorm))),
-    "branches with a scale": lambda: stack(partial(PreNormBlock, residual=partial(Residual, scale=0.3))),
+    "rotary with a factor": lambda: stack(
+        position=Rotary(scaling=YaRNScaling(4.0, original_max_tokens=16))
+    ),
+    "layers unlike": lambda: stack(
+        [PreNormBlock, PostNormBlock], position=[Rotary(base=100), None]
+    ),
+    "residuals": lambda: stack(
+        partial(PreNormBlock, residual=partial(Residual, layer_scale=0.7, norm=nn.LayerNorm))
+    ),
+    "branches with a scale": lambda: stack(
+        partial(PreNormBlock, residual=partial(Residual, scale=0.3))
+    ),
     "branches with both scales": lambda: stack(
         partial(PreNormBlock, residual=partial(Residual, layer_scale=0.7, scale=0.3))
     ),
-    "temperature": lambda: stack(attended(mechanism=partial(ScaledDotProductAttention, temperature=0.9))),
+    "temperature": lambda: stack(
+        attended(mechanism=partial(ScaledDotProductAttention, temperature=0.9))
+    ),
     "quick gelu": lambda: stack(partial(PreNormBlock, mlp=partial(MLP, activation=QuickGELU))),
-    "gated": lambda: stack(partial(PreNormBlock, mlp=partial(GatedMLP, activation=nn.Sigmoid, bias=True))),
+    "gated": lambda: stack(
+        partial(PreNormBlock, mlp=partial(GatedMLP, activation=nn.Sigmoid, bias=True))
+    ),
     "own norm": lambda: stack(partial(PreNormBlock, norm=OwnNorm)),
     "own last norm": lambda: stack(norm=OwnNorm),
-    "own activation": lambda: stack(partial(PreNormBlock, mlp=partial(MLP, activation=OwnActivation))),
+    "own activation": lambda: stack(
+        partial(PreNormBlock, mlp=partial(MLP, activation=OwnActivation))
+    ),
     "own rotary position": lambda: stack(position=OwnPosition()),
     "own linear layer": with_linear,
     "parametrized": parametrized,
@@ -129,9 +153,19 @@ EMBEDDERS = {
 }
 HEADS = {
     "scaled and bounded logits": NextToken(logit_scale=0.7, softcap=2.0),
-    "tied with biases, scaled and bounded": NextToken(tied=True, tied_bias=True, logit_scale=0.3, softcap=2.0),
+    "tied with biases, scaled and bounded": NextToken(
+        tied=True, tied_bias=True, logit_scale=0.3, softcap=2.0
+    ),
 }
-SUPPORTED = [*PRESETS, *COMPOSITIONS, *EMBEDDERS, *HEADS, "tied beside sinusoids", "no axes", "normalised embeddings"]
+SUPPORTED = [
+    *PRESETS,
+    *COMPOSITIONS,
+    *EMBEDDERS,
+    *HEADS,
+    "tied beside sinusoids",
+    "no axes",
+    "normalised embeddings",
+]
 
 
 def sharpened(model: Model) -> Model:
@@ -152,7 +186,14 @@ def model_of(name: str, **settings) -> Model:
     if name in PRESETS:
         published = PUBLISHED[name]
         objective = NextToken(tied=True)
-        return sharpened(Model(TokenSpec(vocab_size=VOCAB), published.build(), objective, position=published.position))
+        return sharpened(
+            Model(
+                TokenSpec(vocab_size=VOCAB),
+                published.build(),
+                objective,
+                position=published.position,
+            )
+        )
     num_axes = 0 if name == "no axes" else 1
     objective = HEADS.get(name, NextToken(tied=name == "tied beside sinusoids"))
     backbone = COMPOSITIONS.get(name, stack)()
@@ -184,7 +225,9 @@ def without_packing(model: Model) -> Model:
 
 
 @torch.inference_mode()
-def logits_side_by_side(model, other, prompts, *, reordered=(), context_length=None, steps=19, use_cache=True):
+def logits_side_by_side(
+    model, other, prompts, *, reordered=(), context_length=None, steps=19, use_cache=True
+):
     """Pairs of logits of two models, which continue with the ids that the second finds likeliest."""
     settings = {"context_length": context_length}
     state = DecodingState(model, prompts, steps, **settings)
@@ -207,10 +250,17 @@ def test_the_packed_step_gives_the_logits_of_the_modules(name, num_packed):
     """The modules run over each whole sequence, without a cache."""
     model = model_of(name)
     other = without_packing(model)
-    for prompts, reordered in ((RAGGED[:1], {}), (RAGGED, {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2]})):
+    for prompts, reordered in (
+        (RAGGED[:1], {}),
+        (RAGGED, {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2]}),
+    ):
         for context_length in (None, 7):
             num_packed.clear()
-            settings = {"reordered": reordered, "context_length": context_length, "use_cache": False}
+            settings = {
+                "reordered": reordered,
+                "context_length": context_length,
+                "use_cache": False,
+            }
             pairs = list(logits_side_by_side(model, other, prompts, **settings))
             assert len({tuple(right[0].tolist()) for _, right in pairs}) > 1
             assert len(num_packed) == (18 if context_length is None else len(num_packed)) > 5
@@ -224,7 +274,9 @@ def test_layer_scale_and_the_last_norm_are_packed_each_by_itself(layer_scale, no
     torch.manual_seed(0)
     block = partial(PreNormBlock, residual=partial(Residual, layer_scale=layer_scale))
     model = sharpened(Model(TokenSpec(vocab_size=VOCAB), stack(block, norm=norm), NextToken()))
-    for got, right in logits_side_by_side(model, without_packing(model), RAGGED, steps=MIN_STEPS + 2):
+    for got, right in logits_side_by_side(
+        model, without_packing(model), RAGGED, steps=MIN_STEPS + 2
+    ):
         assert_close(got, right, rtol=1e-4, atol=1e-4)
     assert num_packed
 
@@ -235,11 +287,15 @@ def test_the_packed_step_changes_no_id(name, strategy, num_packed):
     model = model_of(name)
     got = generate(model, RAGGED, 17, strategy=strategy, stop=[1])
     assert num_packed
-    for ids, right in zip(got, generate(model, RAGGED, 17, strategy=strategy, stop=[1], use_cache=False)):
+    for ids, right in zip(
+        got, generate(model, RAGGED, 17, strategy=strategy, stop=[1], use_cache=False)
+    ):
         assert ids.equal(right)
 
 
-@pytest.mark.parametrize("name", slow_in(SUPPORTED, *{*SUPPORTED} - {"gpt_nano", "recipe text/char-lm"}))
+@pytest.mark.parametrize(
+    "name", slow_in(SUPPORTED, *{*SUPPORTED} - {"gpt_nano", "recipe text/char-lm"})
+)
 def test_the_step_of_a_graph_gives_the_same_logits(name, monkeypatch, num_packed):
     """A CUDA graph replays a step of constant shapes, on buffers that stay where they are. Here it runs on the CPU."""
     monkeypatch.setattr(decoders, "PackedStep", partial(PackedStep, static=True))
@@ -256,7 +312,10 @@ def test_the_step_of_a_graph_gives_the_same_logits(name, monkeypatch, num_packed
 def test_buffers_of_a_graph_stay_where_they_are_while_the_batch_does_not_grow():
     model = model_of("recipe text/char-lm")
     with torch.inference_mode():
-        decoder, state = Decoder(PackedStep(model, 3, 29, static=True)), DecodingState(model, RAGGED, 19)
+        decoder, state = (
+            Decoder(PackedStep(model, 3, 29, static=True)),
+            DecodingState(model, RAGGED, 19),
+        )
         state.append(state.next_logits().argmax(dim=-1))
         cache = decoder.take_over(state._cache, state._lengths - 1)
         graph, addresses = cache.graph, [x.data_ptr() for x in leaves(cache.state.layers)]
@@ -342,8 +401,12 @@ UNKNOWN = {
     "block": lambda: stack(OwnBlock),
 }
 ALTERED = {
-    "hook": lambda model: model.backbone.blocks[1].mlp.register_forward_hook(lambda module, args, output: -output),
-    "hook before": lambda model: model.backbone.norm.register_forward_pre_hook(lambda module, args: (args[0].sin(),)),
+    "hook": lambda model: model.backbone.blocks[1].mlp.register_forward_hook(
+        lambda module, args, output: -output
+    ),
+    "hook before": lambda model: model.backbone.norm.register_forward_pre_hook(
+        lambda module, args: (args[0].sin(),)
+    ),
     "forward": with_forward,
     "two dtypes": lambda model: model.backbone.norm.double(),
     "compiled": lambda model: model.backbone.blocks[0].compile(backend="eager"),
@@ -371,7 +434,9 @@ def test_a_part_that_is_not_known_runs_as_modules(name, num_packed):
 
 def test_a_hook_on_all_modules_sees_every_step(num_packed):
     model, seen = model_of("gpt_nano"), []
-    handle = nn.modules.module.register_module_forward_hook(lambda module, args, output: seen.append(type(module)))
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda module, args, output: seen.append(type(module))
+    )
     try:
         columns(model, RAGGED, 11, sampling=GREEDY)
     finally:

@@ -27,10 +27,17 @@ RAWS = [
     [("image", IMAGES[0])],
 ]
 BACKBONES = {
-    "Transformer": lambda: Transformer(DIM, 2, num_heads=3, causal=None, position=Rotary(interleaved=True)),
-    "causal": lambda: Transformer(DIM, 2, num_heads=3, causal=True, position=Rotary(interleaved=True)),
+    "Transformer": lambda: Transformer(
+        DIM, 2, num_heads=3, causal=None, position=Rotary(interleaved=True)
+    ),
+    "causal": lambda: Transformer(
+        DIM, 2, num_heads=3, causal=True, position=Rotary(interleaved=True)
+    ),
     "added": lambda: Transformer(DIM, 2, num_heads=3, causal=None),
-    **{kind.__name__: lambda kind=kind: kind(DIM, 1, causal=True) for kind in (LSTM, GRU, TCN, Mamba)},
+    **{
+        kind.__name__: lambda kind=kind: kind(DIM, 1, causal=True)
+        for kind in (LSTM, GRU, TCN, Mamba)
+    },
 }
 
 
@@ -42,7 +49,11 @@ def captioner(name: str) -> Model:
     torch.manual_seed(1)
     backbone = BACKBONES[name]()
     adjacency = "use" if backbone.supports_adjacency else "ignore"
-    model = Model(tokenizer().spec, backbone, NextToken(part="text"), adjacency=adjacency).double().eval()
+    model = (
+        Model(tokenizer().spec, backbone, NextToken(part="text"), adjacency=adjacency)
+        .double()
+        .eval()
+    )
     for parameter in model.parameters():  # far from where all logits are alike
         torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim > 1 else None
     return model
@@ -55,7 +66,9 @@ def by_hand(model: Model, raw) -> list[int]:
         longer = {**raw, "text": found} if isinstance(raw, dict) else [*raw, ("text", found)]
         text = longer if found else raw
         batch = TokenBatch.collate([tokenizer().encode(text)]).with_dtype(torch.float64)
-        hidden = model.backbone(model.embed(batch.replace(reach=batch.parts.prefix_reach("text", batch.valid))))
+        hidden = model.backbone(
+            model.embed(batch.replace(reach=batch.parts.prefix_reach("text", batch.valid)))
+        )
         best = int(model.head.head(hidden[0, -1], None).argmax())
         if best == END:
             break
@@ -67,7 +80,9 @@ def by_hand(model: Model, raw) -> list[int]:
 @pytest.mark.parametrize("use_cache", [None, False])
 def test_what_is_generated_in_a_batch_is_what_a_loop_by_hand_gives(name, use_cache):
     model = captioner(name)
-    got = continue_with_part(model, [tokenizer().encode(raw) for raw in RAWS], "text", NEW, use_cache=use_cache)
+    got = continue_with_part(
+        model, [tokenizer().encode(raw) for raw in RAWS], "text", NEW, use_cache=use_cache
+    )
     expected = [by_hand(model, raw) for raw in RAWS]
     assert [row[row != IGNORE].tolist() for row in got] == expected
     assert len({tuple(row) for row in expected}) > 1, "the prefix matters"
@@ -76,7 +91,11 @@ def test_what_is_generated_in_a_batch_is_what_a_loop_by_hand_gives(name, use_cac
 def test_an_encoder_of_the_text_sees_all_of_it_in_every_step():
     torch.manual_seed(1)
     encoders = {"text": LSTM(DIM, 1, causal=True)}
-    model = Model(tokenizer().spec, BACKBONES["added"](), NextToken(part="text"), encoders=encoders).double().eval()
+    model = (
+        Model(tokenizer().spec, BACKBONES["added"](), NextToken(part="text"), encoders=encoders)
+        .double()
+        .eval()
+    )
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim > 1 else None
     got = continue_with_part(model, [tokenizer().encode(raw) for raw in RAWS], "text", NEW)
@@ -106,7 +125,9 @@ def test_what_the_objective_predicts_does_not_see_the_text_that_it_is_compared_w
     objective.read_from(tokenizer())
     batch = TokenBatch.collate([tokenizer().encode(raw) for raw in raws]).with_dtype(torch.float64)
     with_text = objective.predict(model, batch)
-    without = objective.predict(model, TokenBatch.collate([tokenizer().encode(raw) for raw in RAWS]))
+    without = objective.predict(
+        model, TokenBatch.collate([tokenizer().encode(raw) for raw in RAWS])
+    )
     assert torch.equal(with_text[0], without[0])
     assert torch.equal(with_text, without)
     assert objective.references((batch, None)).tolist() == [

@@ -24,7 +24,9 @@ GREEDY = Sampling(temperature=0)
 
 
 def trained_model(model, tokenizer, objective, window=None) -> TrainedModel:
-    return TrainedModel(model, tokenizer, objective, {"data": {"window": window}}, {}, Path("runs/mine"))
+    return TrainedModel(
+        model, tokenizer, objective, {"data": {"window": window}}, {}, Path("runs/mine")
+    )
 
 
 def language_model(window=31) -> TrainedModel:
@@ -36,7 +38,9 @@ def speller() -> TrainedModel:
     """Letters from letters."""
     objective = Seq2Seq(Characters("abcdefghijk"), tied=False)
     objective.fit(["abc", "hijkab"], None)
-    return trained_model(generating_model("GRU, Bahdanau"), Characters("qrstuvw"[:SOURCE_VOCAB]), objective)
+    return trained_model(
+        generating_model("GRU, Bahdanau"), Characters("qrstuvw"[:SOURCE_VOCAB]), objective
+    )
 
 
 def bytes_model() -> TrainedModel:
@@ -52,7 +56,11 @@ def test_pieces_together_are_the_decoded_ids(made, sampling):
     trained = made()
     context_length = trained.config["data"].get("window")
     (ids,) = generate(
-        trained.model, [trained.tokenizer.encode("ab").content], 41, strategy=sampling, context_length=context_length
+        trained.model,
+        [trained.tokenizer.encode("ab").content],
+        41,
+        strategy=sampling,
+        context_length=context_length,
     )
     pieces = list(stream_text(trained, "ab", 41, sampling=sampling))
     assert "".join(pieces) == trained.tokenizer.decode(ids)
@@ -65,11 +73,25 @@ def test_an_incomplete_character_waits_for_its_other_bytes(monkeypatch):
 
     trained = bytes_model()
     ids = [torch.tensor([i]) for i in "a\N{SNOWMAN}b\N{GREEK SMALL LETTER PI}".encode()]
-    monkeypatch.setattr(seqkit.generation.prompts_to_text, "stream", lambda *args, **settings: iter(ids))
-    assert list(stream_text(trained, "x", 7)) == ["a", "\N{SNOWMAN}", "b", "\N{GREEK SMALL LETTER PI}"]
+    monkeypatch.setattr(
+        seqkit.generation.prompts_to_text, "stream", lambda *args, **settings: iter(ids)
+    )
+    assert list(stream_text(trained, "x", 7)) == [
+        "a",
+        "\N{SNOWMAN}",
+        "b",
+        "\N{GREEK SMALL LETTER PI}",
+    ]
     cut = ids[:-1]  # the model stopped inside a character, which is flushed as such
-    monkeypatch.setattr(seqkit.generation.prompts_to_text, "stream", lambda *args, **settings: iter(cut))
-    assert list(stream_text(trained, "x", 6)) == ["a", "\N{SNOWMAN}", "b", "\N{REPLACEMENT CHARACTER}"]
+    monkeypatch.setattr(
+        seqkit.generation.prompts_to_text, "stream", lambda *args, **settings: iter(cut)
+    )
+    assert list(stream_text(trained, "x", 6)) == [
+        "a",
+        "\N{SNOWMAN}",
+        "b",
+        "\N{REPLACEMENT CHARACTER}",
+    ]
 
 
 def test_a_text_ends_before_a_stop_string():
@@ -81,10 +103,12 @@ def test_a_text_ends_before_a_stop_string():
         "".join(stream_text(trained, "ab", 41, stop=["no such text", stop, free[30]]))
         == free[: min(free.index(stop), free.index(free[30]))]
     )
-    almost = free[5:7] + ("a" if free[7] != "a" else "b")  # begins like what comes, but is another text
+    # begins like what comes, but is another text
+    almost = free[5:7] + ("a" if free[7] != "a" else "b")
     assert almost not in free
     assert "".join(stream_text(trained, "ab", 41, stop=[almost])) == free
-    assert "".join(stream_text(trained, "ab", 41, stop=["ab" + free[0]])) == free  # the prompt is no part of the text
+    # the prompt is no part of the text
+    assert "".join(stream_text(trained, "ab", 41, stop=["ab" + free[0]])) == free
     with pytest.raises(ValueError, match="a stop text is empty"):
         next(stream_text(trained, "ab", 41, stop=[""]))
 
@@ -103,7 +127,11 @@ def test_beam_search_gives_the_best_text_and_takes_no_stop_text():
     trained = language_model()
     (text,) = generate_texts(trained, ["ab"], 9, strategy=BeamSearch(3))
     (ids,) = generate(
-        trained.model, [trained.tokenizer.encode("ab").content], 9, strategy=BeamSearch(3), context_length=31
+        trained.model,
+        [trained.tokenizer.encode("ab").content],
+        9,
+        strategy=BeamSearch(3),
+        context_length=31,
     )
     assert text == trained.tokenizer.decode(ids)
     with pytest.raises(ValueError, match="leave stop out"):
@@ -116,7 +144,9 @@ def test_texts_that_outgrow_the_window_of_training_start_afresh_from_half_of_it(
     prompt = trained.tokenizer.encode("abc").content
     (ids,) = generate(trained.model, [prompt], 13, strategy=strategy, context_length=4)
     (unlimited,) = generate(trained.model, [prompt], 13, strategy=strategy)
-    assert generate_texts(trained, ["abc"], 13, strategy=strategy) == [trained.tokenizer.decode(ids)]
+    assert generate_texts(trained, ["abc"], 13, strategy=strategy) == [
+        trained.tokenizer.decode(ids)
+    ]
     assert not ids.equal(unlimited)
 
 
@@ -150,7 +180,9 @@ def test_a_run_without_text_is_refused():
     objective = Classify()
     objective.fit([0, 1], None)
     patches = Patches(2)
-    trained = trained_model(Model(patches.spec, GRU(24, causal=True), objective), patches, objective)
+    trained = trained_model(
+        Model(patches.spec, GRU(24, causal=True), objective), patches, objective
+    )
     with pytest.raises(ValueError, match="Patches"):
         next(stream_text(trained, torch.zeros(1, 4, 4), 3))
 
@@ -174,7 +206,9 @@ class FromOne(Characters):
 @pytest.mark.parametrize("tokenizer", [HalfSteps, FromOne])
 def test_a_tokenizer_that_does_not_count_tokens_is_refused(tokenizer):
     trained = trained_model(generating_model(), tokenizer(LETTERS), NextToken(), 31)
-    with pytest.raises(ValueError, match=f"{tokenizer.__name__} gives positions other than 0, 1, 2, …"):
+    with pytest.raises(
+        ValueError, match=f"{tokenizer.__name__} gives positions other than 0, 1, 2, …"
+    ):
         next(stream_text(trained, "ab", 3))
     with pytest.raises(ValueError, match="gives positions other than"):
         generate_texts(trained, ["a", "abc"], 3)
@@ -194,7 +228,13 @@ class Unordered(Characters):
 
 def test_text_of_a_tokenizer_without_positions_is_generated():
     trained = trained_model(generating_model(num_axes=0), Unordered(LETTERS), NextToken(), 31)
-    (ids,) = generate(trained.model, [trained.tokenizer.encode("ab").content], 7, strategy=GREEDY, context_length=31)
+    (ids,) = generate(
+        trained.model,
+        [trained.tokenizer.encode("ab").content],
+        7,
+        strategy=GREEDY,
+        context_length=31,
+    )
     assert generate_texts(trained, ["ab"], 7, strategy=GREEDY) == [trained.tokenizer.decode(ids)]
 
 
@@ -232,16 +272,32 @@ def test_the_command_prints_prompt_and_continuation(run):
     assert run(trained, *words, "--stop", text[5]) == (0, f"ab{text[: text.index(text[5])]}\n", "")
     sampling = Sampling(temperature=1.1, top_k=9, top_p=0.9, min_p=0.05, repetition_penalty=1.5)
     text = "".join(stream_text(trained, "ab", 17, sampling=sampling))
-    words = ["--temperature", "1.1", "--top-k", "9", "--top-p", "0.9", "--min-p", "0.05", "--repetition-penalty", "1.5"]
+    words = [
+        "--temperature",
+        "1.1",
+        "--top-k",
+        "9",
+        "--top-p",
+        "0.9",
+        "--min-p",
+        "0.05",
+        "--repetition-penalty",
+        "1.5",
+    ]
     assert run(trained, "--prompt", "ab", "--max-new-tokens", "17", *words)[1] == f"ab{text}\n"
 
 
 def test_the_command_numbers_several_texts(run):
     trained = language_model()
     texts = generate_texts(trained, ["ab", "ab", "k", "k"], 7, strategy=Sampling(temperature=0.8))
-    code, printed, _ = run(trained, "--prompt", "ab", "--prompt", "k", "--samples", "2", "--tokens", "7")
+    code, printed, _ = run(
+        trained, "--prompt", "ab", "--prompt", "k", "--samples", "2", "--tokens", "7"
+    )
     assert code == 0
-    expected = [f"--- {i} of 4 ---\n{p}{text}\n" for i, (p, text) in enumerate(zip(["ab", "ab", "k", "k"], texts), 1)]
+    expected = [
+        f"--- {i} of 4 ---\n{p}{text}\n"
+        for i, (p, text) in enumerate(zip(["ab", "ab", "k", "k"], texts), 1)
+    ]
     assert printed == "".join(expected)
 
 
@@ -291,7 +347,9 @@ def test_a_wrong_option_is_one_line_and_nothing_is_printed(run, words, code, mes
     assert error.count("\n") == 1
 
 
-def test_more_tokens_than_a_table_has_positions_are_refused_with_the_flag_and_without_what_does_not_apply(run):
+def test_more_tokens_than_a_table_has_positions_are_refused_with_the_flag_and_without_what_does_not_apply(
+    run,
+):
     position = partial(Learned, sizes=[6])
     model = generating_model("Transformer, Transformer", position=position)
     objective = Seq2Seq(Characters("abcdefghijk"), tied=False)
@@ -315,7 +373,9 @@ def test_generated_words_have_the_spaces_between_them():
     words = Words()
     words.fit(["a b c d e f g h i j k l"])
     torch.manual_seed(0)
-    m = Model(TokenSpec(vocab_size=VOCAB), Transformer(24, 1, num_heads=3, causal=True), NextToken()).eval()
+    m = Model(
+        TokenSpec(vocab_size=VOCAB), Transformer(24, 1, num_heads=3, causal=True), NextToken()
+    ).eval()
     trained = trained_model(m, words, NextToken())
     text = "".join(stream_text(trained, "a b", 11))
     assert text.startswith(" ")

@@ -30,7 +30,8 @@ def model(cls, depth=2, objective=None, **settings):
 def logits(made, *, fast):
     """Logits of twelve steps after ragged prompts, with a change of rows in between."""
     if not fast:
-        made.register_forward_hook(lambda module, args, output: None)  # hooks forbid a written-out step
+        # hooks forbid a written-out step
+        made.register_forward_hook(lambda module, args, output: None)
     state, found = DecodingState(made, PROMPTS, 12), []
     for step in range(12):
         found.append(state.next_logits())
@@ -51,7 +52,11 @@ def test_it_gives_the_logits_of_the_modules(cls, residual):
 
 @pytest.mark.parametrize(
     ("objective", "settings"),
-    [(NextToken(tied=True), {}), (NextToken(bias=False), {}), (NextToken(softcap=2.0), {"embedding_scale": 3.0})],
+    [
+        (NextToken(tied=True), {}),
+        (NextToken(bias=False), {}),
+        (NextToken(softcap=2.0), {"embedding_scale": 3.0}),
+    ],
 )
 @torch.inference_mode()
 def test_it_gives_them_for_every_head_and_scale(objective, settings):

@@ -39,7 +39,9 @@ def test_a_warper_equals_that_of_hugging_face(seed, settings, name, given):
     from transformers.generation import logits_process
 
     logits = random_logits(seed)
-    same_distribution(Sampling(**settings).warp_logits(logits), getattr(logits_process, name)(given)(None, logits))
+    same_distribution(
+        Sampling(**settings).warp_logits(logits), getattr(logits_process, name)(given)(None, logits)
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -47,7 +49,10 @@ def test_a_warper_equals_that_of_hugging_face(seed, settings, name, given):
 def test_the_repetition_penalty_equals_that_of_hugging_face(seed, penalty):
     from transformers.generation.logits_process import RepetitionPenaltyLogitsProcessor
 
-    logits, sequences = random_logits(seed), torch.randint(V, (B, 11), generator=torch.Generator().manual_seed(seed))
+    logits, sequences = (
+        random_logits(seed),
+        torch.randint(V, (B, 11), generator=torch.Generator().manual_seed(seed)),
+    )
     seen = torch.zeros(B, V, dtype=torch.bool).scatter(1, sequences, True)
     theirs = RepetitionPenaltyLogitsProcessor(penalty)(sequences, logits.clone())
     assert_close(Sampling(repetition_penalty=penalty).penalize_repetition(logits, seen), theirs)
@@ -58,9 +63,15 @@ def test_all_warpers_together_equal_hugging_faces_in_its_order():
 
     logits, sequences = random_logits(7), torch.randint(V, (B, 11))
     seen = torch.zeros(B, V, dtype=torch.bool).scatter(1, sequences, True)
-    ours = Sampling(temperature=1.7, top_k=19, top_p=0.8, min_p=0.02, repetition_penalty=1.4).warp_logits(logits, seen)
+    ours = Sampling(
+        temperature=1.7, top_k=19, top_p=0.8, min_p=0.02, repetition_penalty=1.4
+    ).warp_logits(logits, seen)
     theirs = hf.RepetitionPenaltyLogitsProcessor(1.4)(sequences, logits)
-    for warper in (hf.TemperatureLogitsWarper(1.7), hf.TopKLogitsWarper(19), hf.TopPLogitsWarper(0.8)):
+    for warper in (
+        hf.TemperatureLogitsWarper(1.7),
+        hf.TopKLogitsWarper(19),
+        hf.TopPLogitsWarper(0.8),
+    ):
         theirs = warper(sequences, theirs)
     same_distribution(ours, hf.MinPLogitsWarper(0.02)(sequences, theirs))
 
@@ -90,26 +101,36 @@ def test_top_p_keeps_the_fewest_of_equally_likely_tokens_too(p, fewest):
 
 
 @pytest.mark.parametrize(
-    "sampling", [Sampling(), Sampling(temperature=1.5, top_k=6), Sampling(top_p=0.9, seed=17), Sampling(min_p=0.2)]
+    "sampling",
+    [
+        Sampling(),
+        Sampling(temperature=1.5, top_k=6),
+        Sampling(top_p=0.9, seed=17),
+        Sampling(min_p=0.2),
+    ],
 )
 def test_tokens_are_drawn_as_often_as_the_warped_distribution_says(sampling):
     logits = 1.3 * torch.randn(1, 11, generator=torch.Generator().manual_seed(3))
     expected = sampling.warp_logits(logits).softmax(-1)[0]
     num_sequences, steps = 101, 199
     rng = PerSequenceRNG(sampling.seed, num_sequences)
-    drawn = torch.cat([sampling.choose(logits.expand(num_sequences, -1), None, rng) for _ in range(steps)])
+    drawn = torch.cat(
+        [sampling.choose(logits.expand(num_sequences, -1), None, rng) for _ in range(steps)]
+    )
     counts = drawn.bincount(minlength=11).double()
     assert (counts[expected == 0] == 0).all()
     possible = expected > 0
     chi_square = (
-        (counts - num_sequences * steps * expected)[possible].square() / (num_sequences * steps * expected)[possible]
+        (counts - num_sequences * steps * expected)[possible].square()
+        / (num_sequences * steps * expected)[possible]
     ).sum()
     # mean k and variance 2 k for k degrees of freedom: five standard deviations
     freedom = int(possible.sum()) - 1
     assert chi_square < freedom + 5 * math.sqrt(2 * freedom)
     wrong = torch.full_like(expected, 1 / 11)[possible]
     assert (
-        (counts[possible] - num_sequences * steps * wrong).square() / (num_sequences * steps * wrong)
+        (counts[possible] - num_sequences * steps * wrong).square()
+        / (num_sequences * steps * wrong)
     ).sum() > freedom + 500
 
 
@@ -124,7 +145,8 @@ class Given:
 
 
 @pytest.mark.parametrize(
-    ("number", "chosen"), [(0.0, 1), (0.24, 1), (0.25, 2), (0.49, 2), (0.5, 4), (0.75, 5), (1 - 1e-15, 5)]
+    ("number", "chosen"),
+    [(0.0, 1), (0.24, 1), (0.25, 2), (0.49, 2), (0.5, 4), (0.75, 5), (1 - 1e-15, 5)],
 )
 def test_an_id_has_the_draws_from_the_sum_before_it_up_to_its_own(number, chosen):
     """So one of probability 0 has none, were the draw 0 or on the border of two."""
@@ -137,7 +159,9 @@ def test_neighbouring_sequences_are_drawn_independently_of_each_other():
     first = rng.next(torch.device("cpu"))
     assert (first.float() != first).float().mean() > 0.9  # with the digits of float64
     assert abs(float(first.mean()) - 0.5) < 5 / math.sqrt(12 * 3001)
-    assert abs(float(torch.corrcoef(torch.stack([first[:-1], first[1:]]))[0, 1])) < 5 / math.sqrt(3000)
+    assert abs(float(torch.corrcoef(torch.stack([first[:-1], first[1:]]))[0, 1])) < 5 / math.sqrt(
+        3000
+    )
     second = rng.next(torch.device("cpu"))
     assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 5 / math.sqrt(3001)
 
@@ -193,7 +217,11 @@ class NoFloat64(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         if isinstance(out, torch.Tensor) and out.dtype == torch.float64:
-            assert func.overloadpacket in (torch.ops.aten.rand, torch.ops.aten.stack, torch.ops.aten.select), func
+            assert func.overloadpacket in (
+                torch.ops.aten.rand,
+                torch.ops.aten.stack,
+                torch.ops.aten.select,
+            ), func
         return out
 
 
@@ -205,6 +233,8 @@ def test_without_float64_the_same_ids_are_drawn_and_the_largest_number_draws_an_
     with NoFloat64():
         got = [sampling.choose(logits, None, PerSequenceRNG(seed, B)) for seed in range(20)]
     assert torch.stack(got).equal(torch.stack(right))
-    monkeypatch.setattr(torch, "rand", lambda *args, **kwargs: torch.full((128,), 1 - 1e-15, dtype=torch.float64))
+    monkeypatch.setattr(
+        torch, "rand", lambda *args, **kwargs: torch.full((128,), 1 - 1e-15, dtype=torch.float64)
+    )
     last = Sampling().choose(logits, None, PerSequenceRNG(0, B))
     assert (last < V).all()

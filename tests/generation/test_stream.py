@@ -2,7 +2,17 @@
 
 import pytest
 import torch
-from generating import MECHANISMS, ONE, RAGGED, TWO, VOCAB, columns, generating_model, last_logits, sources
+from generating import (
+    MECHANISMS,
+    ONE,
+    RAGGED,
+    TWO,
+    VOCAB,
+    columns,
+    generating_model,
+    last_logits,
+    sources,
+)
 
 from seqkit.backbones import LSTM
 from seqkit.generation import BeamSearch, Sampling, generate, stream
@@ -58,7 +68,9 @@ def test_a_cache_with_wrong_keys_and_values_changes_ids(monkeypatch):
     m = generating_model()
     right = columns(m, RAGGED, 17, sampling=GREEDY)
     update = KVCache.update
-    monkeypatch.setattr(KVCache, "update", lambda self, k, v: tuple(x * 0.9 for x in update(self, k, v)))
+    monkeypatch.setattr(
+        KVCache, "update", lambda self, k, v: tuple(x * 0.9 for x in update(self, k, v))
+    )
     assert not right.equal(columns(m, RAGGED, 17, sampling=GREEDY))
 
 
@@ -75,13 +87,16 @@ def test_greedy_decoding_takes_the_likeliest_after_the_whole_sequence(name, use_
 
 @pytest.mark.parametrize(
     ("name", "strategy"),
-    [(name, STRATEGIES[-1]) for name in (*ONE, *TWO)] + [("Transformer", strategy) for strategy in STRATEGIES[:-1]],
+    [(name, STRATEGIES[-1]) for name in (*ONE, *TWO)]
+    + [("Transformer", strategy) for strategy in STRATEGIES[:-1]],
 )
 def test_a_batch_changes_no_id(name, strategy):
     m = generating_model(name)
     together = columns(m, RAGGED, 11, sampling=strategy, source=sources(name))
     for i, row in enumerate(together):
-        own = Sampling(**{f: getattr(strategy, f) for f in strategy.__slots__} | {"seed": strategy.seed + i})
+        own = Sampling(
+            **{f: getattr(strategy, f) for f in strategy.__slots__} | {"seed": strategy.seed + i}
+        )
         assert row.equal(columns(m, [RAGGED[i]], 11, sampling=own, source=sources(name, [i]))[0])
 
 
@@ -90,7 +105,8 @@ def test_a_batch_changes_no_id(name, strategy):
 def test_a_full_context_starts_afresh_from_its_last_half(prompt, use_cache):
     from seqkit.nn.position.absolute import Learned
 
-    m = generating_model(position=lambda dim, num_axes: Learned(dim, num_axes, sizes=[6]))  # no seventh position
+    # no seventh position
+    m = generating_model(position=lambda dim, num_axes: Learned(dim, num_axes, sizes=[6]))
     ids = torch.arange(prompt) % VOCAB
     got = columns(m, [ids], 13, sampling=GREEDY, context_length=6, use_cache=use_cache)[0]
     window = ids if prompt <= 6 else ids[-3:]
@@ -101,14 +117,18 @@ def test_a_full_context_starts_afresh_from_its_last_half(prompt, use_cache):
 
 
 @pytest.mark.parametrize("strategy", [GREEDY, BeamSearch(2)])
-def test_a_table_of_positions_that_is_too_short_is_refused_before_the_first_step(monkeypatch, strategy):
+def test_a_table_of_positions_that_is_too_short_is_refused_before_the_first_step(
+    monkeypatch, strategy
+):
     from seqkit.nn.position.absolute import Learned
 
     m = generating_model(position=lambda dim, num_axes: Learned(dim, num_axes, sizes=[6]))
     fits = {"max_new_tokens": 3, "strategy": strategy}
     generate(m, [torch.arange(4)], **fits)  # the third new token is not embedded
     generate(m, [torch.arange(7)], 30, strategy=strategy, context_length=6)
-    monkeypatch.setattr(Model, "forward", lambda *args, **settings: pytest.fail("generation has started"))
+    monkeypatch.setattr(
+        Model, "forward", lambda *args, **settings: pytest.fail("generation has started")
+    )
     for prompt, settings in ((torch.arange(5), {}), (torch.arange(7), {"context_length": 7})):
         with pytest.raises(ValueError, match="table has 6") as error:
             generate(m, [prompt], **fits, **settings)
@@ -132,7 +152,9 @@ def test_a_prohibitive_repetition_penalty_gives_no_id_twice(name, use_cache):
     m.head.linear.bias.data -= 100.0  # below zero a logit is multiplied
     sampling = Sampling(temperature=0, repetition_penalty=1e6)
     num_unseen = min(VOCAB - len(prompt.unique()) for prompt in RAGGED)
-    got = columns(m, RAGGED, num_unseen, sampling=sampling, source=sources(name), use_cache=use_cache)
+    got = columns(
+        m, RAGGED, num_unseen, sampling=sampling, source=sources(name), use_cache=use_cache
+    )
     for prompt, row in zip(RAGGED, got):
         assert len(row.unique()) == num_unseen
         assert not torch.isin(row, prompt).any()
@@ -143,14 +165,21 @@ def test_only_the_k_likeliest_are_drawn_and_all_of_them():
     likely = set(last_logits(m, prompt).topk(3).indices.tolist())
     drawn = columns(m, [prompt] * 300, 1, sampling=Sampling(top_k=3, temperature=5.0))
     assert set(drawn[:, 0].tolist()) == likely
-    assert len(columns(m, [prompt] * 300, 1, sampling=Sampling(top_k=99, temperature=5.0)).unique()) > 3
-    assert columns(m, RAGGED, 5, sampling=Sampling(top_k=1)).equal(columns(m, RAGGED, 5, sampling=GREEDY))
+    assert (
+        len(columns(m, [prompt] * 300, 1, sampling=Sampling(top_k=99, temperature=5.0)).unique())
+        > 3
+    )
+    assert columns(m, RAGGED, 5, sampling=Sampling(top_k=1)).equal(
+        columns(m, RAGGED, 5, sampling=GREEDY)
+    )
 
 
 @pytest.mark.parametrize("name", ["Transformer", "LSTM", "GRU, Bahdanau"])
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("strategy", [Sampling(seed=2), Sampling(seed=2, repetition_penalty=1.5)])
-def test_a_sequence_ends_with_its_stop_id_and_the_others_go_on_as_if_alone(name, use_cache, strategy):
+def test_a_sequence_ends_with_its_stop_id_and_the_others_go_on_as_if_alone(
+    name, use_cache, strategy
+):
     m, source = generating_model(name), sources(name, [0, 1, 2, 2, 1, 0, 0])
     prompts = [*RAGGED, *RAGGED, RAGGED[0]]
     free = columns(m, prompts, 23, sampling=strategy, source=source)
@@ -240,7 +269,10 @@ def test_a_source_is_required_with_an_example_for_each_prompt():
 @pytest.mark.parametrize("name", ["Transformer", "LSTM"])
 def test_tokens_without_positions_are_generated(name, strategy):
     m = generating_model(name, num_axes=0)
-    cached, uncached = (generate(m, RAGGED, 11, strategy=strategy, use_cache=use_cache) for use_cache in (True, False))
+    cached, uncached = (
+        generate(m, RAGGED, 11, strategy=strategy, use_cache=use_cache)
+        for use_cache in (True, False)
+    )
     for got, right, prompt in zip(cached, uncached, RAGGED):
         assert got.equal(right)
         if strategy is GREEDY:

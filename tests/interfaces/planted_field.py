@@ -7,14 +7,19 @@ each place that keeps it is printed; the first that does not ends the script wit
 import sys
 from importlib.machinery import PathFinder, SourceFileLoader
 
-NAMES, LAST = ("seqkit.interfaces.tokens", "seqkit.interfaces.batch"), "    features: Tensor | None = None\n"
+NAMES, LAST = (
+    ("seqkit.interfaces.tokens", "seqkit.interfaces.batch"),
+    "    features: Tensor | None = None\n",
+)
 
 
 class Planting(SourceFileLoader):
     def get_code(self, fullname):
         text = self.get_source(fullname)
         assert text.count(LAST) == 1
-        return compile(text.replace(LAST, LAST + "    weight: Tensor | None = None\n"), self.path, "exec")
+        return compile(
+            text.replace(LAST, LAST + "    weight: Tensor | None = None\n"), self.path, "exec"
+        )
 
 
 class Finder:
@@ -127,7 +132,15 @@ def in_checks():
 
 
 if __name__ == "__main__":
-    places = (in_batches, in_examples, in_digest_and_cache, in_windows, in_packed_rows, in_objectives, in_checks)
+    places = (
+        in_batches,
+        in_examples,
+        in_digest_and_cache,
+        in_windows,
+        in_packed_rows,
+        in_objectives,
+        in_checks,
+    )
     for place in places:
         place()
         print(place.__name__)

@@ -33,7 +33,10 @@ def join() -> Join:
     return Join({"image": Patches(4), "text": Bytes(), "graph": Graph(0, num_edge_types=1)})
 
 
-IMAGE, TRIANGLE = torch.rand(1, 8, 12, generator=torch.Generator().manual_seed(0)), graph_of(3, [(0, 1), (1, 2)])
+IMAGE, TRIANGLE = (
+    torch.rand(1, 8, 12, generator=torch.Generator().manual_seed(0)),
+    graph_of(3, [(0, 1), (1, 2)]),
+)
 RAWS = [
     {"image": IMAGE, "text": "hello", "graph": TRIANGLE},
     {"text": "ab", "image": None},
@@ -70,19 +73,26 @@ def test_tokens_come_back_from_their_tensors_from_a_batch_and_from_the_disk():
 
 
 def test_parts_stand_in_the_order_of_the_recipe_or_of_the_list():
-    assert [name for name, _ in join().encode({"graph": TRIANGLE, "image": IMAGE}).parts] == ["image", "graph"]
+    assert [name for name, _ in join().encode({"graph": TRIANGLE, "image": IMAGE}).parts] == [
+        "image",
+        "graph",
+    ]
     assert [name for name, _ in join().encode(RAWS[3]).parts] == ["graph", "text", "graph", "image"]
 
 
 def test_positions_of_a_mapping_begin_at_zero_and_those_of_a_list_run_on():
-    spec = TokenSpec(parts={"a": TokenSpec(vocab_size=5), "b": TokenSpec(num_features=2, num_axes=2)})
+    spec = TokenSpec(
+        parts={"a": TokenSpec(vocab_size=5), "b": TokenSpec(num_features=2, num_axes=2)}
+    )
     text = Tokens(torch.tensor([1, 2]), torch.tensor([[0.0], [4.0]]))
     image = Tokens(torch.zeros(2, 2), torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
     runs = [("a", text), ("b", image), ("a", text)]
     assert spec.join(runs).positions.tolist() == [[0, 0], [4, 4], [0, 0], [0, 1], [0, 0], [4, 4]]
     on = spec.join(runs, runs_on=True)
     assert on.positions.tolist() == [[0, 0], [4, 4], [5, 5], [5, 6], [7, 7], [11, 11]]
-    assert on.parts[2][1].positions.tolist() == [[7], [11]], "the run's own positions are those of the sequence"
+    assert on.parts[2][1].positions.tolist() == [[7], [11]], (
+        "the run's own positions are those of the sequence"
+    )
 
 
 def test_edges_are_shifted_to_their_tokens_and_types_to_their_part():
@@ -95,7 +105,9 @@ def test_edges_are_shifted_to_their_tokens_and_types_to_their_part():
     joined = spec.join([("two", run), ("one", run), ("two", run)])
     assert spec.num_edge_types == 5
     assert joined.adjacency is not None
-    pairs = dict(zip(map(tuple, joined.adjacency.edge_index.T.tolist()), joined.adjacency.edge_type.tolist()))
+    pairs = dict(
+        zip(map(tuple, joined.adjacency.edge_index.T.tolist()), joined.adjacency.edge_type.tolist())
+    )
     assert pairs == {(0, 1): 4, (1, 0): 4, (2, 3): 1, (3, 2): 1, (4, 5): 4, (5, 4): 4}
 
 
@@ -104,7 +116,9 @@ def test_a_batch_is_the_same_after_select_and_pad():
     expected = model(batch)
     assert_close(model(batch.pad(3)), expected)
     assert_close(model(batch.select(torch.tensor([2, 0, 0, 3]))), expected[[2, 0, 0, 3]])
-    assert "text" not in (batch.select(torch.tensor([2])).parts or {}), "a part that no example has has no row"
+    assert "text" not in (batch.select(torch.tensor([2])).parts or {}), (
+        "a part that no example has has no row"
+    )
 
 
 def test_columns_of_joined_tokens_cannot_be_cut_off():
@@ -115,7 +129,11 @@ def test_columns_of_joined_tokens_cannot_be_cut_off():
 def test_tokens_at_indices_keep_their_runs():
     x = join().encode(RAWS[3])
     part = x.at(slice(1, 6))
-    assert [(name, len(run)) for name, run in part.parts] == [("graph", 2), ("text", 2), ("graph", 1)]
+    assert [(name, len(run)) for name, run in part.parts] == [
+        ("graph", 2),
+        ("text", 2),
+        ("graph", 1),
+    ]
     join().spec.check(part)
     with pytest.raises(ValueError, match="run by run"):
         x.at(torch.tensor([4, 0]))
@@ -162,22 +180,33 @@ def test_an_absent_part_is_as_if_it_had_not_been_given():
         | {"embedder.modality": three.embedder.modality[:2]}
     )
     raw = {"image": IMAGE, "text": "hello"}
-    batches = [TokenBatch.collate([tokenizer.encode(raw)]).with_dtype(torch.float64) for tokenizer in (join(), both)]
+    batches = [
+        TokenBatch.collate([tokenizer.encode(raw)]).with_dtype(torch.float64)
+        for tokenizer in (join(), both)
+    ]
     assert_close(three(batches[0]), two(batches[1]))
     given = TokenBatch.collate([join().encode({**raw, "graph": None})]).with_dtype(torch.float64)
     assert torch.equal(three(given), three(batches[0]))
 
 
-@pytest.mark.parametrize("make", [lambda: Transformer(DIM, 2, num_heads=3, position=Rotary()), lambda: LSTM(DIM, 1)])
-@pytest.mark.parametrize(("tokenizer", "raws"), [(Bytes(), ["hello", "ab"]), (Patches(4), [IMAGE, IMAGE[:, :4]])])
+@pytest.mark.parametrize(
+    "make", [lambda: Transformer(DIM, 2, num_heads=3, position=Rotary()), lambda: LSTM(DIM, 1)]
+)
+@pytest.mark.parametrize(
+    ("tokenizer", "raws"), [(Bytes(), ["hello", "ab"]), (Patches(4), [IMAGE, IMAGE[:, :4]])]
+)
 def test_one_part_joined_is_that_part_alone_bit_for_bit(make, tokenizer, raws):
     torch.manual_seed(1)
     alone = classifier(tokenizer.spec, make())
     torch.manual_seed(1)
     joined = classifier(Join({"x": tokenizer}).spec, make())
-    expected = alone(TokenBatch.collate([tokenizer.encode(raw) for raw in raws]).with_dtype(torch.float64))
+    expected = alone(
+        TokenBatch.collate([tokenizer.encode(raw) for raw in raws]).with_dtype(torch.float64)
+    )
     got = joined(
-        TokenBatch.collate([Join({"x": tokenizer}).encode({"x": raw}) for raw in raws]).with_dtype(torch.float64)
+        TokenBatch.collate([Join({"x": tokenizer}).encode({"x": raw}) for raw in raws]).with_dtype(
+            torch.float64
+        )
     )
     assert torch.equal(got, expected)
 
@@ -189,7 +218,9 @@ def test_one_graph_joined_is_that_graph_alone():
     torch.manual_seed(1)
     joined = classifier(Join({"graph": graph}).spec, Transformer(DIM, 2, num_heads=3))
     raws = [TRIANGLE, graph_of(4, [(0, 3)])]
-    expected = alone(TokenBatch.collate([graph.encode(raw) for raw in raws]).with_dtype(torch.float64))
+    expected = alone(
+        TokenBatch.collate([graph.encode(raw) for raw in raws]).with_dtype(torch.float64)
+    )
     pairs = [Join({"graph": graph}).encode({"graph": raw}) for raw in raws]
     assert_close(joined(TokenBatch.collate(pairs).with_dtype(torch.float64)), expected)
 
@@ -219,14 +250,18 @@ def test_a_coordinate_on_every_axis_is_rotated_as_on_one():
     for axes in (2, 3):
         got = Rotary(interleaved=True).rotary(positions.expand(1, 5, axes), 8)
         assert_close(got, Rotary().rotary(positions, 8))
-    assert not torch.equal(Rotary().rotary(positions.expand(1, 5, 2), 8), Rotary().rotary(positions, 8)), "the fault"
+    assert not torch.equal(
+        Rotary().rotary(positions.expand(1, 5, 2), 8), Rotary().rotary(positions, 8)
+    ), "the fault"
 
 
 def test_every_part_gets_its_own_modality_and_a_gradient():
     model, batch = classifier(join().spec), batch_of_all().with_dtype(torch.float64)
     model(batch).square().sum().backward()
     assert isinstance(model.embedder, JoinEmbedder)
-    assert not bool(model.embedder.modality.any()), "it starts at zero, so nothing changes where it is not needed"
+    assert not bool(model.embedder.modality.any()), (
+        "it starts at zero, so nothing changes where it is not needed"
+    )
     assert bool((model.embedder.modality.grad.abs().sum(1) > 0).all())
 
 
@@ -245,13 +280,22 @@ def test_parameters_of_a_part_that_no_example_has_get_a_gradient_of_zero():
 @pytest.mark.parametrize(
     ("backbone", "fault"),
     [
-        (lambda: LSTM(DIM, 1), "LSTM does not support adjacency .*use Transformer, or set model.adjacency=ignore"),
-        (lambda: GIN(DIM, 1), "tokens of other parts beside a graph would get nothing; use\n? ?Transformer"),
+        (
+            lambda: LSTM(DIM, 1),
+            "LSTM does not support adjacency .*use Transformer, or set model.adjacency=ignore",
+        ),
+        (
+            lambda: GIN(DIM, 1),
+            "tokens of other parts beside a graph would get nothing; use\n? ?Transformer",
+        ),
         (
             lambda: Transformer(DIM, 1, num_heads=3, position=Rotary()),
             "image 2, text 1, graph 0; use Rotary with interl",
         ),
-        (lambda: Transformer(DIM, 1, num_heads=3, position=ALiBi()), "ALiBi needs parts with the same number"),
+        (
+            lambda: Transformer(DIM, 1, num_heads=3, position=ALiBi()),
+            "ALiBi needs parts with the same number",
+        ),
     ],
 )
 def test_a_backbone_that_cannot_join_is_refused_when_the_model_is_built(backbone, fault):
@@ -273,8 +317,12 @@ def test_a_fingerprint_covers_the_code_and_the_settings_of_each_part():
     class Own(Bytes):
         pass
 
-    assert tokenizer_fingerprint(Join({"a": Patches(4)})) != tokenizer_fingerprint(Join({"a": Patches(2)}))
-    assert tokenizer_fingerprint(Join({"a": Patches(4)})) != tokenizer_fingerprint(Join({"b": Patches(4)}))
+    assert tokenizer_fingerprint(Join({"a": Patches(4)})) != tokenizer_fingerprint(
+        Join({"a": Patches(2)})
+    )
+    assert tokenizer_fingerprint(Join({"a": Patches(4)})) != tokenizer_fingerprint(
+        Join({"b": Patches(4)})
+    )
 
 
 def test_synthetic_tokens_are_those_of_their_specs():
@@ -303,9 +351,16 @@ def test_an_encoder_encodes_the_tokens_of_its_part_before_they_are_joined():
 
 
 def test_edges_reach_an_encoder_whatever_the_joined_sequence_does_with_them():
-    model = classifier(join().spec, LSTM(DIM, 1), adjacency="ignore", encoders={"graph": GIN(DIM, 2)})
-    one, other = ({"graph": graph_of(3, edges), "text": "a"} for edges in ([(0, 1)], [(0, 1), (1, 2)]))
-    got = [model(TokenBatch.collate([join().encode(raw)]).with_dtype(torch.float64)) for raw in (one, other)]
+    model = classifier(
+        join().spec, LSTM(DIM, 1), adjacency="ignore", encoders={"graph": GIN(DIM, 2)}
+    )
+    one, other = (
+        {"graph": graph_of(3, edges), "text": "a"} for edges in ([(0, 1)], [(0, 1), (1, 2)])
+    )
+    got = [
+        model(TokenBatch.collate([join().encode(raw)]).with_dtype(torch.float64))
+        for raw in (one, other)
+    ]
     assert not torch.allclose(*got)
 
 
@@ -328,4 +383,9 @@ def test_an_encoder_must_not_see_the_tokens_that_are_predicted():
     objective = NextToken(part="text")
     with pytest.raises(ValueError, match="causal=True"):
         Model(join().spec, backbone, objective, encoders={"text": LSTM(DIM, 1)})
-    Model(join().spec, backbone, objective, encoders={"text": LSTM(DIM, 1, causal=True), "image": LSTM(DIM, 1)})
+    Model(
+        join().spec,
+        backbone,
+        objective,
+        encoders={"text": LSTM(DIM, 1, causal=True), "image": LSTM(DIM, 1)},
+    )

@@ -20,7 +20,10 @@ from seqkit.interfaces.batch import rounded_up
 def graph(*triples):
     """Edges (source, target, type)."""
     source, target, edge_type = zip(*triples) if triples else ((), (), ())
-    return Adjacency(torch.tensor([source, target], dtype=torch.int64), torch.tensor(edge_type, dtype=torch.int64))
+    return Adjacency(
+        torch.tensor([source, target], dtype=torch.int64),
+        torch.tensor(edge_type, dtype=torch.int64),
+    )
 
 
 def vectors(n, f=3, p=2, adjacency=None):
@@ -36,7 +39,10 @@ def vectors(n, f=3, p=2, adjacency=None):
         ({"num_features": 2.0}, "num_features is 2.0"),
         ({"vocab_size": 5, "num_axes": -2}, "num_axes is -2"),
         ({"vocab_sizes": (3, 2), "num_features": 1, "number_places": (0,)}, "for each first id"),
-        ({"vocab_sizes": (3, 2), "num_features": 1, "number_places": (0, 1, -1)}, "for each first id"),
+        (
+            {"vocab_sizes": (3, 2), "num_features": 1, "number_places": (0, 1, -1)},
+            "for each first id",
+        ),
         ({"num_features": 4, "number_places": (0,)}, "for each first id"),
     ],
 )
@@ -54,16 +60,32 @@ NODES = TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
     ("spec", "tokens", "message"),
     [
         (IDS, lambda: vectors(4, p=1), r"the spec says \[n\] int64 ids"),
-        (IDS, lambda: Tokens(torch.tensor([1, 5]), torch.zeros(2, 1)), "holds id 5, outside its vocabulary of 5"),
+        (
+            IDS,
+            lambda: Tokens(torch.tensor([1, 5]), torch.zeros(2, 1)),
+            "holds id 5, outside its vocabulary of 5",
+        ),
         (IDS, lambda: Tokens(torch.tensor([-1, 2]), torch.zeros(2, 1)), "holds id -1"),
-        (IDS, lambda: Tokens(torch.tensor([1]), torch.zeros(1, 2)), "positions have 2 axes; the spec says 1"),
-        (VECTORS, lambda: vectors(4, f=7), r"content is \[4, 7\] float32; the spec says float vectors \[n 3\]"),
+        (
+            IDS,
+            lambda: Tokens(torch.tensor([1]), torch.zeros(1, 2)),
+            "positions have 2 axes; the spec says 1",
+        ),
+        (
+            VECTORS,
+            lambda: vectors(4, f=7),
+            r"content is \[4, 7\] float32; the spec says float vectors \[n 3\]",
+        ),
         (
             VECTORS,
             lambda: vectors(4, adjacency=graph((0, 1, 1))),
             "come with an adjacency, but the spec has num_edge_types=0",
         ),
-        (NODES, lambda: vectors(4, p=0), "come without adjacency, but the spec has num_edge_types=2"),
+        (
+            NODES,
+            lambda: vectors(4, p=0),
+            "come without adjacency, but the spec has num_edge_types=2",
+        ),
         (
             NODES,
             lambda: vectors(4, p=0, adjacency=graph((0, 1, 3))),
@@ -88,14 +110,22 @@ def test_tokens_that_agree_with_the_spec_pass():
 @pytest.mark.parametrize(
     ("edge_index", "edge_type", "message"),
     [
-        (torch.zeros(3, 2, dtype=torch.int64), torch.ones(2, dtype=torch.int64), r"edge_index is \[3, 2\] int64"),
+        (
+            torch.zeros(3, 2, dtype=torch.int64),
+            torch.ones(2, dtype=torch.int64),
+            r"edge_index is \[3, 2\] int64",
+        ),
         (torch.zeros(2, 2), torch.ones(2, dtype=torch.int64), r"edge_index is \[2, 2\] float32"),
         (
             torch.zeros(2, 2, dtype=torch.int64),
             torch.ones(3, dtype=torch.int64),
             r"edge_type is \[3\] int64; give \[2\]",
         ),
-        (torch.zeros(2, 1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), "edge_type goes down to 0"),
+        (
+            torch.zeros(2, 1, dtype=torch.int64),
+            torch.zeros(1, dtype=torch.int64),
+            "edge_type goes down to 0",
+        ),
     ],
 )
 def test_edges_of_a_wrong_shape_dtype_or_type_are_refused(edge_index, edge_type, message):
@@ -107,15 +137,36 @@ def test_edges_of_a_wrong_shape_dtype_or_type_are_refused(edge_index, edge_type,
     ("make", "message"),
     [
         (lambda: Tokens(torch.zeros(0, 3), torch.zeros(0, 1)), "content has no tokens"),
-        (lambda: Tokens(torch.zeros(3, dtype=torch.int32), torch.zeros(3, 1)), r"content is \[3\] int32"),
+        (
+            lambda: Tokens(torch.zeros(3, dtype=torch.int32), torch.zeros(3, 1)),
+            r"content is \[3\] int32",
+        ),
         (lambda: Tokens(torch.zeros(3), torch.zeros(3, 1)), r"content is \[3\] float32"),
-        (lambda: Tokens(torch.zeros(3, 2), torch.zeros(2, 1)), r"positions are \[2, 1\] float32; give \[3 p\]"),
-        (lambda: Tokens(torch.zeros(3, 2), torch.zeros(3, 1).long()), r"positions are \[3, 1\] int64"),
-        (lambda: Tokens(torch.tensor([[0.0], [torch.nan]]), torch.zeros(2, 1)), "content of token 1 is not finite"),
-        (lambda: Tokens(torch.zeros(2, 1), torch.tensor([[torch.inf], [0.0]])), "positions of token 0 are not finite"),
-        (lambda: vectors(3, adjacency=graph((0, 3, 1))), "names token 3, but there are tokens 0 to 2"),
+        (
+            lambda: Tokens(torch.zeros(3, 2), torch.zeros(2, 1)),
+            r"positions are \[2, 1\] float32; give \[3 p\]",
+        ),
+        (
+            lambda: Tokens(torch.zeros(3, 2), torch.zeros(3, 1).long()),
+            r"positions are \[3, 1\] int64",
+        ),
+        (
+            lambda: Tokens(torch.tensor([[0.0], [torch.nan]]), torch.zeros(2, 1)),
+            "content of token 1 is not finite",
+        ),
+        (
+            lambda: Tokens(torch.zeros(2, 1), torch.tensor([[torch.inf], [0.0]])),
+            "positions of token 0 are not finite",
+        ),
+        (
+            lambda: vectors(3, adjacency=graph((0, 3, 1))),
+            "names token 3, but there are tokens 0 to 2",
+        ),
         (lambda: vectors(3, adjacency=graph((-1, 0, 1))), "names token -1"),
-        (lambda: vectors(3, adjacency=graph((0, 1, 1), (0, 1, 2))), r"two edges join the same \(source, target\) pair"),
+        (
+            lambda: vectors(3, adjacency=graph((0, 1, 1), (0, 1, 2))),
+            r"two edges join the same \(source, target\) pair",
+        ),
     ],
 )
 def test_empty_infinite_or_misshapen_tokens_are_bad_data(make, message):
@@ -127,8 +178,14 @@ def test_empty_infinite_or_misshapen_tokens_are_bad_data(make, message):
 def test_a_batch_holds_each_example_and_zeros(lengths, ids, has_adjacency, data):
     examples = []
     for n in lengths:
-        pairs = st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), unique=True, max_size=5)
-        adjacency = graph(*((i, j, 1 + (i + j) % 3) for i, j in data.draw(pairs))) if has_adjacency else None
+        pairs = st.lists(
+            st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), unique=True, max_size=5
+        )
+        adjacency = (
+            graph(*((i, j, 1 + (i + j) % 3) for i, j in data.draw(pairs)))
+            if has_adjacency
+            else None
+        )
         content = torch.randint(1, 11, (n,)) if ids else torch.randn(n, 3)
         examples.append(Tokens(content, torch.randn(n, 2), adjacency))
     batch = TokenBatch.collate(examples)
@@ -143,10 +200,14 @@ def test_a_batch_holds_each_example_and_zeros(lengths, ids, has_adjacency, data)
         assert not batch.positions[i, len(x) :].any()
     if has_adjacency:
         right = [
-            (i * n + a, i * n + b) for i, x in enumerate(examples) for a, b in zip(*x.adjacency.edge_index.tolist())
+            (i * n + a, i * n + b)
+            for i, x in enumerate(examples)
+            for a, b in zip(*x.adjacency.edge_index.tolist())
         ]
         assert list(zip(*batch.adjacency.edge_index.tolist())) == right
-        assert batch.adjacency.edge_type.tolist() == [k for x in examples for k in x.adjacency.edge_type.tolist()]
+        assert batch.adjacency.edge_type.tolist() == [
+            k for x in examples for k in x.adjacency.edge_type.tolist()
+        ]
     else:
         assert batch.adjacency is None
 
@@ -174,22 +235,34 @@ def test_no_examples_make_no_batch():
     ("change", "message"),
     [
         ({"valid": torch.ones(2, 3)}, r"valid is \[2, 3\] float32; give \[b n\] bool"),
-        ({"content": torch.zeros(2, 5, 4)}, r"content is \[2, 5, 4\] float32; let it begin with \[2, 3\]"),
+        (
+            {"content": torch.zeros(2, 5, 4)},
+            r"content is \[2, 5, 4\] float32; let it begin with \[2, 3\]",
+        ),
         ({"positions": torch.zeros(3, 2, 1)}, r"positions is \[3, 2, 1\]"),
         ({"segments": torch.zeros(2, 2).long()}, r"segments is \[2, 2\] int64"),
     ],
 )
 def test_a_batch_whose_fields_do_not_agree_is_refused(change, message):
-    sound = {"content": torch.zeros(2, 3, 4), "positions": torch.zeros(2, 3, 1), "valid": torch.ones(2, 3).bool()}
+    sound = {
+        "content": torch.zeros(2, 3, 4),
+        "positions": torch.zeros(2, 3, 1),
+        "valid": torch.ones(2, 3).bool(),
+    }
     with pytest.raises(ValueError, match=message):
         TokenBatch(**(sound | change))
 
 
 def test_batches_move_with_all_their_fields():
-    batch = TokenBatch.collate([vectors(3, adjacency=graph((0, 1, 1))), vectors(2, adjacency=graph())])
+    batch = TokenBatch.collate(
+        [vectors(3, adjacency=graph((0, 1, 1))), vectors(2, adjacency=graph())]
+    )
     moved = batch.to("cpu", copy=True)
     assert isinstance(moved, TokenBatch)
-    both = [(x.content, x.positions, x.valid, x.adjacency.edge_index, x.adjacency.edge_type) for x in (batch, moved)]
+    both = [
+        (x.content, x.positions, x.valid, x.adjacency.edge_index, x.adjacency.edge_type)
+        for x in (batch, moved)
+    ]
     for before, after in zip(*both):
         assert_close(after, before)
         assert after.data_ptr() != before.data_ptr()
@@ -198,12 +271,17 @@ def test_batches_move_with_all_their_fields():
 
 # ── what is known of padding ─────────────────────────────────────────────────────────────────────────────────────────
 
-FULL, RAGGED = torch.ones(2, 3, dtype=torch.bool), torch.tensor([[True, True, True], [True, False, False]])
+FULL, RAGGED = (
+    torch.ones(2, 3, dtype=torch.bool),
+    torch.tensor([[True, True, True], [True, False, False]]),
+)
 ZEROS = torch.zeros(2, 3, 1)
 
 
 def make(valid):
-    return TokenBatch(torch.zeros(*valid.shape, 5, device=valid.device), ZEROS.to(valid.device), valid)
+    return TokenBatch(
+        torch.zeros(*valid.shape, 5, device=valid.device), ZEROS.to(valid.device), valid
+    )
 
 
 def test_padding_is_looked_up_on_the_cpu():
@@ -217,7 +295,10 @@ def test_what_is_known_of_padding_goes_along_to_a_device_without_values_to_look_
     assert moved.valid.device.type == "meta"
     assert moved.is_padded == make(valid).is_padded
     assert moved.to("meta").is_padded == make(valid).is_padded
-    assert moved.replace(positions=torch.zeros(2, 3, 2, device="meta")).is_padded == make(valid).is_padded
+    assert (
+        moved.replace(positions=torch.zeros(2, 3, 2, device="meta")).is_padded
+        == make(valid).is_padded
+    )
 
 
 @pytest.mark.parametrize("cut", [slice(2), slice(1, None), slice(0, 3)])
@@ -233,7 +314,9 @@ def test_padding_that_was_not_looked_up_counts_as_padding():
     assert make(FULL.to("meta")).to("meta").is_padded
 
 
-@pytest.mark.parametrize("how", [replace, lambda x, **changes: x.replace(**changes)], ids=["dataclasses", "method"])
+@pytest.mark.parametrize(
+    "how", [replace, lambda x, **changes: x.replace(**changes)], ids=["dataclasses", "method"]
+)
 def test_another_valid_is_looked_up_anew(how):
     assert how(make(FULL), valid=RAGGED).is_padded
     assert not how(make(RAGGED), valid=FULL.clone()).is_padded
@@ -296,7 +379,9 @@ def test_edge_types_are_looked_at_on_the_cpu_alone():
     wrong = torch.zeros(1, dtype=torch.int64)
     with pytest.raises(ValueError, match="edge_type goes down to 0"):
         Adjacency(torch.zeros(2, 1, dtype=torch.int64), wrong)
-    assert len(Adjacency(torch.zeros(2, 1, dtype=torch.int64, device="meta"), wrong.to("meta"))) == 1
+    assert (
+        len(Adjacency(torch.zeros(2, 1, dtype=torch.int64, device="meta"), wrong.to("meta"))) == 1
+    )
 
 
 # ── several ids a token, numbers beside them, sets ───────────────────────────────────────────────────────────────────
@@ -306,7 +391,9 @@ FIELDS = TokenSpec(vocab_sizes=[7, 3], num_features=2)
 
 def fields(*rows, features=2):
     ids = torch.tensor(rows)
-    return Tokens(ids, torch.arange(float(len(rows)))[:, None], features=torch.randn(len(rows), features))
+    return Tokens(
+        ids, torch.arange(float(len(rows)))[:, None], features=torch.randn(len(rows), features)
+    )
 
 
 @pytest.mark.parametrize(
@@ -329,7 +416,10 @@ def test_a_spec_of_fields_that_contradicts_itself_is_refused(settings, message):
         (lambda: fields([-1, 0]), "id -1 in field 0"),
         (lambda: fields([1, 1, 1]), r"content is \[1, 3\] int64; the spec says 2 ids a token"),
         (lambda: fields([1, 1], features=3), "tokens have 3 features; the spec says 2"),
-        (lambda: Tokens(torch.tensor([[1, 1]]), torch.zeros(1, 1)), "tokens have 0 features; the spec says 2"),
+        (
+            lambda: Tokens(torch.tensor([[1, 1]]), torch.zeros(1, 1)),
+            "tokens have 0 features; the spec says 2",
+        ),
         (lambda: vectors(2, f=2, p=1), r"content is \[2, 2\] float32; the spec says 2 ids a token"),
     ],
 )
@@ -351,9 +441,20 @@ def test_fields_collate_with_their_numbers():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Tokens(torch.tensor([1]), torch.zeros(1, 1), features=torch.zeros(1, 2)), "beside the ids of fields"),
-        (lambda: Tokens(torch.tensor([[1, 2]]), torch.zeros(1, 1), features=torch.zeros(2, 2)), r"give \[1 f\] float"),
-        (lambda: Tokens(torch.tensor([[1]]), torch.zeros(1, 1), features=torch.full((1, 1), torch.nan)), "features of"),
+        (
+            lambda: Tokens(torch.tensor([1]), torch.zeros(1, 1), features=torch.zeros(1, 2)),
+            "beside the ids of fields",
+        ),
+        (
+            lambda: Tokens(torch.tensor([[1, 2]]), torch.zeros(1, 1), features=torch.zeros(2, 2)),
+            r"give \[1 f\] float",
+        ),
+        (
+            lambda: Tokens(
+                torch.tensor([[1]]), torch.zeros(1, 1), features=torch.full((1, 1), torch.nan)
+            ),
+            "features of",
+        ),
         (lambda: Tokens([1], torch.zeros(1, 1)), "content is of type list; give a torch.Tensor"),
     ],
 )
@@ -376,7 +477,9 @@ def test_a_number_that_float32_cannot_hold_is_refused():
 @pytest.mark.slow
 def test_a_field_that_is_added_is_forgotten_nowhere():
     script = Path(__file__).with_name("planted_field.py")
-    found = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
     assert found.returncode == 0, found.stderr
     assert found.stdout.split() == [
         "in_batches", "in_examples", "in_digest_and_cache", "in_windows", "in_packed_rows", "in_objectives",
@@ -440,7 +543,8 @@ def test_different_positions_that_are_all_the_same_in_float32_are_refused():
     with pytest.raises(DataError, match="float32"):
         Tokens(content, seconds)
     assert Tokens(content, seconds - seconds[0]).positions[:, 0].tolist() == [0.0, 7.0, 20.0]
-    assert len(Tokens(content, torch.full((3, 1), 1.7e9 + 7, dtype=torch.float64))) == 3  # as they were given
+    # as they were given
+    assert len(Tokens(content, torch.full((3, 1), 1.7e9 + 7, dtype=torch.float64))) == 3
 
 
 def test_the_first_points_of_a_set_are_no_part_of_it():
@@ -453,14 +557,23 @@ def test_the_first_points_of_a_set_are_no_part_of_it():
 
 def test_the_verb_fits_numbers_that_are_not_finite():
     with pytest.raises(DataError, match=r"^features of token 1 are not finite"):
-        Tokens(torch.zeros(2, 1).long(), torch.ones(2, 1), features=torch.tensor([[1.0], [float("nan")]]))
+        Tokens(
+            torch.zeros(2, 1).long(),
+            torch.ones(2, 1),
+            features=torch.tensor([[1.0], [float("nan")]]),
+        )
 
 
-CUTS = {"columns": lambda x: x.columns(slice(1, 3)), "select": lambda x: x.select(torch.tensor([1]))}
+CUTS = {
+    "columns": lambda x: x.columns(slice(1, 3)),
+    "select": lambda x: x.select(torch.tensor([1])),
+}
 
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
-def test_a_part_of_a_batch_without_padding_is_known_to_have_none_where_values_are_not_read(cut, monkeypatch):
+def test_a_part_of_a_batch_without_padding_is_known_to_have_none_where_values_are_not_read(
+    cut, monkeypatch
+):
     tokens = [Tokens(torch.arange(4), torch.arange(4.0)[:, None])] * 2
     full, padded = TokenBatch.collate(tokens), TokenBatch.collate([tokens[0], tokens[0].first(2)])
     monkeypatch.setattr("seqkit.interfaces.batch.may_read", lambda _: False)

@@ -23,4 +23,6 @@ class AllTokenizers(Tokenizer):
                 tokenizer.fit([own for one, own in raws if one == name])
 
     def state(self):
-        return {name: each.state() for name, each in self.tokenizers.items() if hasattr(each, "fit")}
+        return {
+            name: each.state() for name, each in self.tokenizers.items() if hasattr(each, "fit")
+        }

@@ -26,7 +26,10 @@ class Faulty(Backbone):
         super().__init__()
         self.dim, self.causal = dim, causal
         self.inner = self.sound(dim, causal)
-        self.supports_segments, self.is_recurrent = self.inner.supports_segments, self.inner.is_recurrent
+        self.supports_segments, self.is_recurrent = (
+            self.inner.supports_segments,
+            self.inner.is_recurrent,
+        )
         self.uses_positions = self.inner.uses_positions
 
     def sound(self, dim, causal):
@@ -138,7 +141,10 @@ class LeaksFromColumn32(Faulty):
         if hidden.shape[1] <= 32 or cache is not None:
             return hidden
         return _zero(
-            torch.cat([hidden[:, :32], hidden[:, 32:] + embedded.hidden[:, 32:].roll(-1, dims=1)], 1), embedded
+            torch.cat(
+                [hidden[:, :32], hidden[:, 32:] + embedded.hidden[:, 32:].roll(-1, dims=1)], 1
+            ),
+            embedded,
         )
 
 
@@ -191,15 +197,27 @@ KNOWN = [
     ),
     (NeedsFloat64, False, "works_in_float32: it does not run in float32"),
     (LeaksFromColumn32, True, "no_column_attends_to_the_future: .* tokens after 32 of 70 change"),
-    (CacheIsWrongAfterEightColumns, True, "step_by_step_goes_on: step by step differs from at once in column 55 of 70"),
-    (ReordersNothing, True, r"reorder_keeps_the_rows: after reorder\(\[1, 2, 0\]\), row 0 does not go on with"),
+    (
+        CacheIsWrongAfterEightColumns,
+        True,
+        "step_by_step_goes_on: step by step differs from at once in column 55 of 70",
+    ),
+    (
+        ReordersNothing,
+        True,
+        r"reorder_keeps_the_rows: after reorder\(\[1, 2, 0\]\), row 0 does not go on with",
+    ),
     (HasOneCache, True, "step_by_step_equals_at_once|caches_are_apart"),
     (
         NormalisesBatchesInTraining,
         False,
         "training_mates_change_nothing: in training mode, padding or",
     ),
-    (KeepsWeightsOutsideStateDict, False, "builds_and_saves_all_weights: .* weights are outside of it"),
+    (
+        KeepsWeightsOutsideStateDict,
+        False,
+        "builds_and_saves_all_weights: .* weights are outside of it",
+    ),
 ]
 
 
@@ -250,7 +268,9 @@ class SeedsItsWeights(Faulty):
 class DrawsWeightsByTheClock(Faulty):
     def __init__(self, dim, causal=False):
         super().__init__(dim, causal)
-        self.shift = nn.Parameter(torch.randn(dim, generator=torch.Generator().manual_seed(time.perf_counter_ns())))
+        self.shift = nn.Parameter(
+            torch.randn(dim, generator=torch.Generator().manual_seed(time.perf_counter_ns()))
+        )
 
     def forward(self, embedded, cache=None):
         return _zero(super().forward(embedded, cache) + self.shift, embedded)
@@ -286,7 +306,9 @@ class HasWeightsInAList(Faulty):
         self.layers = [nn.Linear(dim, dim)]
 
     def forward(self, embedded, cache=None):
-        return _zero(self.layers[0].to(embedded.hidden.dtype)(super().forward(embedded, cache)), embedded)
+        return _zero(
+            self.layers[0].to(embedded.hidden.dtype)(super().forward(embedded, cache)), embedded
+        )
 
 
 class BufferIsNotSaved(Faulty):
@@ -322,7 +344,12 @@ class CacheIsForEvenColumns(FaultyRNN):
     """A prompt of one chunk is right, and so are two tokens at a time."""
 
     def forward(self, embedded, cache=None):
-        if cache is not None and embedded.valid.shape[1] == 1 and cache.num_tokens % 2 and cache.num_tokens > 9:
+        if (
+            cache is not None
+            and embedded.valid.shape[1] == 1
+            and cache.num_tokens % 2
+            and cache.num_tokens > 9
+        ):
             cache.states = _times(0.0, cache.states)
         return super().forward(embedded, cache)
 
@@ -472,39 +499,103 @@ class PositionsWrapInTheCache(FaultyRNN):
 
 INVENTED = [
     *AFTER,
-    (ReadsEightNeighbours, False, "attends_along_edges: a target of example 1 does not attend to the source"),
-    (LeaksFromColumn256, True, "columns_far_along_are_like_others: .* tokens after 256 of 300 change"),
+    (
+        ReadsEightNeighbours,
+        False,
+        "attends_along_edges: a target of example 1 does not attend to the source",
+    ),
+    (
+        LeaksFromColumn256,
+        True,
+        "columns_far_along_are_like_others: .* tokens after 256 of 300 change",
+    ),
     (
         PositionsWrapInTheCache,
         True,
         "columns_far_along_are_like_others: step by step differs .* column 128 of 300",
     ),
-    (ReadsPositionsUnsaid, False, "uses_positions_as_it_says: positions change .* but uses_positions is False"),
-    (KnowsNoOrder, False, "uses_positions_as_it_says: is_recurrent is True, but tokens in another order give the same"),
-    (BagThatKnowsOrder, False, "uses_positions_as_it_says: ignores_order is True, but tokens in another order"),
-    (ChangesItsInput, False, "leaves_input_and_process_alone: forward changes hidden of its input in place|it raises"),
-    (ChangesPositions, False, "leaves_input_and_process_alone: forward changes positions of its input in place"),
-    (SeedsItsWeights, False, "builds_and_saves_all_weights: built from two seeds, it has the same weights"),
-    (DrawsWeightsByTheClock, False, "builds_and_saves_all_weights: built twice from one seed, .* other weights .shift"),
-    (DependsOnTheCall, False, "is_deterministic: the same batch gives other hidden states a second time"),
-    (RemembersTheLastBatch, False, "is_deterministic: after example 0, the same batch gives other hidden states"),
-    (BuildsAtTheFirstCall, False, "builds_and_saves_all_weights: parameter late.* comes or goes in forward"),
+    (
+        ReadsPositionsUnsaid,
+        False,
+        "uses_positions_as_it_says: positions change .* but uses_positions is False",
+    ),
+    (
+        KnowsNoOrder,
+        False,
+        "uses_positions_as_it_says: is_recurrent is True, but tokens in another order give the same",
+    ),
+    (
+        BagThatKnowsOrder,
+        False,
+        "uses_positions_as_it_says: ignores_order is True, but tokens in another order",
+    ),
+    (
+        ChangesItsInput,
+        False,
+        "leaves_input_and_process_alone: forward changes hidden of its input in place|it raises",
+    ),
+    (
+        ChangesPositions,
+        False,
+        "leaves_input_and_process_alone: forward changes positions of its input in place",
+    ),
+    (
+        SeedsItsWeights,
+        False,
+        "builds_and_saves_all_weights: built from two seeds, it has the same weights",
+    ),
+    (
+        DrawsWeightsByTheClock,
+        False,
+        "builds_and_saves_all_weights: built twice from one seed, .* other weights .shift",
+    ),
+    (
+        DependsOnTheCall,
+        False,
+        "is_deterministic: the same batch gives other hidden states a second time",
+    ),
+    (
+        RemembersTheLastBatch,
+        False,
+        "is_deterministic: after example 0, the same batch gives other hidden states",
+    ),
+    (
+        BuildsAtTheFirstCall,
+        False,
+        "builds_and_saves_all_weights: parameter late.* comes or goes in forward",
+    ),
     (HasWeightsInAList, False, "builds_and_saves_all_weights: .* weights are outside of it"),
     (BufferIsNotSaved, False, "builds_and_saves_all_weights: .* weights are outside of it"),
-    (DividesByTheLength, False, "any_batch_gives_the_same: hidden states of example 2 of 1 tokens are not finite"),
+    (
+        DividesByTheLength,
+        False,
+        "any_batch_gives_the_same: hidden states of example 2 of 1 tokens are not finite",
+    ),
     (SegmentsLeakFromColumn32, False, "packed_equals_separate: a packed sequence changes another"),
     (TakesNoCache, False, "raises TypeError: .*positional arguments? but"),
-    (CacheIsForEvenColumns, True, "step_by_step_goes_on: step by step differs from at once in column 55 of 70"),
+    (
+        CacheIsForEvenColumns,
+        True,
+        "step_by_step_goes_on: step by step differs from at once in column 55 of 70",
+    ),
     (ReorderDropsOnly, True, r"reorder_keeps_the_rows: after reorder\(\[1, 2, 0\]\), row 0"),
     (KeepsTheCacheOfTheFirst, True, "caches_are_apart: two caches in turn differ from one pass"),
     (ClipsItsGradients, False, "gradients_are_right: the gradient of"),
     (DetachesItsScale, False, "gradients_are_right: the gradient of"),
-    (ReadsTheFirstAxisOnly, False, "uses_positions_as_it_says: .* other positions on axis 1 give the same .*image"),
+    (
+        ReadsTheFirstAxisOnly,
+        False,
+        "uses_positions_as_it_says: .* other positions on axis 1 give the same .*image",
+    ),
     (
         CountsColumnsUnsaid,
         False,
         "uses_positions_as_it_says: tokens in another order, with their positions, give other",
     ),
-    (SharesAWeight, False, "builds_and_saves_all_weights: two that are built have one storage for norm.weight"),
+    (
+        SharesAWeight,
+        False,
+        "builds_and_saves_all_weights: two that are built have one storage for norm.weight",
+    ),
     (SeesOneEdgeType, False, "edges_matter: edges of type 2 in place of 1"),
 ]

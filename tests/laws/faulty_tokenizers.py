@@ -202,32 +202,90 @@ OF_THE_PROCESS = [
     (changing(name, change), f"leaves_the_process_alone: example 0: encode {sentence}")
     for name, sentence, change in (
         ("Prints", "prints 'encoding'", lambda: print("encoding")),
-        ("ResetsTheGenerator", "changes the state of torch's global generator", lambda: torch.manual_seed(0)),
-        ("DrawsFromNumPy", "changes the state of NumPy's global generator", lambda: np.random.rand()),  # noqa: NPY002
+        (
+            "ResetsTheGenerator",
+            "changes the state of torch's global generator",
+            lambda: torch.manual_seed(0),
+        ),
+        (
+            "DrawsFromNumPy",
+            "changes the state of NumPy's global generator",
+            lambda: np.random.rand(),  # noqa: NPY002
+        ),
         ("SetsThreads", "changes the number of torch's threads", lambda: torch.set_num_threads(3)),
-        ("ChangesTheDefaultDtype", "changes torch's default dtype", lambda: torch.set_default_dtype(torch.float64)),
-        ("TurnsGradientsOff", "changes whether torch records gradients", lambda: torch.set_grad_enabled(False)),
+        (
+            "ChangesTheDefaultDtype",
+            "changes torch's default dtype",
+            lambda: torch.set_default_dtype(torch.float64),
+        ),
+        (
+            "TurnsGradientsOff",
+            "changes whether torch records gradients",
+            lambda: torch.set_grad_enabled(False),
+        ),
         ("ChangesTheFolder", "changes the working folder", lambda: os.chdir("/")),
-        ("SetsTheEnvironment", "changes an environment variable", lambda: os.environ.update(ENCODED=str(next(COUNT)))),
-        ("ConfiguresLogging", "changes the level or the handlers", lambda: logging.root.setLevel(next(COUNT))),
-        ("StartsThreads", "changes the number of threads that run", lambda: threading.Timer(2.0, dict).start()),
+        (
+            "SetsTheEnvironment",
+            "changes an environment variable",
+            lambda: os.environ.update(ENCODED=str(next(COUNT))),
+        ),
+        (
+            "ConfiguresLogging",
+            "changes the level or the handlers",
+            lambda: logging.root.setLevel(next(COUNT)),
+        ),
+        (
+            "StartsThreads",
+            "changes the number of threads that run",
+            lambda: threading.Timer(2.0, dict).start(),
+        ),
         ("LeavesPython", r"ends Python \(SystemExit: 3\)", lambda: sys.exit(3)),
-        ("ChangesTheLocale", "changes the locale", lambda: locale.setlocale(locale.LC_ALL, other_locale())),
-        ("SilencesNumPy", "changes what NumPy does about overflow", lambda: np.seterr(over="raise")),
-        ("MultipliesCoarsely", "changes the precision of", lambda: torch.set_float32_matmul_precision("medium")),
-        ("LooksForAnomalies", "changes whether torch looks for", lambda: torch.autograd.set_detect_anomaly(True)),
-        ("RecursesDeeply", "changes the recursion limit", lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1)),
-        ("IgnoresWarnings", "changes Python's filters", lambda: warnings.filterwarnings("ignore", str(next(COUNT)))),
+        (
+            "ChangesTheLocale",
+            "changes the locale",
+            lambda: locale.setlocale(locale.LC_ALL, other_locale()),
+        ),
+        (
+            "SilencesNumPy",
+            "changes what NumPy does about overflow",
+            lambda: np.seterr(over="raise"),
+        ),
+        (
+            "MultipliesCoarsely",
+            "changes the precision of",
+            lambda: torch.set_float32_matmul_precision("medium"),
+        ),
+        (
+            "LooksForAnomalies",
+            "changes whether torch looks for",
+            lambda: torch.autograd.set_detect_anomaly(True),
+        ),
+        (
+            "RecursesDeeply",
+            "changes the recursion limit",
+            lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1),
+        ),
+        (
+            "IgnoresWarnings",
+            "changes Python's filters",
+            lambda: warnings.filterwarnings("ignore", str(next(COUNT))),
+        ),
     )
 ]
 
 KNOWN = [
     (GivesAViewOfABuffer, "keeps_no_buffer: example 0 changed while others were encoded"),
-    (LosesItsState, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
+    (
+        LosesItsState,
+        "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state",
+    ),
     (SavesNothing, r"fit_learns_what_state_saves: state\(\) is empty after fit"),
     (HashesWords, r"is_the_same_in_another_process: example 0 .* hash\(\)"),
     (ChangesTheRawInput, "leaves_raw_examples_alone: example 0: encode changes the raw example"),
-    (DecodesTokensOnly, r"decodes_what_it_encodes: example 0: decode of ids \[n\].* raises AttributeError"),
+    (
+        DecodesTokensOnly,
+        r"decodes_what_it_encodes: example 0: decode of ids \[n\].* raises AttributeError",
+    ),
     (PickleLosesIt, "can_be_pickled: example 0 encoded by a pickled copy has other content"),
 ]
 
@@ -238,7 +296,9 @@ KNOWN = [
 class DrawsNoise(Scaled):
     def encode(self, raw):
         return super().encode(
-            raw + 1e-3 * torch.randn(raw.shape, generator=torch.Generator().manual_seed(random.getrandbits(9)))
+            raw
+            + 1e-3
+            * torch.randn(raw.shape, generator=torch.Generator().manual_seed(random.getrandbits(9)))
         )
 
 
@@ -441,7 +501,9 @@ class StemDropsOut(Scaled):
 class StemHasOneWidth(Scaled):
     @property
     def spec(self):
-        return TokenSpec(num_features=super().spec.num_features, embedder=lambda dim: nn.Linear(1, 24))
+        return TokenSpec(
+            num_features=super().spec.num_features, embedder=lambda dim: nn.Linear(1, 24)
+        )
 
 
 class PlaceOfSettingsIsForgotten(Scaled):
@@ -556,7 +618,9 @@ class FitsInTheOrderOfASet(Learned):
     """Letters have the order of their hashes, which this process keeps, and the next does not."""
 
     def fit(self, raws):
-        self.letters = list({letter * 3 for raw in raws for letter in raw} | {f"unused {i}" for i in range(9)})
+        self.letters = list(
+            {letter * 3 for raw in raws for letter in raw} | {f"unused {i}" for i in range(9)}
+        )
 
     def encode(self, raw):
         ids = torch.tensor([self.letters.index(letter * 3) for letter in raw])
@@ -579,21 +643,42 @@ INVENTED = [
         RoundsItsScale,
         "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state has other content",
     ),
-    (ForgetsWhatItDoesNotUse, "state_is_json_and_enough: a tokenizer that loaded the state has another state"),
-    (FitsInTheOrderOfASet, "is_the_same_in_another_process: fit in another process gives another state"),
+    (
+        ForgetsWhatItDoesNotUse,
+        "state_is_json_and_enough: a tokenizer that loaded the state has another state",
+    ),
+    (
+        FitsInTheOrderOfASet,
+        "is_the_same_in_another_process: fit in another process gives another state",
+    ),
     (DrawsNoise, "changes the state of Python's global generator"),
     (RunningMean, "is_deterministic: example 1 encoded again has other content"),
     (GrowsItsVocabulary, "any_order_gives_the_same: example 1 encoded before those above it"),
     (RingOfBuffers, "keeps_no_buffer: example 0 changed while others were encoded"),
     (SortsTheTrainingData, "fit_learns_what_state_saves: fit changes the examples, or their order"),
-    (ConsumesTheTrainingData, "fit_learns_what_state_saves: fit changes the examples, or their order"),
-    (FitAddsUp, "fit_learns_what_state_saves: fitting again on the same examples gives another state"),
+    (
+        ConsumesTheTrainingData,
+        "fit_learns_what_state_saves: fit changes the examples, or their order",
+    ),
+    (
+        FitAddsUp,
+        "fit_learns_what_state_saves: fitting again on the same examples gives another state",
+    ),
     (StateIsAlive, r"state_is_a_copy: example 0, after what state\(\) gave was changed"),
     (KeepsTheLoadedList, r"state_is_a_copy: example 0, after what load_state\(\) took was changed"),
-    (LoadsTwice, "state_is_json_and_enough: a tokenizer that loaded the state a second time has the spec"),
-    (FailsBeforeFit, "fit_learns_what_state_saves: spec raises TypeError.* before fit; raise ValueError"),
+    (
+        LoadsTwice,
+        "state_is_json_and_enough: a tokenizer that loaded the state a second time has the spec",
+    ),
+    (
+        FailsBeforeFit,
+        "fit_learns_what_state_saves: spec raises TypeError.* before fit; raise ValueError",
+    ),
     (DecodesSomeIdsOnly, r"decodes_any_id: decode of ids \[3\] raises KeyError"),
-    (DecodesIdsToAnotherType, r"decodes_what_it_encodes: example 0: decode gives 'abc' for Tokens, and \['a'"),
+    (
+        DecodesIdsToAnotherType,
+        r"decodes_what_it_encodes: example 0: decode gives 'abc' for Tokens, and \['a'",
+    ),
     (IgnoresItsInput, "tells_examples_apart: examples 0 to 1 all give the same tokens"),
     (HasNoOrder, "tells_examples_apart: example 0: all 3 tokens have one position"),
     (
@@ -604,15 +689,33 @@ INVENTED = [
     (HasWeights, "keeps_its_spec: example 0: content requires a gradient"),
     (SpecIsAMethod, "leaves_the_process_alone: spec is a method; give a seqkit.TokenSpec"),
     (RemembersObjects, "is_deterministic: an equal copy of example 0 has other content"),
-    (StemReadsTheBatch, "its_embedder_keeps_tokens_apart: (a packed sequence|padding or the other examples)"),
-    (StemNormalisesBatches, "its_embedder_keeps_tokens_apart: in training mode, padding or the other examples"),
+    (
+        StemReadsTheBatch,
+        "its_embedder_keeps_tokens_apart: (a packed sequence|padding or the other examples)",
+    ),
+    (
+        StemNormalisesBatches,
+        "its_embedder_keeps_tokens_apart: in training mode, padding or the other examples",
+    ),
     (StemReadsNeighbours, "its_embedder_keeps_tokens_apart: a packed sequence changes another one"),
     (StemHasOneWidth, "its_embedder_keeps_tokens_apart: hidden states are .*24.*, not .*40"),
-    (PlaceOfSettingsIsForgotten, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
+    (
+        PlaceOfSettingsIsForgotten,
+        "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state",
+    ),
     (ReadsTheClock, "is_deterministic: example 1 encoded again has other content"),
-    (RoundsToNothing, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
+    (
+        RoundsToNothing,
+        "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state",
+    ),
     (StateOfNan, r"state_is_json_and_enough: state\(\) is not plain JSON"),
-    (LearnsInTheOrderOfReading, "any_order_gives_the_same: example 1 encoded before those above it"),
+    (
+        LearnsInTheOrderOfReading,
+        "any_order_gives_the_same: example 1 encoded before those above it",
+    ),
     (ChangesItsInputOnce, "leaves_raw_examples_alone: example 0: encode changes the raw example"),
-    (DecodesByWhatFitSaw, "state_is_json_and_enough: example 0 decoded by a tokenizer that loaded the state"),
+    (
+        DecodesByWhatFitSaw,
+        "state_is_json_and_enough: example 0 decoded by a tokenizer that loaded the state",
+    ),
 ]

@@ -98,7 +98,11 @@ class SeesAllLayersBefore(Plain):
         for i, layer in enumerate(self.layers):
             x = layer(torch.cat(seen, dim=-1)).tanh().masked_fill(~real, 0.0)
             given = torch.cat([x, real.to(x)], dim=-1)
-            total = given.cumsum(dim=1) if self.causal else given.sum(dim=1, keepdim=True).expand_as(given)
+            total = (
+                given.cumsum(dim=1)
+                if self.causal
+                else given.sum(dim=1, keepdim=True).expand_as(given)
+            )
             if cache is not None:
                 total = total if cache.states[i] is None else total + cache.states[i][:, None]
                 cache.states[i] = total[:, -1]
@@ -124,7 +128,9 @@ class TrainsALowRankPart(OneLayer):
         self.down, self.up = nn.Parameter(torch.randn(dim, 2)), nn.Parameter(torch.zeros(2, dim))
 
     def forward(self, embedded, cache=None):
-        return super().forward(embedded, cache) + _zero(embedded.hidden @ self.down @ self.up, embedded)
+        return super().forward(embedded, cache) + _zero(
+            embedded.hidden @ self.down @ self.up, embedded
+        )
 
 
 class DropsItsLayerInTraining(OneLayer):
@@ -143,11 +149,14 @@ class SolvesForItsStates(Plain):
         self.linear = spectral_norm(nn.Linear(dim, dim, bias=False))
 
     def run(self, embedded, cache):
-        x, count, weight = embedded.hidden, _counts(embedded), self.linear.weight  # in training it is new at each look
+        # in training it is new at each look
+        x, count, weight = embedded.hidden, _counts(embedded), self.linear.weight
         hidden = torch.zeros_like(x)
         for _ in range(60):
             before, real = hidden, _zero(hidden, embedded)
-            mean = real.cumsum(1) / count if self.causal else real.sum(1, keepdim=True) / count[:, -1:]
+            mean = (
+                real.cumsum(1) / count if self.causal else real.sum(1, keepdim=True) / count[:, -1:]
+            )
             hidden = (x + 0.5 * mean @ weight).tanh()
             if float((hidden - before).detach().abs().max()) < 1e-12:
                 break
@@ -161,7 +170,9 @@ class ChoosesOneOfTwo(Plain):
 
     def build(self, dim):
         self.register_buffer("direction", torch.randn(dim))
-        self.networks = nn.ModuleList(nn.Sequential(nn.Linear(dim, dim), nn.Tanh()) for _ in range(2))
+        self.networks = nn.ModuleList(
+            nn.Sequential(nn.Linear(dim, dim), nn.Tanh()) for _ in range(2)
+        )
 
     def run(self, embedded, cache):
         x = embedded.hidden
@@ -184,7 +195,9 @@ class AddsUpInFloat64(Plain):
         states, norm = torch.einsum("b n i, b n j -> b n i j", k, v).cumsum(1), k.cumsum(1)
         if not self.causal:
             states, norm = states[:, -1:].expand_as(states), norm[:, -1:].expand_as(norm)
-        hidden = torch.einsum("b n i, b n i j -> b n j", q, states) / (q * norm).sum(-1, keepdim=True)
+        hidden = torch.einsum("b n i, b n i j -> b n j", q, states) / (q * norm).sum(
+            -1, keepdim=True
+        )
         return hidden.to(embedded.hidden.dtype)
 
 
@@ -233,14 +246,22 @@ class RectifiesItsScores(Plain):
         self.project = nn.Linear(dim, 3 * dim)
 
     def run(self, embedded, cache):
-        q, k, v = rearrange(self.project(embedded.hidden), "b n (s h d) -> s b h n d", s=3, h=self.num_heads)
+        q, k, v = rearrange(
+            self.project(embedded.hidden), "b n (s h d) -> s b h n d", s=3, h=self.num_heads
+        )
         column = torch.arange(embedded.valid.shape[1])
         last = (
-            embedded.reach if embedded.reach is not None else column if self.reads_no_future(embedded) else column[-1:]
+            embedded.reach
+            if embedded.reach is not None
+            else column
+            if self.reads_no_future(embedded)
+            else column[-1:]
         )
         may = (embedded.valid[:, None] & (column <= last[..., None]))[:, None]
         weights = (
-            torch.einsum("b h i d, b h j d -> b h i j", q, k).relu() * may / may.sum(-1, keepdim=True).clamp(min=1)
+            torch.einsum("b h i d, b h j d -> b h i j", q, k).relu()
+            * may
+            / may.sum(-1, keepdim=True).clamp(min=1)
         )
         return embedded.hidden + rearrange(weights @ v, "b h n d -> b n (h d)")
 
@@ -266,7 +287,9 @@ class AttendsToOne(Plain):
         self.project = nn.Linear(dim, 3 * dim)
 
     def run(self, embedded, cache):
-        q, k, v = rearrange(self.project(embedded.hidden), "b n (s h d) -> s b h n d", s=3, h=self.num_heads)
+        q, k, v = rearrange(
+            self.project(embedded.hidden), "b n (s h d) -> s b h n d", s=3, h=self.num_heads
+        )
         scores = torch.einsum("b h i d, b h j d -> b h i j", q, k)
         may = embedded.valid[:, None, None].expand_as(scores)
         may = may.tril() if self.causal else may
@@ -284,9 +307,13 @@ class SoftensInFloat32(Plain):
         self.project = nn.Linear(dim, 3 * dim)
 
     def run(self, embedded, cache):
-        q, k, v = rearrange(self.project(embedded.hidden), "b n (s h d) -> s b h n d", s=3, h=self.num_heads)
+        q, k, v = rearrange(
+            self.project(embedded.hidden), "b n (s h d) -> s b h n d", s=3, h=self.num_heads
+        )
         scores = torch.einsum("b h i d, b h j d -> b h i j", q, k)
-        may = embedded.valid[:, None, None].expand_as(scores) | torch.eye(scores.shape[-1], dtype=torch.bool)
+        may = embedded.valid[:, None, None].expand_as(scores) | torch.eye(
+            scores.shape[-1], dtype=torch.bool
+        )
         may = may.tril() if self.causal else may
         weights = scores.masked_fill(~may, -torch.inf).softmax(-1, dtype=torch.float32).to(v.dtype)
         return embedded.hidden + rearrange(weights @ v, "b h n d -> b n (h d)")
@@ -323,7 +350,9 @@ class FillsAFixedCache(Plain):
                 cache.keys = x.new_zeros(len(x), cache.max_tokens, x.shape[2])
                 cache.valid = torch.zeros(len(x), cache.max_tokens, dtype=torch.bool)
             if start + n > cache.max_tokens:
-                raise ValueError(f"a cache for {cache.max_tokens} columns has no room for {start + n}")
+                raise ValueError(
+                    f"a cache for {cache.max_tokens} columns has no room for {start + n}"
+                )
             cache.keys[:, start : start + n], cache.valid[:, start : start + n] = x, valid
             keys, valid = cache.keys, cache.valid
         else:
@@ -362,7 +391,9 @@ class HasNoLatentsOfItsOwn(Plain):
     def run(self, embedded, cache):
         x = _zero(embedded.hidden, embedded)
         both = torch.cat([self.latents.expand(len(x), -1, -1), x], dim=1)
-        return embedded.hidden + self.gain * both.sum(dim=1, keepdim=True) / _counts(embedded)[:, -1:]
+        return (
+            embedded.hidden + self.gain * both.sum(dim=1, keepdim=True) / _counts(embedded)[:, -1:]
+        )
 
 
 class WeighsByDistance(Plain):
@@ -380,7 +411,9 @@ class WeighsByDistance(Plain):
     def run(self, embedded, cache):
         at = embedded.positions
         scores = -((at[:, :, None] - at[:, None]) ** 2).sum(-1) * self.log_width.exp()
-        may = embedded.valid[:, None].expand_as(scores) | torch.eye(scores.shape[1], dtype=torch.bool)
+        may = embedded.valid[:, None].expand_as(scores) | torch.eye(
+            scores.shape[1], dtype=torch.bool
+        )
         may = may.tril() if self.causal else may
         return scores.masked_fill(~may, -torch.inf).softmax(-1) @ self.value(embedded.hidden)
 
@@ -394,7 +427,9 @@ class ConvolvesWithGaps(Plain):
     knows_columns = True
 
     def build(self, dim):
-        self.layers = nn.ModuleList(nn.Conv1d(dim, dim, 3, dilation=2**i, groups=dim) for i in range(3))
+        self.layers = nn.ModuleList(
+            nn.Conv1d(dim, dim, 3, dilation=2**i, groups=dim) for i in range(3)
+        )
 
     def run(self, embedded, cache):
         hidden = embedded.hidden
@@ -412,7 +447,10 @@ class ConvolvesByFourier(Plain):
     is_recurrent = True
 
     def build(self, dim):
-        self.decay, self.frequency = nn.Parameter(torch.rand(2, dim)), nn.Parameter(torch.rand(2, dim))
+        self.decay, self.frequency = (
+            nn.Parameter(torch.rand(2, dim)),
+            nn.Parameter(torch.rand(2, dim)),
+        )
 
     def run(self, embedded, cache):
         x = _zero(embedded.hidden, embedded)
@@ -435,7 +473,9 @@ class MixesByFourier(Plain):
     def run(self, embedded, cache):
         hidden = embedded.hidden.clone()
         for row, length in enumerate(embedded.valid.sum(dim=1).tolist()):
-            hidden[row, :length] = torch.fft.fft2(embedded.hidden[row, :length]).real / max(length, 1) ** 0.5
+            hidden[row, :length] = (
+                torch.fft.fft2(embedded.hidden[row, :length]).real / max(length, 1) ** 0.5
+            )
         return self.out(hidden) + embedded.hidden
 
 
@@ -495,7 +535,11 @@ class KeepsTheLargest(Plain):
 
     def run(self, embedded, cache):
         x = self.project(embedded.hidden).masked_fill(~embedded.valid[..., None], -torch.inf)
-        before = cache.states[0] if cache is not None and cache.states[0] is not None else x[:, 0] - torch.inf
+        before = (
+            cache.states[0]
+            if cache is not None and cache.states[0] is not None
+            else x[:, 0] - torch.inf
+        )
         x = torch.cat([before[:, None], x], dim=1).cummax(dim=1).values[:, 1:]
         if cache is not None:
             cache.states[0] = x[:, -1]
@@ -536,7 +580,9 @@ class StartsAsTheIdentity(Plain):
     def run(self, embedded, cache):
         keep, state, hidden = self.decay.sigmoid(), None if cache is None else cache.states[0], []
         state = torch.zeros_like(embedded.hidden[:, 0]) if state is None else state
-        for x, real in zip((embedded.hidden @ self.weight).unbind(1), embedded.valid.unbind(1), strict=True):
+        for x, real in zip(
+            (embedded.hidden @ self.weight).unbind(1), embedded.valid.unbind(1), strict=True
+        ):
             state = torch.where(real[:, None], keep * state + x, state)
             hidden.append(state)
         if cache is not None:
@@ -577,9 +623,13 @@ class ForgetsOverTime(StepsItsCell):
         x, hidden = embedded.hidden, []
         state = None if cache is None else cache.states[0]
         h, last = (torch.zeros_like(x[:, 0]), embedded.positions[:, 0]) if state is None else state
-        for column, at, real in zip(x.unbind(1), embedded.positions.unbind(1), embedded.valid.unbind(1), strict=True):
+        for column, at, real in zip(
+            x.unbind(1), embedded.positions.unbind(1), embedded.valid.unbind(1), strict=True
+        ):
             gap = (at - last).abs().sum(-1, keepdim=True)
-            h = torch.where(real[:, None], self.cell(column, h * torch.exp(-gap * self.rate.exp())), h)
+            h = torch.where(
+                real[:, None], self.cell(column, h * torch.exp(-gap * self.rate.exp())), h
+            )
             last = torch.where(real[:, None], at, last)
             hidden.append(h)
         if cache is not None:
@@ -600,7 +650,12 @@ class ForgetsBetweenSegments(ScansInParallel):
             own = embedded.valid & (embedded.segments == segment)
             order = (~own).int().argsort(dim=1, stable=True)  # its tokens first
             at = order[..., None].expand_as(hidden)
-            alone = replace(embedded, hidden=embedded.hidden.gather(1, at), valid=own.gather(1, order), segments=None)
+            alone = replace(
+                embedded,
+                hidden=embedded.hidden.gather(1, at),
+                valid=own.gather(1, order),
+                segments=None,
+            )
             hidden = hidden + torch.zeros_like(hidden).scatter(1, at, super().forward(alone))
         return hidden
 
@@ -631,7 +686,9 @@ class AveragesItsNeighbours(Backbone):
         b, n, d = embedded.hidden.shape
         flat, (source, target) = embedded.hidden.reshape(b * n, d), embedded.adjacency.edge_index
         message = self.others(flat)[source] + self.kind.weight[embedded.adjacency.edge_type]
-        return _zero((self.own(flat) + self.gather(message, target, flat)).tanh().reshape(b, n, d), embedded)
+        return _zero(
+            (self.own(flat) + self.gather(message, target, flat)).tanh().reshape(b, n, d), embedded
+        )
 
     def gather(self, message, target, flat):
         count = torch.zeros_like(flat[:, :1]).index_add(0, target, torch.ones_like(message[:, :1]))
@@ -655,13 +712,18 @@ class ReadsTheBestOfItsNeighbours(AveragesItsNeighbours):
 
     def add_edge_bias(self, num_edge_types):
         super().add_edge_bias(num_edge_types)
-        nn.init.normal_(self.kind.weight, std=0.1)  # else an edge of one type may be the best whatever the tokens hold
+        # else an edge of one type may be the best whatever the tokens hold
+        nn.init.normal_(self.kind.weight, std=0.1)
 
     def gather(self, message, target, flat):
         score = self.score(message)
-        best = torch.full_like(flat[:, :1], -torch.inf).scatter_reduce(0, target[:, None], score.detach(), "amax")
+        best = torch.full_like(flat[:, :1], -torch.inf).scatter_reduce(
+            0, target[:, None], score.detach(), "amax"
+        )
         is_best = (score == best[target])[:, 0]
-        return torch.zeros_like(flat).index_add(0, target[is_best], (message * score.sigmoid())[is_best])
+        return torch.zeros_like(flat).index_add(
+            0, target[is_best], (message * score.sigmoid())[is_best]
+        )
 
 
 class AveragesEarlierNeighbours(AveragesItsNeighbours):
@@ -673,7 +735,9 @@ class AveragesEarlierNeighbours(AveragesItsNeighbours):
         if embedded.adjacency is not None:
             index = embedded.adjacency.edge_index
             is_late = index[0] > index[1]
-            embedded = replace(embedded, adjacency=embedded.adjacency.moved(index.masked_fill(is_late, -1)))
+            embedded = replace(
+                embedded, adjacency=embedded.adjacency.moved(index.masked_fill(is_late, -1))
+            )
         return super().forward(embedded)
 
 

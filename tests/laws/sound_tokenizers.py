@@ -179,10 +179,14 @@ class WritesBase64(Tokenizer):
 
     def encode(self, raw):
         text = base64.b64encode(raw).decode()
-        return Tokens(torch.tensor([self.letters.index(letter) for letter in text]), _counted(len(text)))
+        return Tokens(
+            torch.tensor([self.letters.index(letter) for letter in text]), _counted(len(text))
+        )
 
     def decode(self, tokens):
-        text = "".join(self.letters[int(i)] for i in getattr(tokens, "content", tokens)).replace("=", "")
+        text = "".join(self.letters[int(i)] for i in getattr(tokens, "content", tokens)).replace(
+            "=", ""
+        )
         text = text[: len(text) - (len(text) % 4 == 1)]
         return base64.b64decode(text + "=" * (-len(text) % 4))
 
@@ -201,11 +205,15 @@ class IsBlackOrWhite(Tokenizer):
 class MarksWhatIsMissing(Tokenizer):
     """A sensor that is silent half of the time: NaN becomes a zero and a mark."""
 
-    raws = tuple(_drawn(n, seed=n).masked_fill(_drawn(n, seed=n + 1) < 0.5, torch.nan) for n in (30, 17))
+    raws = tuple(
+        _drawn(n, seed=n).masked_fill(_drawn(n, seed=n + 1) < 0.5, torch.nan) for n in (30, 17)
+    )
     spec = TokenSpec(num_features=2)
 
     def encode(self, raw):
-        return Tokens(torch.stack([raw.nan_to_num(0.0), raw.isnan().float()], dim=1), _counted(len(raw)))
+        return Tokens(
+            torch.stack([raw.nan_to_num(0.0), raw.isnan().float()], dim=1), _counted(len(raw))
+        )
 
 
 class ReadsPurines(Tokenizer):
@@ -241,7 +249,9 @@ class _Stem(nn.Module):
 
     def forward(self, content):
         images = rearrange(self.norm(content), "b n (h w) -> (b n) 1 h w", h=3)
-        hidden = rearrange(self.convolution(images).relu().amax((-1, -2)), "(b n) d -> b n d", b=len(content))
+        hidden = rearrange(
+            self.convolution(images).relu().amax((-1, -2)), "(b n) d -> b n d", b=len(content)
+        )
         keep = (torch.rand(()) < 0.5) / 0.5 if self.training else 1.0
         return self.last(hidden + keep * self.layer(hidden))
 
@@ -261,7 +271,9 @@ class TrustsItself(Tokenizer):
     """A directed graph of a dataclass: the sign is the type of an edge, and some nodes have an edge to themselves."""
 
     raws = (
-        Web(("ann", "bob", "eve"), {("ann", "ann"): 0.9, ("ann", "bob"): 0.5, ("eve", "ann"): -1.0}),
+        Web(
+            ("ann", "bob", "eve"), {("ann", "ann"): 0.9, ("ann", "bob"): 0.5, ("eve", "ann"): -1.0}
+        ),
         Web(("bob", "eve"), {("eve", "eve"): -0.2, ("bob", "eve"): 0.1}),
     )
     spec = TokenSpec(num_features=2, num_axes=0, num_edge_types=2)
@@ -269,8 +281,12 @@ class TrustsItself(Tokenizer):
     def encode(self, raw):
         edges = torch.tensor([[raw.names.index(name) for name in pair] for pair in raw.trust]).T
         kinds = torch.tensor([1 + (value < 0) for value in raw.trust.values()])
-        given = [sum(abs(v) for (one, _), v in raw.trust.items() if one == name) for name in raw.names]
-        content = torch.tensor([[total, float(len(name))] for total, name in zip(given, raw.names, strict=True)])
+        given = [
+            sum(abs(v) for (one, _), v in raw.trust.items() if one == name) for name in raw.names
+        ]
+        content = torch.tensor(
+            [[total, float(len(name))] for total, name in zip(given, raw.names, strict=True)]
+        )
         return Tokens(content, torch.zeros(len(content), 0), Adjacency(edges, kinds))
 
 

@@ -54,7 +54,9 @@ PAIRS = [
 EACH_PAIR = pytest.mark.parametrize(
     ("name", "backbone"),
     [
-        pytest.param(*pair, marks=() if pair[1] in ("Transformer", "GRU") or i % 3 == 0 else pytest.mark.slow)
+        pytest.param(
+            *pair, marks=() if pair[1] in ("Transformer", "GRU") or i % 3 == 0 else pytest.mark.slow
+        )
         for i, pair in enumerate(PAIRS)
     ],
     ids=["-".join(pair) for pair in PAIRS],
@@ -67,7 +69,9 @@ CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", 
 
 
 def test_a_tokenizer_keeps_its_laws(sample):
-    check_tokenizer(sample.fitted(), sample.raws, unfitted=sample.build(), bad=sample.bad, other_process=False)
+    check_tokenizer(
+        sample.fitted(), sample.raws, unfitted=sample.build(), bad=sample.bad, other_process=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +84,10 @@ def elsewhere():
     tokens, state = run_elsewhere(fitted, pairs, unfitted)
     states = json.loads(state)
     return {
-        name: ([x for x, (one, _) in zip(tokens, pairs, strict=True) if one == name], states.get(name))
+        name: (
+            [x for x, (one, _) in zip(tokens, pairs, strict=True) if one == name],
+            states.get(name),
+        )
         for name in samples
     }
 
@@ -122,7 +129,9 @@ def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(name, backbone):
     """Causal and bidirectional in turn: each backbone is both with half of the tokenizers, and both above."""
     causal = (TOKENIZERS.index(name) + sorted(backbones()).index(backbone)) % 2 == 1
     tokenizer, examples = SAMPLES[name]().encoded()
-    checked = check_embedded_backbone(tokenizer.spec, backbones()[backbone](DIM, causal=causal), examples)
+    checked = check_embedded_backbone(
+        tokenizer.spec, backbones()[backbone](DIM, causal=causal), examples
+    )
     assert laws.padding_changes_nothing in checked
     assert (laws.no_token_attends_to_the_future in checked) == causal
 
@@ -144,7 +153,10 @@ def test_laws_are_checked_with_the_positions_that_a_model_adds(build, modality):
 @CAUSAL
 def test_dropout_of_a_backbone_acts_while_training_only(build, causal):
     spec, examples = synthetic()["text"]
-    model, batch = EmbeddedBackbone(spec, build(DIM, causal=causal, dropout=0.5)).train(), TokenBatch.collate(examples)
+    model, batch = (
+        EmbeddedBackbone(spec, build(DIM, causal=causal, dropout=0.5)).train(),
+        TokenBatch.collate(examples),
+    )
     assert not torch.equal(model(batch), model(batch))
     model.eval()
     torch.testing.assert_close(model(batch), model(batch))
@@ -155,7 +167,10 @@ def test_which_laws_apply_to_a_transformer(causal):
     applied = {}
     for name, (spec, examples) in synthetic().items():
         applied[name] = {
-            law.__name__ for law in laws_for(EmbeddedBackbone(spec, Transformer(DIM, 1, causal=causal)), examples)
+            law.__name__
+            for law in laws_for(
+                EmbeddedBackbone(spec, Transformer(DIM, 1, causal=causal)), examples
+            )
         }
     always = {"padding_changes_nothing", "batch_mates_change_nothing", "padding_may_hold_anything"}
     always |= {"gradients_reach_every_parameter", "refuses_what_it_does_not_support"}
@@ -169,7 +184,11 @@ def test_which_laws_apply_to_a_transformer(causal):
             "no_token_attends_to_the_future", "step_by_step_equals_at_once", "packed_equals_separate"
         }  # fmt: skip
     else:
-        of_graphs = {"is_permutation_equivariant", "nothing_crosses_components", "attends_along_edges"}
+        of_graphs = {
+            "is_permutation_equivariant",
+            "nothing_crosses_components",
+            "attends_along_edges",
+        }
         assert applied["graph"] - always == of_graphs
         assert applied["image"] - always == {
             "attends_both_ways",
@@ -185,7 +204,13 @@ def _labels(objective, batch):
     return None
 
 
-OBJECTIVES = [NextToken, partial(NextToken, tied=True), partial(Masked, fraction=0.5), Classify, Regress]
+OBJECTIVES = [
+    NextToken,
+    partial(NextToken, tied=True),
+    partial(Masked, fraction=0.5),
+    Classify,
+    Regress,
+]
 GRADIENTS = [
     (name, backbone, objective)
     for i, (name, backbone) in enumerate(PAIRS)
@@ -196,23 +221,35 @@ GRADIENTS = [
 
 
 @pytest.mark.parametrize(
-    ("name", "backbone", "objective"), GRADIENTS, ids=[f"{name}-{backbone}-{i}" for name, backbone, i in GRADIENTS]
+    ("name", "backbone", "objective"),
+    GRADIENTS,
+    ids=[f"{name}-{backbone}-{i}" for name, backbone, i in GRADIENTS],
 )
 def test_the_gradient_of_every_objective_reaches_every_parameter(name, backbone, objective):
     objective = OBJECTIVES[objective]()
     tokenizer, examples = SAMPLES[name]().encoded()
     backbone = backbones()[backbone](DIM, causal=bool(objective.causal))
-    has_one_table = tokenizer.spec.ids or (bool(tokenizer.spec.vocab_sizes) and not getattr(objective, "tied", False))
+    has_one_table = tokenizer.spec.ids or (
+        bool(tokenizer.spec.vocab_sizes) and not getattr(objective, "tied", False)
+    )
     is_bag = bool(tokenizer.spec.vocab_sizes) and tokenizer.spec.embedder is not None
     if (isinstance(objective, NextToken) and not has_one_table) or (
         isinstance(objective, NextToken | Masked) and is_bag
     ):
-        with pytest.raises(ValueError, match=r"vectors|left to right|adjacency|joined of text, ids|several ids|bags"):
+        with pytest.raises(
+            ValueError,
+            match=r"vectors|left to right|adjacency|joined of text, ids|several ids|bags",
+        ):
             Model(tokenizer.spec, backbone, objective)
         return
     batch = TokenBatch.collate(examples)
     label = _labels(objective, batch)
-    model = Model(tokenizer.spec, backbone, objective, adjacency="use" if backbone.supports_adjacency else "ignore")
+    model = Model(
+        tokenizer.spec,
+        backbone,
+        objective,
+        adjacency="use" if backbone.supports_adjacency else "ignore",
+    )
     label = label.float() if isinstance(objective, Regress) else label
     objective.step(model, (batch, label), training=True).loss.backward()
     for parameter, p in model.named_parameters():
@@ -248,7 +285,10 @@ class Faulty(Backbone):
 
     def __init__(self, inner, forward=None, **attributes):
         super().__init__()
-        self.inner, self._wrong = inner, forward or (lambda inner, embedded, cache: inner(embedded, cache))
+        self.inner, self._wrong = (
+            inner,
+            forward or (lambda inner, embedded, cache: inner(embedded, cache)),
+        )
         for name in (
             "dim",
             "causal",
@@ -328,18 +368,29 @@ def _without_segments(inner, embedded, cache):
 
 def _edges_reversed(inner, embedded, cache):
     adjacency = embedded.adjacency
-    return inner(replace(embedded, adjacency=Adjacency(adjacency.edge_index.flip(0), adjacency.edge_type)), cache)
+    return inner(
+        replace(embedded, adjacency=Adjacency(adjacency.edge_index.flip(0), adjacency.edge_type)),
+        cache,
+    )
 
 
 def _edges_of_the_first_example(inner, embedded, cache):
-    wrong = embedded.adjacency.edge_index % embedded.valid.shape[1]  # all edges land in the first example
+    # all edges land in the first example
+    wrong = embedded.adjacency.edge_index % embedded.valid.shape[1]
     pairs = wrong[0] * embedded.valid.shape[1] + wrong[1]
     first = torch.tensor([int((pairs == pair).nonzero()[0]) for pair in pairs.unique()])
-    return inner(replace(embedded, adjacency=Adjacency(wrong[:, first], embedded.adjacency.edge_type[first])), cache)
+    return inner(
+        replace(
+            embedded, adjacency=Adjacency(wrong[:, first], embedded.adjacency.edge_type[first])
+        ),
+        cache,
+    )
 
 
 def _order_of_columns(inner, embedded, cache):
-    column = torch.arange(embedded.valid.shape[1], dtype=embedded.hidden.dtype)[:, None] * torch.randn(DIM)
+    column = torch.arange(embedded.valid.shape[1], dtype=embedded.hidden.dtype)[
+        :, None
+    ] * torch.randn(DIM)
     return inner(replace(embedded, hidden=_masked(embedded.hidden + column.sin(), embedded)), cache)
 
 
@@ -475,7 +526,9 @@ def _padding_in_the_cache_not_masked(embedded, *, past=None, **settings):
 
 def _positions_from_columns(embedded, *, past=None, **settings):
     start = 0 if past is None else past.valid.shape[1]
-    columns = torch.arange(start, start + embedded.valid.shape[1])[None, :, None].expand_as(embedded.positions)
+    columns = torch.arange(start, start + embedded.valid.shape[1])[None, :, None].expand_as(
+        embedded.positions
+    )
     return attention_context(replace(embedded, positions=columns.double()), past=past, **settings)
 
 
@@ -493,12 +546,16 @@ def _reach_ignored(embedded, **settings):
 
 def _reach_one_further(embedded, **settings):
     last = embedded.valid.shape[1] - 1
-    return attention_context(replace(embedded, reach=(embedded.reach + 1).clamp(max=last)), **settings)
+    return attention_context(
+        replace(embedded, reach=(embedded.reach + 1).clamp(max=last)), **settings
+    )
 
 
 def _reach_one_less(embedded, **settings):
     column = torch.arange(embedded.valid.shape[1])
-    return attention_context(replace(embedded, reach=(embedded.reach - 1).maximum(column)), **settings)
+    return attention_context(
+        replace(embedded, reach=(embedded.reach - 1).maximum(column)), **settings
+    )
 
 
 def _reach_as_causality(embedded, **settings):
@@ -526,7 +583,9 @@ def _adjacency_ignored(embedded, **settings):
         (laws.keeps_its_reach, "series", None, _reach_as_causality),
     ],
 )
-def test_a_law_notices_a_planted_fault_in_the_attention_context(monkeypatch, law, modality, causal, broken):
+def test_a_law_notices_a_planted_fault_in_the_attention_context(
+    monkeypatch, law, modality, causal, broken
+):
     spec, examples = synthetic()[modality]
     model = EmbeddedBackbone(spec, _transformer(causal=causal, position=Rotary()))
     law(model, examples)
@@ -546,14 +605,29 @@ def test_step_by_step_notices_a_state_that_ran_over_padding():
 
 
 def test_every_law_of_backbones_has_a_planted_fault():
-    text = partial(check_backbone, partial(Transformer, depth=1, num_heads=3), causal=[False, True, None], only=())
-    applied = {*text().left_out, *check_backbone(partial(GRU, depth=1), causal=[True], only=()).left_out}
-    planted = {law.__name__ for law, _, _ in PLANTED.values()} | {"padding_may_hold_anything", "keeps_its_reach"}
+    text = partial(
+        check_backbone,
+        partial(Transformer, depth=1, num_heads=3),
+        causal=[False, True, None],
+        only=(),
+    )
+    applied = {
+        *text().left_out,
+        *check_backbone(partial(GRU, depth=1), causal=[True], only=()).left_out,
+    }
+    planted = {law.__name__ for law, _, _ in PLANTED.values()} | {
+        "padding_may_hold_anything",
+        "keeps_its_reach",
+    }
     sentences = " ".join(sentence for _, _, sentence in KNOWN + INVENTED)
     assert {name for name in applied if name not in planted and f"{name}" not in sentences} == set()
 
 
-GRAPHS = {"ReadsEightNeighbours": ["graph"], "SeesOneEdgeType": ["graph"], "KeepsWeightsOutsideStateDict": ["text"]}
+GRAPHS = {
+    "ReadsEightNeighbours": ["graph"],
+    "SeesOneEdgeType": ["graph"],
+    "KeepsWeightsOutsideStateDict": ["text"],
+}
 """Tokens on which a fault shows, where it takes long to reach them."""
 
 
@@ -567,12 +641,18 @@ LIKE_OTHERS = {
 @pytest.mark.parametrize(
     ("faulty", "causal", "sentence"),
     [
-        pytest.param(*fault, id=fault[0].__name__, marks=pytest.mark.slow if fault[0].__name__ in LIKE_OTHERS else ())
+        pytest.param(
+            *fault,
+            id=fault[0].__name__,
+            marks=pytest.mark.slow if fault[0].__name__ in LIKE_OTHERS else (),
+        )
         for fault in KNOWN + INVENTED
     ],
 )
 def test_a_fault_is_named_with_class_law_and_example(faulty, causal, sentence):
-    with pytest.raises(AssertionError, match=rf"^{faulty.__name__}\(causal={causal}\): .*({sentence})"):
+    with pytest.raises(
+        AssertionError, match=rf"^{faulty.__name__}\(causal={causal}\): .*({sentence})"
+    ):
         check_backbone(faulty, dim=DIM, causal=[causal], kinds=GRAPHS.get(faulty.__name__, KINDS))
 
 
@@ -587,7 +667,9 @@ DEAR = {
 @pytest.mark.parametrize(
     "sound",
     [
-        pytest.param(x, marks=pytest.mark.slow if x.__name__ in DEAR or i % 5 else (), id=x.__name__)
+        pytest.param(
+            x, marks=pytest.mark.slow if x.__name__ in DEAR or i % 5 else (), id=x.__name__
+        )
         for i, x in enumerate(SOUND)
     ],
 )
@@ -601,7 +683,9 @@ def test_an_unusual_backbone_that_is_sound_passes(sound):
 
 def test_a_straight_through_estimate_breaks_one_law_and_may():
     reason = {"gradients_are_right": "rounding has the gradient of what was rounded"}
-    check_backbone(SnapsToACodebook, dim=DIM, causal=[False], kinds=["text"], expected_failures=reason)
+    check_backbone(
+        SnapsToACodebook, dim=DIM, causal=[False], kinds=["text"], expected_failures=reason
+    )
 
 
 def test_a_law_that_is_expected_to_fail_may_fail():
@@ -640,9 +724,12 @@ def test_every_law_that_a_quick_check_leaves_out_exists():
 
 def test_check_backbone_names_the_backbone_and_the_law():
     with pytest.raises(
-        AssertionError, match=r"Faulty\(causal=True\): no_token_attends_to_the_future: a token attends to the future"
+        AssertionError,
+        match=r"Faulty\(causal=True\): no_token_attends_to_the_future: a token attends to the future",
     ):
-        check_backbone(lambda dim, causal: Faulty(Transformer(dim, 1), causal=True), dim=DIM, causal=[True])
+        check_backbone(
+            lambda dim, causal: Faulty(Transformer(dim, 1), causal=True), dim=DIM, causal=[True]
+        )
     with pytest.raises(AssertionError, match="built with dim=24"):
         check_backbone(lambda dim, causal: LSTM(dim), dim=DIM, causal=[True])
 
@@ -658,8 +745,13 @@ def test_check_embedded_backbone_needs_examples_of_different_lengths():
 
 def test_all_that_a_check_makes_is_on_its_device_also_what_a_generator_of_the_cpu_draws():
     with on_device("meta"):
-        drawn = [torch.randn(2, generator=laws.fixed_generator()), torch.tensor([1]), *LSTM(DIM).parameters()]
-        assert not torch.backends.cudnn.enabled  # its recurrent layers have no gradient in evaluation mode
+        drawn = [
+            torch.randn(2, generator=laws.fixed_generator()),
+            torch.tensor([1]),
+            *LSTM(DIM).parameters(),
+        ]
+        # its recurrent layers have no gradient in evaluation mode
+        assert not torch.backends.cudnn.enabled
     assert {x.device.type for x in drawn} == {"meta"}
     assert torch.backends.cudnn.enabled
     assert torch.ones(1).device.type == "cpu"

@@ -48,7 +48,12 @@ def test_no_step_makes_a_device_wait(name):
     backbone = BUILDS[name]()
     spec, examples = synthetic()["graph" if backbone.supports_adjacency else "text"]
     objective = NextToken() if backbone.causal else Masked()
-    assert looks_of_a_step(Model(spec, backbone, objective), objective, TokenBatch.collate(examples), None) == []
+    assert (
+        looks_of_a_step(
+            Model(spec, backbone, objective), objective, TokenBatch.collate(examples), None
+        )
+        == []
+    )
 
 
 @EACH
@@ -95,11 +100,17 @@ def test_a_model_made_on_meta_is_whole_once_its_weights_are_loaded(name):
 def flops(backbone, spec, objective, n=11):
     """Of the forward pass, without embedding and head."""
     head = 2 * n * DIM * (spec.vocab_size or spec.num_features)
-    return describe_model(Model(spec, backbone, objective), n).flops - head - (0 if spec.ids else head)
+    return (
+        describe_model(Model(spec, backbone, objective), n).flops - head - (0 if spec.ids else head)
+    )
 
 
 def test_flops_are_the_formulas():
-    n, text, graph = 11, TokenSpec(vocab_size=13), TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
+    n, text, graph = (
+        11,
+        TokenSpec(vocab_size=13),
+        TokenSpec(num_features=3, num_axes=0, num_edge_types=2),
+    )
     square = 2 * n * DIM**2
     assert flops(TCN(DIM, 3, kernel_size=5), text, Masked()) == 3 * 2 * 5 * square
     assert flops(MeanPool(DIM, 2, causal=True), text, NextToken()) == 2 * 2 * 8 * square + n * DIM

@@ -29,7 +29,10 @@ IDS = TokenSpec(vocab_size=11)
 
 def batch(*lengths):
     g = torch.Generator().manual_seed(3)
-    examples = [Tokens(torch.randint(11, (n,), generator=g), torch.arange(float(n))[:, None]) for n in lengths]
+    examples = [
+        Tokens(torch.randint(11, (n,), generator=g), torch.arange(float(n))[:, None])
+        for n in lengths
+    ]
     return TokenBatch.collate(examples)
 
 
@@ -56,7 +59,12 @@ def with_mechanism(mechanism, causal):
     return Transformer(DIM, 2, num_heads=HEADS, causal=causal, block=block)
 
 
-OF_CAUSALITY = ["keeps_its_reach", "no_token_attends_to_the_future", "attends_both_ways", "step_by_step_equals_at_once"]
+OF_CAUSALITY = [
+    "keeps_its_reach",
+    "no_token_attends_to_the_future",
+    "attends_both_ways",
+    "step_by_step_equals_at_once",
+]
 
 
 @pytest.mark.parametrize("name", components("mechanism"))
@@ -65,7 +73,13 @@ def test_a_mechanism_takes_causality_from_the_batch_or_refuses_when_built(name):
     build = partial(with_mechanism, partial(mechanism, **SETTINGS.get(name, {})))
     both = AttentionFeature.CAUSAL | AttentionFeature.BIDIRECTIONAL | AttentionFeature.REACH
     if both in mechanism.supports:
-        check_backbone(lambda dim, causal: build(causal), dim=DIM, causal=[None], kinds=["text"], only=OF_CAUSALITY)
+        check_backbone(
+            lambda dim, causal: build(causal),
+            dim=DIM,
+            causal=[None],
+            kinds=["text"],
+            only=OF_CAUSALITY,
+        )
     else:
         with pytest.raises(ValueError, match="causal=None"):
             build(None)
@@ -80,7 +94,10 @@ def test_one_backbone_predicts_the_next_token_and_classifies():
         right = model(given)
         assert_close(right, twin(model, causal)(given))
         assert (right - twin(model, not causal)(given)).abs().max() > 1e-4
-    for objective, model, label in ((NextToken(), language, None), (classify(), classifier, torch.tensor([0, 2]))):
+    for objective, model, label in (
+        (NextToken(), language, None),
+        (classify(), classifier, torch.tensor([0, 2])),
+    ):
         objective.step(model, (given, label), training=True).loss.backward()
         assert all(p.grad is not None and p.grad.any() for p in backbone.parameters())
         backbone.zero_grad()
@@ -90,7 +107,9 @@ def test_vectors_are_those_of_the_objectives_causality():
     for objective, causal in ((NextToken(), True), (classify(), False)):
         model = Model(IDS, stack(None), objective).eval()
         assert_close(hidden_states(model, batch(6)), hidden_states(twin(model, causal), batch(6)))
-        assert (hidden_states(model, batch(6)) - hidden_states(twin(model, not causal), batch(6))).abs().max() > 1e-4
+        assert (
+            hidden_states(model, batch(6)) - hidden_states(twin(model, not causal), batch(6))
+        ).abs().max() > 1e-4
 
 
 def test_masked_tokens_are_predicted_from_both_sides():
@@ -197,7 +216,9 @@ def test_ordered_tokens_with_edges_train_from_left_to_right():
         differs = (model(given.batch.replace(content=content)) - right).abs().amax(dim=-1)[0] > 1e-9
         assert not differs[:column].any()
         assert differs[column]
-    assert_close(model(NextToken().prepare(TokenBatch.collate(chains[1:]), None).batch)[0], right[1, :2])
+    assert_close(
+        model(NextToken().prepare(TokenBatch.collate(chains[1:]), None).batch)[0], right[1, :2]
+    )
 
 
 def test_nodes_without_positions_have_no_left_and_right():

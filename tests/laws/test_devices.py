@@ -62,7 +62,9 @@ OBJECTIVES = {
     "Masked": (Masked, lambda batch: None, False),
     "Classify": (classes, lambda batch: torch.arange(len(batch)) % 3, False),
     "Classify tokens": (
-        lambda: fitted(Classify(level="token", label_smoothing=0.1, class_weights="balanced"), 0, 1, 2),
+        lambda: fitted(
+            Classify(level="token", label_smoothing=0.1, class_weights="balanced"), 0, 1, 2
+        ),
         lambda batch: torch.where(batch.valid, 1, IGNORE),
         False,
     ),
@@ -72,7 +74,11 @@ OBJECTIVES = {
         lambda batch: torch.rand(*batch.valid.shape, 2),
         False,
     ),
-    "MultiLabel": (lambda: fitted(MultiLabel(), [0, 1], [1, 0]), lambda batch: torch.ones(len(batch), 2), False),
+    "MultiLabel": (
+        lambda: fitted(MultiLabel(), [0, 1], [1, 0]),
+        lambda batch: torch.ones(len(batch), 2),
+        False,
+    ),
     "Seq2Seq": (
         lambda: fitted(Seq2Seq(Characters("abc"), label_smoothing=0.1), "abc"),
         lambda batch: torch.ones(len(batch), 1, 3, dtype=torch.int64),
@@ -92,7 +98,15 @@ OF_PARTS = {
 class Looks(TorchDispatchMode):
     """Counts the operations that bring a number of a device tensor to the CPU, and so make it wait."""
 
-    WAITING = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "item", "equal")
+    WAITING = (
+        "_local_scalar_dense",
+        "nonzero",
+        "is_nonzero",
+        "masked_select",
+        "unique",
+        "item",
+        "equal",
+    )
 
     def __init__(self):
         super().__init__()
@@ -102,7 +116,8 @@ class Looks(TorchDispatchMode):
         tensors = [x for x in torch.utils._pytree.tree_leaves(args) if isinstance(x, torch.Tensor)]
         name = func.overloadpacket.__name__
         if any(x.device.type != "cpu" for x in tensors) and (
-            name in self.WAITING or (name == "index" and any(x.dtype == torch.bool for x in tensors[1:]))
+            name in self.WAITING
+            or (name == "index" and any(x.dtype == torch.bool for x in tensors[1:]))
         ):
             self.found.append(name)
         return func(*args, **(kwargs or {}))
@@ -137,9 +152,13 @@ def looks_of_a_step(model, objective, batch, label):
 @pytest.mark.parametrize(("name", "position", "causal", "modality"), WORKING, ids=IDS)
 def test_no_mechanism_or_position_makes_a_device_wait(name, position, causal, modality):
     spec, examples = synthetic()[modality]
-    objective = NextToken() if causal and modality == "text" else Masked() if not causal else classes()
+    objective = (
+        NextToken() if causal and modality == "text" else Masked() if not causal else classes()
+    )
     label = torch.arange(len(examples)) % 3 if isinstance(objective, Classify) else None
-    model = Model(spec, build(name, position, causal, PreNormBlock, torch.nn.LayerNorm, depth=1), objective)
+    model = Model(
+        spec, build(name, position, causal, PreNormBlock, torch.nn.LayerNorm, depth=1), objective
+    )
     assert looks_of_a_step(model, objective, TokenBatch.collate(examples), label) == []
 
 
@@ -154,18 +173,31 @@ def test_no_objective_makes_a_device_wait(name):
         block = partial(PreNormBlock, cross_attention=True)
         decoder = Transformer(DIM, 1, num_heads=HEADS, causal=True, block=block)
         backbone = EncoderDecoder(Transformer(DIM, 1, num_heads=HEADS), decoder)
-    assert looks_of_a_step(Model(spec, backbone, objective, position=position), objective, batch, label(batch)) == []
+    assert (
+        looks_of_a_step(
+            Model(spec, backbone, objective, position=position), objective, batch, label(batch)
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", OF_PARTS)
 def test_no_objective_of_parts_makes_a_device_wait(name):
     """Not of their ids either: both examples have a text, and one has an image."""
     tokenizer, objective = Join({"image": Patches(4), "text": Ids(5)}), OF_PARTS[name]()
-    raws = [{"image": torch.rand(1, 4, 8), "text": [1, 2]}, {"text": [3]}, {"image": torch.rand(1, 4, 4), "text": [0]}]
+    raws = [
+        {"image": torch.rand(1, 4, 8), "text": [1, 2]},
+        {"text": [3]},
+        {"image": torch.rand(1, 4, 4), "text": [0]},
+    ]
     batch = TokenBatch.collate([tokenizer.encode(raw) for raw in raws])
-    backbone = Transformer(DIM, 1, num_heads=HEADS, causal=None if isinstance(objective, NextToken) else False)
+    backbone = Transformer(
+        DIM, 1, num_heads=HEADS, causal=None if isinstance(objective, NextToken) else False
+    )
     label = torch.arange(3) if isinstance(objective, Classify) else None
-    assert looks_of_a_step(Model(tokenizer.spec, backbone, objective), objective, batch, label) == []
+    assert (
+        looks_of_a_step(Model(tokenizer.spec, backbone, objective), objective, batch, label) == []
+    )
 
 
 def test_a_step_that_looks_is_noticed():
@@ -179,8 +211,12 @@ def test_a_step_that_looks_is_noticed():
     objective = Looking()
     objective.fit([0, 1, 2], None)
     model = Model(spec, Transformer(DIM, 1, num_heads=HEADS), objective)
-    with pytest.raises((NotImplementedError, RuntimeError)):  # meta itself refuses to choose by a mask
-        assert looks_of_a_step(model, objective, TokenBatch.collate(examples), torch.tensor([0, 1, 2])) == []
+    # meta itself refuses to choose by a mask
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        assert (
+            looks_of_a_step(model, objective, TokenBatch.collate(examples), torch.tensor([0, 1, 2]))
+            == []
+        )
         raise RuntimeError("noticed by the count")
 
 
@@ -189,7 +225,9 @@ def test_weights_may_be_bfloat16(name, position, causal, modality):
     spec, examples = synthetic()[modality]
     torch.manual_seed(0)
     objective = classes()
-    model = Model(spec, build(name, position, causal, PreNormBlock, torch.nn.LayerNorm), objective).eval()
+    model = Model(
+        spec, build(name, position, causal, PreNormBlock, torch.nn.LayerNorm), objective
+    ).eval()
     batch = TokenBatch.collate(examples)
     with torch.no_grad():
         right = model(batch)
@@ -208,7 +246,9 @@ def test_added_positions_and_generation_work_in_bfloat16(position):
     from seqkit.generation import generate
 
     spec, _ = synthetic()["text"]
-    model = Model(spec, Transformer(DIM, 2, num_heads=HEADS, causal=True), NextToken(), position=position)
+    model = Model(
+        spec, Transformer(DIM, 2, num_heads=HEADS, causal=True), NextToken(), position=position
+    )
     model.to(torch.bfloat16)
     prompts = [torch.tensor([1, 2, 3]), torch.tensor([4])]
     for use_cache in (True, False):
@@ -223,7 +263,12 @@ def test_a_model_made_on_meta_is_whole_once_its_weights_are_loaded(name, block):
     objective = classes()
 
     def make():
-        return Model(spec, build(name, "none", False, block, torch.nn.LayerNorm), objective, position=Sinusoidal)
+        return Model(
+            spec,
+            build(name, "none", False, block, torch.nn.LayerNorm),
+            objective,
+            position=Sinusoidal,
+        )
 
     torch.manual_seed(0)
     model = make().eval()
@@ -242,7 +287,9 @@ def test_blocks_may_be_compiled_one_by_one(name):
     """Regional compilation: torch.compile of each block."""
     spec, examples = synthetic()["text"]
     torch.manual_seed(0)
-    model = Model(spec, build(name, "none", True, PreNormBlock, torch.nn.LayerNorm), NextToken()).eval()
+    model = Model(
+        spec, build(name, "none", True, PreNormBlock, torch.nn.LayerNorm), NextToken()
+    ).eval()
     model.requires_grad_(False)
     batch = TokenBatch.collate(examples)
     right = model(batch)

@@ -35,7 +35,9 @@ class OfTensors(nn.Module):
 def language_model():
     """Of learned positions, rotary ones in the first layer, and a bias in the second."""
     backbone = Transformer(24, 2, num_heads=3, causal=True, position=[Rotary(), ALiBi()])
-    return Model(TokenSpec(vocab_size=VOCAB), backbone, NextToken(), position=partial(Learned, sizes=[31]))
+    return Model(
+        TokenSpec(vocab_size=VOCAB), backbone, NextToken(), position=partial(Learned, sizes=[31])
+    )
 
 
 def classifier():
@@ -49,7 +51,11 @@ def batch(spec, b, n, padded):
     lengths = torch.randint(1, n + 1, (b,)) if padded else torch.full((b,), n)
     lengths[0] = n
     valid = torch.arange(n) < lengths[:, None]
-    content = torch.randint(VOCAB, (b, n)) * valid if spec.ids else torch.randn(b, n, 5) * valid[..., None]
+    content = (
+        torch.randint(VOCAB, (b, n)) * valid
+        if spec.ids
+        else torch.randn(b, n, 5) * valid[..., None]
+    )
     return content, torch.arange(float(n)).expand(b, n)[..., None].contiguous(), valid
 
 
@@ -77,4 +83,6 @@ def test_a_model_compiles_as_one_graph():
 
 @pytest.mark.slow
 def test_one_graph_takes_other_sizes():
-    assert_compiles(shaken(language_model()), [(2, 7, False), (3, 5, True), (1, 11, False)], dynamic=True)
+    assert_compiles(
+        shaken(language_model()), [(2, 7, False), (3, 5, True), (1, 11, False)], dynamic=True
+    )

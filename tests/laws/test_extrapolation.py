@@ -56,7 +56,11 @@ def hidden_states(name, ids, start):
     batch = extrapolation.windows(ids, torch.tensor([0]), 40)
     embedded = model.embedder(batch)
     positions = batch.positions.double() + start
-    hidden = embedded.hidden - model.embedder.position(batch.positions) + model.embedder.position(positions)
+    hidden = (
+        embedded.hidden
+        - model.embedder.position(batch.positions)
+        + model.embedder.position(positions)
+    )
     return model.backbone(Embedded(hidden.double(), positions, batch.valid))
 
 

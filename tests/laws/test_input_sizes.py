@@ -42,7 +42,9 @@ def test_nothing_is_said_of_tokens_of_size_1(modality):
 def test_a_table_of_002_before_a_bare_lstm_is_named():
     spec, examples = synthetic()["text"]
     small = replace(spec, embedder=SmallTable)
-    with pytest.raises(AssertionError, match=r"inputs_have_unit_size: inputs have a root mean square of 0\.0[12]"):
+    with pytest.raises(
+        AssertionError, match=r"inputs_have_unit_size: inputs have a root mean square of 0\.0[12]"
+    ):
         check_embedded_backbone(small, bare(), examples, **ONLY)
 
 
@@ -64,7 +66,9 @@ def test_the_part_of_another_size_is_named():
     spec, examples = synthetic()["joined"]
     unlike = []
     for tokens in examples:
-        parts = tuple((name, scaled(run, 100.0) if name == "series" else run) for name, run in tokens.parts)
+        parts = tuple(
+            (name, scaled(run, 100.0) if name == "series" else run) for name, run in tokens.parts
+        )
         unlike.append(replace(tokens, parts=parts))
     with pytest.raises(AssertionError, match="inputs of series have"):
         check_embedded_backbone(spec, bare(), unlike, **ONLY)

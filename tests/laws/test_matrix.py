@@ -46,7 +46,9 @@ def keeps_the_laws_or_is_refused(name, position, causal, block, norm, modality):
     except ValueError as error:
         check_refusal(str(error), required(position, causal, modality) & ~supports(name))
         return False
-    assert required(position, causal, modality) in supports(name), "built, although a required feature is unsupported"
+    assert required(position, causal, modality) in supports(name), (
+        "built, although a required feature is unsupported"
+    )
     check_embedded_backbone(spec, backbone, examples)
     return True
 
@@ -54,7 +56,8 @@ def keeps_the_laws_or_is_refused(name, position, causal, block, norm, modality):
 def check_refusal(message, missing):
     """The message names an unsupported feature, and the mechanism that it names instead supports that."""
     named = [feature for feature in missing if WORDING[feature] in message]
-    if not named:  # a position for other axes than the tokens have, or attention along edges of tokens without
+    # a position for other axes than the tokens have, or attention along edges of tokens without
+    if not named:
         assert message.endswith("leave it out") or "have no adjacency" in message, message
         return
     instead = re.search(r"use the mechanism (\w+)$", message)
@@ -62,7 +65,9 @@ def check_refusal(message, missing):
     assert all(feature in supports(instead[1]) for feature in named)
 
 
-CELLS = list(itertools.product(sorted(components("mechanism")), POSITIONS, (False, True), MODALITIES))
+CELLS = list(
+    itertools.product(sorted(components("mechanism")), POSITIONS, (False, True), MODALITIES)
+)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +77,9 @@ CELLS = list(itertools.product(sorted(components("mechanism")), POSITIONS, (Fals
             cell,
             i,
             id="-".join(map(str, cell)),
-            marks=pytest.mark.slow if cell[3] == "image" and cell[0] != "ScaledDotProductAttention" else (),
+            marks=pytest.mark.slow
+            if cell[3] == "image" and cell[0] != "ScaledDotProductAttention"
+            else (),
         )
         for i, cell in enumerate(CELLS)
     ],
@@ -111,10 +118,16 @@ def test_all_blocks_and_norms_keep_the_laws_with_a_mechanism(name):
     cells += [("none", (i + i // 2) % 2, block, norm, "graph") for i, (block, norm) in blocks]
     for position, first, block, norm, modality in cells:
         ways = (bool(first), not first)
-        if any(keeps_the_laws_or_is_refused(name, position, causal, block, norm, modality) for causal in ways):
+        if any(
+            keeps_the_laws_or_is_refused(name, position, causal, block, norm, modality)
+            for causal in ways
+        ):
             kept.add((block, norm))
     for block, norm in {pair for _, pair in blocks} - kept:  # it takes no graph
-        if any(keeps_the_laws_or_is_refused(name, "none", causal, block, norm, "text") for causal in (False, True)):
+        if any(
+            keeps_the_laws_or_is_refused(name, "none", causal, block, norm, "text")
+            for causal in (False, True)
+        ):
             kept.add((block, norm))
     assert len(kept) == len(BLOCKS) * len(NORMS)
 
@@ -141,7 +154,10 @@ def sequences(draw):
     return [Tokens(torch.randint(7, (n,), generator=g), p) for n, p in zip(lengths, positions)]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(
     examples=sequences(),
     name=st.sampled_from(sorted(components("mechanism"))),
@@ -184,7 +200,11 @@ def _overwrites(**fields):
 
 def _one_ahead(context, n, m):
     ahead = torch.ones(n, m, dtype=torch.bool).tril(m - n + 1)
-    return replace(context, is_causal=False, attn_mask=ahead[None, None]) if context.is_causal else context
+    return (
+        replace(context, is_causal=False, attn_mask=ahead[None, None])
+        if context.is_causal
+        else context
+    )
 
 
 FAULTS = {
@@ -227,7 +247,10 @@ def test_any_lengths_show_a_mechanism_that_attends_to_padding(examples):
         change = staticmethod(_overwrites(attn_mask=None))
 
     backbone = Transformer(
-        DIM, 1, num_heads=HEADS, block=partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=Planted))
+        DIM,
+        1,
+        num_heads=HEADS,
+        block=partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=Planted)),
     )
     with pytest.raises(AssertionError):
         padding_changes_nothing(EmbeddedBackbone(TokenSpec(vocab_size=7), backbone), examples)

@@ -36,7 +36,13 @@ def block_of(name, order=PreNormBlock):
 
 def stack(blocks, causal, positions=None):
     return Transformer(
-        DIM, len(blocks), num_heads=HEADS, causal=causal, block=blocks, norm=nn.Identity, position=positions
+        DIM,
+        len(blocks),
+        num_heads=HEADS,
+        causal=causal,
+        block=blocks,
+        norm=nn.Identity,
+        position=positions,
     )
 
 
@@ -55,7 +61,9 @@ def is_its_layers_one_after_the_other(mixed, spec, examples):
     parts = []
     for i, block in enumerate(mixed.blocks):
         position = mixed.position_of(mixed.kinds[i])
-        part = stack([lambda *_, block=block: block], mixed.causal, None if position is None else [position])
+        part = stack(
+            [lambda *_, block=block: block], mixed.causal, None if position is None else [position]
+        )
         part.blocks[0], part.edge_biases = block, mixed.edge_biases
         parts.append(part.double().eval())
     batches = [TokenBatch.collate(examples), TokenBatch.collate(examples).pad(3)]
@@ -74,7 +82,9 @@ def is_its_layers_one_after_the_other(mixed, spec, examples):
 @pytest.mark.parametrize(
     "pair",
     [
-        pytest.param(pair, marks=() if pair[1] == NEXT[pair[0]] else pytest.mark.slow, id="-".join(pair))
+        pytest.param(
+            pair, marks=() if pair[1] == NEXT[pair[0]] else pytest.mark.slow, id="-".join(pair)
+        )
         for pair in PAIRS
     ],
 )
@@ -88,14 +98,18 @@ def test_a_pair_of_mechanisms_keeps_the_laws_or_is_refused(pair, causal, modalit
         if supported:
             raise
         return
-    assert supports_together(pair, causal, modality), "built, although one of its layers does not support this"
+    assert supports_together(pair, causal, modality), (
+        "built, although one of its layers does not support this"
+    )
     torch.manual_seed(0)
     is_its_layers_one_after_the_other(mixed, spec, examples)
     # so that it keeps what each layer keeps, but for the cache: the laws are checked there, and elsewhere in turn
     turn = [(False, "text"), (False, "graph"), (True, "graph")][PAIRS.index(pair) % 3]
     if (causal, modality) in ((True, "text"), turn):
         checked = check_embedded_backbone(spec, mixed, examples)
-        assert (step_by_step_equals_at_once in checked) == (causal and modality == "text" and mixed.supports_cache)
+        assert (step_by_step_equals_at_once in checked) == (
+            causal and modality == "text" and mixed.supports_cache
+        )
 
 
 @pytest.mark.parametrize("pair", list(itertools.permutations(POSITIONS, 2)), ids="-".join)
@@ -147,7 +161,9 @@ def test_heads_may_differ_from_layer_to_layer():
         (("EdgeAttention", "ScaledDotProductAttention"), "graph"),
     ],
 )
-def test_the_laws_notice_a_stack_that_takes_everything_from_its_first_layer(pair, causal, modality, monkeypatch):
+def test_the_laws_notice_a_stack_that_takes_everything_from_its_first_layer(
+    pair, causal, modality, monkeypatch
+):
     """As it once was: padding, cache or edges of the second layer were then wrong without a word."""
     spec, examples = synthetic()[modality]
     right = Transformer.contexts
@@ -158,7 +174,9 @@ def test_the_laws_notice_a_stack_that_takes_everything_from_its_first_layer(pair
         check_embedded_backbone(spec, mixed, examples)
 
 
-@pytest.mark.parametrize(("given", "depth"), [([], 2), ([PreNormBlock] * 3, 4), ([PreNormBlock] * 4, 2)])
+@pytest.mark.parametrize(
+    ("given", "depth"), [([], 2), ([PreNormBlock] * 3, 4), ([PreNormBlock] * 4, 2)]
+)
 def test_a_list_that_does_not_divide_the_depth_is_refused(given, depth):
     with pytest.raises(ValueError, match=f"list of {len(given)}"):
         Transformer(DIM, depth, num_heads=HEADS, block=given)
@@ -176,11 +194,15 @@ def test_a_stack_with_cross_attention_in_some_layers_is_a_decoder():
     alone.blocks[0] = mixed.blocks[0]
     cross = stack([partial(PreNormBlock, cross_attention=True)], True).double().eval()
     cross.blocks[0] = mixed.blocks[1]
-    torch.testing.assert_close(hidden, cross(replace(embedded, hidden=alone(embedded), source=source)))
+    torch.testing.assert_close(
+        hidden, cross(replace(embedded, hidden=alone(embedded), source=source))
+    )
 
 
 def test_a_law_is_bound_by_what_all_layers_support():
     spec, examples = synthetic()["text"]
-    mixed = stack([block_of("ScaledDotProductAttention"), block_of("SlidingWindowAttention")], False)
+    mixed = stack(
+        [block_of("ScaledDotProductAttention"), block_of("SlidingWindowAttention")], False
+    )
     assert not mixed.supports_segments
     assert packed_equals_separate not in laws_for(EmbeddedBackbone(spec, mixed), examples)

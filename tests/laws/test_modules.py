@@ -40,7 +40,9 @@ class MixesExamples(Mixer):
 
 class LooksAhead(Mixer):
     def forward(self, x, valid):
-        return super().forward(nn.functional.pad((x * valid[..., None])[:, 1:], [0, 0, 0, 1]), valid)
+        return super().forward(
+            nn.functional.pad((x * valid[..., None])[:, 1:], [0, 0, 0, 1]), valid
+        )
 
 
 class HasAnUnusedLayer(Mixer):
@@ -93,7 +95,10 @@ class DoublesItsWidth(Mixer):
         (ReadsPadding, "padding_changes_nothing: it reads padding"),
         (MixesExamples, "batch_mates_change_nothing: .*other examples"),
         (LooksAhead, "no_column_attends_to_the_future: a token attends to the future"),
-        (HasAnUnusedLayer, "gradients_reach_every_parameter: no finite .* reaches backbone.module.unused.weight"),
+        (
+            HasAnUnusedLayer,
+            "gradients_reach_every_parameter: no finite .* reaches backbone.module.unused.weight",
+        ),
         (DrawsInEval, "is_deterministic: the same batch gives other"),
         (HidesALayer, "saves_all_weights: weights in layers are outside of state_dict"),
         (LosesItsScale, "saves_all_weights: it raises RuntimeError: .*scale"),
@@ -109,7 +114,9 @@ def test_a_fault_of_a_module_is_named(faulty, sentence):
 def test_a_sound_module_stays_as_it_is_and_a_transformer_layer_passes():
     module = Mixer()
     before = module.linear.weight.clone()
-    assert "no_column_attends_to_the_future" in repr(check(module, dim=DIM, causal=True, device="cpu"))
+    assert "no_column_attends_to_the_future" in repr(
+        check(module, dim=DIM, causal=True, device="cpu")
+    )
     assert module.linear.weight.dtype == torch.float32
     assert module.linear.weight.equal(before)
     layer = nn.TransformerEncoderLayer(DIM, 2, dropout=0.0, batch_first=True)
@@ -135,7 +142,9 @@ def test_check_knows_every_kind_of_component(subject, settings, law):
 
 
 def test_a_faulty_backbone_is_named_by_check_and_what_is_no_component_is_refused():
-    with pytest.raises(AssertionError, match=r"ScalesInTraining\(causal=True\): training_equals_eval"):
+    with pytest.raises(
+        AssertionError, match=r"ScalesInTraining\(causal=True\): training_equals_eval"
+    ):
         check(ScalesInTraining(24, causal=True), kinds=["text"])
     with pytest.raises(TypeError, match="7 is no tokenizer"):
         check(7)

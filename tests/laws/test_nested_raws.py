@@ -11,7 +11,15 @@ from seqkit.testing import check_tokenizer
 
 LAW = "reads_all_of_an_example"
 ROWS = [
-    [(100, 3, 0, 1), (140, 1, 2, 0), (190, 0, 1, 1), (260, 3, 3, 0), (300, 2, 1, 0), (410, 1, 1, 1), (480, 0, 0, 1)],
+    [
+        (100, 3, 0, 1),
+        (140, 1, 2, 0),
+        (190, 0, 1, 1),
+        (260, 3, 3, 0),
+        (300, 2, 1, 0),
+        (410, 1, 1, 1),
+        (480, 0, 0, 1),
+    ],
     [(50, 1, 0, 0), (75, 2, 2, 1), (130, 3, 1, 1), (180, 0, 2, 0), (280, 1, 3, 1), (290, 2, 0, 0)],
 ]
 
@@ -73,7 +81,9 @@ FORMS = {
     "dictionaries": [[dict(zip(NAMES, row, strict=True)) for row in rows] for rows in ROWS],
     "columns": [dict(zip(NAMES, map(list, zip(*rows)), strict=True)) for rows in ROWS],
     "arrays": [np.array(rows, dtype=np.int32) for rows in ROWS],
-    "arrays of columns": [{n: np.array(c) for n, c in zip(NAMES, zip(*rows), strict=True)} for rows in ROWS],
+    "arrays of columns": [
+        {n: np.array(c) for n, c in zip(NAMES, zip(*rows), strict=True)} for rows in ROWS
+    ],
     "tensors": [torch.tensor(rows, dtype=torch.float32) for rows in ROWS],
 }
 
@@ -120,12 +130,16 @@ class TakesItsExamplesAlone(Events):
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "raws"), [(ReadsOpaque(), [Opaque(rows) for rows in ROWS]), (TakesItsExamplesAlone(), ROWS)]
+    ("tokenizer", "raws"),
+    [(ReadsOpaque(), [Opaque(rows) for rows in ROWS]), (TakesItsExamplesAlone(), ROWS)],
 )
 def test_where_nothing_can_be_changed_the_law_is_left_out_with_the_reason(tokenizer, raws):
     checked = check_tokenizer(tokenizer, raws, other_process=False)
     assert LAW not in {law.__name__ for law in checked}
-    assert checked.left_out[LAW] == f"encode accepts no change of the examples ({type(raws[0]).__name__})"
+    assert (
+        checked.left_out[LAW]
+        == f"encode accepts no change of the examples ({type(raws[0]).__name__})"
+    )
 
 
 def _laws(tokenizer, raws):
@@ -144,13 +158,17 @@ class RemembersTheLongest(Events):
     def encode(self, raw, /):
         self.longest = max(self.longest, len(raw))
         tokens = super().encode(raw)
-        return Tokens(tokens.content, self.factor * torch.arange(float(len(raw)))[:, None] / self.longest)
+        return Tokens(
+            tokens.content, self.factor * torch.arange(float(len(raw)))[:, None] / self.longest
+        )
 
 
 @pytest.mark.parametrize("raws", [ROWS, ROWS[::-1]])
 def test_a_tokenizer_that_remembers_the_longest_example_is_named_in_any_order(raws):
     assert len(ROWS[0]) > len(ROWS[1])
-    with pytest.raises(AssertionError, match=r"RemembersTheLongest: (any_order_gives_the_same|is_deterministic)"):
+    with pytest.raises(
+        AssertionError, match=r"RemembersTheLongest: (any_order_gives_the_same|is_deterministic)"
+    ):
         check_tokenizer(RemembersTheLongest(), raws, other_process=False, quick=True)
 
 
@@ -162,7 +180,10 @@ class CountsFromFarAway(Events):
 
     def tokens(self, rows):
         tokens = super().tokens(rows)
-        return Tokens(tokens.content, torch.cat([tokens.positions, torch.full_like(tokens.positions, self.start)], 1))
+        return Tokens(
+            tokens.content,
+            torch.cat([tokens.positions, torch.full_like(tokens.positions, self.start)], 1),
+        )
 
 
 class CountsFromNear(CountsFromFarAway):

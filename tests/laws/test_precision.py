@@ -25,7 +25,9 @@ HASHED = {"LSHAttention"}
 """Its buckets depend on the sign of a sum, so a last digit may change them; its own test compares the same pairs."""
 CELLS = [
     (name, position, causal)
-    for name, position, causal in itertools.product(sorted(components("mechanism")), POSITIONS, (False, True))
+    for name, position, causal in itertools.product(
+        sorted(components("mechanism")), POSITIONS, (False, True)
+    )
     if name not in HASHED and required(position, causal, "text") in supports(name)
 ]
 
@@ -56,13 +58,17 @@ def perturbed(name, position, causal, index, depth=2):
 
 def output_in(backbone, embedded, dtype):
     """The output with weights and embeddings of that dtype."""
-    moved = Embedded(embedded.hidden.to(dtype), embedded.positions, embedded.valid, embedded.adjacency)
+    moved = Embedded(
+        embedded.hidden.to(dtype), embedded.positions, embedded.valid, embedded.adjacency
+    )
     with torch.no_grad():
         return copy.deepcopy(backbone).to(dtype)(moved).double()
 
 
 each_cell = pytest.mark.parametrize(
-    ("cell", "index"), [(c, i) for i, c in enumerate(CELLS)], ids=["-".join(map(str, c)) for c in CELLS]
+    ("cell", "index"),
+    [(c, i) for i, c in enumerate(CELLS)],
+    ids=["-".join(map(str, c)) for c in CELLS],
 )
 
 
@@ -93,11 +99,14 @@ def test_gradients_are_those_of_finite_differences(cell, index):
     name, position, causal = cell
     backbone = perturbed(name, position, causal, index).double()
     embedded = texts(backbone.dim, [5, 3], with_edges=name == "EdgeAttention")
-    one = torch.zeros((), dtype=torch.float64, requires_grad=True)  # along one direction, which is fast
+    # along one direction, which is fast
+    one = torch.zeros((), dtype=torch.float64, requires_grad=True)
     direction = torch.randn(embedded.hidden.shape, dtype=torch.float64)
 
     def along(t):
-        return backbone(replace(embedded, hidden=embedded.hidden.double() + t * direction)).sin().sum()
+        return (
+            backbone(replace(embedded, hidden=embedded.hidden.double() + t * direction)).sin().sum()
+        )
 
     assert gradcheck(along, [one], atol=1e-5, rtol=1e-4)
 
@@ -137,8 +146,14 @@ CAUSAL_OTHERS = [
     "SlidingWindowAttention",
 ]
 STACKS = {
-    "positions-causal": ([("ScaledDotProductAttention", position) for position in POSITIONED[:3]], True),
-    "positions-bidirectional": ([("ScaledDotProductAttention", position) for position in POSITIONED[3:]], False),
+    "positions-causal": (
+        [("ScaledDotProductAttention", position) for position in POSITIONED[:3]],
+        True,
+    ),
+    "positions-bidirectional": (
+        [("ScaledDotProductAttention", position) for position in POSITIONED[3:]],
+        False,
+    ),
     "mechanisms-causal": ([(name, "none") for name in CAUSAL_OTHERS], True),
     "mechanisms-bidirectional": ([(name, "none") for name in OTHERS], False),
     "edges": ([("EdgeAttention", "none"), ("EdgeAttention", "Rotary")], True),
@@ -154,10 +169,14 @@ def test_every_mechanism_and_position_is_compiled():
 
 def compiled_stack(layers, causal):
     torch.manual_seed(1)
-    singles = [build(name, position, causal, BLOCKS[0], NORMS[0], depth=1) for name, position in layers]
+    singles = [
+        build(name, position, causal, BLOCKS[0], NORMS[0], depth=1) for name, position in layers
+    ]
     blocks = [lambda *_, block=single.blocks[0]: block for single in singles]
     positions = [single.positions[0] if single.positions else None for single in singles]
-    stack = Transformer(DIM, len(layers), num_heads=HEADS, causal=causal, block=blocks, position=positions).eval()
+    stack = Transformer(
+        DIM, len(layers), num_heads=HEADS, causal=causal, block=blocks, position=positions
+    ).eval()
     with torch.no_grad():
         for p in stack.parameters():
             p += 0.1 * torch.randn_like(p)
@@ -177,13 +196,16 @@ def outputs_with_cache(backbone, embedded, cuts):
     cache, found = backbone.init_cache(16), []
     with torch.no_grad():
         for start, end in itertools.pairwise(cuts):
-            columns = (x[:, start:end] for x in (embedded.hidden, embedded.positions, embedded.valid))
+            columns = (
+                x[:, start:end] for x in (embedded.hidden, embedded.positions, embedded.valid)
+            )
             found.append(backbone(Embedded(*columns), cache=cache))
     return torch.cat(found, dim=1)
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.*should not be instantiated", "ignore:The .grad attribute of a Tensor that is not a leaf"
+    "ignore:.*should not be instantiated",
+    "ignore:The .grad attribute of a Tensor that is not a leaf",
 )
 @pytest.mark.parametrize(
     "backbone",
@@ -209,11 +231,15 @@ def test_a_compiled_backbone_continues_from_a_cache(backbone):
     eager = outputs_with_cache(backbone, embedded, [0, 6, 7, 9])
     for block in getattr(backbone, "blocks", [backbone]):
         block.compile(dynamic=True, backend="eager")
-    assert (outputs_with_cache(backbone, embedded, [0, 6, 7, 9]) - eager).norm() <= 1e-5 * eager.norm()
+    assert (
+        outputs_with_cache(backbone, embedded, [0, 6, 7, 9]) - eager
+    ).norm() <= 1e-5 * eager.norm()
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated", "ignore:Torchinductor does not support")
+@pytest.mark.filterwarnings(
+    "ignore:`torch.jit.script_method` is deprecated", "ignore:Torchinductor does not support"
+)
 def test_inductors_kernels_equal_torchs(tmp_path, monkeypatch):
     if shutil.which("g++") is None:
         pytest.skip("inductor compiles C++, and there is no g++")
@@ -221,11 +247,17 @@ def test_inductors_kernels_equal_torchs(tmp_path, monkeypatch):
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     # no trial compilation of each instruction set, no compiled headers for a few small kernels, and no other processes
-    settings = {"cpp.simdlen": 256, "cpp.vec_isa_ok": True, "cpp_cache_precompile_headers": False, "compile_threads": 1}
+    settings = {
+        "cpp.simdlen": 256,
+        "cpp.vec_isa_ok": True,
+        "cpp_cache_precompile_headers": False,
+        "compile_threads": 1,
+    }
     with config.patch(settings):
         if not pick_vec_isa():
             pytest.skip("inductor's C++ does not compile for a CPU without AVX2 (torch 2.11)")
-        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # none that other processes write to
+        # none that other processes write to
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
         backbone = perturbed("ScaledDotProductAttention", "Rotary", True, 0, depth=1)
         torch._dynamo.reset()
         embedded = texts(backbone.dim, [11, 7], with_edges=False)

@@ -14,22 +14,36 @@ from seqkit.objectives import NextToken
 
 VOCAB = 13
 PROMPTS, ROWS = [torch.arange(8), *RAGGED], [0, 1, 2, 0]
-STRATEGIES = {"greedy": Sampling(temperature=0), "sampling": Sampling(seed=3), "beams": BeamSearch(3)}
+STRATEGIES = {
+    "greedy": Sampling(temperature=0),
+    "sampling": Sampling(seed=3),
+    "beams": BeamSearch(3),
+}
 
 
 def causal_model(name: str) -> Model:
     if name in TWO:
         return generating_model(name)
     torch.manual_seed(0)
-    return sharpened(Model(TokenSpec(vocab_size=VOCAB), backbones()[name](24, causal=True), NextToken()))
+    return sharpened(
+        Model(TokenSpec(vocab_size=VOCAB), backbones()[name](24, causal=True), NextToken())
+    )
 
 
 def assert_as_alone(name, strategy, steps, **settings):
     model = causal_model(name)
-    together = generate(model, PROMPTS, steps, strategy=strategy, source=sources(name, ROWS), **settings)
+    together = generate(
+        model, PROMPTS, steps, strategy=strategy, source=sources(name, ROWS), **settings
+    )
     for i, (prompt, row) in enumerate(zip(PROMPTS, ROWS)):
-        own = replace(strategy, seed=strategy.seed + i) if isinstance(strategy, Sampling) else strategy
-        (alone,) = generate(model, [prompt], steps, strategy=own, source=sources(name, [row]), **settings)
+        own = (
+            replace(strategy, seed=strategy.seed + i)
+            if isinstance(strategy, Sampling)
+            else strategy
+        )
+        (alone,) = generate(
+            model, [prompt], steps, strategy=own, source=sources(name, [row]), **settings
+        )
         assert together[i].equal(alone), f"prompt {i}"
 
 
@@ -41,7 +55,9 @@ WAYS = [("greedy", 12), ("sampling", None), ("beams", None), ("beams", 12)]
 @pytest.mark.parametrize(
     ("name", "strategy", "context_length"),
     [
-        pytest.param(name, *way, marks=() if name == "Transformer" or (i + j) % 4 == 0 else pytest.mark.slow)
+        pytest.param(
+            name, *way, marks=() if name == "Transformer" or (i + j) % 4 == 0 else pytest.mark.slow
+        )
         for i, name in enumerate(NAMES)
         for j, way in enumerate(WAYS)
     ],

@@ -20,7 +20,8 @@ from seqkit.tokenizers import Degree, Graph, Laplacian, Molecule, RandomWalk
 from seqkit.tokenizers.graph_encodings import GraphEncoding
 
 DIM = 12
-SPIDER = networkx.Graph([(0, 1), (0, 2), (2, 3), (0, 4), (4, 5), (5, 6)])  # no two nodes of it are alike
+# no two nodes of it are alike
+SPIDER = networkx.Graph([(0, 1), (0, 2), (2, 3), (0, 4), (4, 5), (5, 6)])
 GRAPHS = {
     "spider": SPIDER,
     "two spiders": networkx.disjoint_union(SPIDER, SPIDER),
@@ -65,8 +66,16 @@ def relabelling_changes_nothing(tokenizer, make, graph):
             nodes[place] = graph.nodes
             after = tokenizer.encode(GraphData(nodes, place[graph.edges], directed=graph.directed))
             got = model(TokenBatch.collate([after]).with_dtype(torch.float64))[0]
-            assert_close(got[place], hidden[:n], atol=1e-5, rtol=0, msg=lambda m: f"nodes relabelled: {m}")
-            assert_close(got.sum(0), hidden.sum(0), atol=1e-4, rtol=0, msg=lambda m: f"sum after relabelling: {m}")
+            assert_close(
+                got[place], hidden[:n], atol=1e-5, rtol=0, msg=lambda m: f"nodes relabelled: {m}"
+            )
+            assert_close(
+                got.sum(0),
+                hidden.sum(0),
+                atol=1e-4,
+                rtol=0,
+                msg=lambda m: f"sum after relabelling: {m}",
+            )
 
 
 def graph_tokenizer(encoding, directed=False):
@@ -79,10 +88,14 @@ def graph_tokenizer(encoding, directed=False):
 def test_no_encoding_depends_on_the_order_of_the_nodes(name, backbone):
     encoding = components("graph_encoding")[name].load()()
     for graph in GRAPHS.keys() - (DEGENERATE if name == "Laplacian" else set()):
-        relabelling_changes_nothing(graph_tokenizer(encoding), BACKBONES[backbone], graph_data(GRAPHS[graph]))
+        relabelling_changes_nothing(
+            graph_tokenizer(encoding), BACKBONES[backbone], graph_data(GRAPHS[graph])
+        )
     if name != "Laplacian":
         relabelling_changes_nothing(
-            graph_tokenizer(encoding, True), BACKBONES[backbone], graph_data(networkx.DiGraph(SPIDER), True)
+            graph_tokenizer(encoding, True),
+            BACKBONES[backbone],
+            graph_data(networkx.DiGraph(SPIDER), True),
         )
 
 
@@ -90,7 +103,9 @@ def test_no_encoding_depends_on_the_order_of_the_nodes(name, backbone):
 def test_eigenvectors_of_a_repeated_eigenvalue_fail_the_law(graph):
     """Known: any rotation of them is as good (`Laplacian` says so)."""
     with pytest.raises(AssertionError, match="relabel"):
-        relabelling_changes_nothing(graph_tokenizer(Laplacian()), BACKBONES["GIN"], graph_data(GRAPHS[graph]))
+        relabelling_changes_nothing(
+            graph_tokenizer(Laplacian()), BACKBONES["GIN"], graph_data(GRAPHS[graph])
+        )
 
 
 @pytest.mark.parametrize("name", components("graph_encoding"))
@@ -100,7 +115,9 @@ def test_atoms_in_another_order_are_the_same_molecule(name):
     tokenizer = Molecule(encodings=[components("graph_encoding")[name].load()()])
     torch.manual_seed(0)
     model = EmbeddedBackbone(tokenizer.spec, GIN(DIM, 2)).eval()
-    order = torch.randperm(molecule.GetNumAtoms(), generator=torch.Generator().manual_seed(1)).tolist()
+    order = torch.randperm(
+        molecule.GetNumAtoms(), generator=torch.Generator().manual_seed(1)
+    ).tolist()
     one, other = (tokenizer.encode(x) for x in (molecule, chem.RenumberAtoms(molecule, order)))
     both = [model(TokenBatch.collate([x]))[0] for x in (one, other)]
     assert_close(both[1][: len(order)], both[0][order], atol=1e-4, rtol=0)
@@ -145,7 +162,9 @@ class DistanceByIndex(OneColumn):
 @pytest.mark.parametrize("backbone", ["Transformer", "GIN"])
 def test_the_law_catches_planted_faults(faulty, backbone):
     with pytest.raises(AssertionError, match="relabel"):
-        relabelling_changes_nothing(graph_tokenizer(faulty()), BACKBONES[backbone], graph_data(SPIDER))
+        relabelling_changes_nothing(
+            graph_tokenizer(faulty()), BACKBONES[backbone], graph_data(SPIDER)
+        )
 
 
 def test_random_walks_tell_apart_what_message_passing_cannot():
@@ -155,7 +174,9 @@ def test_random_walks_tell_apart_what_message_passing_cannot():
     for encoding in (Degree(), RandomWalk()):
         tokenizer = Graph(encodings=[encoding])
         model = EmbeddedBackbone(tokenizer.spec, GIN(DIM, 3)).eval()
-        sums = [model(TokenBatch.collate([tokenizer.encode(graph)])).sum(1) for graph in (one, other)]
+        sums = [
+            model(TokenBatch.collate([tokenizer.encode(graph)])).sum(1) for graph in (one, other)
+        ]
         gaps.append(float((sums[0] - sums[1]).abs().max().detach()))
     assert gaps[0] < 1e-4
     assert gaps[1] > 1e-2

@@ -21,7 +21,9 @@ def model_and_batch(name):
     if name in TWO:
         model = generating_model(name)
     else:
-        model = Model(TokenSpec(vocab_size=13), backbones()[name](24, causal=True), NextToken()).eval()
+        model = Model(
+            TokenSpec(vocab_size=13), backbones()[name](24, causal=True), NextToken()
+        ).eval()
     tokens = [Tokens(torch.tensor(ids), torch.arange(float(len(ids)))[:, None]) for ids in IDS]
     return model, TokenBatch.collate(tokens).replace(source=sources(name))
 
@@ -29,7 +31,11 @@ def model_and_batch(name):
 @NAMES
 def test_every_linear_layer_is_called(name):
     model, batch = model_and_batch(name)
-    linears = {name: layer for name, layer in model.backbone.named_modules() if isinstance(layer, nn.Linear)}
+    linears = {
+        name: layer
+        for name, layer in model.backbone.named_modules()
+        if isinstance(layer, nn.Linear)
+    }
     called = set()
     for path, layer in linears.items():
         layer.register_forward_hook(lambda *_, path=path: called.add(path))
@@ -67,6 +73,8 @@ def test_merging_lora_changes_nothing(name):
 
 def refusal(backbone):
     """Part of the message by which LoRA refuses a backbone; None: it takes it."""
-    is_recurrent = any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules())
+    is_recurrent = any(
+        isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules()
+    )
     is_taken = not is_recurrent and any(type(module) is nn.Linear for module in backbone.modules())
     return None if is_taken else f"{type(backbone).__name__} has none or is recurrent"

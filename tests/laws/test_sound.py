@@ -38,7 +38,9 @@ def a_delay_moves_tokens(tokenizer, step, edge):
     margin, checked = math.ceil(edge / step), 0
     for place, row in zip(first.positions.tolist(), first.content):
         if margin <= place[0] <= 9_001 / step - margin:
-            assert (place[0] + num_steps, *place[1:]) in rows, f"no token is {num_steps} steps after {place}"
+            assert (place[0] + num_steps, *place[1:]) in rows, (
+                f"no token is {num_steps} steps after {place}"
+            )
             assert_close(rows[place[0] + num_steps, *place[1:]], row, atol=1e-3, rtol=1e-3)
             checked += 1
     assert checked > 10, f"only {checked} tokens have a time within the recording"
@@ -47,17 +49,34 @@ def a_delay_moves_tokens(tokenizer, step, edge):
 def a_stem_has_its_length(tokenizer, sizes):
     """As many tokens as the convolutions make of the whole clip; one for a clip that is shorter than a window."""
     layers = nn.Sequential(*(nn.Conv1d(1, 1, *each) for each in zip(sizes.kernels, sizes.strides)))
-    for t in [1, *range(sizes.window_samples - 1, sizes.window_samples + 3 * sizes.hop_samples + 2)]:
+    for t in [
+        1,
+        *range(sizes.window_samples - 1, sizes.window_samples + 3 * sizes.hop_samples + 2),
+    ]:
         clip = torch.zeros(1, 1, max(t, sizes.window_samples))
-        assert len(tokenizer.encode(Waveform(sound(t), RATE))) == layers(clip).shape[-1], f"of {t} samples"
+        assert len(tokenizer.encode(Waveform(sound(t), RATE))) == layers(clip).shape[-1], (
+            f"of {t} samples"
+        )
 
 
 TOKENIZERS = {
     "LogMel": (LogMel(RATE, **PLAIN), 80, 200),
     "stacked": (LogMel(RATE, stack=3, **PLAIN), 80, 300),
-    "MultiScale": (MultiScale({"fine": LogMel(RATE, hop_ms=12.5, **PLAIN), "coarse": COARSE}), 100, 700),
-    "SpectrogramPatches": (SpectrogramPatches(LogMel(RATE, **PLAIN), patch=(5, 4), hop=(2, 3)), 160, 700),
-    "SampleWindows": (SampleWindows(RATE, convolutions=STEM, normalize=False), STEM.hop_samples, STEM.window_samples),
+    "MultiScale": (
+        MultiScale({"fine": LogMel(RATE, hop_ms=12.5, **PLAIN), "coarse": COARSE}),
+        100,
+        700,
+    ),
+    "SpectrogramPatches": (
+        SpectrogramPatches(LogMel(RATE, **PLAIN), patch=(5, 4), hop=(2, 3)),
+        160,
+        700,
+    ),
+    "SampleWindows": (
+        SampleWindows(RATE, convolutions=STEM, normalize=False),
+        STEM.hop_samples,
+        STEM.window_samples,
+    ),
 }
 
 
@@ -93,7 +112,9 @@ class Faulty(SampleWindows):
         return tokens
 
 
-@pytest.mark.parametrize("fault", ["counts from the end", "its beginning is one", "time from the end"])
+@pytest.mark.parametrize(
+    "fault", ["counts from the end", "its beginning is one", "time from the end"]
+)
 def test_a_delay_shows_a_planted_fault(fault):
     with pytest.raises(AssertionError, match=r"no token is 4 steps after|not close|only 0 tokens"):
         a_delay_moves_tokens(Faulty(fault), STEM.hop_samples, STEM.window_samples)

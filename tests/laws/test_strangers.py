@@ -21,7 +21,9 @@ OBJECTIVES = {"NextToken": NextToken, "Masked": Masked, "Classify": Classify, "R
 
 
 def source_of(module):
-    (found,) = re.findall(rf"```python\n(# {module}\.py\n.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (found,) = re.findall(
+        rf"```python\n(# {module}\.py\n.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
     return found
 
 
@@ -57,7 +59,9 @@ def test_a_strangers_tokenizer_keeps_the_laws(stranger):
         if backbone in ("Transformer", "GRU") or (i + j) % len(OBJECTIVES) == 0
     ],
 )
-def test_a_strangers_tokens_go_through_every_backbone_or_are_refused_with_a_reason(stranger, backbone, name):
+def test_a_strangers_tokens_go_through_every_backbone_or_are_refused_with_a_reason(
+    stranger, backbone, name
+):
     objective, spec = OBJECTIVES[name](), stranger.spec
     backbone = backbones()[backbone](24, causal=bool(objective.causal))
     batch = TokenBatch.collate([stranger.encode(raw) for raw in stranger.examples])
@@ -79,4 +83,6 @@ def test_a_strangers_tokens_go_through_every_backbone_or_are_refused_with_a_reas
     output = objective.loss(model(given.batch, given.masked), given.target, training=True)
     output.loss.backward()
     assert bool(torch.isfinite(output.loss))
-    assert all(p.grad is not None and bool(torch.isfinite(p.grad).all()) for p in model.parameters())
+    assert all(
+        p.grad is not None and bool(torch.isfinite(p.grad).all()) for p in model.parameters()
+    )

@@ -155,7 +155,9 @@ def test_a_sound_tokenizer_passes():
 
 @pytest.mark.parametrize("sound", [Scaled, Learned, StemDropsOut])
 def test_a_sound_tokenizer_that_is_fitted_passes_without_an_unfitted_one(sound):
-    assert "fit_learns_what_state_saves" in {law.__name__ for law in check(sound, other_process=False)}
+    assert "fit_learns_what_state_saves" in {
+        law.__name__ for law in check(sound, other_process=False)
+    }
 
 
 def test_a_law_that_is_expected_to_fail_may_fail_and_must():
@@ -177,11 +179,16 @@ class Timed(Sound):
 
     def encode(self, raw):
         letters, times = zip(*(word.split("@") for word in raw.split()))
-        return Tokens(super().encode("".join(letters)).content, torch.tensor([float(t) for t in times])[:, None])
+        return Tokens(
+            super().encode("".join(letters)).content,
+            torch.tensor([float(t) for t in times])[:, None],
+        )
 
     def decode(self, tokens):
         letters = super().decode(tokens.content)
-        return " ".join(f"{letter}@{t:g}" for letter, t in zip(letters, tokens.positions[:, 0].tolist()))
+        return " ".join(
+            f"{letter}@{t:g}" for letter, t in zip(letters, tokens.positions[:, 0].tolist())
+        )
 
 
 class Continued(Sound):
@@ -218,7 +225,10 @@ def test_a_tokenizer_whose_decode_is_none_passes_without_the_laws_of_decode():
 
 def check(cls, **settings):
     """Check a tokenizer of that class, fitted where it has `fit`, and no unfitted one given."""
-    tokenizer, raws = cls(), [x.clone() if isinstance(x, torch.Tensor) else x for x in getattr(cls, "raws", RAWS)]
+    tokenizer, raws = (
+        cls(),
+        [x.clone() if isinstance(x, torch.Tensor) else x for x in getattr(cls, "raws", RAWS)],
+    )
     if hasattr(tokenizer, "fit"):
         tokenizer.fit(list(raws))
     return check_tokenizer(tokenizer, raws, **settings)
@@ -231,7 +241,9 @@ ELSEWHERE = (HashesWords, FitsInTheOrderOfASet)
 @pytest.mark.parametrize(
     ("faulty", "sentence"),
     [
-        pytest.param(*fault, id=fault[0].__name__, marks=pytest.mark.slow if fault[0] in ELSEWHERE else ())
+        pytest.param(
+            *fault, id=fault[0].__name__, marks=pytest.mark.slow if fault[0] in ELSEWHERE else ()
+        )
         for fault in KNOWN + OF_THE_PROCESS + INVENTED
     ],
 )
@@ -244,7 +256,11 @@ def test_tokens_that_another_process_makes_otherwise_are_noticed(monkeypatch):
     right = [Sound().encode(raw) for raw in RAWS]
     for found in (right, right[::-1], ["an OSError"] * len(RAWS)):
         monkeypatch.setattr(tokenizers, "run_elsewhere", lambda *_, found=found: (found, None))
-        with nullcontext() if found is right else pytest.raises(AssertionError, match="example 0 encoded in another"):
+        with (
+            nullcontext()
+            if found is right
+            else pytest.raises(AssertionError, match="example 0 encoded in another")
+        ):
             is_the_same_in_another_process(Sound(), RAWS)
 
 
@@ -289,10 +305,16 @@ def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():
         (DropsEveryOtherLetter, "reads_all_of_an_example: a change in .* of the places"),
         (StateIsNotJson, r"state_is_json_and_enough: state\(\) is not plain JSON"),
         (StateChangesInJson, "state_is_json_and_enough: state.. comes back from JSON changed"),
-        (ForgetsItsState, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
+        (
+            ForgetsItsState,
+            "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state",
+        ),
         (AcceptsAnything, "refuses_with_a_reason: bad example 0 is encoded; raise DataError"),
         (RaisesIndexError, "refuses_with_a_reason: bad example 0 raises IndexError"),
-        (RefusesInTwoLines, r"refuses_with_a_reason: bad example 0 is refused with 'the text\\nis empty'"),
+        (
+            RefusesInTwoLines,
+            r"refuses_with_a_reason: bad example 0 is refused with 'the text\\nis empty'",
+        ),
     ],
 )
 def test_a_law_notices_a_planted_fault_in_a_tokenizer(faulty, law):

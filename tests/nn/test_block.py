@@ -6,7 +6,9 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+)
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
@@ -28,10 +30,20 @@ def as_torch(block, name="gelu"):
     dim, heads = block.attention.out_proj.in_features, block.attention.num_heads
     kind = nn.TransformerDecoderLayer if block.has_cross_attention else nn.TransformerEncoderLayer
     layer = kind(
-        dim, heads, 4 * dim, dropout=0.0, activation=name, batch_first=True, norm_first=isinstance(block, PreNormBlock)
+        dim,
+        heads,
+        4 * dim,
+        dropout=0.0,
+        activation=name,
+        batch_first=True,
+        norm_first=isinstance(block, PreNormBlock),
     )
     pairs = [(layer.self_attn, block.attention)]
-    layer.linear1, layer.linear2, layer.norm1 = block.mlp.up_proj, block.mlp.down_proj, block.attention_norm
+    layer.linear1, layer.linear2, layer.norm1 = (
+        block.mlp.up_proj,
+        block.mlp.down_proj,
+        block.attention_norm,
+    )
     if block.has_cross_attention:
         pairs.append((layer.multihead_attn, block.cross_attention))
         layer.norm2, layer.norm3 = block.cross_norm, block.mlp_norm
@@ -80,15 +92,23 @@ def test_a_block_is_torchs_encoder_layer(kind, activation, name, causal, padded)
 @ACTIVATION
 @CAUSAL
 @PADDED
-def test_a_block_with_cross_attention_is_torchs_decoder_layer(kind, activation, name, causal, padded):
+def test_a_block_with_cross_attention_is_torchs_decoder_layer(
+    kind, activation, name, causal, padded
+):
     block = shaken(kind(21, 3, mlp=partial(MLP, activation=activation), cross_attention=True))
     x, hidden = torch.randn(2, 5, 21), torch.randn(2, 7, 21)
     valid, memory_valid = real(5, 5, 3 if padded else 5), real(7, 2 if padded else 7, 7)
     context, later = context_of(valid, causal)
-    cross = AttentionContext(memory_valid[:, None, None], query_valid=valid, key_valid=memory_valid, memory=hidden)
+    cross = AttentionContext(
+        memory_valid[:, None, None], query_valid=valid, key_valid=memory_valid, memory=hidden
+    )
     got = block(x, replace(context, cross=cross))
     right = as_torch(block, name)(
-        x, hidden, tgt_mask=later, tgt_key_padding_mask=~valid, memory_key_padding_mask=~memory_valid
+        x,
+        hidden,
+        tgt_mask=later,
+        tgt_key_padding_mask=~valid,
+        memory_key_padding_mask=~memory_valid,
     )
     assert_close(got[valid], right[valid], rtol=1e-5, atol=1e-5)
 
@@ -99,7 +119,9 @@ def test_a_parallel_block_is_its_formula(cross_attention, shared_norm):
     block = shaken(ParallelBlock(21, 3, cross_attention=cross_attention, shared_norm=shared_norm))
     x, hidden = torch.randn(2, 5, 21), torch.randn(2, 7, 21)
     context, _ = context_of(real(5, 5, 3), causal=True)
-    cross = AttentionContext(real(7, 7, 2)[:, None, None], memory=hidden) if cross_attention else None
+    cross = (
+        AttentionContext(real(7, 7, 2)[:, None, None], memory=hidden) if cross_attention else None
+    )
     right = x + block.attention(block.attention_norm(x), context) + block.mlp(block.mlp_norm(x))
     if cross_attention:
         right = right + block.cross_attention(block.cross_norm(x), cross)
@@ -118,7 +140,9 @@ def test_a_shared_norm_is_one_module_that_runs_once(cross_attention):
     block(torch.randn(2, 3, 6), AttentionContext(cross=cross))
     assert len(calls) == 1
     separate = ParallelBlock(6, 1, cross_attention=cross_attention)
-    fewer = sum(p.numel() for p in separate.parameters()) - sum(p.numel() for p in block.parameters())
+    fewer = sum(p.numel() for p in separate.parameters()) - sum(
+        p.numel() for p in block.parameters()
+    )
     assert fewer == 2 * 6 * (2 if cross_attention else 1)
     assert set(block.state_dict()) == set(separate.state_dict())
     block.load_state_dict(block.state_dict())
@@ -128,30 +152,43 @@ def test_a_parallel_block_with_one_norm_is_timms():
     """timm's has one norm for both branches, GPT-J's order."""
     from timm.models.vision_transformer import ParallelScalingBlock
 
-    block, x = shaken(ParallelBlock(20, 5, shared_norm=True)).double(), torch.randn(2, 3, 20).double()
+    block, x = (
+        shaken(ParallelBlock(20, 5, shared_norm=True)).double(),
+        torch.randn(2, 3, 20).double(),
+    )
     theirs = ParallelScalingBlock(20, 5).double()
     theirs.in_norm.eps = block.attention_norm.eps
     with torch.no_grad():
         for name in ("weight", "bias"):
             theirs.in_norm.get_parameter(name).copy_(block.attention_norm.get_parameter(name))
         block.attention.qkv_proj.bias.zero_()  # theirs has none there
-        theirs.in_proj.weight.copy_(torch.cat([block.mlp.up_proj.weight, block.attention.qkv_proj.weight]))
+        theirs.in_proj.weight.copy_(
+            torch.cat([block.mlp.up_proj.weight, block.attention.qkv_proj.weight])
+        )
         theirs.mlp_bias.copy_(block.mlp.up_proj.bias)
         theirs.attn_out_proj.load_state_dict(block.attention.out_proj.state_dict())
         theirs.mlp_out_proj.load_state_dict(block.mlp.down_proj.state_dict())
     assert_close(block(x, AttentionContext()), theirs(x))
 
 
-@pytest.mark.parametrize("kind", [PreNormBlock, PostNormBlock, ParallelBlock, partial(ParallelBlock, shared_norm=True)])
+@pytest.mark.parametrize(
+    "kind", [PreNormBlock, PostNormBlock, ParallelBlock, partial(ParallelBlock, shared_norm=True)]
+)
 def test_a_transformer_of_it_keeps_the_laws(kind):
     check_backbone(
-        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=kind), kinds=["text"], quick=True
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=kind),
+        kinds=["text"],
+        quick=True,
     )
 
 
 def test_a_component_that_is_passed_in_replaces_the_default():
     block = PreNormBlock(
-        6, 1, attention=partial(MultiHeadAttention, bias=False), mlp=lambda dim: nn.Identity(), norm=nn.RMSNorm
+        6,
+        1,
+        attention=partial(MultiHeadAttention, bias=False),
+        mlp=lambda dim: nn.Identity(),
+        norm=nn.RMSNorm,
     )
     assert isinstance(block.attention_norm, nn.RMSNorm)
     another = PreNormBlock(6, 1, norm=nn.RMSNorm, attention_norm=nn.Identity)
@@ -164,7 +201,9 @@ def test_a_component_that_is_passed_in_replaces_the_default():
 
 @pytest.mark.parametrize("kind", [PreNormBlock, PostNormBlock, ParallelBlock])
 def test_every_branch_has_its_own_residual(kind):
-    block = kind(6, 1, residual=partial(Residual, dropout=0.5, layer_scale=0.1), cross_attention=True)
+    block = kind(
+        6, 1, residual=partial(Residual, dropout=0.5, layer_scale=0.1), cross_attention=True
+    )
     x = torch.randn(2, 3, 6)
     context = AttentionContext(cross=AttentionContext(memory=torch.randn(2, 5, 6)))
     scales = [name for name, _ in block.named_parameters() if name.endswith("scale")]
@@ -180,7 +219,9 @@ def test_every_branch_has_its_own_residual(kind):
 def stack(kind, mlp, depth=3):
     torch.manual_seed(0)
     residual = partial(Residual, dropout=0.3, drop_path=0.2)
-    return Transformer(24, depth, num_heads=3, causal=True, block=partial(kind, mlp=mlp, residual=residual))
+    return Transformer(
+        24, depth, num_heads=3, causal=True, block=partial(kind, mlp=mlp, residual=residual)
+    )
 
 
 def trained(backbone):
@@ -189,10 +230,14 @@ def trained(backbone):
     valid = real(7, 7, 5)
     hidden = torch.randn(2, 7, 24).masked_fill(~valid[..., None], 0.0)
     saved = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x, lambda x: x):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda x: saved.append(x.numel()) or x, lambda x: x
+    ):
         out = backbone(Embedded(hidden, torch.zeros(2, 7, 1), valid))
         loss = (out * torch.randn_like(out)).sum()
-        loss = loss + sum(m.aux_loss() for m in backbone.modules() if isinstance(m, MixtureOfExperts))
+        loss = loss + sum(
+            m.aux_loss() for m in backbone.modules() if isinstance(m, MixtureOfExperts)
+        )
     loss.backward()
     return out, [p.grad for p in backbone.parameters()], sum(saved)
 
@@ -201,7 +246,9 @@ def trained(backbone):
 @pytest.mark.parametrize("mlp", [MLP, partial(MixtureOfExperts, num_experts=3)])
 def test_checkpointed_blocks_give_the_same_gradients_from_fewer_tensors(kind, mlp):
     plain, checkpointed = stack(kind, mlp), stack(kind, mlp)
-    apply_activation_checkpointing(checkpointed, check_fn=lambda module: isinstance(module, BaseBlock))
+    apply_activation_checkpointing(
+        checkpointed, check_fn=lambda module: isinstance(module, BaseBlock)
+    )
     right, gradients, saved = trained(plain)
     got, same, fewer = trained(checkpointed)
     assert_close(got, right)
@@ -212,7 +259,9 @@ def test_checkpointed_blocks_give_the_same_gradients_from_fewer_tensors(kind, ml
 
 def test_checkpointed_blocks_support_a_cache():
     plain, checkpointed = stack(PreNormBlock, MLP).eval(), stack(PreNormBlock, MLP).eval()
-    apply_activation_checkpointing(checkpointed, check_fn=lambda module: isinstance(module, BaseBlock))
+    apply_activation_checkpointing(
+        checkpointed, check_fn=lambda module: isinstance(module, BaseBlock)
+    )
     x = Embedded(torch.randn(2, 7, 24), torch.zeros(2, 7, 1), torch.ones(2, 7, dtype=torch.bool))
     cache = checkpointed.init_cache(7)
     with torch.no_grad():

@@ -24,8 +24,13 @@ def shaken(dim, kernel_size):
 
 @pytest.mark.parametrize(("n", "kernel_size"), [(7, 4), (5, 2), (3, 5), (1, 4)])
 def test_it_is_depthwise_conv1d(n, kernel_size):
-    convolution, x = shaken(11, kernel_size), torch.randn(2, n, 11, dtype=torch.float64, requires_grad=True)
-    right = F.conv1d(F.pad(x.mT, (kernel_size - 1, 0)), convolution.weight.flip(0).permute(2, 1, 0), groups=11).mT
+    convolution, x = (
+        shaken(11, kernel_size),
+        torch.randn(2, n, 11, dtype=torch.float64, requires_grad=True),
+    )
+    right = F.conv1d(
+        F.pad(x.mT, (kernel_size - 1, 0)), convolution.weight.flip(0).permute(2, 1, 0), groups=11
+    ).mT
     assert_close(convolution(x), right)
     g = torch.randn_like(right)
     ours = torch.autograd.grad(convolution(x), (x, convolution.weight), g)
@@ -52,7 +57,10 @@ def test_steps_with_padding_between_equal_one_pass():
     outputs = [[], []]
     for cuts in ([(0, 5), (0, 2)], [(5, 6), (2, 3)], [(6, 9), (3, 6)]):
         longest = max(end - start for start, end in cuts)
-        chunk, valid = torch.full((2, longest, 7), 5.0, dtype=torch.float64), torch.zeros(2, longest, dtype=torch.bool)
+        chunk, valid = (
+            torch.full((2, longest, 7), 5.0, dtype=torch.float64),
+            torch.zeros(2, longest, dtype=torch.bool),
+        )
         for i, (start, end) in enumerate(cuts):
             chunk[i, : end - start], valid[i, : end - start] = sequences[i][start:end], True
         y = convolution(chunk, valid, cache)
@@ -64,7 +72,9 @@ def test_steps_with_padding_between_equal_one_pass():
 
 def build(dim, causal):
     attention = partial(MultiHeadAttention, convolution=partial(_Shaken, kernel_size=3))
-    return Transformer(dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, attention=attention))
+    return Transformer(
+        dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, attention=attention)
+    )
 
 
 class _Shaken(CausalConvolution):
@@ -87,7 +97,9 @@ def test_a_law_notices_padding_in_the_cache_of_the_convolution(monkeypatch):
     spec, examples = synthetic()["text"]
     model = EmbeddedBackbone(spec, build(24, True))
     sound = CausalConvolution.forward
-    monkeypatch.setattr(CausalConvolution, "forward", lambda self, x, valid, cache: sound(self, x, None, cache))
+    monkeypatch.setattr(
+        CausalConvolution, "forward", lambda self, x, valid, cache: sound(self, x, None, cache)
+    )
     with pytest.raises(AssertionError, match="step by step differs"):
         step_by_step_equals_at_once(model, examples)
 

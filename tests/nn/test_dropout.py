@@ -23,14 +23,27 @@ def mechanisms_with_dropout():
         mechanism = component.load()
         parameters = inspect.signature(mechanism).parameters
         if "dropout" in parameters:
-            yield name, partial(mechanism, **{key: value for key, value in SETTINGS.items() if key in parameters})
+            yield (
+                name,
+                partial(
+                    mechanism,
+                    **{key: value for key, value in SETTINGS.items() if key in parameters},
+                ),
+            )
 
 
 MECHANISMS = dict(mechanisms_with_dropout())
 every_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
 
 
-def transformer(dropout, *, mechanism=ScaledDotProductAttention, residual=Residual, block=PreNormBlock, cross=False):
+def transformer(
+    dropout,
+    *,
+    mechanism=ScaledDotProductAttention,
+    residual=Residual,
+    block=PreNormBlock,
+    cross=False,
+):
     attention = partial(MultiHeadAttention, mechanism=mechanism)
     block = partial(block, attention=attention, residual=residual, cross_attention=cross)
     return Transformer(24, 2, num_heads=3, block=block, dropout=dropout)
@@ -41,7 +54,9 @@ def dropouts(backbone, kind):
 
 
 def test_several_mechanisms_have_dropout():
-    assert {"EdgeAttention", "ScaledDotProductAttention", "SlidingWindowAttention"} <= set(MECHANISMS)
+    assert {"EdgeAttention", "ScaledDotProductAttention", "SlidingWindowAttention"} <= set(
+        MECHANISMS
+    )
 
 
 @every_mechanism
@@ -53,21 +68,29 @@ def test_without_a_backbone_there_is_no_dropout(mechanism):
 @every_mechanism
 def test_the_backbones_dropout_reaches_the_attention_weights_of(mechanism):
     backbone = transformer(0.3, mechanism=mechanism)
-    assert [dropouts(block.attention, InheritedDropout) for block in backbone.blocks] == [[0.3], [0.3]]
+    assert [dropouts(block.attention, InheritedDropout) for block in backbone.blocks] == [
+        [0.3],
+        [0.3],
+    ]
 
 
 @every_mechanism
 @pytest.mark.parametrize("own", [0.0, 0.1])
 def test_a_mechanism_keeps_its_own_dropout(mechanism, own):
     backbone = transformer(0.3, mechanism=partial(mechanism, dropout=own))
-    assert [dropouts(block.attention, InheritedDropout) for block in backbone.blocks] == [[own], [own]]
+    assert [dropouts(block.attention, InheritedDropout) for block in backbone.blocks] == [
+        [own],
+        [own],
+    ]
     assert set(dropouts(backbone, Residual)) == {0.3}
 
 
 @pytest.mark.parametrize("block", [PreNormBlock, PostNormBlock, ParallelBlock])
 @pytest.mark.parametrize("cross", [False, True])
 def test_the_backbones_dropout_reaches_every_residual(block, cross):
-    assert dropouts(transformer(0.3, block=block, cross=cross), Residual) == [0.3] * (6 if cross else 4)
+    assert dropouts(transformer(0.3, block=block, cross=cross), Residual) == [0.3] * (
+        6 if cross else 4
+    )
 
 
 @pytest.mark.parametrize("own", [0.0, 0.1])
@@ -84,7 +107,11 @@ def test_a_backbone_without_dropout_leaves_components_without_any():
 @pytest.mark.parametrize("without", ["attention", "residual"])
 def test_inherited_dropout_acts_while_training_only(without):
     """In attention weights alone, and in residuals alone."""
-    mechanism = partial(ScaledDotProductAttention, dropout=0.0) if without == "attention" else ScaledDotProductAttention
+    mechanism = (
+        partial(ScaledDotProductAttention, dropout=0.0)
+        if without == "attention"
+        else ScaledDotProductAttention
+    )
     residual = partial(Residual, dropout=0.0) if without == "residual" else Residual
     backbone = transformer(0.3, mechanism=mechanism, residual=residual)
     x = Embedded(torch.randn(2, 5, 24), torch.zeros(2, 5, 1), torch.ones(2, 5, dtype=torch.bool))

@@ -23,7 +23,9 @@ VECTORS = TokenSpec(num_features=3, num_axes=2)
 
 
 def ids(*lengths):
-    return TokenBatch.collate([Tokens(torch.randint(11, (n,)), torch.arange(float(n))[:, None]) for n in lengths])
+    return TokenBatch.collate(
+        [Tokens(torch.randint(11, (n,)), torch.arange(float(n))[:, None]) for n in lengths]
+    )
 
 
 def vectors(*lengths):
@@ -61,19 +63,29 @@ def test_vectors_go_through_a_linear_layer():
 
 
 def test_tokens_without_content_are_learned_vectors_wherever_they_stand():
-    embedder = Embedder(TokenSpec(num_features=5, num_prefix_tokens=2, num_axes=2), 12, position=NoPosition)
+    embedder = Embedder(
+        TokenSpec(num_features=5, num_prefix_tokens=2, num_axes=2), 12, position=NoPosition
+    )
     content = torch.block_diag(torch.eye(2), torch.randn(4, 3))
     order = torch.tensor([3, 1, 5, 0, 4, 2])
-    batch = TokenBatch.collate([Tokens(x, torch.randn(len(x), 2)) for x in (content[order], content[:3])])
+    batch = TokenBatch.collate(
+        [Tokens(x, torch.randn(len(x), 2)) for x in (content[order], content[:3])]
+    )
     layer = embedder.content
     right = torch.cat([layer.prefix, layer.projection(content[2:, 2:])])
     assert_close(embedder(batch).hidden[0], right[order])
     assert_close(embedder(batch).hidden[1, :3], right[:3])
     assert not embedder(batch).hidden[1, 3:].any()
-    assert {name for name, _ in layer.named_parameters()} == {"prefix", "projection.weight", "projection.bias"}
+    assert {name for name, _ in layer.named_parameters()} == {
+        "prefix",
+        "projection.weight",
+        "projection.bias",
+    }
 
 
-@pytest.mark.parametrize("sizes", [{"num_features": 2}, {"vocab_size": 7}, {"vocab_sizes": (2, 3), "num_features": 5}])
+@pytest.mark.parametrize(
+    "sizes", [{"num_features": 2}, {"vocab_size": 7}, {"vocab_sizes": (2, 3), "num_features": 5}]
+)
 def test_tokens_without_content_need_vectors_with_a_flag_each(sizes):
     with pytest.raises(ValueError, match="flag"):
         TokenSpec(**sizes, num_prefix_tokens=2)
@@ -97,7 +109,9 @@ def test_a_tokenizers_own_embedder_takes_the_place_of_both():
 def test_looked_up_content_starts_as_large_as_positions(position, std):
     embedder = Embedder(TokenSpec(vocab_size=503), 64, position=position)
     assert float(embedder.content.weight.detach().std()) == pytest.approx(std, rel=0.05)
-    masked = Embedder(TokenSpec(vocab_size=2), 1000, position=position, uses_mask_token=True).mask_token
+    masked = Embedder(
+        TokenSpec(vocab_size=2), 1000, position=position, uses_mask_token=True
+    ).mask_token
     assert float(masked.detach().std()) == pytest.approx(std, rel=0.1)
 
 
@@ -143,7 +157,9 @@ def test_vectors_take_the_dtype_of_the_weights():
     masked[0, 1] = True
     hidden = embedder(batch, masked).hidden
     assert hidden.dtype == torch.float64
-    assert_close(hidden[0, 1], embedder.mask_token + Sinusoidal(12, 2).double()(batch.positions)[0, 1])
+    assert_close(
+        hidden[0, 1], embedder.mask_token + Sinusoidal(12, 2).double()(batch.positions)[0, 1]
+    )
 
 
 @pytest.mark.parametrize("lengths", [(5, 5), (5, 3)])
@@ -193,7 +209,9 @@ def test_narrow_embeddings_are_projected_after_positions_and_norm(spec):
     masked = torch.zeros(2, 5, dtype=torch.bool)
     masked[0, 1] = True
     content = torch.where(masked[..., None], embedder.mask_token, embedder.content(batch.content))
-    right = embedder.projection(embedder.norm(content + Sinusoidal(8, spec.num_axes)(batch.positions)))
+    right = embedder.projection(
+        embedder.norm(content + Sinusoidal(8, spec.num_axes)(batch.positions))
+    )
     got = embedder(batch, masked).hidden
     assert got.shape == (2, 5, 14)
     assert_close(got[batch.valid], right[batch.valid])
@@ -235,7 +253,9 @@ def test_a_scale_is_of_content_and_mask_token_not_of_positions(spec, position):
     masked[0, 1] = True
     positions = plain.position(batch.positions)
     content = plain(batch, masked).hidden - positions
-    assert_close(scaled(batch, masked).hidden[batch.valid], (3.5 * content + positions)[batch.valid])
+    assert_close(
+        scaled(batch, masked).hidden[batch.valid], (3.5 * content + positions)[batch.valid]
+    )
 
 
 @pytest.mark.parametrize(("position", "std"), [(Sinusoidal, 1.0), (NoPosition, 0.02)])
@@ -277,14 +297,25 @@ def size(x):
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("scale", [1.0, 3.5])
 @pytest.mark.parametrize("content", CONTENTS)
-def test_tokens_begin_with_a_size_of_about_1_where_they_are_taken_as_they_are(content, position, scale):
+def test_tokens_begin_with_a_size_of_about_1_where_they_are_taken_as_they_are(
+    content, position, scale
+):
     torch.manual_seed(0)
     spec = CONTENTS[content]
-    made = partial(Embedder, spec, 64, position=POSITIONS[position], unit=True, scale=scale, uses_mask_token=True)
+    made = partial(
+        Embedder,
+        spec,
+        64,
+        position=POSITIONS[position],
+        unit=True,
+        scale=scale,
+        uses_mask_token=True,
+    )
     embedder, batch = made(), batch_of(spec)
     masked = torch.arange(13).repeat(3, 1) >= 8
     hidden = embedder(batch, masked).hidden
-    for columns in (slice(2), slice(2, 8), slice(8, 13)):  # prefix tokens, if there are any, others, and masked ones
+    # prefix tokens, if there are any, others, and masked ones
+    for columns in (slice(2), slice(2, 8), slice(8, 13)):
         assert 0.5 < size(hidden[:, columns]) < 2
 
 
@@ -304,14 +335,22 @@ def test_elsewhere_numbers_begin_as_torch_says_and_learned_positions_small():
     position = partial(Learned, sizes=[101])
     for spec in (CONTENTS["numbers"], CONTENTS["prefix and numbers"]):
         embedder = Embedder(spec, 64, position=position)
-        linear = embedder.content if isinstance(embedder.content, nn.Linear) else embedder.content.projection
+        linear = (
+            embedder.content
+            if isinstance(embedder.content, nn.Linear)
+            else embedder.content.projection
+        )
         bound = 5**-0.5  # of torch's own start, for five numbers
         for weights in (linear.weight, linear.bias):
             assert 0.9 * bound < weights.abs().max() <= bound
-    assert size(Embedder(CONTENTS["prefix and numbers"], 64, position=position).content.prefix) < 0.03
+    assert (
+        size(Embedder(CONTENTS["prefix and numbers"], 64, position=position).content.prefix) < 0.03
+    )
     features = Embedder(CONTENTS["fields and numbers"], 64, position=position).features
     assert 0.9 * bound < features.weight.abs().max() <= bound
-    assert size(Embedder(IDS, 64, position=position).position.tables[0]) == pytest.approx(0.02, rel=0.1)
+    assert size(Embedder(IDS, 64, position=position).position.tables[0]) == pytest.approx(
+        0.02, rel=0.1
+    )
 
 
 TAKES_ANY_SIZE = {
@@ -325,7 +364,8 @@ WITH_SOURCE = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(set(components("backbone")) - {"Towers"}))  # whose parts have their own
+# whose parts have their own
+@pytest.mark.parametrize("name", sorted(set(components("backbone")) - {"Towers"}))
 def test_a_backbone_gets_inputs_of_about_1_unless_a_norm_stands_before_what_reads_them(name):
     cls, spec, objective = components("backbone")[name].load(), TokenSpec(vocab_size=101), Masked()
     if name in ("APPNP", "GCN", "GIN"):
@@ -346,7 +386,9 @@ def test_a_bare_recurrent_network_gets_inputs_of_about_1(cls):
 
 
 @pytest.mark.parametrize(("scale", "logit_scale"), [(1.0, 64**-0.5), (8.0, 1.0)])
-def test_a_tied_head_is_scaled_where_entries_of_the_table_are_about_1_without_positions(scale, logit_scale):
+def test_a_tied_head_is_scaled_where_entries_of_the_table_are_about_1_without_positions(
+    scale, logit_scale
+):
     embedder = Embedder(IDS, 64, position=NoPosition, unit=True, scale=scale)
     assert embedder.logit_scale == pytest.approx(logit_scale)
 
@@ -356,7 +398,9 @@ def test_a_tied_head_is_scaled_where_entries_of_the_table_are_about_1_without_po
 
 @pytest.mark.parametrize("dim", [14, 4096])
 @pytest.mark.parametrize(("position", "scaled"), [(NoPosition, False), (Sinusoidal, True)])
-def test_logits_of_a_tied_head_are_scaled_only_where_the_tables_entries_are_about_1(position, scaled, dim):
+def test_logits_of_a_tied_head_are_scaled_only_where_the_tables_entries_are_about_1(
+    position, scaled, dim
+):
     """Whatever the width: entries of 0.02 are so small that 4096 of them still need no scale."""
     embedder = Embedder(IDS, dim, position=position)
     assert embedder.logit_scale == (dim**-0.5 if scaled else 1.0)

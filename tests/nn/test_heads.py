@@ -63,13 +63,18 @@ def test_tied_logits_are_products_with_the_table(valid, scale, bias):
         nn.init.normal_(head.bias)
         right = right + head.bias
     assert_close(head(hidden, embedded(valid)), right)
-    assert [id(p) for p in head.parameters()] == [*([id(head.bias)] if bias else []), id(table.weight)]
+    assert [id(p) for p in head.parameters()] == [
+        *([id(head.bias)] if bias else []),
+        id(table.weight),
+    ]
 
 
 def by_hand(transform, x):
     """A transform with Tanh and LayerNorm."""
     x = (x @ transform.linear.weight.T + transform.linear.bias).tanh()
-    x = (x - x.mean(-1, keepdim=True)) / (x.var(-1, correction=0, keepdim=True) + transform.norm.eps).sqrt()
+    x = (x - x.mean(-1, keepdim=True)) / (
+        x.var(-1, correction=0, keepdim=True) + transform.norm.eps
+    ).sqrt()
     return x * transform.norm.weight + transform.norm.bias
 
 
@@ -107,9 +112,14 @@ def test_a_transform_without_width_or_norm_is_a_linear_layer_and_gelu():
 
 def test_logits_are_scaled_without_their_bias_and_then_bounded(valid):
     hidden, table = torch.randn(3, 5, 7) * 9, nn.Embedding(11, 7)
-    for head in (TokenHead(7, 11, scale=0.3, softcap=2.0), TiedHead(table, bias=True, scale=0.3, softcap=2.0)):
+    for head in (
+        TokenHead(7, 11, scale=0.3, softcap=2.0),
+        TiedHead(table, bias=True, scale=0.3, softcap=2.0),
+    ):
         weight, bias = (
-            (table.weight, head.bias) if isinstance(head, TiedHead) else (head.linear.weight, head.linear.bias)
+            (table.weight, head.bias)
+            if isinstance(head, TiedHead)
+            else (head.linear.weight, head.linear.bias)
         )
         nn.init.normal_(weight)
         nn.init.normal_(bias)
@@ -140,7 +150,9 @@ def test_a_wide_table_is_not_rescaled():
     table = nn.Embedding(3, 4001)
     nn.init.normal_(table.weight, std=0.02)
     hidden = torch.randn(1, 2, 4001)
-    assert_close(TiedHead(table)(hidden, torch.ones(1, 2, dtype=torch.bool)), hidden @ table.weight.T)
+    assert_close(
+        TiedHead(table)(hidden, torch.ones(1, 2, dtype=torch.bool)), hidden @ table.weight.T
+    )
 
 
 @pytest.mark.parametrize("head", [TokenHead, SequenceHead])

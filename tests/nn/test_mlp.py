@@ -105,8 +105,14 @@ def test_convolutions_are_initialised_as_linear_layers():
 
 @pytest.mark.parametrize("kind", [MLP, ConvMLP])
 def test_without_bias_there_is_none(kind):
-    assert {name for name, _ in kind(5, bias=False).named_parameters()} == {"up_proj.weight", "down_proj.weight"}
-    assert {name for name, _ in GatedMLP(5).named_parameters()} == {"gate_up_proj.weight", "down_proj.weight"}
+    assert {name for name, _ in kind(5, bias=False).named_parameters()} == {
+        "up_proj.weight",
+        "down_proj.weight",
+    }
+    assert {name for name, _ in GatedMLP(5).named_parameters()} == {
+        "gate_up_proj.weight",
+        "down_proj.weight",
+    }
 
 
 @pytest.mark.parametrize("kind", [MLP, GatedMLP, ConvMLP])
@@ -130,10 +136,14 @@ def test_a_gated_mlp_without_inner_width_is_refused(wrong):
         GatedMLP(5, **wrong)
 
 
-@pytest.mark.parametrize("mlp", [GatedMLP, partial(GatedMLP, activation=nn.GELU, bias=True), ConvMLP])
+@pytest.mark.parametrize(
+    "mlp", [GatedMLP, partial(GatedMLP, activation=nn.GELU, bias=True), ConvMLP]
+)
 def test_a_transformer_with_it_keeps_the_laws(mlp):
     check_backbone(
-        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, mlp=mlp)),
+        lambda dim, causal: Transformer(
+            dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, mlp=mlp)
+        ),
         kinds=["text"],
         quick=True,
     )

@@ -54,7 +54,9 @@ def test_one_expert_is_the_mlp(x):
 def test_with_all_experts_it_is_a_dense_mixture(x):
     mixture = shaken(3, 3)
     weights = (x @ mixture.router.weight.T).softmax(dim=-1)
-    assert_close(mixture(x), sum(weights[..., [i]] * expert(x) for i, expert in enumerate(mixture.experts)))
+    assert_close(
+        mixture(x), sum(weights[..., [i]] * expert(x) for i, expert in enumerate(mixture.experts))
+    )
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 4])
@@ -98,7 +100,8 @@ def test_gradients_are_those_of_the_formula(x, top_k, normalize_gates):
     written_out = sum(gates[:, [i]] * expert(tokens) for i, expert in enumerate(mixture.experts))
     direction, parameters = torch.randn(10, 7), list(mixture.parameters())
     right, got = (
-        torch.autograd.grad((y * direction).sum(), parameters) for y in (written_out, mixture(x).flatten(0, 1))
+        torch.autograd.grad((y * direction).sum(), parameters)
+        for y in (written_out, mixture(x).flatten(0, 1))
     )
     assert_close(got, right)
     assert float(right[0].abs().max()) > 1e-3
@@ -154,8 +157,13 @@ def test_the_aux_loss_is_switchs(x, valid, top_k):
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 4])
-def test_the_aux_loss_is_its_weight_where_the_load_is_equal_and_largest_where_few_experts_get_all(top_k):
-    mixture, x = MixtureOfExperts(8, num_experts=4, top_k=top_k, aux_loss_weight=0.3), torch.eye(4, 8)[None]
+def test_the_aux_loss_is_its_weight_where_the_load_is_equal_and_largest_where_few_experts_get_all(
+    top_k,
+):
+    mixture, x = (
+        MixtureOfExperts(8, num_experts=4, top_k=top_k, aux_loss_weight=0.3),
+        torch.eye(4, 8)[None],
+    )
     with torch.no_grad():
         mixture.router.weight.zero_()
         for token in range(4):
@@ -286,7 +294,10 @@ def test_a_law_notices_a_mixture_that_depends_on_batch_mates(monkeypatch):
 
 def test_blocks_pass_the_padding_mask_to_experts(valid):
     transformer = Transformer(
-        21, 1, num_heads=3, block=partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=3))
+        21,
+        1,
+        num_heads=3,
+        block=partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=3)),
     )
     transformer(Embedded(torch.randn(2, 5, 21), torch.zeros(2, 5, 1), valid))
     probabilities, _ = transformer.blocks[0].mlp._routed

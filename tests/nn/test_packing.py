@@ -28,9 +28,15 @@ CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def embedded(dtype=torch.float64, device="cpu", d=D, lengths=LENGTHS, **fields):
     n, b = max(lengths), len(lengths)
     valid = (torch.arange(n) < torch.tensor(lengths)[:, None]).to(device)
-    hidden = torch.randn(b, n, d, dtype=dtype, device=device).masked_fill(~valid[..., None], 0.0).requires_grad_()
+    hidden = (
+        torch.randn(b, n, d, dtype=dtype, device=device)
+        .masked_fill(~valid[..., None], 0.0)
+        .requires_grad_()
+    )
     positions = torch.arange(float(n), device=device).expand(b, n)[..., None]
-    return Embedded(hidden, positions, valid, counted=(valid, min(rounded_up(sum(lengths)), b * n)), **fields)
+    return Embedded(
+        hidden, positions, valid, counted=(valid, min(rounded_up(sum(lengths)), b * n)), **fields
+    )
 
 
 def attention(**settings):
@@ -46,7 +52,9 @@ BLOCKS = {
     "pre-norm": PreNormBlock,
     "post-norm": PostNormBlock,
     "parallel": partial(ParallelBlock, shared_norm=True),
-    "experts": partial(PreNormBlock, mlp=partial(MixtureOfExperts, expert=MLP, num_experts=3, top_k=2)),
+    "experts": partial(
+        PreNormBlock, mlp=partial(MixtureOfExperts, expert=MLP, num_experts=3, top_k=2)
+    ),
     "additive": attention(mechanism=AdditiveAttention),
     "edges": attention(mechanism=EdgeAttention),
     "grouped": attention(num_kv_heads=2, qk_norm=nn.RMSNorm),
@@ -61,7 +69,9 @@ def rows(monkeypatch):
     monkeypatch.setattr(module, "is_worth_packing", lambda x: x.most_real < x.valid.numel())
     shapes = []
     forward = MLP.forward
-    monkeypatch.setattr(MLP, "forward", lambda self, x: (shapes.append(x.shape), forward(self, x))[1])
+    monkeypatch.setattr(
+        MLP, "forward", lambda self, x: (shapes.append(x.shape), forward(self, x))[1]
+    )
     return shapes
 
 
@@ -81,10 +91,13 @@ def test_outputs_and_gradients_are_those_of_the_padded_batch(name, causal, rows,
     if name == "cross":
         fields["source"] = embedded(lengths=(3, 1, 4))
     position = None if name in ("additive", "edges") else Rotary()
-    model = Transformer(D, 2, num_heads=4, causal=causal, block=BLOCKS[name], position=position).double()
+    model = Transformer(
+        D, 2, num_heads=4, causal=causal, block=BLOCKS[name], position=position
+    ).double()
     x = embedded(**fields)
     packed = results(model, x)
-    assert name == "experts" or {shape[:2] for shape in rows} == {(1, 24)}  # 18 tokens are real, of 33
+    # 18 tokens are real, of 33
+    assert name == "experts" or {shape[:2] for shape in rows} == {(1, 24)}
     monkeypatch.setattr(module, "is_worth_packing", lambda x: False)
     assert_close(packed, results(model, x))
     assert name == "experts" or rows[-1] == (3, 11, D)
@@ -155,7 +168,12 @@ def test_a_packed_row_has_each_token_once():
 def test_it_reads_no_value_of_the_batch(rows):
     x = embedded()
     valid = x.valid.to("meta")
-    x = x.replace(hidden=x.hidden.to("meta"), positions=x.positions.to("meta"), valid=valid, counted=(valid, 24))
+    x = x.replace(
+        hidden=x.hidden.to("meta"),
+        positions=x.positions.to("meta"),
+        valid=valid,
+        counted=(valid, 24),
+    )
     assert Transformer(D, 2, num_heads=4, causal=True).double().to("meta")(x).shape == (3, 11, D)
     assert rows[0] == (1, 24, D)
 
@@ -182,14 +200,18 @@ def test_batches_of_all_sizes_are_one_compiled_graph(monkeypatch):
 @CUDA
 @pytest.mark.parametrize("position", [None, Rotary()])
 @pytest.mark.parametrize("causal", [False, True])
-def test_flash_attention_in_a_row_is_attention_of_the_padded_batch(causal, position, rows, monkeypatch):
+def test_flash_attention_in_a_row_is_attention_of_the_padded_batch(
+    causal, position, rows, monkeypatch
+):
     lengths = (65, 300, 2, 129)
     model = Transformer(64, 2, num_heads=4, causal=causal, position=position).cuda()
     exact = Transformer(64, 2, num_heads=4, causal=causal, position=position).cuda().double()
     exact.load_state_dict(model.state_dict())
     x = embedded(torch.float32, "cuda", 64, lengths)
     attended = []
-    monkeypatch.setattr(MultiHeadAttention, "_forward_in_row", _noting(MultiHeadAttention._forward_in_row, attended))
+    monkeypatch.setattr(
+        MultiHeadAttention, "_forward_in_row", _noting(MultiHeadAttention._forward_in_row, attended)
+    )
     with torch.autocast("cuda", torch.bfloat16):
         packed = results(model, x)
     assert len(attended) == 2
@@ -199,7 +221,9 @@ def test_flash_attention_in_a_row_is_attention_of_the_padded_batch(causal, posit
         padded = results(model, x)
     x = x.replace(hidden=x.hidden.detach().double().requires_grad_())
     right = results(exact, x)
-    for one, other, true in zip((packed[0], *packed[1]), (padded[0], *padded[1]), (right[0], *right[1])):
+    for one, other, true in zip(
+        (packed[0], *packed[1]), (padded[0], *padded[1]), (right[0], *right[1])
+    ):
         scale = float(true.norm())
         assert one.isfinite().all()
         assert float((one - true).norm()) < 1.5 * float((other - true).norm()) + 1e-6 * scale

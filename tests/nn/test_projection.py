@@ -20,7 +20,9 @@ VALID = torch.arange(5) < torch.tensor([[5], [3], [1]])
 HIDDEN = torch.randn(3, 5, DIM, generator=torch.Generator().manual_seed(0))
 MADE = {
     "mean": partial(LinearProjection, DIM, WIDTH),
-    "last, bias, activation": partial(LinearProjection, DIM, WIDTH, pool="last", bias=True, activation=nn.ReLU),
+    "last, bias, activation": partial(
+        LinearProjection, DIM, WIDTH, pool="last", bias=True, activation=nn.ReLU
+    ),
     "attention": partial(AttentionPooling, DIM, DIM, num_heads=3, mlp=partial(MLP, ratio=2)),
 }
 
@@ -39,7 +41,9 @@ def test_padding_and_channels_beyond_the_width_change_no_vector(make):
 def test_a_linear_projection_is_pooling_a_linear_layer_and_an_activation():
     projection = MADE["last, bias, activation"]()
     linear = projection.linear
-    right = (torch.stack([HIDDEN[0, 4], HIDDEN[1, 2], HIDDEN[2, 0]]) @ linear.weight.T + linear.bias).clamp(min=0)
+    right = (
+        torch.stack([HIDDEN[0, 4], HIDDEN[1, 2], HIDDEN[2, 0]]) @ linear.weight.T + linear.bias
+    ).clamp(min=0)
     assert_close(projection(HIDDEN, VALID), right)
     assert LinearProjection(DIM, WIDTH).linear.bias is None
 
@@ -52,7 +56,11 @@ def test_attention_pooling_is_softmax_of_a_query_over_the_tokens():
         heads = []
         for head in range(3):
             rows = slice(head * 5, head * 5 + 5)  # five channels each
-            scores = (hidden[:n] @ k[rows].T + bias[1][rows]) @ (q[rows] @ pooling.query + bias[0][rows]) / 5**0.5
+            scores = (
+                (hidden[:n] @ k[rows].T + bias[1][rows])
+                @ (q[rows] @ pooling.query + bias[0][rows])
+                / 5**0.5
+            )
             heads.append(scores.softmax(dim=0) @ (hidden[:n] @ v[rows].T + bias[2][rows]))
         x = pooling.out_proj(torch.cat(heads))
         found.append(x + pooling.mlp(pooling.norm(x)))

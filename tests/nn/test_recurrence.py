@@ -13,7 +13,9 @@ BOTH_WAYS = pytest.mark.parametrize("bidirectional", [False, True], ids=["right"
 
 def weights_of(cls, bidirectional):
     """Weights and biases of a layer of 11 inputs and 7 units, for each direction."""
-    layer = RecurrentLayer(cls(11, 7, batch_first=True, bidirectional=bidirectional), residual=False, dropout=0.0)
+    layer = RecurrentLayer(
+        cls(11, 7, batch_first=True, bidirectional=bidirectional), residual=False, dropout=0.0
+    )
     ways = ("l0", "l0_reverse") if bidirectional else ("l0",)
     kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     return [[getattr(layer.cell, f"{kind}_{way}").detach() for kind in kinds] for way in ways]
@@ -27,7 +29,9 @@ def test_recurrent_weights_of_each_gate_start_orthogonal(cls, num_gates, bidirec
         assert len(gates) == num_gates
         for gate in gates:
             assert_close(gate @ gate.T, torch.eye(7), rtol=0, atol=1e-5)
-        assert all((one - other).abs().max() > 0.1 for i, one in enumerate(gates) for other in gates[:i])
+        assert all(
+            (one - other).abs().max() > 0.1 for i, one in enumerate(gates) for other in gates[:i]
+        )
 
 
 @CELLS
@@ -46,7 +50,9 @@ def test_input_weights_of_each_gate_start_after_glorot_and_bengio(cls, num_gates
 @BOTH_WAYS
 def test_biases_start_at_0_and_that_of_a_forget_gate_at_1(cls, num_gates, bidirectional):
     """torch adds two biases, and orders the gates of an LSTM as input, forget, cell, output."""
-    right = torch.tensor([0.0, 1.0, 0.0, 0.0] if cls is nn.LSTM else [0.0] * num_gates).repeat_interleave(7)
+    right = torch.tensor(
+        [0.0, 1.0, 0.0, 0.0] if cls is nn.LSTM else [0.0] * num_gates
+    ).repeat_interleave(7)
     for _, _, of_inputs, of_states in weights_of(cls, bidirectional):
         assert torch.equal(of_inputs + of_states, right)
 
@@ -59,7 +65,10 @@ def whole(cell, x, state):
 @pytest.mark.parametrize("residual", [False, True])
 def test_dropout_drops_entries_of_the_cells_output_and_nothing_else(residual):
     """A token passes by on the residual stream as it is."""
-    layer, x = RecurrentLayer(nn.GRU(5, 5, batch_first=True), residual=residual, dropout=0.5), torch.randn(3, 7, 5)
+    layer, x = (
+        RecurrentLayer(nn.GRU(5, 5, batch_first=True), residual=residual, dropout=0.5),
+        torch.randn(3, 7, 5),
+    )
     kept = layer.cell(layer.norm(x))[0] * 2
     got = layer(x, whole, None)[0] - (x if residual else 0)
     is_dropped = got.abs() < 1e-6

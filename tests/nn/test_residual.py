@@ -53,7 +53,9 @@ def test_drop_path_is_timms_and_takes_whole_examples():
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_drop_path_grows_with_depth_as_timms(depth):
-    transformer = Transformer(24, depth, block=partial(PreNormBlock, residual=partial(Residual, drop_path=0.3)))
+    transformer = Transformer(
+        24, depth, block=partial(PreNormBlock, residual=partial(Residual, drop_path=0.3))
+    )
     for block, right in zip(transformer.blocks, calculate_drop_path_rates(0.3, depth)):
         for residual in (block.attention_residual, block.mlp_residual):
             assert residual.drop_path.drop_prob == pytest.approx(right)
@@ -72,7 +74,9 @@ def test_a_norm_is_of_the_branch_alone_and_comes_first(x, branch):
     residual = Residual(7, norm=torch.nn.RMSNorm, layer_scale=0.1)
     torch.nn.init.normal_(residual.norm.weight)
     torch.nn.init.normal_(residual.scale)
-    right = branch / (branch.square().mean(dim=-1, keepdim=True) + torch.finfo(branch.dtype).eps).sqrt()
+    right = (
+        branch / (branch.square().mean(dim=-1, keepdim=True) + torch.finfo(branch.dtype).eps).sqrt()
+    )
     assert_close(residual(x, branch), x + right * residual.norm.weight * residual.scale)
     assert set(residual.state_dict()) == {"norm.weight", "scale"}
 
@@ -92,9 +96,13 @@ def test_a_scale_that_is_no_factor_is_refused(scale):
 
 
 def test_a_transformer_with_norms_of_branches_keeps_the_laws():
-    block = partial(PreNormBlock, norm=torch.nn.Identity, residual=partial(Residual, norm=torch.nn.RMSNorm))
+    block = partial(
+        PreNormBlock, norm=torch.nn.Identity, residual=partial(Residual, norm=torch.nn.RMSNorm)
+    )
     check_backbone(
-        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block), kinds=["text"], quick=True
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block),
+        kinds=["text"],
+        quick=True,
     )
 
 

@@ -56,13 +56,18 @@ def test_a_bidirectional_layer_adds_a_kernel_over_later_tokens(n):
     with torch.no_grad():
         for one, got in zip(x, ssm(x)):
             later = torch.zeros_like(one)
-            later[:-1] = step_by_step(ssm, one.flip(0), way=1).flip(0)[1:]  # the token itself is the first way's
+            # the token itself is the first way's
+            later[:-1] = step_by_step(ssm, one.flip(0), way=1).flip(0)[1:]
             assert_close(got, step_by_step(ssm, one) + later + ssm.D * one)
 
 
 def test_chunks_with_padding_between_equal_one_pass():
     ssm = layer()
-    sequences, state, outputs = [torch.randn(n, 5, dtype=torch.float64) for n in (12, 6)], None, [[], []]
+    sequences, state, outputs = (
+        [torch.randn(n, 5, dtype=torch.float64) for n in (12, 6)],
+        None,
+        [[], []],
+    )
     for cuts in ([(0, 7), (0, 2)], [(7, 8), (2, 3)], [(8, 12), (3, 6)]):
         longest = max(end - start for start, end in cuts)
         valid = torch.tensor([[t < end - start for t in range(longest)] for start, end in cuts])
@@ -81,7 +86,10 @@ def test_sums_of_powers_are_sums_of_powers(n):
     c, r = (torch.randn(*size, dtype=torch.complex128) for size in ((2, 3, 4), (3, 4)))
     right = torch.stack([2 * (c * r**t).sum(dim=-1).real for t in range(n)], dim=-1)
     assert_close(geometric_sums(c, r.log(), n), right)
-    x, state = torch.randn(2, n, 3, dtype=torch.float64), torch.randn(2, 3, 4, dtype=torch.complex128)
+    x, state = (
+        torch.randn(2, n, 3, dtype=torch.float64),
+        torch.randn(2, 3, 4, dtype=torch.complex128),
+    )
     after = state
     for t in range(n):
         after = r * after + x[:, t, :, None]
@@ -125,12 +133,14 @@ def test_half_precision_is_computed_in_float32():
 
 
 def test_flops_that_torch_does_not_count():
-    ssm, x = S4DLayer(5, num_states=6), torch.randn(2, 16, 5)  # FFTs of 32 real numbers: 2.5 * 32 * 5 each
+    # FFTs of 32 real numbers: 2.5 * 32 * 5 each
+    ssm, x = S4DLayer(5, num_states=6), torch.randn(2, 16, 5)
     exponentials = 6 * 5 * 3 * (4 + 4)
     assert ssm.uncounted_flops(x) == (2 * 10 + 5) * 400 + 10 * 17 * 6 + exponentials + 2 * 16 * 10
     with FlopCounterMode(display=False) as counter:
         ssm(x)
-    assert counter.get_total_flops() == 5 * 2 * 4 * 6 * 4  # the kernel: [4 6] times [6 4] for each channel
+    # the kernel: [4 6] times [6 4] for each channel
+    assert counter.get_total_flops() == 5 * 2 * 4 * 6 * 4
 
 
 def test_a_state_of_two_directions_is_refused():

@@ -18,7 +18,15 @@ from seqkit.nn import scan_kernel
 
 SIZES = pytest.mark.parametrize(
     ("b", "n", "e", "s"),
-    [(1, 1, 1, 1), (3, 1, 13, 3), (2, 2, 8, 1), (2, 7, 5, 2), (1, 61, 37, 16), (3, 31, 130, 5), (1, 257, 16, 64)],
+    [
+        (1, 1, 1, 1),
+        (3, 1, 13, 3),
+        (2, 2, 8, 1),
+        (2, 7, 5, 2),
+        (1, 61, 37, 16),
+        (3, 31, 130, 5),
+        (1, 257, 16, 64),
+    ],
 )
 
 
@@ -61,7 +69,9 @@ def test_a_step_of_zero_leaves_every_bit_of_the_state():
 
 
 def test_powers_of_two_are_exact_to_the_last_bits():
-    xs = np.concatenate([np.linspace(-126, 0, 5003), -np.logspace(-9, 2, 503), [-127.5, -1e30, -np.inf]])
+    xs = np.concatenate(
+        [np.linspace(-126, 0, 5003), -np.logspace(-9, 2, 503), [-127.5, -1e30, -np.inf]]
+    )
     xs = xs.astype(np.float32)
     got = np.array([scan_kernel._exp2(x, scan_kernel.COEFFICIENTS) for x in xs], np.float64)
     np.testing.assert_allclose(got, np.exp2(xs.astype(np.float64)), rtol=2e-7, atol=2.0**-127)
@@ -142,7 +152,9 @@ def test_without_numba_torchs_operations_run(monkeypatch, afresh):
     assert compiled_scan(torch.zeros(2)) is None
 
 
-def test_where_numba_does_not_compile_one_warning_says_so_and_torchs_operations_run(monkeypatch, afresh):
+def test_where_numba_does_not_compile_one_warning_says_so_and_torchs_operations_run(
+    monkeypatch, afresh
+):
     def fail(name):
         raise RuntimeError("no locator available")
 

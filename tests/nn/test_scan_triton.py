@@ -42,7 +42,9 @@ def test_interpreted_it_is_the_scan_of_torchs_operations():
 def test_numbers_of_half_precision_are_summed_in_float32():
     from seqkit.nn.scan_triton import scan
 
-    x, dt, A, B, C, state = (t.detach().float().cuda() for t in arguments(257, e=40, s=16, largest=0.1))
+    x, dt, A, B, C, state = (
+        t.detach().float().cuda() for t in arguments(257, e=40, s=16, largest=0.1)
+    )
     x, dt, B, C = (t.bfloat16() for t in (x, dt, B, C))
     inputs = [t.requires_grad_() for t in (x, dt, A, B, C, state)]
     exact = [t.detach().double().requires_grad_() for t in inputs]
@@ -50,7 +52,9 @@ def test_numbers_of_half_precision_are_summed_in_float32():
     assert [t.dtype for t in got] == [torch.bfloat16, torch.float32]
     assert_close(got[1].double(), right[1], rtol=1e-4, atol=1e-4)
     assert_close(got[0].double(), right[0], rtol=1e-2, atol=1e-2)
-    found, expected = (torch.autograd.grad(y.sum() + h.sum(), of) for (y, h), of in ((got, inputs), (right, exact)))
+    found, expected = (
+        torch.autograd.grad(y.sum() + h.sum(), of) for (y, h), of in ((got, inputs), (right, exact))
+    )
     for one, other in zip(found, expected):
         assert float((one.double() - other).abs().max()) < 0.02 * float(other.abs().max())
 

@@ -15,7 +15,10 @@ def step_by_step(x, dt, A, B, C, h):
     """The definition, one token after the other."""
     outputs = []
     for t in range(x.shape[1]):
-        h = torch.exp(dt[:, t, :, None] * A) * h + dt[:, t, :, None] * B[:, t, None, :] * x[:, t, :, None]
+        h = (
+            torch.exp(dt[:, t, :, None] * A) * h
+            + dt[:, t, :, None] * B[:, t, None, :] * x[:, t, :, None]
+        )
         outputs.append((h * C[:, t, None, :]).sum(dim=-1))
     return torch.stack(outputs, dim=1), h
 

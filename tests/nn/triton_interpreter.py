@@ -23,6 +23,8 @@ def interpret(module):
     """Gives the kernels of a module a `range` of numbers as the interpreter has them, arrays of one."""
 
     def of(*ends):
-        return builtins.range(*(int(x.handle.data.item()) if hasattr(x, "handle") else x for x in ends))
+        return builtins.range(
+            *(int(x.handle.data.item()) if hasattr(x, "handle") else x for x in ends)
+        )
 
     module.range = of

@@ -19,7 +19,9 @@ SPEC = TokenSpec(num_features=5)
 
 @pytest.fixture
 def batch():
-    return TokenBatch.collate([Tokens(torch.randn(n, 5), torch.arange(float(n))[:, None]) for n in (3, 2)])
+    return TokenBatch.collate(
+        [Tokens(torch.randn(n, 5), torch.arange(float(n))[:, None]) for n in (3, 2)]
+    )
 
 
 def fitted(**settings):
@@ -28,8 +30,12 @@ def fitted(**settings):
     return objective
 
 
-@pytest.mark.parametrize(("share", "training"), [(0.0, False), (0.0, True), (0.3, False), (0.3, True)])
-def test_the_loss_is_the_sum_over_known_labels_and_smoothed_in_training_alone(batch, share, training):
+@pytest.mark.parametrize(
+    ("share", "training"), [(0.0, False), (0.0, True), (0.3, False), (0.3, True)]
+)
+def test_the_loss_is_the_sum_over_known_labels_and_smoothed_in_training_alone(
+    batch, share, training
+):
     objective = fitted(level="token", label_smoothing=share)
     smoothing = share if training else 0.0
     label = torch.tensor([[2, IGNORE, 0], [1, 1, IGNORE]])
@@ -48,7 +54,9 @@ def test_the_loss_is_the_sum_over_known_labels_and_smoothed_in_training_alone(ba
         assert (loss.preds, loss.target) == (None, None)
         return
     assert loss.target.tolist() == [2, 0, 1, 1]
-    assert loss.preds.tolist() == [int(logits[i, t].argmax()) for i, t in ((0, 0), (0, 2), (1, 0), (1, 1))]
+    assert loss.preds.tolist() == [
+        int(logits[i, t].argmax()) for i, t in ((0, 0), (0, 2), (1, 0), (1, 1))
+    ]
 
 
 @pytest.mark.parametrize("pool", ["mean", "sum", "max", "last", "first"])
@@ -128,7 +136,9 @@ def test_smoothing_by_more_than_the_target_is_refused(share):
         Classify(label_smoothing=share)
 
 
-@pytest.mark.parametrize(("given", "weights"), [("balanced", [2.0, 2 / 3]), ([3.0, 0.5], [3.0, 0.5]), (None, None)])
+@pytest.mark.parametrize(
+    ("given", "weights"), [("balanced", [2.0, 2 / 3]), ([3.0, 0.5], [3.0, 0.5]), (None, None)]
+)
 def test_class_weights_are_factors_of_the_loss_in_training_alone(given, weights):
     objective = Classify(class_weights=given)
     objective.fit([0, 1, 1, 1], None)

@@ -66,7 +66,9 @@ def defined(vectors, is_positive, num_examples: int) -> tuple[float, int]:
                 others = [j for j in range(num_examples) if (j, b) in vectors]
                 scores = {j: math.exp(float(vectors[i, a] @ vectors[j, b])) for j in others}
                 positives = [j for j in others if is_positive(i, j, a, b)]
-                total -= sum(math.log(scores[j] / sum(scores.values())) for j in positives) / len(positives)
+                total -= sum(math.log(scores[j] / sum(scores.values())) for j in positives) / len(
+                    positives
+                )
                 count += 1
     return total, count
 
@@ -86,7 +88,9 @@ def test_the_batch_of_one_part_is_that_of_examples_without_the_others(name):
     if name == "graph":
         assert only.graphs is not None
         assert (only.graphs > 0).equal(only.valid)
-        assert [len(row[real].unique()) for row, real in zip(only.graphs, only.valid)] == [1] * len(only)
+        assert [len(row[real].unique()) for row, real in zip(only.graphs, only.valid)] == [1] * len(
+            only
+        )
 
 
 def test_an_example_with_two_runs_of_a_part_is_refused():
@@ -103,17 +107,27 @@ def test_without_labels_examples_with_equal_tokens_of_a_part_are_positives():
     model, objective = built()
     output = objective.step(model, (batch_of(), None))
     expected = defined(
-        vectors_of(model, RAWS), lambda i, j, a, b: i == j or ({a, b} >= {"text"} and {i, j} == {0, 2}), len(RAWS)
+        vectors_of(model, RAWS),
+        lambda i, j, a, b: i == j or ({a, b} >= {"text"} and {i, j} == {0, 2}),
+        len(RAWS),
     )
-    assert (float(output.loss.detach()), int(output.count)) == (pytest.approx(expected[0]), expected[1])
+    assert (float(output.loss.detach()), int(output.count)) == (
+        pytest.approx(expected[0]),
+        expected[1],
+    )
 
 
 def test_with_labels_examples_of_a_class_are_positives():
     labels = [3, 1, 1, 3, 1]
     model, objective = built(labels)
     output = objective.step(model, (batch_of(), torch.tensor(labels)))
-    expected = defined(vectors_of(model, RAWS), lambda i, j, a, b: labels[i] == labels[j], len(RAWS))
-    assert (float(output.loss.detach()), int(output.count)) == (pytest.approx(expected[0]), expected[1])
+    expected = defined(
+        vectors_of(model, RAWS), lambda i, j, a, b: labels[i] == labels[j], len(RAWS)
+    )
+    assert (float(output.loss.detach()), int(output.count)) == (
+        pytest.approx(expected[0]),
+        expected[1],
+    )
     training = objective.step(model, (batch_of(), torch.tensor(labels)), training=True)
     assert_close(training.loss, output.loss)
     assert training.preds is None
@@ -133,7 +147,11 @@ def test_the_sigmoid_loss_is_its_definition_and_reaches_the_bias(labels):
         for i in both:
             count += 1
             for j in (j for j in range(len(RAWS)) if (j, b) in vectors):
-                same = labels[i] == labels[j] if labels else i == j or ("text" in (a, b) and {i, j} == {0, 2})
+                same = (
+                    labels[i] == labels[j]
+                    if labels
+                    else i == j or ("text" in (a, b) and {i, j} == {0, 2})
+                )
                 logit = float(vectors[i, a][:-1] @ vectors[j, b][:-1]) - 1.7
                 total += math.log1p(math.exp(-logit if same else logit))
     assert (float(output.loss.detach()), int(output.count)) == (pytest.approx(total), count)
@@ -154,7 +172,9 @@ def test_a_scale_without_a_limit_and_projections_by_name():
     assert [p.pool for p in model.head.projections.values()] == ["first", "mean", "mean"]
     with torch.no_grad():
         model.head.logit_scale.fill_(9.0)
-    assert float(model.train()(batch_of())[0].detach().norm(dim=-1)[0]) == pytest.approx(math.exp(4.5))
+    assert float(model.train()(batch_of())[0].detach().norm(dim=-1)[0]) == pytest.approx(
+        math.exp(4.5)
+    )
     objective.step(model, (batch_of([RAWS[2], RAWS[2]]), None), training=True).loss.backward()
     assert all(p.grad is not None for p in model.parameters())
 
@@ -167,12 +187,16 @@ def test_vectors_that_are_alike_have_the_loss_of_the_constant_prediction():
     # the examples with both parts, by those with either, among which an anchor of the other looks
     sizes = [(2, 2, 3), (2, 2, 3), (3, 3, 3)]
     assert float(output.loss / output.count) == pytest.approx(
-        sum(both * (math.log(a) + math.log(b)) for both, a, b in sizes) / sum(2 * both for both, _, _ in sizes)
+        sum(both * (math.log(a) + math.log(b)) for both, a, b in sizes)
+        / sum(2 * both for both, _, _ in sizes)
     )
 
 
 def test_gradients_equal_finite_differences():
-    keys, present = torch.tensor([[1, 4], [2, 4], [3, 6]]), torch.tensor([[True, True], [True, True], [False, True]])
+    keys, present = (
+        torch.tensor([[1, 4], [2, 4], [3, 6]]),
+        torch.tensor([[True, True], [True, True], [False, True]]),
+    )
     vectors = torch.randn(3, 2, 5, dtype=torch.float64, generator=G, requires_grad=True)
 
     def loss(x):
@@ -186,7 +210,9 @@ def test_one_gradient_step_lowers_the_loss_and_reaches_every_parameter():
     model, objective = built()
     before = objective.step(model, (batch_of(), None), training=True)
     before.loss.backward()
-    unused = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()}
+    unused = {
+        name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()
+    }
     assert {name for name in unused if "modality" not in name} <= {
         name for name, p in model.named_parameters() if "edge_bias" in name or "bias" in name
     }
@@ -210,7 +236,9 @@ def test_the_factor_of_the_cosines_is_learned_and_bounded():
     assert float(model.head.logit_scale.grad) != 0
     with torch.no_grad():
         model.head.logit_scale.fill_(9.0)
-    assert float(model.eval()(batch_of())[0].detach().norm(dim=-1)[0]) == pytest.approx(MAX_SCALE**0.5)
+    assert float(model.eval()(batch_of())[0].detach().norm(dim=-1)[0]) == pytest.approx(
+        MAX_SCALE**0.5
+    )
     assert float(model.head.logit_scale.detach()) == 9.0
     model.train()(batch_of())
     assert float(model.head.logit_scale.detach()) == pytest.approx(math.log(MAX_SCALE))
@@ -234,7 +262,9 @@ def test_nan_in_one_part_changes_nothing_in_another(name):
     objective.fit([None], None)
     model = Model(spec, BACKBONES[name](), objective).double().eval()
     raws = [{key: raw[key] for key in ("image", "text") if key in raw} for raw in RAWS]
-    batch = TokenBatch.collate([Join({"image": Patches(4), "text": Ids(SIZE)}).encode(raw) for raw in raws])
+    batch = TokenBatch.collate(
+        [Join({"image": Patches(4), "text": Ids(SIZE)}).encode(raw) for raw in raws]
+    )
     batch = batch.with_dtype(torch.float64)
     clean = objective.predict(model, batch)
     image = batch.parts["image"]
@@ -265,7 +295,9 @@ def test_fingerprints_are_equal_for_equal_tokens_alone_whatever_the_padding():
 
 def test_fingerprints_of_many_tokens_do_not_collide():
     rows = torch.randint(2, (20_000, 12), generator=G).unique(dim=0)
-    found = fingerprints(TokenBatch(rows, torch.arange(12.0).expand(len(rows), -1)[..., None], rows >= 0))
+    found = fingerprints(
+        TokenBatch(rows, torch.arange(12.0).expand(len(rows), -1)[..., None], rows >= 0)
+    )
     assert len(found.unique()) == len(rows)
 
 
@@ -305,7 +337,13 @@ def test_vectors_that_are_alike_have_the_recall_of_guessing(most):
 def test_metrics_name_each_direction_and_are_of_the_step():
     model, objective = built(parts=["image", "text"])
     metrics = objective.metrics(model.spec)
-    assert list(metrics) == ["recall@1", "image_to_text@1", "image_to_text@5", "text_to_image@1", "text_to_image@5"]
+    assert list(metrics) == [
+        "recall@1",
+        "image_to_text@1",
+        "image_to_text@5",
+        "text_to_image@1",
+        "text_to_image@5",
+    ]
     assert objective.primary_metric in metrics
     output = objective.step(model, (batch_of(), None))
     for metric in metrics.values():
@@ -313,7 +351,8 @@ def test_metrics_name_each_direction_and_are_of_the_step():
     assert float(metrics["image_to_text@5"].compute()) == 1
     assert output.preds[1, 0].isnan().all()
     assert float(metrics["recall@1"].compute()) == pytest.approx(
-        (float(metrics["image_to_text@1"].compute()) + float(metrics["text_to_image@1"].compute())) / 2
+        (float(metrics["image_to_text@1"].compute()) + float(metrics["text_to_image@1"].compute()))
+        / 2
     )
 
 
@@ -378,7 +417,12 @@ def test_a_run_is_tested_reported_and_gives_cosines_and_vectors(tmp_path, capsys
     pytest.importorskip("espeakng_loader")
     monkeypatch.undo()  # figures are drawn here: the nearest examples are one
     run = tmp_path / "run"
-    words = ["--model.backbone.depth=1", "--data.limit=60", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"]
+    words = [
+        "--model.backbone.depth=1",
+        "--data.limit=60",
+        "--trainer.max_epochs=1",
+        "--trainer.accelerator=cpu",
+    ]
     command = ["fit", "multimodal/av-digits", "--preset", "clip", *words, "--out", str(run)]
     assert main(command) == 0, capsys.readouterr().err
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
@@ -407,7 +451,9 @@ def test_a_run_is_tested_reported_and_gives_cosines_and_vectors(tmp_path, capsys
     image = torch.rand(1, 28, 28, generator=G)
     raws = [{"image": image, "word": "two"}, {"word": "two"}, {"image": image}]
     cosine, nothing, _ = trained.predict(raws)
-    both, word, picture = (one.values for one in vectors(trained, [Input(str(i), raw) for i, raw in enumerate(raws)]))
+    both, word, picture = (
+        one.values for one in vectors(trained, [Input(str(i), raw) for i, raw in enumerate(raws)])
+    )
     assert nothing == {}
     assert cosine["image, word"] == pytest.approx(float(word @ picture), abs=1e-5)
     assert_close(both, nn.functional.normalize(word + picture, dim=0))

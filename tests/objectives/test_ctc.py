@@ -26,7 +26,9 @@ def fitted(**settings):
 
 def numbers(*lengths):
     generator = torch.Generator().manual_seed(0)
-    return TokenBatch.collate([Series(2).encode(torch.randn(n, 2, generator=generator)) for n in lengths])
+    return TokenBatch.collate(
+        [Series(2).encode(torch.randn(n, 2, generator=generator)) for n in lengths]
+    )
 
 
 def merged(path, blank=3):
@@ -72,7 +74,9 @@ def test_a_beam_adds_up_alignments_where_the_best_path_does_not():
 
 
 @pytest.mark.parametrize("beam_width", [1, 3])
-@pytest.mark.parametrize("backbone", [GRU(12, 1), GRU(12, 1, causal=True), Transformer(12, 1, num_heads=3)])
+@pytest.mark.parametrize(
+    "backbone", [GRU(12, 1), GRU(12, 1, causal=True), Transformer(12, 1, num_heads=3)]
+)
 def test_predictions_are_texts_and_padding_changes_none(backbone, beam_width):
     objective = fitted(beam_width=beam_width)
     model = Model(Series(2).spec, backbone, objective).eval()
@@ -88,11 +92,17 @@ def test_a_text_that_does_not_fit_is_refused_with_its_name():
     raws = [torch.randn(n, 2) for n in (3, 4)]
     for n, fits in ((0, False), (1, True)):  # `no no yes` needs a blank between its first two
         samples = [Sample(raws[n], "no no yes", name="b.wav")]
-        settings = {"encode_target": objective.encode_target, "check_target": objective.check_target}
+        settings = {
+            "encode_target": objective.encode_target,
+            "check_target": objective.check_target,
+        }
         if fits:
             TokenizedDataset(samples, Series(2), "training", **settings)
         else:
-            with pytest.raises(DataError, match=r"b\.wav: its text has 3 symbols, which need 4 tokens, and it has 3"):
+            with pytest.raises(
+                DataError,
+                match=r"b\.wav: its text has 3 symbols, which need 4 tokens, and it has 3",
+            ):
                 TokenizedDataset(samples, Series(2), "training", **settings)
 
 
@@ -101,7 +111,10 @@ def test_what_an_augmentation_made_too_short_counts_nothing_in_training_alone():
     label = collate_targets([objective.encode_target(label) for label in LABELS])
     logits = torch.randn(3, 5, 4, requires_grad=True)
     target = objective.prepare(numbers(3, 3, 5), label).target
-    found, whole = objective.loss(logits, target, training=True), objective.loss(logits[1:], target[1:])
+    found, whole = (
+        objective.loss(logits, target, training=True),
+        objective.loss(logits[1:], target[1:]),
+    )
     assert float(found.loss.detach()) == pytest.approx(float(whole.loss.detach()))
     assert int(found.count) == int(whole.count) == 3
     found.loss.backward()
@@ -114,14 +127,22 @@ def test_what_an_augmentation_made_too_short_counts_nothing_in_training_alone():
 def test_a_label_that_cannot_be_written_is_refused(label):
     objective = CTC(Characters("noyes "))
     objective.fit(["no", "yes"], None)
-    with pytest.raises(DataError, match=r"the text is empty|'m'.* is not in the alphabet|a label is"):
+    with pytest.raises(
+        DataError, match=r"the text is empty|'m'.* is not in the alphabet|a label is"
+    ):
         objective.encode_target(label)
 
 
 def test_what_cannot_be_read_in_order_is_refused_when_it_is_built():
     with pytest.raises(ValueError, match="have none; use Classify"):
-        Model(TokenSpec(num_features=2, is_set=True, num_axes=0), Transformer(12, 1, num_heads=3), fitted())
-    with pytest.raises(ValueError, match="generates one sequence from another, and CTC has only one"):
+        Model(
+            TokenSpec(num_features=2, is_set=True, num_axes=0),
+            Transformer(12, 1, num_heads=3),
+            fitted(),
+        )
+    with pytest.raises(
+        ValueError, match="generates one sequence from another, and CTC has only one"
+    ):
         Model(Series(2).spec, EncoderDecoder(GRU(12, 1), RNNDecoder(12)), fitted())
     with pytest.raises(ValueError, match="beam_width=0"):
         fitted(beam_width=0)
@@ -157,13 +178,22 @@ def test_sound_joined_with_text_and_an_image_is_read_too():
         "scales": MultiScale(dict(zip("ab", mels))),
         "patches": SpectrogramPatches(mels[0], patch=(5, 7), hop=(3, 7)),
     }
-    tokenizer = Join({"text": Characters("abc"), "image": Patches(2), **sounds}, reads=dict.fromkeys(sounds, "sound"))
+    tokenizer = Join(
+        {"text": Characters("abc"), "image": Patches(2), **sounds},
+        reads=dict.fromkeys(sounds, "sound"),
+    )
     wave = Waveform(torch.randn(900, generator=torch.Generator().manual_seed(0)) * 0.1, 8000)
-    raws = [{"text": "ab", "image": torch.rand(1, 4, 6), "sound": wave}, {"sound": wave}, {"text": "c", "sound": wave}]
+    raws = [
+        {"text": "ab", "image": torch.rand(1, 4, 6), "sound": wave},
+        {"sound": wave},
+        {"text": "c", "sound": wave},
+    ]
     batch = TokenBatch.collate([tokenizer.encode(raw) for raw in raws])
     objective = fitted()
     model = Model(tokenizer.spec, Transformer(12, 1, num_heads=3), objective).eval()
-    loss = objective.step(model, (batch, collate_targets([objective.encode_target(label) for label in LABELS]))).loss
+    loss = objective.step(
+        model, (batch, collate_targets([objective.encode_target(label) for label in LABELS]))
+    ).loss
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.embedder.parameters())
     assert len(objective.decode(objective.predict(model, batch))) == 3

@@ -31,10 +31,15 @@ def imported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("minilm")
     theirs = saved(folder, "Bert", BERT)
     kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
-    listed = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    listed = [
+        {"path": path, "type": f"sentence_transformers.models.{kind}"}
+        for path, kind in kinds.items()
+    ]
     (folder / "modules.json").write_text(json.dumps(listed))
     (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    (folder / "1_Pooling" / "config.json").write_text(
+        json.dumps({"pooling_mode_mean_tokens": True})
+    )
     import_model(folder, folder / "run", "minilm")
     return theirs, folder / "run"
 
@@ -42,7 +47,9 @@ def imported(tmp_path_factory):
 def right_vectors(theirs):
     """Mean of the hidden states of each text, of length 1."""
     with torch.no_grad():
-        means = [theirs(torch.tensor([ids])).last_hidden_state[0].mean(dim=0) for ids in TEXTS.values()]
+        means = [
+            theirs(torch.tensor([ids])).last_hidden_state[0].mean(dim=0) for ids in TEXTS.values()
+        ]
     return torch.stack([x / x.square().sum().sqrt() for x in means])
 
 
@@ -55,10 +62,27 @@ def test_embed_writes_the_sentence_vectors_of_an_imported_model(imported, tmp_pa
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     (tmp_path / "texts.csv").write_text("\n".join(["text", *TEXTS]))
     assert (
-        main(["predict", str(run), str(tmp_path / "texts.csv"), "--input", "text", "--embed", "--out", str(out)]) == 0
+        main(
+            [
+                "predict",
+                str(run),
+                str(tmp_path / "texts.csv"),
+                "--input",
+                "text",
+                "--embed",
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
     )
     assert "2 vectors of 24 numbers: hidden states, mean of the tokens" in capsys.readouterr().out
-    assert_close(torch.tensor(read_table(out)["vector"].to_pylist()), right_vectors(theirs), rtol=0, atol=1e-5)
+    assert_close(
+        torch.tensor(read_table(out)["vector"].to_pylist()),
+        right_vectors(theirs),
+        rtol=0,
+        atol=1e-5,
+    )
 
 
 def test_the_models_own_output_is_the_vector(imported):
@@ -72,12 +96,19 @@ def test_the_models_own_output_is_the_vector(imported):
 @pytest.mark.parametrize("pool", ["mean", "sum", "max", "last", "first"])
 def test_vectors_are_pooled_as_the_objective_says(pool):
     model = Model(SPEC, LSTM(12), Features(pool=pool, normalize=True)).eval()
-    batch = TokenBatch.collate([Tokens(torch.arange(n), torch.arange(float(n))[:, None]) for n in (5, 2)])
+    batch = TokenBatch.collate(
+        [Tokens(torch.arange(n), torch.arange(float(n))[:, None]) for n in (5, 2)]
+    )
     with torch.no_grad():
         hidden = model.backbone(model.embed(batch))
         got = model(batch)
     for row, states in zip(got, (hidden[0], hidden[1, :2])):
-        right = {"mean": states.mean(0), "sum": states.sum(0), "max": states.amax(0), "last": states[-1]}
+        right = {
+            "mean": states.mean(0),
+            "sum": states.sum(0),
+            "max": states.amax(0),
+            "last": states[-1],
+        }
         assert_close(row, F.normalize(right.get(pool, states[0]), dim=0))
 
 

@@ -22,7 +22,9 @@ BATCH = TokenBatch.collate(EXAMPLES)
 def test_the_embedding_is_the_sum_over_fields_and_numbers():
     embedder = Embedder(SPEC, 12, position=NoPosition)
     tables = [table.weight for table in embedder.content.tables]
-    expected = sum(tables[i][BATCH.content[0, :5, i]] for i in range(3)) + embedder.features(BATCH.features[0, :5])
+    expected = sum(tables[i][BATCH.content[0, :5, i]] for i in range(3)) + embedder.features(
+        BATCH.features[0, :5]
+    )
     assert_close(embedder(BATCH).hidden[0, :5], expected)
 
 
@@ -38,7 +40,9 @@ def test_a_batch_without_its_numbers_is_refused():
         Embedder(SPEC, 12)(replace(BATCH, features=None))
 
 
-@pytest.mark.parametrize(("objective", "causal"), [(NextToken(), True), (Masked(fraction=0.5), False)])
+@pytest.mark.parametrize(
+    ("objective", "causal"), [(NextToken(), True), (Masked(fraction=0.5), False)]
+)
 def test_the_loss_is_the_cross_entropy_of_each_field(objective, causal):
     model = Model(SPEC, Transformer(12, 1, num_heads=3, causal=causal), objective)
     given = objective.prepare(BATCH, None)
@@ -56,7 +60,9 @@ def test_the_loss_is_the_cross_entropy_of_each_field(objective, causal):
     assert int(output.count) == count
     assert_close(output.preds[: len(output.target)], logits.argmax(dim=-1)[given.target != IGNORE])
     output.loss.backward()
-    assert all(bool(torch.isfinite(p.grad).all()) and bool((p.grad != 0).any()) for p in model.parameters())
+    assert all(
+        bool(torch.isfinite(p.grad).all()) and bool((p.grad != 0).any()) for p in model.parameters()
+    )
 
 
 @pytest.mark.parametrize("objective", [NextToken(), Masked(fraction=0.5)])
@@ -83,7 +89,10 @@ def test_tied_weights_need_one_vocabulary():
 
 @pytest.mark.parametrize(
     ("backbone", "why"),
-    [(LSTM(12, 1), "LSTM is recurrent"), (Transformer(12, 1, num_heads=3, causal=True), "Transformer is causal")],
+    [
+        (LSTM(12, 1), "LSTM is recurrent"),
+        (Transformer(12, 1, num_heads=3, causal=True), "Transformer is causal"),
+    ],
 )
 def test_a_set_refuses_what_knows_an_order_unless_it_is_told_to_go_along(backbone, why):
     spec, objective = TokenSpec(vocab_size=5, is_set=True), Classify()

@@ -32,15 +32,24 @@ class Windows(DataSource):
 
     def splits(self):
         random = np.random.default_rng(3)
-        first = np.sin(np.arange(300) / 3) + self.noise * random.normal(size=300).cumsum() + self.shift
+        first = (
+            np.sin(np.arange(300) / 3) + self.noise * random.normal(size=300).cumsum() + self.shift
+        )
         both = np.stack([10 * random.normal(size=300), first], axis=1)
-        samples = [Sample(both[i : i + N].tolist(), first[i + N : i + N + K].tolist()) for i in range(300 - N - K)]
+        samples = [
+            Sample(both[i : i + N].tolist(), first[i + N : i + N + K].tolist())
+            for i in range(300 - N - K)
+        ]
         return Splits(samples[:200], samples[220:], samples[200:220])
 
 
 def prepared(tokenizer=None, **settings):
     data = DataModule(
-        Windows(**settings), tokenizer or Series(2, patch=4), Regress(forecast=True), batch_size=7, packing=None
+        Windows(**settings),
+        tokenizer or Series(2, patch=4),
+        Regress(forecast=True),
+        batch_size=7,
+        packing=None,
     )
     data.setup()
     torch.manual_seed(0)
@@ -57,7 +66,9 @@ def test_a_shift_of_a_series_shifts_its_predictions():
     data, model = prepared()
     raws = [data.splits().test[i].raw for i in range(3)]
     shifted = [(np.array(raw) + np.array([0, 31.0])).tolist() for raw in raws]
-    assert_close(forecasts(data, model, shifted), forecasts(data, model, raws) + 31.0, atol=2e-4, rtol=0)
+    assert_close(
+        forecasts(data, model, shifted), forecasts(data, model, raws) + 31.0, atol=2e-4, rtol=0
+    )
     elsewhere = [(np.array(raw) + np.linspace(0, 1, N)[:, None]).tolist() for raw in raws]
     assert (forecasts(data, model, elsewhere) - forecasts(data, model, raws)).abs().min() > 0.01
 
@@ -84,10 +95,17 @@ def test_the_linear_part_is_scikit_learns_ridge_regression_on_differences():
     state = fitted(Series(1), steps, targets, 10, zero, one)
     x = (steps[..., 0] - steps[:, -1]).double().numpy()
     x, y = x / np.sqrt((x**2).mean()), (targets - steps[:, -1].double()).numpy()
-    errors = {a: ((Ridge(a).fit(x[:30], y[:30]).predict(x[30:]) - y[30:]) ** 2).mean() for a in np.logspace(-3, 5, 17)}
+    errors = {
+        a: ((Ridge(a).fit(x[:30], y[:30]).predict(x[30:]) - y[30:]) ** 2).mean()
+        for a in np.logspace(-3, 5, 17)
+    }
     ridge = Ridge(min(errors, key=errors.get)).fit(x[:30], y[:30])
-    assert_close(torch.tensor(state["weight"]), torch.tensor(ridge.coef_.T).float(), atol=1e-5, rtol=1e-4)
-    assert_close(torch.tensor(state["bias"]), torch.tensor(ridge.intercept_).float(), atol=1e-5, rtol=1e-4)
+    assert_close(
+        torch.tensor(state["weight"]), torch.tensor(ridge.coef_.T).float(), atol=1e-5, rtol=1e-4
+    )
+    assert_close(
+        torch.tensor(state["bias"]), torch.tensor(ridge.intercept_).float(), atol=1e-5, rtol=1e-4
+    )
 
 
 def test_the_forecast_comes_back_from_its_state():
@@ -131,7 +149,9 @@ def test_the_last_windows_are_held_out_for_validation():
             given = super().splits()
             return Splits([*given.train, *given.valid], given.test)
 
-    data = DataModule(Whole(), Series(2, patch=4), Regress(forecast=True), batch_size=7, valid_fraction=0.25)
+    data = DataModule(
+        Whole(), Series(2, patch=4), Regress(forecast=True), batch_size=7, valid_fraction=0.25
+    )
     data.setup()
     whole = Whole().splits().train
     assert [one.label for one in data.splits().valid] == [one.label for one in whole[165:]]

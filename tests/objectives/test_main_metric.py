@@ -39,4 +39,7 @@ def test_it_is_monitored_for_the_best_weights_and_stands_first(tmp_path, objecti
 
 def test_the_main_metric_stands_first_in_a_report():
     metrics = {"loss": 1.0, "accuracy": 0.5, "auroc": 0.7}
-    assert headline({"metrics": metrics, "objective": "Classify", "main_metric": "accuracy"}).name == "accuracy"
+    assert (
+        headline({"metrics": metrics, "objective": "Classify", "main_metric": "accuracy"}).name
+        == "accuracy"
+    )

@@ -21,7 +21,9 @@ from seqkit.tokenizers import Ids, Join
 
 def examples(lengths, ids):
     content = (lambda n: torch.randint(7, (n,))) if ids else (lambda n: torch.randn(n, 3))
-    return TokenBatch.collate([Tokens(content(n), torch.arange(float(n))[:, None]) for n in lengths])
+    return TokenBatch.collate(
+        [Tokens(content(n), torch.arange(float(n))[:, None]) for n in lengths]
+    )
 
 
 IDS, VECTORS = TokenSpec(vocab_size=7), TokenSpec(num_features=3)
@@ -47,7 +49,8 @@ def test_different_tokens_are_masked_each_time_and_the_same_for_the_same_seed():
     assert not masked[0].equal(masked[2])
     assert not masked[0][0].equal(masked[0][1])
     share = sum(objective.prepare(batch, None).masked.float() for _ in range(200)) / 200
-    assert float((share - 0.4).abs().max()) < 0.2  # five deviations; no column is left out or favoured
+    # five deviations; no column is left out or favoured
+    assert float((share - 0.4).abs().max()) < 0.2
 
 
 def test_the_loss_of_ids_is_the_sum_of_cross_entropies_over_masked_tokens():
@@ -119,9 +122,15 @@ def test_the_head_the_metrics_and_the_loss_are_those_of_the_tokens(spec, names):
 
 @pytest.mark.parametrize("ids", [True, False])
 def test_in_training_the_loss_is_the_same_and_nothing_is_selected(ids):
-    objective, prediction = Masked(fraction=0.4), torch.randn(2, 5, 7 if ids else 3, requires_grad=True)
+    objective, prediction = (
+        Masked(fraction=0.4),
+        torch.randn(2, 5, 7 if ids else 3, requires_grad=True),
+    )
     target = objective.prepare(examples([5, 3], ids), None).target
-    training, evaluation = objective.loss(prediction, target, training=True), objective.loss(prediction, target)
+    training, evaluation = (
+        objective.loss(prediction, target, training=True),
+        objective.loss(prediction, target),
+    )
     assert_close(training.loss, evaluation.loss)
     assert int(training.count) == int(evaluation.count) == len(evaluation.preds)
     assert (training.preds, training.target) == (None, None)
@@ -141,9 +150,15 @@ def test_a_fraction_that_masks_nothing_or_all_is_refused(fraction):
 @pytest.mark.parametrize("embedding_dim", [None, 5])
 def test_a_tied_head_is_the_embedding_table_with_a_bias_for_each_id(embedding_dim):
     """After a transform to the width of a narrow table, too (ELECTRA, ALBERT)."""
-    transform = None if embedding_dim is None else partial(Transform, width=embedding_dim, norm=nn.LayerNorm)
+    transform = (
+        None
+        if embedding_dim is None
+        else partial(Transform, width=embedding_dim, norm=nn.LayerNorm)
+    )
     objective = Masked(tied=True, transform=transform)
-    model = Model(IDS, LSTM(12), objective, embedding_dim=embedding_dim, position=partial(Learned, sizes=[5]))
+    model = Model(
+        IDS, LSTM(12), objective, embedding_dim=embedding_dim, position=partial(Learned, sizes=[5])
+    )
     assert model.head.table is model.embedder.content
     assert model.head.bias.shape == (7,)
     objective.step(model, (examples([5, 3], True), None), training=True).loss.backward()
@@ -154,7 +169,10 @@ def test_tied_logits_start_at_about_1_where_the_entries_of_the_table_do():
     """Beside sinusoids: the factor is that of the table's width."""
     for width, settings in ((12, {}), (6, {"embedding_dim": 6})):
         objective = Masked(tied=True, transform=partial(Transform, width=width))
-        assert Model(IDS, LSTM(12), objective, position=Sinusoidal, **settings).head.scale == width**-0.5
+        assert (
+            Model(IDS, LSTM(12), objective, position=Sinusoidal, **settings).head.scale
+            == width**-0.5
+        )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +183,9 @@ def test_tied_logits_start_at_about_1_where_the_entries_of_the_table_do():
         (IDS, {"transform": partial(Transform, width=5)}, "12 of 5"),
     ],
 )
-def test_a_head_cannot_be_tied_to_a_table_that_is_not_there_or_of_another_width(spec, settings, message):
+def test_a_head_cannot_be_tied_to_a_table_that_is_not_there_or_of_another_width(
+    spec, settings, message
+):
     with pytest.raises(ValueError, match=message):
         Model(spec, LSTM(12), Masked(tied=True, **settings))
 

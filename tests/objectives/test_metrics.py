@@ -40,7 +40,9 @@ def computed(names, batches, prepare=lambda metric: None):
 
 def by_definition(batches):
     """The same by counting."""
-    preds, target = (torch.cat([getattr(b, name) for b in batches]).tolist() for name in ("preds", "target"))
+    preds, target = (
+        torch.cat([getattr(b, name) for b in batches]).tolist() for name in ("preds", "target")
+    )
     shares = torch.cat([b.probabilities for b in batches])
     hits = [sum(p == t == c for p, t in zip(preds, target)) for c in range(3)]
     precision = [h / max(preds.count(c), 1) for c, h in enumerate(hits)]
@@ -51,11 +53,15 @@ def by_definition(batches):
         no = [float(s) for s, t in zip(shares[:, c], target) if t != c]
         areas.append(sum((y > n) + 0.5 * (y == n) for y in yes for n in no) / len(yes) / len(no))
         # at each positive, the precision among those that score as high
-        average.append(sum(sum(z >= y for z in yes) / sum(z >= y for z in yes + no) for y in yes) / len(yes))
+        average.append(
+            sum(sum(z >= y for z in yes) / sum(z >= y for z in yes + no) for y in yes) / len(yes)
+        )
     sure, bins = shares.max(dim=1).values.tolist(), {}
     for s, p, t in zip(sure, preds, target):
         bins.setdefault(min(int(s * 15), 14), []).append((s, p == t))
-    error = sum(abs(sum(s for s, _ in b) - sum(r for _, r in b)) for b in bins.values()) / len(preds)
+    error = sum(abs(sum(s for s, _ in b) - sum(r for _, r in b)) for b in bins.values()) / len(
+        preds
+    )
     return {
         "accuracy": sum(hits) / len(preds),
         "balanced_accuracy": sum(recall) / 3,
@@ -94,7 +100,9 @@ TARGETS = {
 
 @pytest.mark.parametrize("predicted", [0, 1, None], ids=["constant 0", "constant 1", "random"])
 @pytest.mark.parametrize("targets", TARGETS)
-def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_scikit_learn(targets, predicted):
+def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_scikit_learn(
+    targets, predicted
+):
     sklearn = pytest.importorskip("sklearn.metrics")
     target = torch.tensor(TARGETS[targets])
     k = 2 if targets == "two classes" else 3
@@ -104,12 +112,18 @@ def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_sci
     metrics = build_metrics(NAMES, num_classes=k, positive=1 if k == 2 else None)
     for metric in metrics.values():
         preds = shares.argmax(dim=1)
-        update(metric, LossOutput(torch.tensor(0.0), torch.tensor(1), preds, target, probabilities=shares))
+        update(
+            metric,
+            LossOutput(torch.tensor(0.0), torch.tensor(1), preds, target, probabilities=shares),
+        )
     found = {name: float(metric.compute()) for name, metric in metrics.items()}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn warns of classes without predictions or targets
+        # scikit-learn warns of classes without predictions or targets
+        warnings.simplefilter("ignore")
         classes, macro = [int(c) for c in target.unique()], {"average": "macro", "zero_division": 0}
-        of_one, averaged = (macro, classes) if k == 3 else ({"average": "binary", "zero_division": 0}, [1])
+        of_one, averaged = (
+            (macro, classes) if k == 3 else ({"average": "binary", "zero_division": 0}, [1])
+        )
         expected = {
             "balanced_accuracy": sklearn.balanced_accuracy_score(target, preds),
             "macro_f1": sklearn.f1_score(target, preds, **macro),
@@ -117,13 +131,21 @@ def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_sci
             "recall": sklearn.recall_score(target, preds, **of_one),
             "matthews": sklearn.matthews_corrcoef(target, preds),
             "auroc": mean(sklearn.roc_auc_score(target == c, shares[:, c]) for c in classes),
-            "average_precision": mean(sklearn.average_precision_score(target == c, shares[:, c]) for c in averaged),
-            "brier": sklearn.brier_score_loss(target, shares[:, 1] if k == 2 else shares, labels=range(k)),
+            "average_precision": mean(
+                sklearn.average_precision_score(target == c, shares[:, c]) for c in averaged
+            ),
+            "brier": sklearn.brier_score_loss(
+                target, shares[:, 1] if k == 2 else shares, labels=range(k)
+            ),
         }
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6, nan_ok=True)
+    assert {name: found[name] for name in expected} == pytest.approx(
+        expected, abs=1e-6, nan_ok=True
+    )
     if predicted is not None:
         assert found["matthews"] == 0
-        assert found["auroc"] == (pytest.approx(math.nan, nan_ok=True) if targets == "one class" else 0.5)
+        assert found["auroc"] == (
+            pytest.approx(math.nan, nan_ok=True) if targets == "one class" else 0.5
+        )
 
 
 def test_metrics_of_two_classes_are_of_the_rarer_one_or_of_the_one_that_is_named():
@@ -180,7 +202,9 @@ def test_metrics_of_numbers_are_those_of_the_textbook():
     metrics = build_metrics(["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"])
     for part in (slice(0, 1), slice(1, 4)):
         for metric in metrics.values():
-            update(metric, LossOutput(torch.tensor(0.0), torch.tensor(1), preds[part], target[part]))
+            update(
+                metric, LossOutput(torch.tensor(0.0), torch.tensor(1), preds[part], target[part])
+            )
     found = {name: float(metric.compute()) for name, metric in metrics.items()}
     spread = sum((t - 4.0) ** 2 for t in target.tolist())
     covariance = sum((p - 3.75) * (t - 4) for p, t in zip(preds.tolist(), target.tolist()))
@@ -226,7 +250,8 @@ def test_chrf_of_a_generated_text_is_1_where_it_equals_a_reference():
 
 def test_word_f1_is_that_of_the_summed_precision_and_recall_in_any_order():
     metric = WordF1(lambda ids: " ".join(f"word{i}" for i in ids.tolist()))
-    metric.update(torch.tensor([[2, 1, 1, IGNORE]]), torch.tensor([[[1, 2, 3, 4], [5, 5, 5, 5]]]))  # 2 of 3, 2 of 4
+    # 2 of 3, 2 of 4
+    metric.update(torch.tensor([[2, 1, 1, IGNORE]]), torch.tensor([[[1, 2, 3, 4], [5, 5, 5, 5]]]))
     metric.update(torch.tensor([[7]]), torch.tensor([[[7, 8]]]))  # 1 of 1, 1 of 2
     metric.update(torch.tensor([[9]]), torch.tensor([[[IGNORE]]]))  # without a reference
     precision, recall = 3 / 4, 3 / 6
@@ -245,7 +270,10 @@ def test_each_objective_measures_its_usual_metrics_or_those_that_are_named():
     named = Classify(metrics=["AUROC", "AUROC", "Accuracy"])
     named.fit([0, 1], None)
     assert list(named.metrics(SPEC)) == ["accuracy", "auroc"]  # the primary metric is always there
-    assert named.loss(torch.zeros(2, 2), torch.tensor([0, 1])).probabilities.tolist() == [[0.5, 0.5]] * 2
+    assert (
+        named.loss(torch.zeros(2, 2), torch.tensor([0, 1])).probabilities.tolist()
+        == [[0.5, 0.5]] * 2
+    )
     assert classify.loss(torch.zeros(2, 2), torch.tensor([0, 1])).probabilities is None
 
 
@@ -258,7 +286,10 @@ def test_balanced_weights_give_each_class_the_same_share_of_the_training_loss():
     objective.fit(labels, None)
     assert objective.weights == pytest.approx([10 / 18, 10 / 9, 10 / 3])
     target, logits = torch.tensor(labels), torch.zeros(10, 3)
-    losses = [float(objective.loss(logits[target == c], target[target == c], training=True).loss) for c in range(3)]
+    losses = [
+        float(objective.loss(logits[target == c], target[target == c], training=True).loss)
+        for c in range(3)
+    ]
     assert losses == pytest.approx([10 / 3 * math.log(3)] * 3)
     whole = objective.loss(logits, target, training=True)
     assert float(whole.loss) / int(whole.count) == pytest.approx(math.log(3))  # 1 on average

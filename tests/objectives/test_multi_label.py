@@ -17,7 +17,9 @@ SPEC = TokenSpec(vocab_size=5)
 
 
 def batch(b):
-    return TokenBatch.collate([Tokens(torch.zeros(3, dtype=torch.int64), torch.zeros(3, 1)) for _ in range(b)])
+    return TokenBatch.collate(
+        [Tokens(torch.zeros(3, dtype=torch.int64), torch.zeros(3, 1)) for _ in range(b)]
+    )
 
 
 def fitted():
@@ -70,14 +72,17 @@ def test_metrics_equal_those_of_scikit_learn_over_the_known_labels():
     g = torch.Generator().manual_seed(1)
     logits, target = torch.randn(40, 3, generator=g), (torch.rand(40, 3, generator=g) > 0.6).float()
     target[torch.rand(40, 3, generator=g) < 0.3] = NAN
-    target[:, 2] = torch.where(target[:, 2].isnan(), target[:, 2], 1.0)  # one answer alone: it has no curve
+    # one answer alone: it has no curve
+    target[:, 2] = torch.where(target[:, 2].isnan(), target[:, 2], 1.0)
     found = objective.metrics(SPEC)
     for rows in (slice(0, 17), slice(17, 40)):
         out = objective.loss(logits[rows], target[rows])
         for metric in found.values():
             update(metric, out)
     known = ~target.isnan()
-    areas = [metrics.roc_auc_score(target[known[:, i], i], logits[known[:, i], i]) for i in range(2)]
+    areas = [
+        metrics.roc_auc_score(target[known[:, i], i], logits[known[:, i], i]) for i in range(2)
+    ]
     assert float(found["auroc"].compute()) == pytest.approx(sum(areas) / 2)
     right = metrics.accuracy_score(target[known], (logits[known] > 0).float())
     assert float(found["accuracy"].compute()) == pytest.approx(right)
@@ -85,7 +90,10 @@ def test_metrics_equal_those_of_scikit_learn_over_the_known_labels():
 
 def test_the_constant_prediction_is_the_best_of_all_constants_up_to_half_an_example():
     objective = fitted()
-    rows = (torch.rand(500, 3, generator=torch.Generator().manual_seed(2)) < torch.tensor([0.1, 0.5, 0.8])).float()
+    rows = (
+        torch.rand(500, 3, generator=torch.Generator().manual_seed(2))
+        < torch.tensor([0.1, 0.5, 0.8])
+    ).float()
     rows[::7, 1] = NAN
     constant = objective.baseline([rows[:200], rows[200:]], SPEC)(rows)
     best = float(objective.loss(constant, rows).loss)
@@ -97,7 +105,9 @@ def test_head_and_answers_have_a_column_a_label():
     objective = fitted()
     head = objective.head(Embedder(SPEC, 8))
     hidden = torch.randn(2, 3, 8)
-    logits = head(hidden, Embedded(hidden, torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool)))
+    logits = head(
+        hidden, Embedded(hidden, torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool))
+    )
     assert logits.shape == (2, 3)
     answers = objective.decode(logits)
     assert torch.allclose(torch.tensor(answers), logits.sigmoid())

@@ -17,7 +17,9 @@ SPEC = TokenSpec(vocab_size=7)
 
 
 def texts(*lengths):
-    return TokenBatch.collate([Tokens(torch.randint(7, (n,)), torch.arange(float(n))[:, None]) for n in lengths])
+    return TokenBatch.collate(
+        [Tokens(torch.randint(7, (n,)), torch.arange(float(n))[:, None]) for n in lengths]
+    )
 
 
 @pytest.fixture
@@ -55,9 +57,13 @@ def test_the_input_ends_before_the_last_target(objective):
 
 def test_the_first_token_of_a_packed_sequence_is_no_target(objective):
     batch = texts(5)
-    packed = TokenBatch(batch.content, batch.positions, batch.valid, None, torch.tensor([[0, 0, 1, 1, 1]]))
+    packed = TokenBatch(
+        batch.content, batch.positions, batch.valid, None, torch.tensor([[0, 0, 1, 1, 1]])
+    )
     task = objective.prepare(packed, None)
-    assert task.target.tolist() == [[int(batch.content[0, 1]), IGNORE, *batch.content[0, 3:].tolist()]]
+    assert task.target.tolist() == [
+        [int(batch.content[0, 1]), IGNORE, *batch.content[0, 3:].tolist()]
+    ]
     assert task.batch.segments.tolist() == [[0, 0, 1, 1]]
 
 
@@ -78,7 +84,9 @@ def test_a_tied_head_is_the_embedding_table():
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_head_has_a_bias_by_choice(bias):
-    assert (Model(SPEC, LSTM(12, causal=True), NextToken(bias=bias)).head.linear.bias is not None) == bias
+    assert (
+        Model(SPEC, LSTM(12, causal=True), NextToken(bias=bias)).head.linear.bias is not None
+    ) == bias
 
 
 def test_a_tied_head_may_have_a_bias_for_each_id_scaled_and_bounded_logits():
@@ -118,7 +126,10 @@ def test_a_head_cannot_be_tied_to_a_tokenizers_own_embedder():
 
 def test_in_training_the_loss_is_the_same_and_nothing_is_selected(objective):
     target, logits = objective.prepare(texts(5, 3), None).target, torch.randn(2, 4, 7)
-    training, evaluation = objective.loss(logits, target, training=True), objective.loss(logits, target)
+    training, evaluation = (
+        objective.loss(logits, target, training=True),
+        objective.loss(logits, target),
+    )
     assert_close(training.loss, evaluation.loss)
     assert int(training.count) == int(evaluation.count) == 6
     assert (training.preds, training.target) == (None, None)

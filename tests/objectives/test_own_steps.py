@@ -91,7 +91,9 @@ SMALL = ["--preset", "debug", "--model.backbone.dim", "16", "--model.backbone.de
 def plugin(tmp_path, monkeypatch):
     path = tmp_path / "own_steps.py"
     path.write_text(OWN, encoding="utf-8")
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()})
+    monkeypatch.setattr(
+        lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()}
+    )
     yield path
     sys.modules.pop(path.stem, None)
 
@@ -117,7 +119,9 @@ def test_an_own_step_fits_tests_and_resumes(plugin, name, tmp_path, capsys, monk
     with monkeypatch.context() as patch:
         patch.setattr(TrainingModule, "training_step", stopped_in_the_second_epoch)
         assert main([*fit, "--out", str(stopped)]) == 128 + signal.SIGTERM
-    assert main(["fit", "--resume", str(stopped), "--plugin", str(plugin)]) == 0, capsys.readouterr().err
+    assert main(["fit", "--resume", str(stopped), "--plugin", str(plugin)]) == 0, (
+        capsys.readouterr().err
+    )
     assert json.loads((stopped / "summary.json").read_text())["metrics"] == summary["metrics"]
     assert main(["evaluate", str(whole), "--plugin", str(plugin)]) == 0, capsys.readouterr().err
     printed = capsys.readouterr().out
@@ -154,7 +158,9 @@ def test_scores_of_an_own_step_add_up_to_its_loss(plugin, name):
     data, model = prepared.data, prepared.model.eval()
     found = example_scores(model, data, metric_of(data.objective), seed=prepared.seed)
     (metrics,) = _tested(prepared)
-    assert sum(found.numerator) / sum(found.denominator) == pytest.approx(metrics["test/loss"], rel=1e-4)
+    assert sum(found.numerator) / sum(found.denominator) == pytest.approx(
+        metrics["test/loss"], rel=1e-4
+    )
     is_by_example = len(found.numerator) == len(data.splits().test)
     assert is_by_example is data.objective.separable
 

@@ -48,7 +48,9 @@ def transformer(causal: bool | None) -> Transformer:
 
 def captioner(backbone=None) -> Model:
     torch.manual_seed(0)
-    model = Model(join().spec, backbone or transformer(None), NextToken(part="text")).double().eval()
+    model = (
+        Model(join().spec, backbone or transformer(None), NextToken(part="text")).double().eval()
+    )
     torch.nn.init.normal_(model.embedder.get_parameter("modality"))
     return model
 
@@ -73,19 +75,25 @@ def test_a_token_is_predicted_from_the_column_before_it_and_the_end_from_the_las
     expected, count = torch.zeros((), dtype=torch.float64), 0
     for raw in RAWS:
         batch = batch_of(raw)
-        hidden = model.backbone(model.embed(batch.replace(reach=batch.parts.prefix_reach("text", batch.valid))))[0]
+        hidden = model.backbone(
+            model.embed(batch.replace(reach=batch.parts.prefix_reach("text", batch.valid)))
+        )[0]
         logits = model.head.head(hidden, None)
         column = 0
         for name, run in join().encode(raw).parts:
             ids = [*(int(i) + 1 for i in run.content), END] if name == "text" else []
             for offset, wanted in enumerate(ids):
                 if column + offset > 0:
-                    expected = expected + F.cross_entropy(logits[column + offset - 1], torch.tensor(wanted))
+                    expected = expected + F.cross_entropy(
+                        logits[column + offset - 1], torch.tensor(wanted)
+                    )
                     count += 1
             column += len(run)
     output = objective.step(model, (batch_of(*RAWS), None))
     assert int(output.count) == count
-    assert_close(output.loss.detach(), expected.detach().float().to(output.loss.dtype), rtol=1e-5, atol=1e-5)
+    assert_close(
+        output.loss.detach(), expected.detach().float().to(output.loss.dtype), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_nothing_leaks_from_behind_the_reach_at_any_depth():
@@ -97,7 +105,9 @@ def test_nothing_leaks_from_behind_the_reach_at_any_depth():
     hidden = model.backbone(embedded.replace(hidden=leaf))[0]
     assert batch.reach is not None
     for i, reach in enumerate(batch.reach[0].tolist()):
-        gradient = torch.autograd.grad(hidden[i] @ torch.randn(DIM).double(), leaf, retain_graph=True)[0][0]
+        gradient = torch.autograd.grad(
+            hidden[i] @ torch.randn(DIM).double(), leaf, retain_graph=True
+        )[0][0]
         assert not bool(gradient[reach + 1 :].any())
         assert bool((gradient[: reach + 1].abs().amax(dim=1) > 0).all())
 
@@ -156,7 +166,10 @@ def test_a_batch_without_the_part_has_no_prediction_and_gradients_of_zero():
 
 def test_all_parts_are_masked_and_each_predicted_by_its_head():
     objective = Masked(fraction=0.5)
-    model, batch = Model(join().spec, transformer(False), objective).double().eval(), batch_of(*RAWS)
+    model, batch = (
+        Model(join().spec, transformer(False), objective).double().eval(),
+        batch_of(*RAWS),
+    )
     torch.manual_seed(3)
     masked = objective._masked(batch)
     assert bool((masked.sum(1) >= 1).all())
@@ -175,21 +188,28 @@ def test_all_parts_are_masked_and_each_predicted_by_its_head():
     assert int(output.count) == int(masked.sum())
 
 
-@pytest.mark.parametrize("settings", [{}, {"transform": partial(Transform, norm=torch.nn.LayerNorm)}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"transform": partial(Transform, norm=torch.nn.LayerNorm)}]
+)
 def test_all_parts_of_a_batch_without_one_of_them_have_gradients_of_zero_for_its_head(settings):
     """`DistributedDataParallel` waits for the gradient of every parameter."""
     objective = Masked(fraction=0.5, **settings)
     model = Model(join().spec, transformer(False), objective)
     for raw, absent in (({"image": IMAGE}, "text"), ({"text": [1, 2]}, "image")):
         model.zero_grad()
-        objective.step(model, (batch_of(raw).with_dtype(torch.float32), None), training=True).loss.backward()
+        objective.step(
+            model, (batch_of(raw).with_dtype(torch.float32), None), training=True
+        ).loss.backward()
         assert all(p.grad is not None for p in model.parameters())
         assert not any(bool(p.grad.any()) for p in model.head.heads[absent].parameters())
 
 
 def test_masked_content_of_a_part_is_not_seen():
     objective = Masked(fraction=0.5, part="text")
-    model, batch = Model(join().spec, transformer(False), objective).double().eval(), batch_of(*RAWS)
+    model, batch = (
+        Model(join().spec, transformer(False), objective).double().eval(),
+        batch_of(*RAWS),
+    )
     torch.manual_seed(3)
     inputs = objective.prepare(batch, None)
     assert inputs.masked is not None
@@ -200,7 +220,9 @@ def test_masked_content_of_a_part_is_not_seen():
     expected = model(inputs.batch, inputs.masked)
     part.batch.content[hides] = (part.batch.content[hides] + 1) % SIZE
     assert torch.equal(model(inputs.batch, inputs.masked), expected)
-    part.batch.content[~hides & part.batch.valid] = (part.batch.content[~hides & part.batch.valid] + 1) % SIZE
+    part.batch.content[~hides & part.batch.valid] = (
+        part.batch.content[~hides & part.batch.valid] + 1
+    ) % SIZE
     assert not torch.equal(model(inputs.batch, inputs.masked), expected)
 
 
@@ -220,7 +242,10 @@ def test_the_baseline_of_all_parts_predicts_each_by_its_constant():
 def test_pooling_by_part_is_the_mean_of_the_means():
     objective = Classify(pool="parts")
     objective.fit([0, 1], None)
-    model, batch = Model(join().spec, transformer(False), objective).double().eval(), batch_of(*RAWS)
+    model, batch = (
+        Model(join().spec, transformer(False), objective).double().eval(),
+        batch_of(*RAWS),
+    )
     hidden = model.backbone(model.embed(batch))
     expected = []
     for i, raw in enumerate(RAWS):
@@ -242,8 +267,13 @@ def test_pooling_by_part_is_for_joined_tokens():
 
 def test_a_graph_may_be_captioned():
     tokenizer = Join({"graph": Graph(0, num_edge_types=1), "text": Ids(SIZE)})
-    model = Model(tokenizer.spec, Transformer(DIM, 2, num_heads=3, causal=None), NextToken(part="text")).double()
-    raws = [{"graph": graph_of(3, [(0, 1)]), "text": [1, 2]}, {"graph": graph_of(2, [(0, 1)]), "text": [3]}]
+    model = Model(
+        tokenizer.spec, Transformer(DIM, 2, num_heads=3, causal=None), NextToken(part="text")
+    ).double()
+    raws = [
+        {"graph": graph_of(3, [(0, 1)]), "text": [1, 2]},
+        {"graph": graph_of(2, [(0, 1)]), "text": [3]},
+    ]
     batch = TokenBatch.collate([tokenizer.encode(raw) for raw in raws]).with_dtype(torch.float64)
     NextToken(part="text").step(model, (batch, None)).loss.backward()
     assert all(p.grad is not None for p in model.embedder.parameters())
@@ -252,11 +282,14 @@ def test_a_graph_may_be_captioned():
 def test_an_example_without_the_generated_part_counts_in_no_metric():
     """One with the part, one without it, and a batch in which no example has it."""
     objective = NextToken(part="text", metrics=["TokenErrorRate", "SequenceErrorRate", "CHRFScore"])
-    objective.read_from(SimpleNamespace(parts={"text": SimpleNamespace(decode=lambda ids: "tea oin")}))
+    objective.read_from(
+        SimpleNamespace(parts={"text": SimpleNamespace(decode=lambda ids: "tea oin")})
+    )
     wrong, generated = batch_of({"image": IMAGE}), torch.tensor([[2], [2]])
     for name, metric in objective.generation_metrics().items():
         metric.update(
-            generated, objective.references((batch_of({"image": IMAGE, "text": [2]}, {"image": IMAGE}), None))
+            generated,
+            objective.references((batch_of({"image": IMAGE, "text": [2]}, {"image": IMAGE}), None)),
         )
         metric.update(generated[:1], objective.references((wrong, None)))
         assert float(metric.compute()) == (1 if name == "chrf" else 0), name

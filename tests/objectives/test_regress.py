@@ -18,13 +18,16 @@ from seqkit.training.module import TrainingModule
 from seqkit.training.optim import AdamW
 from seqkit.training.trainer import make_trainer, silence_lightning, train
 
-LABELS = [[3.0, 10.0], [5.0, 30.0], [10.0, math.nan]]  # means 6 and 20, standard deviations sqrt(26/3) and 10
+# means 6 and 20, standard deviations sqrt(26/3) and 10
+LABELS = [[3.0, 10.0], [5.0, 30.0], [10.0, math.nan]]
 MEANS, STDS = [6.0, 20.0], [math.sqrt(26 / 3), 10.0]
 
 
 @pytest.fixture
 def batch():
-    return TokenBatch.collate([Tokens(torch.randn(n, 5), torch.arange(float(n))[:, None]) for n in (3, 2)])
+    return TokenBatch.collate(
+        [Tokens(torch.randn(n, 5), torch.arange(float(n))[:, None]) for n in (3, 2)]
+    )
 
 
 def fitted(**settings):
@@ -42,7 +45,10 @@ def test_a_sequence_is_pooled_as_asked(pool):
 def test_in_training_the_loss_is_the_same_and_nothing_is_selected(loss):
     objective, target = fitted(loss=loss), torch.tensor([[math.nan, 1.0], [2.0, math.nan]])
     prediction = torch.randn(2, 2, requires_grad=True)
-    training, evaluation = objective.loss(prediction, target, training=True), objective.loss(prediction, target)
+    training, evaluation = (
+        objective.loss(prediction, target, training=True),
+        objective.loss(prediction, target),
+    )
     assert_close(training.loss, evaluation.loss)
     assert int(training.count) == int(evaluation.count) == len(evaluation.preds) == 2
     assert (training.preds, training.target) == (None, None)
@@ -66,12 +72,15 @@ def test_the_loss_is_the_sum_over_known_targets(batch, loss, error):
     preds = torch.tensor([[0.3, 9.0], [-0.7, 0.1]])
     loss = objective.loss(preds, target)
     expected = sum(
-        error(float(preds[i, k]) - (float(target[i, k]) - MEANS[k]) / STDS[k]) for i, k in ((0, 0), (1, 0), (1, 1))
+        error(float(preds[i, k]) - (float(target[i, k]) - MEANS[k]) / STDS[k])
+        for i, k in ((0, 0), (1, 0), (1, 1))
     )
     assert float(loss.loss) == pytest.approx(expected, rel=1e-5)
     assert int(loss.count) == 3
     assert loss.target.tolist() == [7.0, -2.0, 65.0]
-    assert loss.preds.tolist() == pytest.approx([6 + 0.3 * STDS[0], 6 - 0.7 * STDS[0], 20 + 0.1 * STDS[1]])
+    assert loss.preds.tolist() == pytest.approx(
+        [6 + 0.3 * STDS[0], 6 - 0.7 * STDS[0], 20 + 0.1 * STDS[1]]
+    )
 
 
 def test_a_missing_target_has_no_gradient(batch):
@@ -123,7 +132,10 @@ def test_numbers_per_token_of_texts_of_differing_length_are_learned():
     prediction = model(task.batch).detach()
     loss = objective.loss(prediction, task.target)
     errors = [
-        (float(prediction[b, n, k]) - (float(label[b, n, k]) - objective.mean[k]) / objective.std[k])
+        (
+            float(prediction[b, n, k])
+            - (float(label[b, n, k]) - objective.mean[k]) / objective.std[k]
+        )
         for b, text in enumerate(sorted(Depths.texts, key=len))
         for n in range(len(text))
         for k in range(2)
@@ -217,7 +229,9 @@ def test_a_large_offset_of_the_target_takes_no_precision(targets):
     off = exact + 0.25  # each prediction is a quarter of the spread too high
     output = objective.loss(off.float(), encoded)
     assert float(output.loss) / len(targets) == pytest.approx(0.0625, rel=1e-4)
-    assert float(objective.absolute_errors(off.float(), encoded).max()) == pytest.approx(std / 4, rel=1e-3)
+    assert float(objective.absolute_errors(off.float(), encoded).max()) == pytest.approx(
+        std / 4, rel=1e-3
+    )
     for name, expected in (("rmse", std / 4), ("mae", std / 4), ("r2", 1 - 0.0625)):
         metric = objective.metrics(TokenSpec(num_features=5))[name]
         metric.update(output.preds, output.target)

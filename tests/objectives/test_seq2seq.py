@@ -46,7 +46,9 @@ def labels(objective, *given):
 
 
 def model(objective, backbone=None):
-    return Model(Characters("acktsx").spec, backbone or EncoderDecoder(GRU(12, 1), RNNDecoder(12)), objective).eval()
+    return Model(
+        Characters("acktsx").spec, backbone or EncoderDecoder(GRU(12, 1), RNNDecoder(12)), objective
+    ).eval()
 
 
 # ── teacher forcing ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -112,7 +114,9 @@ def test_the_loss_is_smoothed_in_training_alone(training):
             expected -= (smoothing / 8 + (1 - smoothing) * (k == int(target[i, t]))) * (s - total)
     assert float(loss.loss.detach()) == pytest.approx(expected, rel=1e-5)
     assert int(loss.count) == 5
-    assert (None if training else [2, 7, 0, 5, 7]) == (loss.target if training else loss.target.tolist())
+    assert (None if training else [2, 7, 0, 5, 7]) == (
+        loss.target if training else loss.target.tolist()
+    )
     assert (loss.preds is None) == training
 
 
@@ -129,11 +133,20 @@ def test_the_head_has_a_logit_for_every_id_bos_and_eos_too(tied):
 
 
 def test_a_tied_head_is_scaled_only_where_the_tables_entries_are_about_1():
-    decoder = partial(Transformer, 12, 1, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True))
+    decoder = partial(
+        Transformer,
+        12,
+        1,
+        num_heads=3,
+        causal=True,
+        block=partial(PreNormBlock, cross_attention=True),
+    )
     assert model(fitted(), EncoderDecoder(GRU(12, 1), decoder())).head.scale == 12**-0.5
     rotary = EncoderDecoder(GRU(12, 1), decoder(position=Rotary()))
-    assert model(fitted(), rotary).head.scale == 1.0  # no positions are added, so the table's entries are small
-    assert model(fitted()).head.scale == 12**-0.5  # a recurrent network takes its inputs as they are, of about 1
+    # no positions are added, so the table's entries are small
+    assert model(fitted(), rotary).head.scale == 1.0
+    # a recurrent network takes its inputs as they are, of about 1
+    assert model(fitted()).head.scale == 12**-0.5
 
 
 def test_the_baseline_predicts_the_token_frequencies():
@@ -189,8 +202,14 @@ def own_ids(**settings):
 
 def test_start_and_end_may_be_ids_of_the_tokenizer():
     objective = own_ids()
-    assert (objective.start_ids, objective.eos_id, objective.target_spec.vocab_size) == ([4, 3], 0, 5)
-    assert objective.encode_target(["BC", "BCA"]).tolist() == [[1, 2], [1, 2]], "its own end is not doubled"
+    assert (objective.start_ids, objective.eos_id, objective.target_spec.vocab_size) == (
+        [4, 3],
+        0,
+        5,
+    )
+    assert objective.encode_target(["BC", "BCA"]).tolist() == [[1, 2], [1, 2]], (
+        "its own end is not doubled"
+    )
     inputs = objective.prepare(source("cat", "sat"), labels(objective, "BC", "C"))
     assert inputs.batch.content.tolist() == [[4, 3, 1, 2], [4, 3, 2, 0]]
     assert inputs.batch.valid.tolist() == [[True] * 4, [True, True, True, False]]
@@ -258,7 +277,9 @@ def test_source_and_target_may_have_positions_of_their_own():
     assert made.source_embedder.position.sizes == (7,)
     assert made.embedder.position.sizes == (11,)
     with pytest.raises(ValueError, match="source"):
-        Model(Characters("abc").spec, GRU(12, 1, causal=True), NextToken(), positions={"source": own})
+        Model(
+            Characters("abc").spec, GRU(12, 1, causal=True), NextToken(), positions={"source": own}
+        )
 
 
 # ── greedy decoding ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -274,7 +295,8 @@ class Scripted(nn.Module):
         super().__init__()
         self.lines = nn.Parameter(nn.functional.one_hot(torch.tensor(lines), 8).float())
         self.backbone = RNNDecoder(4)
-        self.backbone.init_cache = Backbone.init_cache.__get__(self.backbone)  # has no cache: gets all ids so far
+        # has no cache: gets all ids so far
+        self.backbone.init_cache = Backbone.init_cache.__get__(self.backbone)
         self.inputs = []
 
     def forward(self, batch, cache=None):
@@ -300,10 +322,13 @@ class Uncached(ScaledDotProductAttention):
 
 
 @pytest.mark.parametrize(
-    "attention", [MultiHeadAttention, partial(MultiHeadAttention, mechanism=Uncached)], ids=["cache", "no cache"]
+    "attention",
+    [MultiHeadAttention, partial(MultiHeadAttention, mechanism=Uncached)],
+    ids=["cache", "no cache"],
 )
 def test_each_predicted_token_is_the_likeliest_after_those_before_it(attention):
-    torch.manual_seed(43)  # most untrained models predict one token whatever their input is; this one does not
+    # most untrained models predict one token whatever their input is; this one does not
+    torch.manual_seed(43)
     objective, batch = fitted(tied=False), source("cat", "x", "stack")
     objective.longest = 6
     block = partial(PreNormBlock, attention=attention)
@@ -335,7 +360,10 @@ def test_predictions_decode_to_texts_up_to_the_longest_label():
 @pytest.mark.slow
 def test_a_small_model_learns_to_spell_backwards():
     torch.manual_seed(0)
-    words = ["".join("acktsx"[int(i)] for i in torch.randint(6, (int(torch.randint(1, 5, ())),))) for _ in range(64)]
+    words = [
+        "".join("acktsx"[int(i)] for i in torch.randint(6, (int(torch.randint(1, 5, ())),)))
+        for _ in range(64)
+    ]
     objective = Seq2Seq(Characters("acktsx"))
     objective.fit([word[::-1] for word in words], None)
     seq2seq, batch = (
@@ -362,7 +390,11 @@ def distance(a, b):
     def between(i, j):
         if i == 0 or j == 0:
             return i + j
-        return min(between(i - 1, j) + 1, between(i, j - 1) + 1, between(i - 1, j - 1) + (a[i - 1] != b[j - 1]))
+        return min(
+            between(i - 1, j) + 1,
+            between(i, j - 1) + 1,
+            between(i - 1, j - 1) + (a[i - 1] != b[j - 1]),
+        )
 
     return between(len(a), len(b))
 
@@ -372,7 +404,9 @@ def test_errors_are_counted_to_the_nearest_reference():
 
     def sequences(count, shortest):
         return [
-            torch.randint(4, (int(torch.randint(shortest, 6, (), generator=g)),), generator=g).tolist()
+            torch.randint(
+                4, (int(torch.randint(shortest, 6, (), generator=g)),), generator=g
+            ).tolist()
             for _ in range(count)
         ]
 
@@ -385,9 +419,14 @@ def test_errors_are_counted_to_the_nearest_reference():
     token, sequence = TokenErrorRate(), SequenceErrorRate()
     for start in (0, 17):
         some = slice(start, start + 17 if start == 0 else None)
-        preds = nn.utils.rnn.pad_sequence([torch.tensor(ids).long() for ids in generated[some]], True, IGNORE)
+        preds = nn.utils.rnn.pad_sequence(
+            [torch.tensor(ids).long() for ids in generated[some]], True, IGNORE
+        )
         target = collate_targets(
-            [nn.utils.rnn.pad_sequence([torch.tensor(r) for r in rows], True, IGNORE) for rows in references[some]]
+            [
+                nn.utils.rnn.pad_sequence([torch.tensor(r) for r in rows], True, IGNORE)
+                for rows in references[some]
+            ]
         )
         token.update(preds, target)
         sequence.update(preds, target)

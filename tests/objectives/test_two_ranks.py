@@ -19,13 +19,18 @@ from seqkit.training.module import TrainingModule
 
 def assert_are_of_the_whole_batch(loss, count, gradients):
     model, objective = built()
-    whole = objective.step(model, (batch_of([RAWS[i] for share in SHARES for i in share]), None), training=True)
+    whole = objective.step(
+        model, (batch_of([RAWS[i] for share in SHARES for i in share]), None), training=True
+    )
     whole.loss.backward()
     assert_close(loss, whole.loss.detach())
     assert int(count) == int(whole.count)
     for ours, p in zip(gradients, model.parameters(), strict=True):
         assert_close(ours, p.grad)
-    alone = [objective.step(model, (batch_of([RAWS[i] for i in share]), None), training=True).loss for share in SHARES]
+    alone = [
+        objective.step(model, (batch_of([RAWS[i] for i in share]), None), training=True).loss
+        for share in SHARES
+    ]
     assert float(loss) > float(sum(alone).detach()) + 0.1, "negatives of the other process count"
 
 
@@ -34,7 +39,9 @@ def test_negatives_of_the_other_process_count_with_their_gradients(monkeypatch):
 
     def step(rank):
         model, objective = models[rank]
-        output = objective.step(model, (batch_of([RAWS[i] for i in SHARES[rank]]), None), training=True)
+        output = objective.step(
+            model, (batch_of([RAWS[i] for i in SHARES[rank]]), None), training=True
+        )
         output.loss.backward()
         return [output.loss.detach(), output.count, *(p.grad for p in model.parameters())]
 
@@ -69,7 +76,9 @@ def text(*ids):
 def test_a_step_of_two_processes_is_that_of_one_with_both_batches_whatever_their_counts():
     """The gradient of the mean over all predictions: 7 of the one process and 2 of the other."""
     shares = [[text(1, 2, 3, 4, 0), text(3, 3, 1, 0)], [text(0, 4, 2)]]
-    model = Model(TokenSpec(vocab_size=5), Transformer(12, 1, num_heads=2, causal=True), NextToken()).double()
+    model = Model(
+        TokenSpec(vocab_size=5), Transformer(12, 1, num_heads=2, causal=True), NextToken()
+    ).double()
     ranks = TwoRanks()
 
     def trainer(world_size):

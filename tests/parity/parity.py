@@ -82,7 +82,9 @@ def assert_equal(ours, theirs, valid=None):
         ours, theirs = ours[valid], theirs[valid]
     largest = float(theirs.abs().max())
     assert ours.dtype == torch.float64
-    assert theirs.std() > 0.05 * largest, "the outputs are too much alike for the comparison to notice anything"
+    assert theirs.std() > 0.05 * largest, (
+        "the outputs are too much alike for the comparison to notice anything"
+    )
     torch.testing.assert_close(ours, theirs.double(), rtol=0, atol=SLACK * largest)
 
 

@@ -31,7 +31,11 @@ def pair():
     theirs = randomized(AlbertModel(config, add_pooling_layer=False))
     lines = family("ALBERT")
     backbone = Transformer(
-        DIM, len(lines.blocks), num_heads=lines.num_heads, block=lambda *_: lines.blocks[0], norm=lambda _: lines.norm
+        DIM,
+        len(lines.blocks),
+        num_heads=lines.num_heads,
+        block=lambda *_: lines.blocks[0],
+        norm=lambda _: lines.norm,
     )
     ours = EmbeddedBackbone(SPEC, backbone, POSITION)
     norm = partial(nn.LayerNorm, eps=1e-12)
@@ -48,13 +52,21 @@ def weights(theirs):
     mapped["embedder.position.tables.1"] = left.pop("embeddings.token_type_embeddings.weight")
     mapped |= take(left, ["embeddings.LayerNorm"], "embedder.norm")
     mapped |= take(left, ["encoder.embedding_hidden_mapping_in"], "embedder.projection")
-    names = {"attention.out_proj": "attention.dense", "attention_norm": "attention.LayerNorm", "mlp.up_proj": "ffn"}
+    names = {
+        "attention.out_proj": "attention.dense",
+        "attention_norm": "attention.LayerNorm",
+        "mlp.up_proj": "ffn",
+    }
     names |= {"mlp.down_proj": "ffn_output", "mlp_norm": "full_layer_layer_norm"}
-    block = take(left, [f"{LAYER}.attention.{x}" for x in ("query", "key", "value")], "attention.qkv_proj")
+    block = take(
+        left, [f"{LAYER}.attention.{x}" for x in ("query", "key", "value")], "attention.qkv_proj"
+    )
     for ours, name in names.items():
         block |= take(left, [f"{LAYER}.{name}"], ours)
     assert not left, f"not mapped: {sorted(left)}"
-    return mapped | {f"backbone.blocks.{i}.{name}": x for i in range(DEPTH) for name, x in block.items()}
+    return mapped | {
+        f"backbone.blocks.{i}.{name}": x for i in range(DEPTH) for name, x in block.items()
+    }
 
 
 @pytest.mark.parametrize("lengths", PADDED_OR_NOT)
@@ -64,6 +76,8 @@ def test_hidden_states_of_albert(pair, lengths):
     batch = texts(lengths, VOCAB, num_axes=2)
     with torch.no_grad():
         right = theirs(
-            batch.content, attention_mask=batch.valid.long(), token_type_ids=batch.positions[..., 1].long()
+            batch.content,
+            attention_mask=batch.valid.long(),
+            token_type_ids=batch.positions[..., 1].long(),
         ).last_hidden_state
         assert_equal(ours(batch), right, batch.valid)

@@ -43,7 +43,10 @@ def weights(theirs):
         f"{name}.weight": theirs.model.shared.weight
         for name in ("source_embedder.content", "embedder.content", "head.table")
     }
-    for embedder, stack in (("source_embedder", theirs.model.encoder), ("embedder", theirs.model.decoder)):
+    for embedder, stack in (
+        ("source_embedder", theirs.model.encoder),
+        ("embedder", theirs.model.decoder),
+    ):
         side = "backbone.encoder" if embedder == "source_embedder" else "backbone.decoder"
         mapped[f"{embedder}.position.tables.0"] = stack.embed_positions.weight[OFFSET:]
         mapped |= linear(stack.layernorm_embedding, f"{side}.input_norm")
@@ -54,7 +57,9 @@ def weights(theirs):
             if stack is theirs.model.decoder:
                 mapped |= bart_attention(layer.encoder_attn, f"{name}.cross_attention")
                 mapped |= linear(layer.encoder_attn_layer_norm, f"{name}.cross_norm")
-            mapped |= linear(layer.fc1, f"{name}.mlp.up_proj") | linear(layer.fc2, f"{name}.mlp.down_proj")
+            mapped |= linear(layer.fc1, f"{name}.mlp.up_proj") | linear(
+                layer.fc2, f"{name}.mlp.down_proj"
+            )
             mapped |= linear(layer.final_layer_norm, f"{name}.mlp_norm")
     return mapped
 
@@ -75,11 +80,15 @@ def pair(generating=False):
     return reference, model
 
 
-@pytest.mark.parametrize(("source_lengths", "lengths"), [([17, 17], [13, 13]), ([19, 5, 11], [7, 17, 3])])
+@pytest.mark.parametrize(
+    ("source_lengths", "lengths"), [([17, 17], [13, 13]), ([19, 5, 11], [7, 17, 3])]
+)
 def test_logits_of_bart(source_lengths, lengths):
     reference, model = pair()
     sides = (reference.model.encoder, reference.model.decoder)
-    assert_every_value_is_mapped(model, reference, unused=[x.embed_positions.weight[:OFFSET] for x in sides])
+    assert_every_value_is_mapped(
+        model, reference, unused=[x.embed_positions.weight[:OFFSET] for x in sides]
+    )
     assert_same_logits_from_a_source(model, reference, source_lengths, lengths)
 
 

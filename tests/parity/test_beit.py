@@ -23,7 +23,8 @@ from seqkit.nn.position.base import RelativePosition
 DIM, DEPTH, HEADS, PATCH, SIDE = 21, 3, 3, 5, 20
 GRID = SIDE // PATCH
 CELLS = torch.cartesian_prod(torch.arange(float(GRID)), torch.arange(float(GRID)))
-POSITIONS = torch.cat([torch.tensor([[-1.0, -1.0]]), CELLS])  # (row, column); the class token stands outside
+# (row, column); the class token stands outside
+POSITIONS = torch.cat([torch.tensor([[-1.0, -1.0]]), CELLS])
 
 
 class GridBias(RelativePosition):
@@ -36,7 +37,10 @@ class GridBias(RelativePosition):
         self.table = nn.Parameter(torch.zeros((2 * GRID - 1) ** 2 + 3, HEADS))
 
     def bias(self, query_positions, key_positions, num_heads):
-        query, key = rearrange(query_positions, "b n p -> b n 1 p"), rearrange(key_positions, "b m p -> b 1 m p")
+        query, key = (
+            rearrange(query_positions, "b n p -> b n 1 p"),
+            rearrange(key_positions, "b m p -> b 1 m p"),
+        )
         row, column = (query - key + GRID - 1).long().unbind(dim=-1)
         from_class, to_class = query[..., 0] < 0, key[..., 0] < 0
         index = torch.where(from_class, len(self.table) - 3, row * (2 * GRID - 1) + column)
@@ -74,7 +78,9 @@ def weights(theirs):
     """Their weights under our names. Their keys have no bias: zeros, which softmax would ignore whatever they were."""
     left = dict(theirs)
     first = "embeddings.patch_embeddings.projection"
-    mapped = first_layer(left.pop(f"{first}.weight"), left.pop(f"{first}.bias"), [left.pop("embeddings.cls_token")])
+    mapped = first_layer(
+        left.pop(f"{first}.weight"), left.pop(f"{first}.bias"), [left.pop("embeddings.cls_token")]
+    )
     mapped["embedder.mask_token"] = rearrange(left.pop("embeddings.mask_token"), "1 1 d -> d")
     for i in range(DEPTH):
         layer, name = f"layers.{i}", f"backbone.blocks.{i}"
@@ -97,5 +103,7 @@ def test_hidden_states_of_beit(pair, share_masked):
     images, masked = torch.rand(2, 3, SIDE, SIDE), torch.rand(2, len(CELLS)) < share_masked
     batch = image_batch(images, PATCH, 1, positions=POSITIONS)
     with torch.no_grad():
-        hidden = ours.backbone(ours.embedder(batch, torch.cat([torch.zeros(2, 1, dtype=torch.bool), masked], dim=1)))
+        hidden = ours.backbone(
+            ours.embedder(batch, torch.cat([torch.zeros(2, 1, dtype=torch.bool), masked], dim=1))
+        )
         assert_equal(hidden, theirs(images, bool_masked_pos=masked).last_hidden_state)

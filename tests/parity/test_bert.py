@@ -27,8 +27,12 @@ def theirs():
 def ours():
     norm = partial(nn.LayerNorm, eps=1e-12)
     block = partial(PostNormBlock, mlp=partial(MLP, ratio=INNER / DIM), norm=norm)
-    backbone = Transformer(DIM, DEPTH, num_heads=HEADS, block=block, norm=nn.Identity, input_norm=norm)
-    return EmbeddedBackbone(TokenSpec(vocab_size=VOCAB, num_axes=2), backbone, partial(Learned, sizes=[CONTEXT, 2]))
+    backbone = Transformer(
+        DIM, DEPTH, num_heads=HEADS, block=block, norm=nn.Identity, input_norm=norm
+    )
+    return EmbeddedBackbone(
+        TokenSpec(vocab_size=VOCAB, num_axes=2), backbone, partial(Learned, sizes=[CONTEXT, 2])
+    )
 
 
 def weights(theirs):
@@ -60,6 +64,8 @@ def test_hidden_states_of_bert(lengths):
     batch = texts(lengths, VOCAB, num_axes=2)
     with torch.no_grad():
         right = reference(
-            batch.content, attention_mask=batch.valid.long(), token_type_ids=batch.positions[..., 1].long()
+            batch.content,
+            attention_mask=batch.valid.long(),
+            token_type_ids=batch.positions[..., 1].long(),
         ).last_hidden_state
         assert_equal(model(batch), right, batch.valid)

@@ -31,11 +31,17 @@ def theirs():
 def weights(theirs):
     """Their weights under our names."""
     model = theirs.transformer
-    mapped = {f"{name}.weight": model.word_embeddings.weight for name in ("embedder.content", "head.table")}
-    mapped |= linear(model.word_embeddings_layernorm, "backbone.input_norm") | linear(model.ln_f, "backbone.norm")
+    mapped = {
+        f"{name}.weight": model.word_embeddings.weight
+        for name in ("embedder.content", "head.table")
+    }
+    mapped |= linear(model.word_embeddings_layernorm, "backbone.input_norm") | linear(
+        model.ln_f, "backbone.norm"
+    )
     for i, block in enumerate(model.h):
         name, qkv = f"backbone.blocks.{i}", block.self_attention.query_key_value.state_dict()
-        for kind, by_head in qkv.items():  # theirs stand head by head, ours queries, keys and values one after another
+        # theirs stand head by head, ours queries, keys and values one after another
+        for kind, by_head in qkv.items():
             rows = rearrange(by_head, "(h three c) ... -> (three h c) ...", h=HEADS, three=3)
             mapped[f"{name}.attention.qkv_proj.{kind}"] = rows
         mapped |= linear(block.self_attention.dense, f"{name}.attention.out_proj")

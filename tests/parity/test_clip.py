@@ -27,16 +27,24 @@ def layers(theirs):
     """The layers of either encoder, under our names."""
     mapped = {}
     for i in range(DEPTH):
-        names = {"attention": "self_attn", "out": "out_proj", "norms": ("layer_norm1", "layer_norm2")}
+        names = {
+            "attention": "self_attn",
+            "out": "out_proj",
+            "norms": ("layer_norm1", "layer_norm2"),
+        }
         mapped |= vit_layer(theirs, f"encoder.layers.{i}", f"backbone.blocks.{i}", **names)
     return mapped
 
 
 @pytest.fixture
 def text_pair():
-    config = CLIPTextConfig(vocab_size=VOCAB, max_position_embeddings=CONTEXT, eos_token_id=VOCAB - 1, **SIZES)
+    config = CLIPTextConfig(
+        vocab_size=VOCAB, max_position_embeddings=CONTEXT, eos_token_id=VOCAB - 1, **SIZES
+    )
     theirs = randomized(CLIPTextModel(config), std=0.2)
-    ours = EmbeddedBackbone(TokenSpec(vocab_size=VOCAB), family("CLIP"), partial(Learned, sizes=[CONTEXT]))
+    ours = EmbeddedBackbone(
+        TokenSpec(vocab_size=VOCAB), family("CLIP"), partial(Learned, sizes=[CONTEXT])
+    )
     left = theirs.state_dict()
     mapped = take(left, ["embeddings.token_embedding"], "embedder.content")
     mapped["embedder.position.tables.0"] = left.pop("embeddings.position_embedding.weight")
@@ -47,13 +55,17 @@ def text_pair():
 
 @pytest.fixture
 def vision_pair():
-    theirs = randomized(CLIPVisionModel(CLIPVisionConfig(image_size=SIDE, patch_size=PATCH, **SIZES)), std=0.2)
+    theirs = randomized(
+        CLIPVisionModel(CLIPVisionConfig(image_size=SIDE, patch_size=PATCH, **SIZES)), std=0.2
+    )
     backbone = family("CLIP", {"causal": False, "input_norm": "LayerNorm"})
     position = partial(Learned, sizes=[NUM_TOKENS])
     ours = EmbeddedBackbone(spec(3 * PATCH**2, 1), backbone, position)
     left = theirs.state_dict()
     kernel = left.pop("embeddings.patch_embedding.weight")
-    mapped = first_layer(kernel, before=[rearrange(left.pop("embeddings.class_embedding"), "d -> 1 d")])
+    mapped = first_layer(
+        kernel, before=[rearrange(left.pop("embeddings.class_embedding"), "d -> 1 d")]
+    )
     mapped["embedder.position.tables.0"] = left.pop("embeddings.position_embedding.weight")
     mapped |= layers(left) | take(left, ["pre_layrnorm"], "backbone.input_norm")
     ours.load_state_dict(mapped | take(left, ["post_layernorm"], "backbone.norm"))
@@ -82,5 +94,6 @@ def test_hidden_states_of_clips_image_encoder(vision_pair):
 @pytest.mark.parametrize("encoder", ["text_pair", "vision_pair"])
 def test_every_value_of_clip_is_mapped(encoder, request):
     theirs, ours = request.getfixturevalue(encoder)
-    patches = [ours.embedder.content.projection.bias] if encoder == "vision_pair" else []  # theirs have no bias
+    # theirs have no bias
+    patches = [ours.embedder.content.projection.bias] if encoder == "vision_pair" else []
     assert_every_value_is_mapped(ours, theirs, added=patches)

@@ -25,7 +25,9 @@ def pair():
         patch_size=PATCH, num_labels=7, attn_implementation="eager",
     )  # fmt: skip
     theirs = randomized(DeiTForImageClassificationWithTeacher(config), std=0.2)
-    ours = EmbeddedBackbone(spec(3 * PATCH**2, 2), family("DeiT"), partial(Learned, sizes=[NUM_TOKENS]))
+    ours = EmbeddedBackbone(
+        spec(3 * PATCH**2, 2), family("DeiT"), partial(Learned, sizes=[NUM_TOKENS])
+    )
     ours.load_state_dict(weights(theirs.deit.state_dict()))
     return theirs, ours
 
@@ -36,7 +38,9 @@ def weights(theirs):
     first = "embeddings.patch_embeddings.projection"
     before = [left.pop("embeddings.cls_token"), left.pop("embeddings.distillation_token")]
     mapped = first_layer(left.pop(f"{first}.weight"), left.pop(f"{first}.bias"), before)
-    mapped["embedder.position.tables.0"] = rearrange(left.pop("embeddings.position_embeddings"), "1 n d -> n d")
+    mapped["embedder.position.tables.0"] = rearrange(
+        left.pop("embeddings.position_embeddings"), "1 n d -> n d"
+    )
     for i in range(DEPTH):
         mapped |= vit_layer(left, f"layers.{i}", f"backbone.blocks.{i}")
     mapped |= take(left, ["layernorm"], "backbone.norm")
@@ -51,5 +55,7 @@ def test_hidden_states_and_logits_of_deit(pair):
     with torch.no_grad():
         hidden = ours(image_batch(images, PATCH, 2))
         assert_equal(hidden, theirs.deit(images).last_hidden_state)
-        logits = (theirs.cls_classifier(hidden[:, 0]) + theirs.distillation_classifier(hidden[:, 1])) / 2
+        logits = (
+            theirs.cls_classifier(hidden[:, 0]) + theirs.distillation_classifier(hidden[:, 1])
+        ) / 2
         assert_equal(logits, theirs(images).logits)

@@ -42,11 +42,17 @@ def weights(theirs):
     positions = rearrange(left.pop("embeddings.position_embeddings"), "1 n d -> n d")
     before = [left.pop("embeddings.cls_token"), left.pop("embeddings.register_tokens")]
     mapped = first_layer(left.pop(f"{first}.weight"), left.pop(f"{first}.bias"), before)
-    mapped["embedder.position.tables.0"] = torch.cat([positions[:1], torch.zeros(REGISTERS, DIM), positions[1:]])
+    mapped["embedder.position.tables.0"] = torch.cat(
+        [positions[:1], torch.zeros(REGISTERS, DIM), positions[1:]]
+    )
     mapped["embedder.mask_token"] = rearrange(left.pop("embeddings.mask_token"), "1 d -> d")
     for i in range(DEPTH):
         layer, name = f"encoder.layer.{i}", f"backbone.blocks.{i}"
-        mapped |= gated_mlp(left, f"{layer}.mlp", f"{name}.mlp") if f"{layer}.mlp.gate_proj.weight" in left else {}
+        mapped |= (
+            gated_mlp(left, f"{layer}.mlp", f"{name}.mlp")
+            if f"{layer}.mlp.gate_proj.weight" in left
+            else {}
+        )
         mapped |= vit_layer(left, layer, name, norms=("norm1", "norm2"))
         mapped[f"{name}.attention_residual.scale"] = left.pop(f"{layer}.layer_scale1.lambda1")
         mapped[f"{name}.mlp_residual.scale"] = left.pop(f"{layer}.layer_scale2.lambda1")

@@ -70,17 +70,24 @@ def dense(theirs, name):
 def weights(theirs):
     """Their weights under our names."""
     model = theirs.model
-    mapped = {"embedder.content.weight": model.embed_tokens.weight, "head.linear.weight": theirs.lm_head.weight}
+    mapped = {
+        "embedder.content.weight": model.embed_tokens.weight,
+        "head.linear.weight": theirs.lm_head.weight,
+    }
     mapped |= linear(model.norm, "backbone.norm")
     for i, layer in enumerate(model.layers):
         name, attention, mlp = f"backbone.blocks.{i}", layer.self_attn, layer.mlp
         c = attention.head_dim
         qkv = [paired(attention.q_proj, c), paired(attention.k_proj, c), attention.v_proj]
-        mapped |= linears(qkv, f"{name}.attention.qkv_proj") | linear(attention.o_proj, f"{name}.attention.out_proj")
+        mapped |= linears(qkv, f"{name}.attention.qkv_proj") | linear(
+            attention.o_proj, f"{name}.attention.out_proj"
+        )
         if hasattr(attention, "q_norm"):
             mapped[f"{name}.attention.query_norm.weight"] = paired(attention.q_norm, c)
             mapped[f"{name}.attention.key_norm.weight"] = paired(attention.k_norm, c)
-        mapped |= mixture(mlp, f"{name}.mlp") if hasattr(mlp, "experts") else dense(mlp, f"{name}.mlp")
+        mapped |= (
+            mixture(mlp, f"{name}.mlp") if hasattr(mlp, "experts") else dense(mlp, f"{name}.mlp")
+        )
         mapped |= linear(layer.input_layernorm, f"{name}.attention_norm")
         mapped |= linear(layer.post_attention_layernorm, f"{name}.mlp_norm")
     return mapped
@@ -88,7 +95,12 @@ def weights(theirs):
 
 QWEN3_BLOCK = {
     "norm": {"type": "RMSNorm", "eps": 1e-6},
-    "attention": {"num_kv_heads": 2, "head_dim": 10, "bias": False, "qk_norm": {"type": "RMSNorm", "eps": 1e-6}},
+    "attention": {
+        "num_kv_heads": 2,
+        "head_dim": 10,
+        "bias": False,
+        "qk_norm": {"type": "RMSNorm", "eps": 1e-6},
+    },
 }
 WITH_EXPERTS = QWEN3_BLOCK | {
     "mlp": {

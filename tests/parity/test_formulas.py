@@ -28,13 +28,19 @@ def rotated_by_the_matrix(x, position):
 
 
 def test_rotary_is_roformers_equation_15():
-    heads, head_dim, where = 3, 10, [0.0, 1.0, 2.0, 7.0, 1023.0]  # the last: an angle known to 6e-5 in single precision
+    # the last: an angle known to 6e-5 in single precision
+    heads, head_dim, where = 3, 10, [0.0, 1.0, 2.0, 7.0, 1023.0]
     x = torch.randn(1, heads, len(where), head_dim)
     positions = torch.tensor(where).reshape(1, -1, 1)
     got = apply_rotary(x, Rotary().rotary(positions, head_dim))
     for h in range(heads):
         for n, position in enumerate(where):
-            assert_close(got[0, h, n].double(), rotated_by_the_matrix(x[0, h, n].double(), position), rtol=0, atol=2e-4)
+            assert_close(
+                got[0, h, n].double(),
+                rotated_by_the_matrix(x[0, h, n].double(), position),
+                rtol=0,
+                atol=2e-4,
+            )
 
 
 def test_rotary_scores_are_roformers_equation_16():
@@ -83,7 +89,10 @@ def test_attention_with_alibi_is_the_papers_formula():
             slope = 2 ** (-8 * (h + 1) / heads)
             for i in range(n):
                 scores = torch.tensor(
-                    [float(q[i, head] @ k[j, head]) / math.sqrt(head_dim) - slope * (i - j) for j in range(i + 1)]
+                    [
+                        float(q[i, head] @ k[j, head]) / math.sqrt(head_dim) - slope * (i - j)
+                        for j in range(i + 1)
+                    ]
                 )
                 output[i, head] = scores.softmax(dim=0) @ v[: i + 1, head]
         assert_close(got, attention.out_proj(output), rtol=0, atol=1e-6)

@@ -67,7 +67,8 @@ THEIRS = {"Gemma 2": gemma2, "Gemma 3": gemma3}
 
 def weights(theirs):
     """Their weights under our names."""
-    left = {name: w for name, w in theirs.state_dict().items() if name != "lm_head.weight"}  # it is the table
+    # it is the table
+    left = {name: w for name, w in theirs.state_dict().items() if name != "lm_head.weight"}
     return llama_like(left, HEAD_DIM, NORMS)
 
 
@@ -184,7 +185,10 @@ def test_gemma_3_in_bfloat16_is_as_near_to_single_precision_as_theirs():
         batch = texts([41] * 8, VOCAB)
         with torch.no_grad():
             right = reference(batch.content).logits
-            got = model.to(torch.bfloat16)(batch), reference.to(torch.bfloat16)(batch.content).logits
+            got = (
+                model.to(torch.bfloat16)(batch),
+                reference.to(torch.bfloat16)(batch.content).logits,
+            )
         assert got[0].dtype == torch.bfloat16
         errors += torch.stack([(x - right).abs().mean() for x in got])
     assert errors[0] <= 1.25 * errors[1]

@@ -26,17 +26,26 @@ def theirs():
 
 
 def ours(approximate="tanh"):
-    block = partial(PreNormBlock, mlp=partial(MLP, activation=partial(nn.GELU, approximate=approximate)))
+    block = partial(
+        PreNormBlock, mlp=partial(MLP, activation=partial(nn.GELU, approximate=approximate))
+    )
     backbone = Transformer(DIM, DEPTH, num_heads=HEADS, causal=True, block=block)
-    return EmbeddedBackbone(TokenSpec(vocab_size=VOCAB), backbone, partial(Learned, sizes=[CONTEXT]))
+    return EmbeddedBackbone(
+        TokenSpec(vocab_size=VOCAB), backbone, partial(Learned, sizes=[CONTEXT])
+    )
 
 
 def weights(theirs):
     """Their weights under our names."""
-    mapped = {"embedder.content.weight": theirs.wte.weight, "embedder.position.tables.0": theirs.wpe.weight}
+    mapped = {
+        "embedder.content.weight": theirs.wte.weight,
+        "embedder.position.tables.0": theirs.wpe.weight,
+    }
     for i, block in enumerate(theirs.h):
         name = f"backbone.blocks.{i}"
-        mapped |= linear(block.ln_1, f"{name}.attention_norm") | linear(block.ln_2, f"{name}.mlp_norm")
+        mapped |= linear(block.ln_1, f"{name}.attention_norm") | linear(
+            block.ln_2, f"{name}.mlp_norm"
+        )
         mapped |= transposed(block.attn.c_attn, f"{name}.attention.qkv_proj")
         mapped |= transposed(block.attn.c_proj, f"{name}.attention.out_proj")
         mapped |= transposed(block.mlp.c_fc, f"{name}.mlp.up_proj") | transposed(

@@ -31,7 +31,8 @@ def theirs(std=0.1):
 def pair(std=0.1, overrides=None):
     reference, model = theirs(std), decoder("Granite", VOCAB, tied=True, overrides=overrides)
     model.head = TiedHead(model.embedder.table, scale=1 / LOGITS_SCALING)
-    left = {name: w for name, w in reference.state_dict().items() if name != "lm_head.weight"}  # it is the table
+    # it is the table
+    left = {name: w for name, w in reference.state_dict().items() if name != "lm_head.weight"}
     model.load_state_dict(llama_like(left, HEAD_DIM))
     return reference, model
 

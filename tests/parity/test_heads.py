@@ -19,7 +19,11 @@ from seqkit.nn.position.absolute import NoPosition
 from seqkit.pretrained.folder import settings, weights
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts.md"
-LINES = dict(re.findall(r"^\| ([^|`]+) \| `(\{type: .+\})` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+LINES = dict(
+    re.findall(
+        r"^\| ([^|`]+) \| `(\{type: .+\})` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+)
 MASKED, CLASSIFIER = "BERT, masked language model", "BERT and RoBERTa, classifier"
 MODELS = {
     ("Bert", "ForMaskedLM"): (MASKED, {}),
@@ -33,7 +37,11 @@ MODELS = {
 def objective_of(line, **transform):
     """The section `objective` of the page's line, with other settings of the transform."""
     found = load_yaml(LINES[line])
-    return {**found, "transform": {**found["transform"], **transform}} if "transform" in found else found
+    return (
+        {**found, "transform": {**found["transform"], **transform}}
+        if "transform" in found
+        else found
+    )
 
 
 def pair(folder, name, kind, objective):
@@ -41,7 +49,9 @@ def pair(folder, name, kind, objective):
     eps = {"layer_norm_eps": 1e-5} if name == "Roberta" else {}  # as its published models have it
     theirs = doubled(saved(folder, name, {**ENCODERS[name], **eps, "num_labels": 3}, kind))
     found = settings(folder, "Features")
-    config = complete({**found, "model": {**found["model"], "objective": objective}}, only=("tokenizer", "model"))
+    config = complete(
+        {**found, "model": {**found["model"], "objective": objective}}, only=("tokenizer", "model")
+    )
     built = build(config)
     if objective["type"] == "Classify":
         built.model["objective"].fit([0, 1, 2], ["a", "b", "c"])
@@ -59,17 +69,24 @@ def pair(folder, name, kind, objective):
 def padded(lengths, num_axes):
     """Random ids but the padding's, at positions 0, 1, 2, …, all of the first sentence."""
     ids = [torch.randint(2, VOCAB, (n,)) for n in lengths]
-    positions = [torch.stack([torch.arange(float(n)), torch.zeros(n)], dim=1)[:, :num_axes] for n in lengths]
+    positions = [
+        torch.stack([torch.arange(float(n)), torch.zeros(n)], dim=1)[:, :num_axes] for n in lengths
+    ]
     return TokenBatch.collate([Tokens(x, p) for x, p in zip(ids, positions)])
 
 
 def assert_same(theirs, ours, lengths):
     batch = padded(lengths, ours.spec.num_axes)
     with torch.no_grad():
-        given = batch.content.masked_fill(~batch.valid, 1)  # RoBERTa counts positions by the padding's id
+        # RoBERTa counts positions by the padding's id
+        given = batch.content.masked_fill(~batch.valid, 1)
         right = theirs(given, attention_mask=batch.valid.long()).logits
         got = ours(batch)
-    assert_equal(got, right, batch.valid if right.shape[:2] == batch.valid.shape and right.ndim == 3 else None)
+    assert_equal(
+        got,
+        right,
+        batch.valid if right.shape[:2] == batch.valid.shape and right.ndim == 3 else None,
+    )
 
 
 @pytest.mark.parametrize("lengths", PADDED_OR_NOT)
@@ -101,8 +118,12 @@ def test_logits_of_electras_generator_from_its_hidden_states():
     theirs = randomized(ElectraForMaskedLM(config))
     line = objective_of("ELECTRA, generator", width=10)
     model = {"objective": line, "backbone": {"type": "LSTM", "dim": 24}}
-    objective = build(complete({"tokenizer": "Bytes", "model": model}, only=("tokenizer", "model"))).model["objective"]
-    head = objective.head(Embedder(TokenSpec(vocab_size=VOCAB, num_axes=0), 24, embedding_dim=10, position=NoPosition))
+    objective = build(
+        complete({"tokenizer": "Bytes", "model": model}, only=("tokenizer", "model"))
+    ).model["objective"]
+    head = objective.head(
+        Embedder(TokenSpec(vocab_size=VOCAB, num_axes=0), 24, embedding_dim=10, position=NoPosition)
+    )
     dense, norm = theirs.generator_predictions.dense, theirs.generator_predictions.LayerNorm
     mapped = {f"transform.linear.{end}": x for end, x in dense.state_dict().items()}
     mapped |= {f"transform.norm.{end}": x for end, x in norm.state_dict().items()}
@@ -131,7 +152,8 @@ def test_logits_of_granite(lengths):
     model = {"objective": load_yaml(LINES["Granite, Cohere"]), "backbone": backbone}
     built = build(complete({"tokenizer": "Bytes", "model": model}, only=("tokenizer", "model")))
     ours = build_model(built, TokenSpec(vocab_size=VOCAB)).eval()
-    held = {name: x for name, x in theirs.state_dict().items() if name != "lm_head.weight"}  # it is the table
+    # it is the table
+    held = {name: x for name, x in theirs.state_dict().items() if name != "lm_head.weight"}
     ours.load_state_dict(llama_like(held, 8))
     batch = texts(lengths, VOCAB)
     with torch.no_grad():

@@ -40,8 +40,12 @@ def ours(num_kv_heads):
         mlp=partial(GatedMLP, width=INNER),
         norm=norm,
     )
-    backbone = Transformer(DIM, DEPTH, num_heads=HEADS, causal=True, block=block, norm=norm, position=Rotary())
-    return EmbeddedBackbone(TokenSpec(vocab_size=VOCAB), backbone, NoPosition), TokenHead(DIM, VOCAB, bias=False)
+    backbone = Transformer(
+        DIM, DEPTH, num_heads=HEADS, causal=True, block=block, norm=norm, position=Rotary()
+    )
+    return EmbeddedBackbone(TokenSpec(vocab_size=VOCAB), backbone, NoPosition), TokenHead(
+        DIM, VOCAB, bias=False
+    )
 
 
 def paired(projection):
@@ -58,7 +62,9 @@ def weights(theirs):
     for i, layer in enumerate(theirs.layers):
         name, attention, mlp = f"backbone.blocks.{i}", layer.self_attn, layer.mlp
         qkv = [paired(attention.q_proj), paired(attention.k_proj), attention.v_proj]
-        mapped |= linears(qkv, f"{name}.attention.qkv_proj") | linear(attention.o_proj, f"{name}.attention.out_proj")
+        mapped |= linears(qkv, f"{name}.attention.qkv_proj") | linear(
+            attention.o_proj, f"{name}.attention.out_proj"
+        )
         mapped |= linears([mlp.gate_proj, mlp.up_proj], f"{name}.mlp.gate_up_proj") | linear(
             mlp.down_proj, f"{name}.mlp.down_proj"
         )

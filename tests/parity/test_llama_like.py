@@ -33,7 +33,9 @@ class Case:
 
     @property
     def head_dim(self) -> int:
-        return self.settings.get("head_dim", self.settings["hidden_size"] // self.settings["num_attention_heads"])
+        return self.settings.get(
+            "head_dim", self.settings["hidden_size"] // self.settings["num_attention_heads"]
+        )
 
 
 def case(name, sizes, *, theta=10_000.0, eps=1e-6, rope=None, norms=LLAMA_NORMS, **settings):
@@ -115,7 +117,9 @@ FULL = {
     "mlp": {"type": "GatedMLP", "width": INNER},
     "norm": {"type": "RMSNorm", "eps": 1e-6},
 }
-LOCAL = FULL | {"attention": FULL["attention"] | {"mechanism": {"type": "SlidingWindowAttention", "size": 7}}}
+LOCAL = FULL | {
+    "attention": FULL["attention"] | {"mechanism": {"type": "SlidingWindowAttention", "size": 7}}
+}
 
 
 @pytest.mark.parametrize(

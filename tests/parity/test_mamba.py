@@ -28,14 +28,23 @@ def ours():
 
 def weights(theirs):
     """Their weights under our names; our convolution counts back from the token, theirs up to it."""
-    mapped = {"embedder.content.weight": theirs.embeddings.weight, "backbone.norm.weight": theirs.norm_f.weight}
+    mapped = {
+        "embedder.content.weight": theirs.embeddings.weight,
+        "backbone.norm.weight": theirs.norm_f.weight,
+    }
     for i, layer in enumerate(theirs.layers):
         name, mixer = f"backbone.blocks.{i}", layer.mixer
         mapped |= {f"{name}.norm.weight": layer.norm.weight}
-        mapped |= linear(mixer.in_proj, f"{name}.in_proj") | linear(mixer.out_proj, f"{name}.out_proj")
-        mapped |= linear(mixer.x_proj, f"{name}.ssm.x_proj") | linear(mixer.dt_proj, f"{name}.ssm.dt_proj")
+        mapped |= linear(mixer.in_proj, f"{name}.in_proj") | linear(
+            mixer.out_proj, f"{name}.out_proj"
+        )
+        mapped |= linear(mixer.x_proj, f"{name}.ssm.x_proj") | linear(
+            mixer.dt_proj, f"{name}.ssm.dt_proj"
+        )
         mapped |= {
-            f"{name}.ssm.convolution.weight": rearrange(mixer.conv1d.weight, "e 1 k -> k 1 e").flip(0),
+            f"{name}.ssm.convolution.weight": rearrange(mixer.conv1d.weight, "e 1 k -> k 1 e").flip(
+                0
+            ),
             f"{name}.ssm.convolution_bias": mixer.conv1d.bias,
             f"{name}.ssm.A_log": rearrange(mixer.A_log, "e s -> (e s)"),
             f"{name}.ssm.D": mixer.D,

@@ -86,7 +86,9 @@ def test_gcn_equals_gcnconv(num_edge_types):
 def test_gradients_equal_those_of_gcnconv():
     ours, x, edges, right = gcn_and_pygs(3)
     direction = torch.randn(NODES, DIM, dtype=torch.float64)
-    expected = torch.autograd.grad((right * direction).sum(), list(ours.parameters()), retain_graph=True)
+    expected = torch.autograd.grad(
+        (right * direction).sum(), list(ours.parameters()), retain_graph=True
+    )
     got = torch.autograd.grad((ours.run(x, edges) * direction).sum(), list(ours.parameters()))
     for a, b in zip(got, expected, strict=True):
         assert_close(a, b, **close)

@@ -42,11 +42,15 @@ def weights(theirs):
 
     left = dict(theirs)
     mapped = take(left, ["embeddings.tok_embeddings"], "embedder.content")
-    mapped |= take(left, ["embeddings.norm"], "backbone.input_norm") | take(left, ["final_norm"], "backbone.norm")
+    mapped |= take(left, ["embeddings.norm"], "backbone.input_norm") | take(
+        left, ["final_norm"], "backbone.norm"
+    )
     names = {"attention_norm": "attn_norm", "attention.out_proj": "attn.Wo", "mlp_norm": "mlp_norm"}
     names |= {"mlp.gate_up_proj": "mlp.Wi", "mlp.down_proj": "mlp.Wo"}
     for i in range(DEPTH):
-        mapped |= take(left, [f"layers.{i}.attn.Wqkv"], f"backbone.blocks.{i}.attention.qkv_proj", [pair_up])
+        mapped |= take(
+            left, [f"layers.{i}.attn.Wqkv"], f"backbone.blocks.{i}.attention.qkv_proj", [pair_up]
+        )
         for ours, name in names.items():
             mapped |= take(left, [f"layers.{i}.{name}"], f"backbone.blocks.{i}.{ours}")
     assert not left, f"not mapped: {sorted(left)}"
@@ -75,4 +79,6 @@ def test_gradients_of_modernbert(pair, lengths):
     assert gradients.keys() == dict(ours.named_parameters()).keys()
     for name, p in ours.named_parameters():
         scale = gradients[name].abs().max()
-        torch.testing.assert_close(p.grad / scale, gradients[name] / scale, rtol=0, atol=SLACK, msg=name)
+        torch.testing.assert_close(
+            p.grad / scale, gradients[name] / scale, rtol=0, atol=SLACK, msg=name
+        )

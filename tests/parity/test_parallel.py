@@ -38,7 +38,12 @@ from seqkit.nn.position.bias import ALiBi
 from seqkit.objectives import NextToken
 
 VOCAB, DIM, INNER, DEPTH, HEADS, HEAD_DIM = 29, 40, 60, 3, 4, 10
-SIZES = {"vocab_size": VOCAB, "bos_token_id": None, "eos_token_id": None, "attn_implementation": "eager"}
+SIZES = {
+    "vocab_size": VOCAB,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "attn_implementation": "eager",
+}
 LLAMAS_NAMES = {
     "hidden_size": DIM, "num_hidden_layers": DEPTH, "num_attention_heads": HEADS, "intermediate_size": INNER,
 }  # fmt: skip
@@ -53,7 +58,12 @@ def gpt_neox():
 
 
 def falcon(**changes):
-    config = {"hidden_size": DIM, "num_hidden_layers": DEPTH, "num_attention_heads": HEADS, "ffn_hidden_size": INNER}
+    config = {
+        "hidden_size": DIM,
+        "num_hidden_layers": DEPTH,
+        "num_attention_heads": HEADS,
+        "ffn_hidden_size": INNER,
+    }
     return FalconForCausalLM(FalconConfig(**{**SIZES, **config, **changes}))
 
 
@@ -87,7 +97,12 @@ def gpt_neox_layer(left, i):
     return (
         take(left, [f"{layer}.input_layernorm"], f"{name}.attention_norm")
         | take(left, [f"{layer}.post_attention_layernorm"], f"{name}.mlp_norm")
-        | take(left, [f"{layer}.attention.query_key_value"], f"{name}.attention.qkv_proj", [sorted_and_paired])
+        | take(
+            left,
+            [f"{layer}.attention.query_key_value"],
+            f"{name}.attention.qkv_proj",
+            [sorted_and_paired],
+        )
         | take(left, [f"{layer}.attention.dense"], f"{name}.attention.out_proj")
         | take(left, [f"{layer}.mlp.dense_h_to_4h"], f"{name}.mlp.up_proj")
         | take(left, [f"{layer}.mlp.dense_4h_to_h"], f"{name}.mlp.down_proj")
@@ -102,10 +117,17 @@ def falcon_layer(left, i, *, num_kv_heads=1, rotary=True):
         return torch.cat([in_pairs(q, HEAD_DIM), in_pairs(k, HEAD_DIM), v] if rotary else [q, k, v])
 
     norms = [
-        x for x in ("ln_attn", "ln_mlp", "input_layernorm", "post_attention_layernorm") if f"{layer}.{x}.weight" in left
+        x
+        for x in ("ln_attn", "ln_mlp", "input_layernorm", "post_attention_layernorm")
+        if f"{layer}.{x}.weight" in left
     ]
     mapped = (
-        take(left, [f"{layer}.self_attention.query_key_value"], f"{name}.attention.qkv_proj", [sorted_and_paired])
+        take(
+            left,
+            [f"{layer}.self_attention.query_key_value"],
+            f"{name}.attention.qkv_proj",
+            [sorted_and_paired],
+        )
         | take(left, [f"{layer}.self_attention.dense"], f"{name}.attention.out_proj")
         | take(left, [f"{layer}.mlp.dense_h_to_4h"], f"{name}.mlp.up_proj")
         | take(left, [f"{layer}.mlp.dense_4h_to_h"], f"{name}.mlp.down_proj")
@@ -113,7 +135,9 @@ def falcon_layer(left, i, *, num_kv_heads=1, rotary=True):
     if len(norms) == 1:
         return mapped | both_norms(left, f"{layer}.{norms[0]}", name)
     ours = ("attention_norm", "mlp_norm")
-    first_and_second = norms if norms[0] == "ln_attn" else ["input_layernorm", "post_attention_layernorm"]
+    first_and_second = (
+        norms if norms[0] == "ln_attn" else ["input_layernorm", "post_attention_layernorm"]
+    )
     for norm, own in zip(first_and_second, ours, strict=True):
         mapped |= take(left, [f"{layer}.{norm}"], f"{name}.{own}")
     return mapped
@@ -122,7 +146,9 @@ def falcon_layer(left, i, *, num_kv_heads=1, rotary=True):
 def both_norms(left, norm, name):
     """A norm that attention and MLP share."""
     mapped = take(left, [norm], f"{name}.attention_norm")
-    return mapped | {key.replace(".attention_norm", ".mlp_norm"): value for key, value in mapped.items()}
+    return mapped | {
+        key.replace(".attention_norm", ".mlp_norm"): value for key, value in mapped.items()
+    }
 
 
 FAMILIES = {
@@ -139,7 +165,9 @@ def weights(name, theirs, **settings):
     """Their weights under our names."""
     _, layer, table, norm = FAMILIES[name]
     left = theirs.state_dict()
-    mapped = take(left, [norm], "backbone.norm") | {"embedder.content.weight": left.pop(f"{table}.weight")}
+    mapped = take(left, [norm], "backbone.norm") | {
+        "embedder.content.weight": left.pop(f"{table}.weight")
+    }
     if theirs.config.tie_word_embeddings:
         mapped |= {"head.table.weight": left.pop("lm_head.weight")}
     else:
@@ -163,7 +191,13 @@ def random(theirs, generating=False):
     if generating:
         with torch.no_grad():
             for name, p in theirs.named_parameters():
-                p.mul_(0.1 if name.endswith("bias") else 5.0 if "query" in name or "q_proj" in name else 1.0)
+                p.mul_(
+                    0.1
+                    if name.endswith("bias")
+                    else 5.0
+                    if "query" in name or "q_proj" in name
+                    else 1.0
+                )
         scattered(next(norm for name, norm in theirs.named_modules() if name in LAST_NORMS))
     return theirs
 
@@ -237,7 +271,9 @@ def falcon_with_alibi(parallel, generating=False):
     reference = random(falcon(**settings, attn_implementation="sdpa"), generating)
     block = partial(ParallelBlock, shared_norm=True) if parallel else PreNormBlock
     block = partial(block, mlp=partial(MLP, ratio=INNER / DIM))
-    backbone = Transformer(DIM, DEPTH, num_heads=HEADS, causal=True, block=block, position=ScaledALiBi())
+    backbone = Transformer(
+        DIM, DEPTH, num_heads=HEADS, causal=True, block=block, position=ScaledALiBi()
+    )
     model = Model(TokenSpec(vocab_size=VOCAB), backbone, NextToken(bias=False), position=NoPosition)
     model.head = TiedHead(model.embedder.table)
     model.eval().load_state_dict(weights("Falcon", reference, num_kv_heads=HEADS, rotary=False))

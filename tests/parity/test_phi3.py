@@ -18,7 +18,12 @@ SHORT, LONG = [1.0, 1.05, 1.3, 1.9], [1.1, 1.9, 4.3, 31.0]
 
 
 def theirs(std=0.1):
-    rope = {"rope_type": "longrope", "rope_theta": 10_000.0, "short_factor": SHORT, "long_factor": LONG}
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10_000.0,
+        "short_factor": SHORT,
+        "long_factor": LONG,
+    }
     config = Phi3Config(
         vocab_size=VOCAB, hidden_size=HEADS * HEAD_DIM, intermediate_size=43, num_hidden_layers=3,
         num_attention_heads=HEADS, num_key_value_heads=1, rms_norm_eps=1e-5, sliding_window=11,
@@ -32,11 +37,17 @@ def theirs(std=0.1):
 def weights(theirs):
     """Their weights under our names; keys are the head after those of the queries."""
     left = theirs.state_dict()
-    mapped = take(left, ["model.embed_tokens"], "embedder.content") | take(left, ["lm_head"], "head.linear")
+    mapped = take(left, ["model.embed_tokens"], "embedder.content") | take(
+        left, ["lm_head"], "head.linear"
+    )
     for i in range(num_layers(left)):
         layer, name = f"model.layers.{i}", f"backbone.blocks.{i}"
-        qkv = left.pop(f"{layer}.self_attn.qkv_proj.weight").split([(HEADS + 1) * HEAD_DIM, HEAD_DIM])
-        mapped[f"{name}.attention.qkv_proj.weight"] = torch.cat([in_pairs(qkv[0], HEAD_DIM), qkv[1]])
+        qkv = left.pop(f"{layer}.self_attn.qkv_proj.weight").split(
+            [(HEADS + 1) * HEAD_DIM, HEAD_DIM]
+        )
+        mapped[f"{name}.attention.qkv_proj.weight"] = torch.cat(
+            [in_pairs(qkv[0], HEAD_DIM), qkv[1]]
+        )
         mapped |= take(left, [f"{layer}.self_attn.o_proj"], f"{name}.attention.out_proj")
         for kind in ("gate_up_proj", "down_proj"):
             mapped |= take(left, [f"{layer}.mlp.{kind}"], f"{name}.mlp.{kind}")
@@ -48,14 +59,17 @@ def weights(theirs):
 
 
 def pair(factors=LONG, std=0.1, **overrides):
-    changes = {"position.scaling.factors": factors} | {name.replace("__", "."): x for name, x in overrides.items()}
+    changes = {"position.scaling.factors": factors} | {
+        name.replace("__", "."): x for name, x in overrides.items()
+    }
     reference, model = theirs(std), decoder("Phi-3", VOCAB, tied=False, overrides=changes)
     model.load_state_dict(weights(reference))
     return reference, model
 
 
 @pytest.mark.parametrize(
-    ("factors", "lengths"), [(LONG, [17, 17]), (LONG, [37, 71, 19]), (SHORT, [16, 16]), (SHORT, PADDED_OR_NOT[0])]
+    ("factors", "lengths"),
+    [(LONG, [17, 17]), (LONG, [37, 71, 19]), (SHORT, [16, 16]), (SHORT, PADDED_OR_NOT[0])],
 )
 def test_logits_of_phi_3(factors, lengths):
     reference, model = pair(factors)

@@ -31,7 +31,9 @@ def pair():
     position = partial(Learned, sizes=[NUM_PATCHES])
     ours = EmbeddedBackbone(spec(3 * PATCH**2, 0), family("SigLIP"), position)
     mlp = partial(MLP, ratio=3, activation=partial(nn.GELU, approximate="tanh"))
-    ours.head = AttentionPooling(DIM, DIM, num_heads=HEADS, mlp=mlp, norm=partial(nn.LayerNorm, eps=1e-6))
+    ours.head = AttentionPooling(
+        DIM, DIM, num_heads=HEADS, mlp=mlp, norm=partial(nn.LayerNorm, eps=1e-6)
+    )
     ours.load_state_dict(weights(theirs.state_dict()))
     return theirs, ours
 

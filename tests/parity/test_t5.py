@@ -30,7 +30,8 @@ def theirs(gated, tied):
         attn_implementation="eager",
     )  # fmt: skip
     reference = randomized(T5ForConditionalGeneration(config))
-    if not tied:  # their configuration ties the table whatever it is told, so the head gets a parameter of its own
+    # their configuration ties the table whatever it is told, so the head gets a parameter of its own
+    if not tied:
         reference.lm_head.weight = nn.Parameter(torch.randn(VOCAB, DIM) * DIM**-0.5)
         assert reference.lm_head.weight is not reference.shared.weight
     return reference
@@ -50,14 +51,28 @@ class Translator(nn.Module):
 
         def stack(depth, causal):
             attention = partial(
-                MultiHeadAttention, mechanism=partial(ScaledDotProductAttention, temperature=1.0), bias=False
+                MultiHeadAttention,
+                mechanism=partial(ScaledDotProductAttention, temperature=1.0),
+                bias=False,
             )
-            block = partial(PreNormBlock, attention=attention, mlp=mlp, norm=norm, cross_attention=causal)
+            block = partial(
+                PreNormBlock, attention=attention, mlp=mlp, norm=norm, cross_attention=causal
+            )
             position = T5Bias(HEADS, num_buckets=BUCKETS, max_distance=FAR, causal=causal)
-            return Transformer(DIM, depth, num_heads=HEADS, causal=causal, block=block, norm=norm, position=position)
+            return Transformer(
+                DIM,
+                depth,
+                num_heads=HEADS,
+                causal=causal,
+                block=block,
+                norm=norm,
+                position=position,
+            )
 
         self.spec = TokenSpec(vocab_size=VOCAB)
-        self.model = EmbeddedBackbone(self.spec, EncoderDecoder(stack(2, False), stack(3, True)), NoPosition)
+        self.model = EmbeddedBackbone(
+            self.spec, EncoderDecoder(stack(2, False), stack(3, True)), NoPosition
+        )
         # with table entries of about 1 the logits are divided by sqrt(d), as in T5
         table = self.model.embedder.content
         self.head = TiedHead(table, scale=DIM**-0.5) if tied else TokenHead(DIM, VOCAB, bias=False)
@@ -79,9 +94,14 @@ def weights(theirs, gated, tied):
         backbone = f"model.backbone.{side}"
         # the table of the first layer serves all, theirs as ours
         first = stack.block[0].layer[0].SelfAttention.relative_attention_bias
-        mapped |= {f"{backbone}.positions.0.table": first.weight} | linear(stack.final_layer_norm, f"{backbone}.norm")
+        mapped |= {f"{backbone}.positions.0.table": first.weight} | linear(
+            stack.final_layer_norm, f"{backbone}.norm"
+        )
         for i, block in enumerate(stack.block):
-            name, (self_attention, *cross_attention, feed_forward) = f"{backbone}.blocks.{i}", block.layer
+            name, (self_attention, *cross_attention, feed_forward) = (
+                f"{backbone}.blocks.{i}",
+                block.layer,
+            )
             mapped |= t5_attention(self_attention.SelfAttention, f"{name}.attention")
             mapped |= linear(self_attention.layer_norm, f"{name}.attention_norm") | linear(
                 feed_forward.layer_norm, f"{name}.mlp_norm"
@@ -109,7 +129,9 @@ def pair(request):
     return reference, ours
 
 
-@pytest.mark.parametrize(("source_lengths", "target_lengths"), [([17, 17], [13, 13]), ([19, 5, 11], [7, 17, 3])])
+@pytest.mark.parametrize(
+    ("source_lengths", "target_lengths"), [([17, 17], [13, 13]), ([19, 5, 11], [7, 17, 3])]
+)
 def test_logits_of_t5(pair, source_lengths, target_lengths):
     reference, ours = pair
     assert_same_logits_from_a_source(ours, reference, source_lengths, target_lengths)

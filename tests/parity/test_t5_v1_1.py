@@ -28,7 +28,8 @@ def theirs(std=0.1):
         attn_implementation="eager",
     )  # fmt: skip
     reference = T5ForConditionalGeneration(config)
-    assert not config.scale_decoder_outputs  # though transformers 5.23 ties the head whatever the configuration says
+    # though transformers 5.23 ties the head whatever the configuration says
+    assert not config.scale_decoder_outputs
     reference.lm_head.weight = nn.Parameter(torch.randn(VOCAB, DIM) * DIM**-0.5)
     return randomized(reference, std)
 
@@ -39,14 +40,19 @@ def t5_attention(theirs, name):
 
 def weights(theirs, ours):
     """Their weights under our names."""
-    mapped = {f"{name}.content.weight": theirs.shared.weight for name in ("source_embedder", "embedder")}
+    mapped = {
+        f"{name}.content.weight": theirs.shared.weight for name in ("source_embedder", "embedder")
+    }
     mapped |= linear(theirs.lm_head, "head.linear")
     for side, stack in (("backbone.encoder", theirs.encoder), ("backbone.decoder", theirs.decoder)):
         table = next(name for name in ours.state_dict() if name.startswith(f"{side}.position"))
         mapped[table] = stack.block[0].layer[0].SelfAttention.relative_attention_bias.weight
         mapped |= linear(stack.final_layer_norm, f"{side}.norm")
         for i, block in enumerate(stack.block):
-            name, (self_attention, *cross_attention, feed_forward) = f"{side}.blocks.{i}", block.layer
+            name, (self_attention, *cross_attention, feed_forward) = (
+                f"{side}.blocks.{i}",
+                block.layer,
+            )
             mapped |= t5_attention(self_attention.SelfAttention, f"{name}.attention")
             mapped |= linear(self_attention.layer_norm, f"{name}.attention_norm")
             for layer in cross_attention:
@@ -68,7 +74,9 @@ def pair(std=0.1):
     return reference, model
 
 
-@pytest.mark.parametrize(("source_lengths", "lengths"), [([17, 17], [13, 13]), ([19, 5, 11], [7, 17, 3])])
+@pytest.mark.parametrize(
+    ("source_lengths", "lengths"), [([17, 17], [13, 13]), ([19, 5, 11], [7, 17, 3])]
+)
 def test_logits_of_t5_v1_1(source_lengths, lengths):
     reference, model = pair()
     assert_every_value_is_mapped(model, reference)

@@ -10,7 +10,13 @@ import pytest
 import torch
 from families import family
 from parity import SLACK, assert_equal, randomized
-from transformers import HubertConfig, HubertModel, Wav2Vec2Config, Wav2Vec2FeatureExtractor, Wav2Vec2Model
+from transformers import (
+    HubertConfig,
+    HubertModel,
+    Wav2Vec2Config,
+    Wav2Vec2FeatureExtractor,
+    Wav2Vec2Model,
+)
 from weights import take
 from whole import assert_every_value_is_mapped
 
@@ -53,11 +59,15 @@ def pair(request):
     theirs = randomized(build(config))
     has_norm = getattr(config, "feat_proj_layer_norm", True)
     norm, bias = config.feat_extract_norm, config.conv_bias
-    convolutions = Convolutions(WIDTHS, KERNELS, STRIDES, norm, bias, config.layer_norm_eps if has_norm else None)
+    convolutions = Convolutions(
+        WIDTHS, KERNELS, STRIDES, norm, bias, config.layer_norm_eps if has_norm else None
+    )
     tokenizer = SampleWindows(convolutions=convolutions)
     objective = Classify()
     objective.fit([0, 1], ["a", "b"])
-    position = partial(ConvolutionalPosition, kernel_size=config.num_conv_pos_embeddings, num_groups=4)
+    position = partial(
+        ConvolutionalPosition, kernel_size=config.num_conv_pos_embeddings, num_groups=4
+    )
     backbone = family("wav2vec 2.0", PRE_NORM if config.do_stable_layer_norm else None)
     ours = Model(tokenizer.spec, backbone, objective, position=position).eval()
     missing, unexpected = ours.load_state_dict(weights(theirs), strict=False)
@@ -71,17 +81,27 @@ def weights(theirs):
     del left["masked_spec_embed"]  # of training alone
     mapped = {}
     for i in range(len(WIDTHS)):
-        mapped |= take(left, [f"feature_extractor.conv_layers.{i}.conv"], f"embedder.content.layers.{i}.conv")
-        mapped |= take(left, [f"feature_extractor.conv_layers.{i}.layer_norm"], f"embedder.content.layers.{i}.norm")
+        mapped |= take(
+            left, [f"feature_extractor.conv_layers.{i}.conv"], f"embedder.content.layers.{i}.conv"
+        )
+        mapped |= take(
+            left,
+            [f"feature_extractor.conv_layers.{i}.layer_norm"],
+            f"embedder.content.layers.{i}.norm",
+        )
     mapped |= take(left, ["feature_projection.layer_norm"], "embedder.content.norm")
     mapped |= take(left, ["feature_projection.projection"], "embedder.content.projection")
     for name in ("bias", "parametrizations.weight.original0", "parametrizations.weight.original1"):
         mapped[f"embedder.position.conv.{name}"] = left.pop(f"encoder.pos_conv_embed.conv.{name}")
     is_pre_norm = theirs.config.do_stable_layer_norm
-    mapped |= take(left, ["encoder.layer_norm"], "backbone.norm" if is_pre_norm else "backbone.input_norm")
+    mapped |= take(
+        left, ["encoder.layer_norm"], "backbone.norm" if is_pre_norm else "backbone.input_norm"
+    )
     for i in range(theirs.config.num_hidden_layers):
         layer, name = f"encoder.layers.{i}", f"backbone.blocks.{i}"
-        mapped |= take(left, [f"{layer}.attention.{kind}_proj" for kind in "qkv"], f"{name}.attention.qkv_proj")
+        mapped |= take(
+            left, [f"{layer}.attention.{kind}_proj" for kind in "qkv"], f"{name}.attention.qkv_proj"
+        )
         for ours, other in {
             "attention.out_proj": "attention.out_proj", "attention_norm": "layer_norm",
             "mlp.up_proj": "feed_forward.intermediate_dense", "mlp.down_proj": "feed_forward.output_dense",
@@ -127,9 +147,13 @@ def test_theirs_gives_the_same_in_a_batch_only_where_it_is_normed_at_each_place(
     theirs, _, _, knows_padding = pair
     waves = clips_once()[:2]
     extractor = Wav2Vec2FeatureExtractor(return_attention_mask=knows_padding)
-    given = extractor([x.numpy() for x in waves], sampling_rate=16_000, padding=True, return_tensors="pt")
+    given = extractor(
+        [x.numpy() for x in waves], sampling_rate=16_000, padding=True, return_tensors="pt"
+    )
     with torch.no_grad():
-        together = theirs(given.input_values.double(), given.get("attention_mask")).last_hidden_state
+        together = theirs(
+            given.input_values.double(), given.get("attention_mask")
+        ).last_hidden_state
         together = together[1, : (LENGTHS[1] - WINDOW) // HOP + 1]
         difference = float((together - alone(theirs, waves[1])).abs().max())
     assert difference < 10 * SLACK if knows_padding else difference > 0.01

@@ -47,14 +47,17 @@ def theirs(std=0.1):
 
 def whisper_attention(theirs, name):
     key = nn.Linear(DIM, DIM)
-    key.weight, key.bias = theirs.k_proj.weight, nn.Parameter(torch.zeros(DIM))  # theirs has no bias
+    # theirs has no bias
+    key.weight, key.bias = theirs.k_proj.weight, nn.Parameter(torch.zeros(DIM))
     return attention(theirs.q_proj, key, theirs.v_proj, theirs.out_proj, name)
 
 
 def weights(theirs):
     """Their weights under our names."""
     encoder, decoder = theirs.model.encoder, theirs.model.decoder
-    mapped = {f"{name}.weight": decoder.embed_tokens.weight for name in ("embedder.content", "head.table")}
+    mapped = {
+        f"{name}.weight": decoder.embed_tokens.weight for name in ("embedder.content", "head.table")
+    }
     mapped |= linear(encoder.conv1, "source_embedder.content.conv1")
     mapped |= linear(encoder.conv2, "source_embedder.content.conv2")
     for embedder, side, stack in (
@@ -70,7 +73,9 @@ def weights(theirs):
             if stack is decoder:
                 mapped |= whisper_attention(layer.encoder_attn, f"{name}.cross_attention")
                 mapped |= linear(layer.encoder_attn_layer_norm, f"{name}.cross_norm")
-            mapped |= linear(layer.fc1, f"{name}.mlp.up_proj") | linear(layer.fc2, f"{name}.mlp.down_proj")
+            mapped |= linear(layer.fc1, f"{name}.mlp.up_proj") | linear(
+                layer.fc2, f"{name}.mlp.down_proj"
+            )
             mapped |= linear(layer.final_layer_norm, f"{name}.mlp_norm")
     return mapped
 
@@ -107,7 +112,9 @@ def test_logits_of_whisper(lengths):
     frames, source = recordings(len(lengths))
     batch = replace(texts(lengths, VOCAB), source=source)
     with torch.no_grad():
-        right = reference(frames, decoder_input_ids=batch.content, decoder_attention_mask=batch.valid.long()).logits
+        right = reference(
+            frames, decoder_input_ids=batch.content, decoder_attention_mask=batch.valid.long()
+        ).logits
         assert_equal(model(batch), right, batch.valid)
 
 

@@ -12,7 +12,9 @@ from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 
 def spec(num_features, num_before, *, num_axes=1):
     """The spec of the tokens that `with_tokens_before` makes of patches with that many features."""
-    return TokenSpec(num_features=num_before + num_features, num_axes=num_axes, num_prefix_tokens=num_before)
+    return TokenSpec(
+        num_features=num_before + num_features, num_axes=num_axes, num_prefix_tokens=num_before
+    )
 
 
 def with_tokens_before(patches, num_before):
@@ -37,16 +39,30 @@ def first_layer(kernel, bias=None, before=()):
     mapped = {f"{name}.weight": rearrange(kernel, "d c p q -> d (c p q)")}
     mapped[f"{name}.bias"] = torch.zeros(len(kernel)) if bias is None else bias
     if before:
-        mapped["embedder.content.prefix"] = torch.cat([rearrange(x, "... d -> (...) d") for x in before])
+        mapped["embedder.content.prefix"] = torch.cat(
+            [rearrange(x, "... d -> (...) d") for x in before]
+        )
     return mapped
 
 
 def vit_layer(
-    theirs, layer, name, *, attention="attention", out="o_proj", norms=("layernorm_before", "layernorm_after")
+    theirs,
+    layer,
+    name,
+    *,
+    attention="attention",
+    out="o_proj",
+    norms=("layernorm_before", "layernorm_after"),
 ):
     """A layer with `q_proj`, `k_proj`, `v_proj`, `fc1` and `fc2`. attention, out, norms: their names of these."""
-    mapped = take(theirs, [f"{layer}.{attention}.{kind}_proj" for kind in "qkv"], f"{name}.attention.qkv_proj")
-    names = {"attention.out_proj": f"{attention}.{out}", "mlp.up_proj": "mlp.fc1", "mlp.down_proj": "mlp.fc2"}
+    mapped = take(
+        theirs, [f"{layer}.{attention}.{kind}_proj" for kind in "qkv"], f"{name}.attention.qkv_proj"
+    )
+    names = {
+        "attention.out_proj": f"{attention}.{out}",
+        "mlp.up_proj": "mlp.fc1",
+        "mlp.down_proj": "mlp.fc2",
+    }
     names |= {"attention_norm": norms[0], "mlp_norm": norms[1]}
     for ours, other in names.items():
         mapped |= take(theirs, [f"{layer}.{other}"], f"{name}.{ours}")

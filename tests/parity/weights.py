@@ -33,7 +33,9 @@ def take(theirs, names, name, change=None):
     for kind in ("weight", "bias"):
         if f"{names[0]}.{kind}" in theirs:
             rows = [theirs.pop(f"{x}.{kind}") for x in names]
-            mapped[f"{name}.{kind}"] = torch.cat([x if f is None else f(x) for x, f in zip(rows, change)])
+            mapped[f"{name}.{kind}"] = torch.cat(
+                [x if f is None else f(x) for x, f in zip(rows, change)]
+            )
     return mapped
 
 

@@ -35,7 +35,8 @@ def decoder(name, vocab_size, *, tied, position=None, overrides=None):
 
 def encoder_decoder(name, spec, vocab_size, *, head, position=None):
     """A model that generates ids below vocab_size from tokens of `spec`. head: `embedder -> nn.Module`."""
-    objective = Seq2Seq(Characters(ascii_letters[: vocab_size - 2]), tied=False)  # its vocabulary has bos and eos too
+    # its vocabulary has bos and eos too
+    objective = Seq2Seq(Characters(ascii_letters[: vocab_size - 2]), tied=False)
     given = settings(name) | ({} if position is None else {"position": position})
     model = Model(spec, objective=objective, **given)
     if spec.ids:
@@ -90,7 +91,14 @@ def assert_same_generation(ours, theirs, prompts, *, source=None, inputs=None):
     source: batch for our encoder. inputs: what their encoder gets of each example.
     """
     cached, uncached = (
-        generate(ours, prompts, NEW_TOKENS, strategy=Sampling(temperature=0), source=source, use_cache=use_cache)
+        generate(
+            ours,
+            prompts,
+            NEW_TOKENS,
+            strategy=Sampling(temperature=0),
+            source=source,
+            use_cache=use_cache,
+        )
         for use_cache in (True, False)
     )
     for i, prompt in enumerate(prompts):
@@ -100,7 +108,9 @@ def assert_same_generation(ours, theirs, prompts, *, source=None, inputs=None):
             likeliest = theirs(**given).logits[0, len(prompt) - 1 :].argmax(dim=-1)
         assert uncached[i].equal(likeliest)
         assert cached[i].equal(likeliest)
-    assert len(torch.cat(cached).unique()) > 2, "the ids repeat too much for the comparison to notice anything"
+    assert len(torch.cat(cached).unique()) > 2, (
+        "the ids repeat too much for the comparison to notice anything"
+    )
 
 
 def assert_same_gradients(ours, theirs, weights, lengths):

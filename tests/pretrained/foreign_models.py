@@ -76,7 +76,9 @@ TEXT_CONFIG = {"Gemma3"}
 
 def short_run(recipe, overrides, out):
     """A run of the debug preset without what no test of this folder reads: a rival, and a report."""
-    return seqkit.fit(recipe, overrides, preset="debug", out=out, strong_baseline=False, report=False)
+    return seqkit.fit(
+        recipe, overrides, preset="debug", out=out, strong_baseline=False, report=False
+    )
 
 
 def words_of(num):
@@ -121,14 +123,19 @@ def saved(folder, name, settings, kind="Model", **how):
 def save(folder, name, settings, kind, *, std=0.1, dtype="float32", max_shard_size="1GB", **how):
     name = name.split()[0]
     text = "Text" if name in TEXT_CONFIG else ""
-    how_to = {} if name == "Mamba" else {"attn_implementation": "eager", "experts_implementation": "eager"}
+    how_to = (
+        {}
+        if name == "Mamba"
+        else {"attn_implementation": "eager", "experts_implementation": "eager"}
+    )
     config = getattr(transformers, f"{name}{text}Config")(**settings, **how_to)
     torch.manual_seed(3)
     model = getattr(transformers, f"{name}{kind}")(config, **how).eval()
     with torch.no_grad():
         for key, p in model.named_parameters():
             p.add_(torch.randn_like(p) * std)
-            if p.ndim == 1 and std > 0.1:  # else the last norm makes a tied head say one id, or the last id, again
+            # else the last norm makes a tied head say one id, or the last id, again
+            if p.ndim == 1 and std > 0.1:
                 p.mul_(0.1) if key.endswith("bias") else p.normal_()
     model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=max_shard_size)
     words = [f"w{i}" for i in range(settings["vocab_size"])]

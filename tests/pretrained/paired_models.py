@@ -43,9 +43,15 @@ def tokenizer_of(name):
         around, special = f"{first} $A {last}", [(first, 0), (last, VOCAB - 1)]
         names = {"bos_token": first, "eos_token": last, "pad_token": last}
     else:
-        around, special, names = "$A </s>", [("</s>", 1)], {"eos_token": "</s>", "pad_token": "</s>"}
+        around, special, names = (
+            "$A </s>",
+            [("</s>", 1)],
+            {"eos_token": "</s>", "pad_token": "</s>"},
+        )
     words.post_processor = processors.TemplateProcessing(single=around, special_tokens=special)
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=CONTEXT, **names)
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, model_max_length=CONTEXT, **names
+    )
 
 
 def saved(folder, name):
@@ -76,7 +82,11 @@ def _saved(folder, name):
 def texts_for(tokenizer, name, texts):
     """Their inputs of texts: SigLIP's are filled up, and attend to what fills them."""
     if name.startswith("siglip"):
-        return {"input_ids": tokenizer(texts, padding="max_length", truncation=True, return_tensors="pt").input_ids}
+        return {
+            "input_ids": tokenizer(
+                texts, padding="max_length", truncation=True, return_tensors="pt"
+            ).input_ids
+        }
     return {key: tokenizer(texts, padding=True, truncation=True, return_tensors="pt")[key] for key in
             ("input_ids", "attention_mask")}  # fmt: skip
 

@@ -35,7 +35,9 @@ def weights(*names):
 
 SMALL = {"config.json": b'{"model_type": "bert"}', "tokenizer.json": b'{"version": "1.0"}'}
 MODEL = {**SMALL, "model.safetensors": weights("a", "b")}
-INDEX = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+INDEX = {
+    "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+}
 SHARDED = {
     **SMALL,
     "model.safetensors.index.json": json.dumps(INDEX).encode(),
@@ -90,7 +92,8 @@ class StubHub:
     def __init__(self):
         self.repos, self.says, self.objects = {}, {}, {}
         self.asked = []  # methods and paths of all requests
-        self.requests, self.stored = [], []  # headers of the requests to the hub, and to the storage
+        # headers of the requests to the hub, and to the storage
+        self.requests, self.stored = [], []
         self.created = []  # models that were made
         self.servers = []
         for name, log in (("Hub", self.requests), ("Storage", self.stored)):
@@ -104,7 +107,9 @@ class StubHub:
 @contextmanager
 def serving(hub):
     """A hub that answers inside this context."""
-    threads = [threading.Thread(target=server.serve_forever, args=(0.01,)) for server in hub.servers]
+    threads = [
+        threading.Thread(target=server.serve_forever, args=(0.01,)) for server in hub.servers
+    ]
     for thread in threads:
         thread.start()
     try:
@@ -144,7 +149,11 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def fail(self, status, code="", message="no"):
-        self.answer(status, {"error": message}, {"X-Error-Code": code, "X-Error-Message": message} if code else {})
+        self.answer(
+            status,
+            {"error": message},
+            {"X-Error-Code": code, "X-Error-Message": message} if code else {},
+        )
 
     def handle_any(self):
         url = urlsplit(self.path)
@@ -176,14 +185,21 @@ class Handler(BaseHTTPRequestHandler):
             asked = json.loads(body)
             name = f"{asked['organization']}/{asked['name']}"
             if name in hub.repos:
-                return self.answer(409, {"error": "You already created it", "url": f"{hub.url}/{name}"})
+                return self.answer(
+                    409, {"error": "You already created it", "url": f"{hub.url}/{name}"}
+                )
             hub.created.append(asked)
             is_private = asked.get("visibility") == "private" or bool(asked.get("private"))
             hub.repos[name] = Repo({".gitattributes": b"*"}, private=is_private)
             return self.answer(200, {"url": f"{hub.url}/{name}"})
-        name = next((name for name in hub.repos if f"/{name}/" in f"{path}/" or f"/{name}.git/" in path), None)
+        name = next(
+            (name for name in hub.repos if f"/{name}/" in f"{path}/" or f"/{name}.git/" in path),
+            None,
+        )
         if name is None or (hub.repos[name].private and not self.is_known()):
-            return self.fail(404 if self.is_known() else 401, "RepoNotFound", "Repository not found")
+            return self.fail(
+                404 if self.is_known() else 401, "RepoNotFound", "Repository not found"
+            )
         repo, rest = hub.repos[name], path.split(name, 1)[1]
         if rest.startswith("/resolve/"):
             return self.resolved(repo, name, *self.cut(repo, rest.removeprefix("/resolve/")))
@@ -213,14 +229,18 @@ class Handler(BaseHTTPRequestHandler):
             | ({"lfs": {"size": len(content), "sha256": sha256(content), "pointerSize": 130}} if is_large(each) else {})
             for each, content in files.items()
         ]  # fmt: skip
-        return self.answer(200, {"id": name, "sha": sha, "private": repo.private, "siblings": siblings, "tags": []})
+        return self.answer(
+            200, {"id": name, "sha": sha, "private": repo.private, "siblings": siblings, "tags": []}
+        )
 
     def is_known(self):
         return self.headers.get("Authorization") == f"Bearer {TOKEN}"
 
     def cut(self, repo, rest):
         known = [*repo.revisions, *repo.commits]
-        revision = next((each for each in known if rest.startswith(f"{each}/")), rest.partition("/")[0])
+        revision = next(
+            (each for each in known if rest.startswith(f"{each}/")), rest.partition("/")[0]
+        )
         return revision, rest.removeprefix(f"{revision}/")
 
     def resolved(self, repo, name, revision, file):
@@ -235,7 +255,11 @@ class Handler(BaseHTTPRequestHandler):
         oid = sha256(content)
         self.hub.objects[oid] = content
         place = f"{self.hub.storage}/storage/{oid}"
-        headers |= {"X-Linked-ETag": f'"{oid}"', "X-Linked-Size": str(len(content)), "Location": place}
+        headers |= {
+            "X-Linked-ETag": f'"{oid}"',
+            "X-Linked-Size": str(len(content)),
+            "Location": place,
+        }
         return self.answer(302, b"", headers)
 
     def stored(self, oid, body):
@@ -244,7 +268,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, b"", {"ETag": '"x"'})
         content = self.hub.objects[oid]
         start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
-        ranged = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"} if start else {}
+        ranged = (
+            {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"} if start else {}
+        )
         return self.answer(206 if start else 200, content[start:], ranged)
 
     def batch(self, asked):
@@ -272,4 +298,7 @@ class Handler(BaseHTTPRequestHandler):
                 assert key == "deletedFile"
                 del files[value["path"]]
         sha = repo.commit(files)
-        return self.answer(200, {"success": True, "commitOid": sha, "commitUrl": f"{self.hub.url}/{name}/commit/{sha}"})
+        return self.answer(
+            200,
+            {"success": True, "commitOid": sha, "commitUrl": f"{self.hub.url}/{name}/commit/{sha}"},
+        )

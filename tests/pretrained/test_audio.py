@@ -20,7 +20,12 @@ from seqkit.runs.imported import import_model
 from seqkit.runs.trained_model import load_one
 
 RATE = 16_000
-SIZES = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40}
+SIZES = {
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+}
 WAVES = {
     **SIZES, "conv_dim": [5, 7, 11], "conv_kernel": [10, 3, 2], "conv_stride": [5, 2, 2],
     "num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 4,
@@ -40,7 +45,9 @@ MODELS = {
     "HuBERT without a norm": ("Hubert", "Model", {**WAVES, "feat_proj_layer_norm": False}, {}),
     "Whisper with classes": ("Whisper", "ForAudioClassification", WHISPER, {"feature_size": 17, "chunk_length": 1}),
 }  # fmt: skip
-NOT_READ = re.compile(r"classifier\.|lm_head\.|projector\.|(model\.)?decoder\.|(wav2vec2\.|hubert\.)?masked_spec_embed")
+NOT_READ = re.compile(
+    r"classifier\.|lm_head\.|projector\.|(model\.)?decoder\.|(wav2vec2\.|hubert\.)?masked_spec_embed"
+)
 """Names in their files that are no weights of the encoder."""
 
 
@@ -58,7 +65,9 @@ def _saved(folder, name):
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.1)
     model.save_pretrained(folder)
-    extractor = getattr(transformers, f"{family.replace('Hubert', 'Wav2Vec2')}FeatureExtractor")(**features)
+    extractor = getattr(transformers, f"{family.replace('Hubert', 'Wav2Vec2')}FeatureExtractor")(
+        **features
+    )
     extractor.save_pretrained(folder)
     return model, extractor
 
@@ -93,7 +102,9 @@ def test_raw_waveforms_give_their_hidden_states_alone_and_in_a_batch(tmp_path, n
         ours, theirs = doubled(run.model), doubled(encoder(model))
         hidden = ours.backbone(ours.embed(batch))
         for i, wave in enumerate(waves()):
-            given = extractor(wave, sampling_rate=RATE, return_tensors="pt")[extractor.model_input_names[0]]
+            given = extractor(wave, sampling_rate=RATE, return_tensors="pt")[
+                extractor.model_input_names[0]
+            ]
             right = theirs(given.double()).last_hidden_state[0]
             assert len(right) == batch.valid[i].sum()
             assert_equal(hidden[i, : len(right)], right)
@@ -129,7 +140,9 @@ def test_a_bias_of_keys_that_training_left_is_dropped_and_changes_nothing(tmp_pa
         assert to_hf(run, tmp_path / "back") == []
         tokens = TokenBatch.collate([run.tokenizer.encode(Waveform(waves()[0], RATE))])
         ours = doubled(run.model)
-        right = doubled(encoder(type(model).from_pretrained(tmp_path / "back")))(given.double()).last_hidden_state
+        right = doubled(encoder(type(model).from_pretrained(tmp_path / "back")))(
+            given.double()
+        ).last_hidden_state
         assert_equal(ours.backbone(ours.embed(tokens)), right)
 
 
@@ -184,6 +197,8 @@ def test_a_feature_extractor_of_another_kind_is_refused(tmp_path):
 def test_a_recipe_begins_with_the_encoder(tmp_path, name):
     saved(tmp_path, name)
     config = complete("audio/spoken-digits", "debug", {"model.init": str(tmp_path / "theirs")})
-    assert config["tokenizer"]["type"] == ("WhisperMel" if name.startswith("Whisper") else "SampleWindows")
+    assert config["tokenizer"]["type"] == (
+        "WhisperMel" if name.startswith("Whisper") else "SampleWindows"
+    )
     assert config["model"]["objective"]["type"] == "Classify"
     assert config["model"]["backbone"]["dim"] == 24

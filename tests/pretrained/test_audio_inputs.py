@@ -12,8 +12,14 @@ from seqkit.pretrained.audio_inputs import audio_settings
 def test_settings_are_those_of_the_extractor(tmp_path):
     transformers.WhisperFeatureExtractor(feature_size=128, chunk_length=7).save_pretrained(tmp_path)
     assert audio_settings(tmp_path) == {"type": "WhisperMel", "num_mels": 128, "seconds": 7}
-    transformers.Wav2Vec2FeatureExtractor(sampling_rate=8_000, do_normalize=False).save_pretrained(tmp_path)
-    assert audio_settings(tmp_path) == {"type": "SampleWindows", "sample_rate": 8_000, "normalize": False}
+    transformers.Wav2Vec2FeatureExtractor(sampling_rate=8_000, do_normalize=False).save_pretrained(
+        tmp_path
+    )
+    assert audio_settings(tmp_path) == {
+        "type": "SampleWindows",
+        "sample_rate": 8_000,
+        "normalize": False,
+    }
 
 
 def test_an_extractor_beside_a_tokenizer_is_found(tmp_path):

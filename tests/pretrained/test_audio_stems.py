@@ -7,7 +7,13 @@ from einops import rearrange
 from torch import nn
 from torch.testing import assert_close
 
-from seqkit.pretrained.audio_stems import ClipNorm, Convolutions, WaveStem, WhisperStem, clip_statistics
+from seqkit.pretrained.audio_stems import (
+    ClipNorm,
+    Convolutions,
+    WaveStem,
+    WhisperStem,
+    clip_statistics,
+)
 from seqkit.pretrained.audio_tokenizers import SampleWindows, WhisperMel
 from seqkit.raw import Waveform
 
@@ -18,11 +24,20 @@ def test_the_stem_of_whisper_is_two_padded_convolutions():
     tokenizer, stem = WhisperMel(5, seconds=1), WhisperStem(5, DIM)
     tokens = tokenizer.encode(Waveform(torch.randn(9_000) * 0.1, 16_000))
     frames = rearrange(tokens.content, "n (s m) -> n s m", s=5)[:, 2:4, :-1]
-    hidden = F.gelu(F.conv1d(rearrange(frames, "n s m -> 1 m (n s)"), stem.conv1.weight, stem.conv1.bias, padding=1))
+    hidden = F.gelu(
+        F.conv1d(
+            rearrange(frames, "n s m -> 1 m (n s)"), stem.conv1.weight, stem.conv1.bias, padding=1
+        )
+    )
     right = F.gelu(F.conv1d(hidden, stem.conv2.weight, stem.conv2.bias, stride=2, padding=1))
     got = stem(rearrange(tokens.content, "n f -> 1 n f"))
     assert got.shape == (1, 50, DIM)
-    assert_close(got, rearrange(right, "1 d n -> 1 n d"), rtol=0, atol=1e-4 * float(right.detach().abs().max()))
+    assert_close(
+        got,
+        rearrange(right, "1 d n -> 1 n d"),
+        rtol=0,
+        atol=1e-4 * float(right.detach().abs().max()),
+    )
 
 
 @pytest.mark.parametrize("bias", [True, False])

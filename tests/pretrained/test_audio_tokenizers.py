@@ -31,11 +31,18 @@ def sound(num_samples, seed=0):
 @pytest.mark.parametrize("num_samples", [2 * RATE, 13_001, 150])
 def test_frames_of_whisper(num_mels, num_samples):
     wave, tokenizer = sound(num_samples), WhisperMel(num_mels, seconds=2)
-    right = WhisperFeatureExtractor(feature_size=num_mels, chunk_length=2)(wave, sampling_rate=RATE)["input_features"]
+    right = WhisperFeatureExtractor(feature_size=num_mels, chunk_length=2)(
+        wave, sampling_rate=RATE
+    )["input_features"]
     tokens = tokenizer.encode(Waveform(wave, RATE))
     frames = rearrange(tokens.content, "n (s m) -> n s m", s=5)
     assert len(tokens) == 100
-    assert_close(rearrange(frames[:, 2:4, :-1], "n s m -> m (n s)"), torch.tensor(right[0]), rtol=0, atol=1e-4)
+    assert_close(
+        rearrange(frames[:, 2:4, :-1], "n s m -> m (n s)"),
+        torch.tensor(right[0]),
+        rtol=0,
+        atol=1e-4,
+    )
     assert frames[1:, :3].equal(frames[:-1, 2:])  # neighbours share frames
     assert frames[..., -1].eq(0).nonzero().tolist() == [[0, 0], [0, 1], [99, 4]]
 
@@ -53,7 +60,10 @@ def test_a_clip_that_whisper_does_not_take_is_refused_or_cut():
     [
         ({"num_mels": 0}, "num_mels=0"),
         ({"seconds": 0}, "seconds=0"),
-        ({"num_mels": 201}, "num_mels=201 bands fall between two frequencies of an FFT of 400 samples"),
+        (
+            {"num_mels": 201},
+            "num_mels=201 bands fall between two frequencies of an FFT of 400 samples",
+        ),
         ({"channels": "all"}, "channels='all'"),
     ],
 )
@@ -68,7 +78,9 @@ def test_settings_of_whisper_that_make_no_frames(given, said):
 @pytest.mark.parametrize("normalize", [True, False])
 def test_samples_of_wav2vec(normalize):
     wave, sizes = sound(1_999), Convolutions((5, 7), (10, 4), (5, 3), norm="layer")
-    right = Wav2Vec2FeatureExtractor(do_normalize=normalize)(wave, sampling_rate=RATE)["input_values"][0]
+    right = Wav2Vec2FeatureExtractor(do_normalize=normalize)(wave, sampling_rate=RATE)[
+        "input_values"
+    ][0]
     tokens = SampleWindows(convolutions=sizes, normalize=normalize).encode(Waveform(wave, RATE))
     assert (sizes.window_samples, sizes.hop_samples) == (25, 15)
     assert tokens.content.shape == (1 + (1_999 - 25) // 15, 25)
@@ -83,7 +95,9 @@ def test_windows_of_the_published_models():
 
 def test_statistics_are_of_the_whole_clip_and_stand_in_each_token():
     sizes = Convolutions((5,), (4,), (2,))
-    tokens = SampleWindows(convolutions=sizes, normalize=False).encode(Waveform(wave := sound(31), RATE))
+    tokens = SampleWindows(convolutions=sizes, normalize=False).encode(
+        Waveform(wave := sound(31), RATE)
+    )
     right = clip_statistics(torch.tensor(wave), 4, 2)
     assert tokens.content[:, 4:].eq(right).all()
     assert tokens.content.shape[1] == tokens.content[:, :4].shape[1] + sizes.num_statistics
@@ -99,7 +113,10 @@ def test_a_clip_shorter_than_a_window_is_one_token_ending_in_zeros():
 @pytest.mark.parametrize("tokenizer", [WhisperMel(seconds=1), SampleWindows()])
 def test_other_rates_and_channels(tokenizer):
     wave = sound(RATE // 2)
-    half, whole = tokenizer.encode(Waveform(wave[::2].copy(), RATE // 2)), tokenizer.encode(Waveform(wave, RATE))
+    half, whole = (
+        tokenizer.encode(Waveform(wave[::2].copy(), RATE // 2)),
+        tokenizer.encode(Waveform(wave, RATE)),
+    )
     assert len(half) == len(whole)
     with pytest.raises(DataError, match="2 channels"):
         tokenizer.encode(Waveform(np.stack([wave, wave]), RATE))

@@ -42,12 +42,18 @@ WHISPER = {
 }  # fmt: skip
 MODELS = {
     "T5": ("ForConditionalGeneration", T5),
-    "T5 v1.1": ("ForConditionalGeneration", {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    "T5 v1.1": (
+        "ForConditionalGeneration",
+        {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    ),
     "MT5": ("ForConditionalGeneration", T5),
     "Bart": ("ForConditionalGeneration", BART),
     "Marian": ("MTModel", {**MARIAN, "scale_embedding": True, "activation_function": "swish"}),
     "Marian unscaled": ("MTModel", MARIAN),
-    "Pegasus": ("ForConditionalGeneration", {**BART, "scale_embedding": True, "decoder_start_token_id": 0}),
+    "Pegasus": (
+        "ForConditionalGeneration",
+        {**BART, "scale_embedding": True, "decoder_start_token_id": 0},
+    ),
     "Whisper": ("ForConditionalGeneration", WHISPER),
 }
 """Classes and sizes, by the model's name and what is special about it."""
@@ -71,7 +77,8 @@ def _theirs(folder, name):
     kind, sizes = MODELS[name]
     model = save(folder, name, sizes, kind, std=0.3)
     with torch.no_grad():
-        if name in ("T5 v1.1", "MT5"):  # files of these have a head of their own, though the class ties it
+        # files of these have a head of their own, though the class ties it
+        if name in ("T5 v1.1", "MT5"):
             model.lm_head.weight = nn.Parameter(torch.randn(VOCAB, 24) * 0.3)
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_(std=0.1)
@@ -79,7 +86,9 @@ def _theirs(folder, name):
     path = folder / "generation_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **GENERATED.get(name, {})}))
     if name == "Whisper":
-        transformers.WhisperFeatureExtractor(feature_size=17, chunk_length=1).save_pretrained(folder)
+        transformers.WhisperFeatureExtractor(feature_size=17, chunk_length=1).save_pretrained(
+            folder
+        )
     return type(model).from_pretrained(folder, attn_implementation="eager").eval()
 
 
@@ -94,7 +103,10 @@ def sources(name):
     if name != "Whisper":
         return TEXTS
     rng = np.random.default_rng(5)
-    return [Waveform(rng.standard_normal(n).astype(np.float32) / 3, 16_000) for n in (3_217, 1_913, 9_001)]
+    return [
+        Waveform(rng.standard_normal(n).astype(np.float32) / 3, 16_000)
+        for n in (3_217, 1_913, 9_001)
+    ]
 
 
 def given(place, run, name):
@@ -102,14 +114,20 @@ def given(place, run, name):
     if name == "Whisper":
         extractor = transformers.WhisperFeatureExtractor.from_pretrained(place / "theirs")
         waves = [np.asarray(one.samples) for one in sources(name)]
-        return {"input_features": extractor(waves, sampling_rate=16_000, return_tensors="pt").input_features.double()}
+        return {
+            "input_features": extractor(
+                waves, sampling_rate=16_000, return_tensors="pt"
+            ).input_features.double()
+        }
     batch = TokenBatch.collate([run.tokenizer.encode(text) for text in TEXTS])
     return {"input_ids": batch.content, "attention_mask": batch.valid.long()}
 
 
 def targets(lengths):
     torch.manual_seed(7)
-    return TokenBatch.collate([Tokens(torch.randint(VOCAB, (n,)), torch.arange(float(n))[:, None]) for n in lengths])
+    return TokenBatch.collate(
+        [Tokens(torch.randint(VOCAB, (n,)), torch.arange(float(n))[:, None]) for n in lengths]
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -117,14 +135,23 @@ def test_logits_from_raw_examples_and_the_same_bytes_back(tmp_path, name):
     theirs, run = imported(tmp_path, name)
     assert run.summary["objective"] == "Seq2Seq"
     assert run.summary["initial"]["left_out"] == []
-    batch = targets([7, 11, 3]).replace(source=TokenBatch.collate([run.tokenizer.encode(x) for x in sources(name)]))
+    batch = targets([7, 11, 3]).replace(
+        source=TokenBatch.collate([run.tokenizer.encode(x) for x in sources(name)])
+    )
     with torch.no_grad():
-        right = doubled(theirs)(**given(tmp_path, run, name), decoder_input_ids=batch.content).logits
+        right = doubled(theirs)(
+            **given(tmp_path, run, name), decoder_input_ids=batch.content
+        ).logits
         assert_equal(doubled(run.model)(batch), right, batch.valid)
     assert to_hf(run, tmp_path / "back") == []
     for file in ("model.safetensors", "config.json", "generation_config.json"):
-        assert (tmp_path / "back" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes(), file
-    ids = [json.loads((tmp_path / place / "tokenizer.json").read_text()) for place in ("theirs", "back")]
+        assert (tmp_path / "back" / file).read_bytes() == (
+            tmp_path / "theirs" / file
+        ).read_bytes(), file
+    ids = [
+        json.loads((tmp_path / place / "tokenizer.json").read_text())
+        for place in ("theirs", "back")
+    ]
     assert ids[0] == ids[1]
 
 
@@ -134,7 +161,9 @@ def test_both_write_the_same_texts(tmp_path, name):
     theirs = doubled(theirs)
     run.model.double()
     start = run.objective.start_ids
-    assert start == {"Bart": [2, 0], "Whisper": [4, 7, 8, 9]}.get(name, [MODELS[name][1]["decoder_start_token_id"]])
+    assert start == {"Bart": [2, 0], "Whisper": [4, 7, 8, 9]}.get(
+        name, [MODELS[name][1]["decoder_start_token_id"]]
+    )
     theirs.generation_config = transformers.GenerationConfig.from_pretrained(tmp_path / "theirs")
     inputs, right = given(tmp_path, run, name), []
     for i in range(3):
@@ -142,7 +171,12 @@ def test_both_write_the_same_texts(tmp_path, name):
         if "attention_mask" in one:
             one = {key: x[:, : int(inputs["attention_mask"][i].sum())] for key, x in one.items()}
         written = transformers.GenerationMixin.generate(
-            theirs, **one, decoder_input_ids=torch.tensor([start]), max_new_tokens=12, num_beams=1, do_sample=False
+            theirs,
+            **one,
+            decoder_input_ids=torch.tensor([start]),
+            max_new_tokens=12,
+            num_beams=1,
+            do_sample=False,
         )
         ids = written[0, len(start) :].tolist()
         end = run.objective.eos_id
@@ -157,7 +191,9 @@ def test_both_write_the_same_texts(tmp_path, name):
 def test_the_encoder_alone_for_other_objectives(tmp_path, name):
     theirs, folder = theirs_of(tmp_path, name)
     table = tmp_path / "table.csv"
-    table.write_text("text,label\n" + "\n".join(f"w{i} w{i * i % 29} w5,{'ab'[i % 2]}" for i in range(40)))
+    table.write_text(
+        "text,label\n" + "\n".join(f"w{i} w{i * i % 29} w5,{'ab'[i % 2]}" for i in range(40))
+    )
     recipe, data = ("text/classify", table)
     if name == "Whisper":
         import soundfile
@@ -168,7 +204,12 @@ def test_the_encoder_alone_for_other_objectives(tmp_path, name):
             for i in range(10):
                 wave = np.random.default_rng(i).standard_normal(2_000) / 4
                 soundfile.write(data / label / f"{i}.wav", wave, 16_000)
-    overrides = {"model.init": str(folder), "data": str(data), "optimizer": "AdamW", "optimizer.lr": 0.0}
+    overrides = {
+        "model.init": str(folder),
+        "data": str(data),
+        "optimizer": "AdamW",
+        "optimizer.lr": 0.0,
+    }
     overrides |= {"trainer.max_steps": 1}
     run = short_run(recipe, overrides, tmp_path / "run")
     assert run.summary["initial"]["taken"] == ["backbone", "embedder"]
@@ -188,7 +229,11 @@ def test_a_fine_tuned_run_is_a_model_of_theirs_again(tmp_path, name):
     _, folder = theirs_of(tmp_path, name)
     rows = [f"w{i % 29} w{i * i % 29}\tw{i * 3 % 29} w{i * 5 % 29} w12" for i in range(60)]
     (tmp_path / "pairs.tsv").write_text("text\ttarget\n" + "\n".join(rows))
-    overrides = {"model.init": str(folder), "data": str(tmp_path / "pairs.tsv"), "optimizer": "AdamW"}
+    overrides = {
+        "model.init": str(folder),
+        "data": str(tmp_path / "pairs.tsv"),
+        "optimizer": "AdamW",
+    }
     run = short_run("text/translate", overrides, tmp_path / "run")
     assert run.summary["initial"]["new"] == []
     assert run.objective.longest == 3
@@ -198,7 +243,9 @@ def test_a_fine_tuned_run_is_a_model_of_theirs_again(tmp_path, name):
     batch = targets([7, 11, 3]).replace(source=source)
     with torch.no_grad():
         right = doubled(tuned)(
-            input_ids=source.content, attention_mask=source.valid.long(), decoder_input_ids=batch.content
+            input_ids=source.content,
+            attention_mask=source.valid.long(),
+            decoder_input_ids=batch.content,
         ).logits
         assert_equal(doubled(run.model)(batch), right, batch.valid)
     old, new = (load_file(place / "model.safetensors") for place in (folder, tmp_path / "back"))
@@ -209,7 +256,9 @@ def test_a_fine_tuned_run_is_a_model_of_theirs_again(tmp_path, name):
 def test_two_tokenizers_are_not_written_as_one(tmp_path):
     _, run = imported(tmp_path, "T5")
     text = json.loads(run.objective.target.state()["tokenizer.json"])
-    run.objective.target.load_state({"tokenizer.json": json.dumps({**text, "truncation": None}, indent=3)})
+    run.objective.target.load_state(
+        {"tokenizer.json": json.dumps({**text, "truncation": None}, indent=3)}
+    )
     with pytest.raises(UsageError, match="several tokenizers"):
         to_hf(run, tmp_path / "back")
     assert not (tmp_path / "back").exists()
@@ -218,7 +267,9 @@ def test_two_tokenizers_are_not_written_as_one(tmp_path):
 def test_the_vectors_of_a_run_are_of_the_encoder(tmp_path):
     theirs, run = imported(tmp_path, "Bart")
     with torch.no_grad():
-        right = theirs.get_encoder()(torch.tensor([[3, 7, 11, 5, 20]])).last_hidden_state[0].mean(dim=0)
+        right = (
+            theirs.get_encoder()(torch.tensor([[3, 7, 11, 5, 20]])).last_hidden_state[0].mean(dim=0)
+        )
     (got,) = vectors(run, [seqkit.data.inputs.Input("one", TEXTS[0])])
     torch.testing.assert_close(got.values, right, rtol=0, atol=1e-4 * float(right.abs().max()))
 
@@ -265,7 +316,10 @@ def test_files_of_old_names_and_without_a_head_say_the_same(tmp_path):
     right = load_one(tmp_path / "run").model.state_dict()
     bias = held.pop("final_logits_bias")
     old = {name.removeprefix("model."): x for name, x in held.items()}
-    old |= {f"{side}.embed_tokens.weight": old["shared.weight"].clone() for side in ("encoder", "decoder")}
+    old |= {
+        f"{side}.embed_tokens.weight": old["shared.weight"].clone()
+        for side in ("encoder", "decoder")
+    }
     save_file(old, folder / "model.safetensors")
     import_model(folder, tmp_path / "old", "bart")
     got = load_one(tmp_path / "old").model.state_dict()

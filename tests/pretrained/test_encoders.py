@@ -42,7 +42,13 @@ def tuned(folder, objective, **given):
     rows = [f"w{i % 9} w{i % 5} w{i % 7},{('fir', 'oak', 'yew')[i % 3]}" for i in range(60)]
     table = folder.parent / "table.csv"
     table.write_text("\n".join(["text,label", *rows]) + "\n")
-    given = {"data": str(table), "model.init": str(folder), "model.objective": objective, "data.limit": None, **given}
+    given = {
+        "data": str(table),
+        "model.init": str(folder),
+        "model.objective": objective,
+        "data.limit": None,
+        **given,
+    }
     return short_run("text/classify", {**given, **QUIET}, folder.parent / "run")
 
 
@@ -57,7 +63,8 @@ def test_a_tuned_masked_language_model_is_theirs_again_with_its_mask_token(tmp_p
     assert not run.model.embedder.mask_token.equal(run.model.embedder.content.weight[VOCAB - 1])
     with torch.no_grad():
         right = doubled(back)(batch.content.masked_fill(masked, VOCAB - 1)).logits
-        assert_equal(doubled(run.model)(batch, masked)[..., :-1], right[..., :-1])  # but the mask token's own
+        # but the mask token's own
+        assert_equal(doubled(run.model)(batch, masked)[..., :-1], right[..., :-1])
 
 
 def test_a_tuned_classifier_is_theirs_again_with_its_classes(tmp_path):
@@ -74,7 +81,10 @@ def test_a_tuned_classifier_is_theirs_again_with_its_classes(tmp_path):
 def test_a_classifier_of_a_masked_language_model_has_the_recipes_head(tmp_path):
     run = tuned(folder_of(tmp_path / "theirs", "Bert", MASKED), "Classify")
     assert run.summary["initial"]["left_out"] == ["cls"]
-    assert (run.config["model"]["objective"]["pool"], run.config["model"]["objective"]["transform"]) == ("max", None)
+    assert (
+        run.config["model"]["objective"]["pool"],
+        run.config["model"]["objective"]["transform"],
+    ) == ("max", None)
 
 
 def test_a_head_of_another_class_is_not_written_under_the_old_one(tmp_path):
@@ -83,7 +93,9 @@ def test_a_head_of_another_class_is_not_written_under_the_old_one(tmp_path):
     shutil.copyfile(with_mask, folder / "tokenizer.json")
     run = tuned(folder, "Masked")
     assert to_hf(run, tmp_path / "back") == []
-    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == ["BertForMaskedLM"]
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == [
+        "BertForMaskedLM"
+    ]
     assert "cls.predictions.bias" in load_file(tmp_path / "back" / "model.safetensors")
 
 
@@ -101,7 +113,12 @@ def test_weights_that_are_tied_may_stand_twice_if_they_are_equal(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "keys", [{"problem_type": "multi_label_classification"}, {"problem_type": "regression"}, {"id2label": {"0": "x"}}]
+    "keys",
+    [
+        {"problem_type": "multi_label_classification"},
+        {"problem_type": "regression"},
+        {"id2label": {"0": "x"}},
+    ],
 )
 def test_a_head_for_no_classes_is_left_out(tmp_path, keys):
     run = imported(folder_of(tmp_path / "theirs", "Roberta", CLASSIFIER, **keys))
@@ -117,21 +134,38 @@ def test_modernbert_of_older_versions_names_bases_and_layers_otherwise(tmp_path)
     keys = json.loads(path.read_text())
     for name in ("rope_parameters", "layer_types"):
         keys.pop(name)
-    old = {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0, "global_attn_every_n_layers": 3}
-    path.write_text(json.dumps({**keys, **old, "layer_norm_eps": 1e-5, "position_embedding_type": "absolute"}))
+    old = {
+        "global_rope_theta": 160_000.0,
+        "local_rope_theta": 10_000.0,
+        "global_attn_every_n_layers": 3,
+    }
+    path.write_text(
+        json.dumps({**keys, **old, "layer_norm_eps": 1e-5, "position_embedding_type": "absolute"})
+    )
     import_model(folder, tmp_path / "old", "theirs")
     assert load_one(tmp_path / "old").config["model"] == new
 
 
-@pytest.mark.parametrize("changes", [{"norm_bias": True}, {"attention_bias": True, "mlp_bias": True}])
 @pytest.mark.parametrize(
-    ("pool", "more"), [("mean", {"classifier_bias": True}), ("cls", {"classifier_activation": "tanh"})]
+    "changes", [{"norm_bias": True}, {"attention_bias": True, "mlp_bias": True}]
+)
+@pytest.mark.parametrize(
+    ("pool", "more"),
+    [("mean", {"classifier_bias": True}), ("cls", {"classifier_activation": "tanh"})],
 )
 def test_logits_of_modernbert_with_biases_and_another_head(tmp_path, changes, pool, more):
-    given = {**ENCODERS["ModernBert"], **changes, **more, "classifier_pooling": pool, "id2label": NAMES}
+    given = {
+        **ENCODERS["ModernBert"],
+        **changes,
+        **more,
+        "classifier_pooling": pool,
+        "id2label": NAMES,
+    }
     theirs = saved(tmp_path / "theirs", "ModernBert", given, CLASSIFIER)
     run = imported(tmp_path / "theirs")
-    batch = seqkit.TokenBatch.collate([run.tokenizer.encode(text) for text in ("w3 w7 w11 w2 w5 w6 w7", "w4 w9")])
+    batch = seqkit.TokenBatch.collate(
+        [run.tokenizer.encode(text) for text in ("w3 w7 w11 w2 w5 w6 w7", "w4 w9")]
+    )
     with torch.no_grad():
         right = alone(doubled(theirs), batch)
         assert_equal(doubled(run.model)(batch), right)
@@ -152,10 +186,15 @@ def test_an_imported_tagger_gives_a_class_for_each_token(tmp_path):
 
 def test_the_head_of_a_tagger_is_not_that_of_a_classifier(tmp_path):
     run = tuned(folder_of(tmp_path / "theirs", "Bert", TAGGER), "Classify")
-    assert (run.summary["initial"]["new"], run.summary["initial"]["left_out"]) == (["head"], ["classifier"])
+    assert (run.summary["initial"]["new"], run.summary["initial"]["left_out"]) == (
+        ["head"],
+        ["classifier"],
+    )
     assert run.config["model"]["objective"]["level"] == "sequence"
     assert to_hf(run, tmp_path / "back") == ["head.linear.bias", "head.linear.weight"]
-    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == ["BertModel"]
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == [
+        "BertModel"
+    ]
 
 
 @pytest.mark.parametrize("name", ["Bert", "Roberta"])
@@ -166,7 +205,9 @@ def test_a_classifier_on_a_masked_language_model_is_theirs_if_its_head_is(tmp_pa
     run = tuned(folder, wanted)
     assert to_hf(run, tmp_path / "back") == []
     theirs = getattr(transformers, f"{name}ForSequenceClassification")
-    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == [theirs.__name__]
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == [
+        theirs.__name__
+    ]
     back = theirs.from_pretrained(tmp_path / "back").eval()
     assert back.config.id2label == {0: "fir", 1: "oak", 2: "yew"}
     batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
@@ -182,15 +223,27 @@ def test_the_card_of_an_export_without_its_head_is_that_of_an_encoder(tmp_path, 
     assert "pipeline_tag: feature-extraction" in text
     assert "The head of Classify is not in this folder" in text
     before_config = text.partition("## How it was made")[0]
-    assert not any(word in before_config for word in ("accuracy", "fir, oak", "text-classification", "model-index"))
-    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == ["BertModel"]
+    assert not any(
+        word in before_config
+        for word in ("accuracy", "fir, oak", "text-classification", "model-index")
+    )
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == [
+        "BertModel"
+    ]
 
 
 def test_a_level_that_an_override_gives_chooses_the_head(tmp_path):
-    saved(tmp_path / "theirs", "Bert", {**ENCODERS["Bert"], "id2label": NAMES}, "ForSequenceClassification")
+    saved(
+        tmp_path / "theirs",
+        "Bert",
+        {**ENCODERS["Bert"], "id2label": NAMES},
+        "ForSequenceClassification",
+    )
     given = {"model.init": str(tmp_path / "theirs")}
     whole = complete("text/classify", "debug", given)["model"]["objective"]
-    each = complete("text/classify", "debug", {**given, "model.objective.level": "token"})["model"]["objective"]
+    each = complete("text/classify", "debug", {**given, "model.objective.level": "token"})["model"][
+        "objective"
+    ]
     assert whole["transform"] is not None
     assert (each["level"], each["transform"]) == ("token", None)
 
@@ -205,7 +258,9 @@ OTHER = {
 @pytest.mark.parametrize("name", OTHER)
 def test_logits_with_another_activation_and_epsilon(tmp_path, name, kind):
     """Some heads have the activation of the layers, others one of their own."""
-    theirs = saved(tmp_path / "theirs", name, {**ENCODERS[name], **OTHER[name], "id2label": NAMES}, kind)
+    theirs = saved(
+        tmp_path / "theirs", name, {**ENCODERS[name], **OTHER[name], "id2label": NAMES}, kind
+    )
     run = imported(tmp_path / "theirs")
     batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11 w2")])
     with torch.no_grad():
@@ -237,7 +292,11 @@ def test_a_masked_language_model_whose_tokenizer_has_no_mask_token_is_refused(tm
         (CLASSIFIER, {"classifier_pooling": "max"}, "classifier_pooling is 'max'"),
         (MASKED, {"classifier_activation": "xielu"}, "classifier_activation is 'xielu'"),
         (MASKED, {"layer_types": ["full_attention"]}, "layer_types"),
-        (MASKED, {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_parameters is"),
+        (
+            MASKED,
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+            "rope_parameters is",
+        ),
         (MASKED, {"rope_parameters": {"full_attention": {"factor": 2.0}}}, "rope_parameters is"),
         (MASKED, {"rope_scaling": {"type": "linear"}}, "rope_scaling is"),
         (MASKED, {"attention_bias": "some"}, "attention_bias is 'some'"),

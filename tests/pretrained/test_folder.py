@@ -52,7 +52,9 @@ def begun(folder, recipe, **overrides):
         objective.fit([0, 1], ["ham", "spam"])
     model = build_model(built, built.tokenizer.spec).eval()
     return SimpleNamespace(
-        model=model, config=config, origin=InitialWeights(folder, config).load_into(model, objective)
+        model=model,
+        config=config,
+        origin=InitialWeights(folder, config).load_into(model, objective),
     )
 
 
@@ -83,7 +85,9 @@ def test_hidden_states_of_an_encoder(tmp_path, name):
         has_types = batch.positions.shape[-1] > 1
         given = {"token_type_ids": batch.positions[..., 1].long()} if has_types else {}
         with torch.no_grad():
-            assert_equal(model.backbone(model.embed(batch)), alone(theirs, batch, **given), batch.valid)
+            assert_equal(
+                model.backbone(model.embed(batch)), alone(theirs, batch, **given), batch.valid
+            )
     assert ours.origin["taken"] == ["backbone", "embedder"]
     assert ours.origin["new"] == ["head"]
 
@@ -104,7 +108,9 @@ def test_logits_of_a_decoder(tmp_path, name):
 def test_both_write_the_same_tokens(tmp_path, name):
     theirs = saved(tmp_path, name, DECODERS[name], own_class(name), std=0.4)
     ours = begun(tmp_path, "text/char-lm").model
-    assert_same_generation(ours.double(), doubled(theirs), [torch.randint(VOCAB, (n,)) for n in (1, 7)])
+    assert_same_generation(
+        ours.double(), doubled(theirs), [torch.randint(VOCAB, (n,)) for n in (1, 7)]
+    )
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -126,10 +132,16 @@ def test_logits_of_an_encoder_and_the_same_bytes_back(tmp_path, name, kind):
         if kind == "ForMaskedLM":
             assert_equal(model(batch), right, batch.valid)
             hides = torch.rand(batch.valid.shape) < 0.3
-            right = alone(theirs, batch.replace(content=batch.content.masked_fill(hides, VOCAB - 1)))
+            right = alone(
+                theirs, batch.replace(content=batch.content.masked_fill(hides, VOCAB - 1))
+            )
             assert_equal(model(batch, hides & batch.valid), right, batch.valid)
         else:
-            assert_equal(model(batch), right, batch.valid if right.ndim == 3 else torch.ones(3, dtype=torch.bool))
+            assert_equal(
+                model(batch),
+                right,
+                batch.valid if right.ndim == 3 else torch.ones(3, dtype=torch.bool),
+            )
             assert run.objective.names == [*NAMES.values()]
 
 
@@ -160,7 +172,9 @@ def test_files_in_parts_with_a_prefix_and_with_names_of_old(tmp_path):
 
     def rename(held):
         for name in [name for name in held if "LayerNorm" in name]:
-            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            )
             held[old] = held.pop(name)
         held["bert.embeddings.position_ids"] = torch.arange(CONTEXT)[None]
 
@@ -181,7 +195,11 @@ def test_rows_that_no_id_of_the_tokenizer_has_are_kept(tmp_path):
 
 
 ALL = [(name, ENCODERS[name], "Model", "Classify") for name in ENCODERS]
-ALL += [(name, {**ENCODERS[name], "id2label": NAMES}, *head) for name in ENCODERS for head in HEADS.items()]
+ALL += [
+    (name, {**ENCODERS[name], "id2label": NAMES}, *head)
+    for name in ENCODERS
+    for head in HEADS.items()
+]
 ALL += [(name, DECODERS[name], own_class(name), "NextToken") for name in DECODERS]
 
 
@@ -212,7 +230,12 @@ def test_dropout_activation_and_positions_are_those_of_the_model(tmp_path):
     saved(
         tmp_path,
         "Bert",
-        {**BERT, "hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2, "hidden_act": "relu"},
+        {
+            **BERT,
+            "hidden_dropout_prob": 0.3,
+            "attention_probs_dropout_prob": 0.2,
+            "hidden_act": "relu",
+        },
     )
     model = complete("text/classify", "debug", {"model.init": str(tmp_path)})["model"]
     block = model["backbone"]["block"]
@@ -266,7 +289,11 @@ def test_another_value_of_any_key_is_another_model_or_refused(tmp_path, name):
             has_changed = settings(tmp_path, task) != found
         except DataError:
             has_changed = True
-        assert has_changed or HARMLESS.fullmatch(key) or key in CHANGES_NOTHING_HERE, (key, value, another(value))
+        assert has_changed or HARMLESS.fullmatch(key) or key in CHANGES_NOTHING_HERE, (
+            key,
+            value,
+            another(value),
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in [*DECODERS, *ENCODERS] if " " not in name])
@@ -283,14 +310,23 @@ def test_keys_that_are_not_written_have_the_values_of_the_library(tmp_path, name
     assert found[0] == found[1]
 
 
-NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size", "architectures")
+NEEDED = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "vocab_size",
+    "architectures",
+)
 """Sizes that every file of some types writes; there is no default for them."""
 
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_decoder_is_read_for_other_tasks(tmp_path, name):
     saved(tmp_path, name, DECODERS[name], own_class(name))
-    assert ["objective" in settings(tmp_path, task)["model"] for task in ("Classify", "Features")] == [False, False]
+    assert [
+        "objective" in settings(tmp_path, task)["model"] for task in ("Classify", "Features")
+    ] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -298,7 +334,14 @@ def test_a_decoder_is_read_for_other_tasks(tmp_path, name):
     [
         # as official files write them
         ("Gemma", {"hidden_act": "gelu", "hidden_activation": None}),
-        ("Gemma2", {"hidden_act": "gelu_pytorch_tanh", "cache_implementation": "hybrid", "sliding_window_size": 5}),
+        (
+            "Gemma2",
+            {
+                "hidden_act": "gelu_pytorch_tanh",
+                "cache_implementation": "hybrid",
+                "sliding_window_size": 5,
+            },
+        ),
         ("Phi3", {"partial_rotary_factor": 1.0}),
         ("Mamba", {"pad_vocab_size_multiple": 8}),
         ("SmolLM3", {"tie_word_embeddings": ...}),
@@ -340,9 +383,21 @@ def test_constants_of_old_files_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("name", "keys", "said"),
     [
-        ("Llama", {"rope_parameters": {"rope_type": "default"}, "rope_scaling": LLAMA3}, "rope_scaling is"),
-        ("Gemma3", {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, "rope_parameters is"),
-        ("Gemma3", {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling is"),
+        (
+            "Llama",
+            {"rope_parameters": {"rope_type": "default"}, "rope_scaling": LLAMA3},
+            "rope_scaling is",
+        ),
+        (
+            "Gemma3",
+            {"rope_parameters": {"rope_type": "linear", "factor": 2.0}},
+            "rope_parameters is",
+        ),
+        (
+            "Gemma3",
+            {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}},
+            "rope_scaling is",
+        ),
         ("Gemma3", {"attn_logit_softcapping": 2.5}, "attn_logit_softcapping is 2.5"),
         ("Llama", {"rms_norm_eps": 0.0}, "rms_norm_eps is 0.0"),
     ],
@@ -362,7 +417,8 @@ def test_a_key_that_is_not_known_is_named(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"), [(lambda x: x.mul_(torch.nan), "holds NaN"), (lambda x: x.long(), "holds int64")]
+    ("change", "said"),
+    [(lambda x: x.mul_(torch.nan), "holds NaN"), (lambda x: x.long(), "holds int64")],
 )
 def test_weights_that_are_no_numbers_are_refused(tmp_path, change, said):
     saved(tmp_path / "theirs", "Bert", BERT)
@@ -446,11 +502,24 @@ print((max(peak, held()) - before) / (folder / "model.safetensors").stat().st_si
 @pytest.mark.slow
 def test_a_large_file_is_read_in_little_more_than_its_size_of_memory(tmp_path):
     """Pages of the mapped file do not count: they are freed when memory is short."""
-    sizes = {**LLAMA, "hidden_size": 768, "num_hidden_layers": 7, "intermediate_size": 2048, "num_attention_heads": 12}
+    sizes = {
+        **LLAMA,
+        "hidden_size": 768,
+        "num_hidden_layers": 7,
+        "intermediate_size": 2048,
+        "num_attention_heads": 12,
+    }
     saved(tmp_path, "Llama", {**sizes, "num_key_value_heads": 12})
     assert (tmp_path / "model.safetensors").stat().st_size > 190e6
-    own = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}  # freed at once, as tensors of a large model always are
-    said = subprocess.run([sys.executable, "-c", MEMORY, tmp_path], capture_output=True, text=True, check=True, env=own)
+    # freed at once, as tensors of a large model always are
+    own = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    said = subprocess.run(
+        [sys.executable, "-c", MEMORY, tmp_path],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=own,
+    )
     assert 1.0 < float(said.stdout) <= 1.2
 
 
@@ -509,14 +578,24 @@ def test_files_of_before_transformers_5_say_the_same(tmp_path, name):
     new = settings(tmp_path, "NextToken")
     held = json.loads((tmp_path / "config.json").read_text())
     held = {
-        key: x for key, x in (held | OLD[name]).items() if key not in ("rope_parameters", "_sliding_window_pattern")
+        key: x
+        for key, x in (held | OLD[name]).items()
+        if key not in ("rope_parameters", "_sliding_window_pattern")
     }
-    (tmp_path / "config.json").write_text(json.dumps({key: x for key, x in held.items() if x is not None}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({key: x for key, x in held.items() if x is not None})
+    )
     assert settings(tmp_path, "NextToken") == new
 
 
 @pytest.mark.parametrize(
-    "keys", [{"rope_parameters": [1]}, {"num_key_value_heads": "x"}, {"head_dim": "wide"}, {"layer_types": 3}]
+    "keys",
+    [
+        {"rope_parameters": [1]},
+        {"num_key_value_heads": "x"},
+        {"head_dim": "wide"},
+        {"layer_types": 3},
+    ],
 )
 def test_values_of_wrong_types_are_one_line(tmp_path, keys):
     saved(tmp_path, "Qwen2", DECODERS["Qwen2"])
@@ -548,7 +627,11 @@ def lost_of_three(held):
         (narrow, UsageError, r"position\.tables\.0"),
         (extra, DataError, r"has a weight encoder\.layer\.0\.adapter"),
         (lost, UsageError, r"backbone\.blocks\.2\.mlp\.down_proj\.weight is missing"),
-        (lost_of_three, DataError, r"has no weight encoder\.layer\.2\.attention\.self\.key\.weight"),
+        (
+            lost_of_three,
+            DataError,
+            r"has no weight encoder\.layer\.2\.attention\.self\.key\.weight",
+        ),
     ],
 )
 def test_weights_are_all_read_or_the_file_is_refused(tmp_path, change, error, said):

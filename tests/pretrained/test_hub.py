@@ -36,14 +36,25 @@ def names(folder):
 
 def blobs():
     """Whole files in the cache, whatever they are."""
-    return [path for path in Path(constants.HF_HUB_CACHE).glob("models--*/blobs/*") if path.suffix != ".incomplete"]
+    return [
+        path
+        for path in Path(constants.HF_HUB_CACHE).glob("models--*/blobs/*")
+        if path.suffix != ".incomplete"
+    ]
 
 
 # ── what is fetched ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_settings_tokenizer_and_safetensors_are_fetched_and_nothing_else(hub):
-    more = ("pytorch_model.bin", "modeling.py", "README.md", "onnx/model.safetensors", "1/config.json", "tf_model.h5")
+    more = (
+        "pytorch_model.bin",
+        "modeling.py",
+        "README.md",
+        "onnx/model.safetensors",
+        "1/config.json",
+        "tf_model.h5",
+    )
     hub.repos["owner/tiny"] = Repo(MODEL | dict.fromkeys(more, b"no"))
     folder = fetched(NAME)
     assert {name: (folder / name).read_bytes() for name in names(folder)} == MODEL
@@ -77,7 +88,10 @@ def test_a_revision_is_a_branch_a_tag_or_a_commit(hub):
     old = repo.revisions["main"]
     repo.revisions |= {"v1.0": old, "refs/pr/2": old}
     new = repo.commit(MODEL | {"config.json": b"{}"})
-    found = {each: fetched(f"hf:tiny{each}").name for each in ("", "@main", "@v1.0", "@refs/pr/2", f"@{old}")}
+    found = {
+        each: fetched(f"hf:tiny{each}").name
+        for each in ("", "@main", "@v1.0", "@refs/pr/2", f"@{old}")
+    }
     assert found == {"": new, "@main": new, "@v1.0": old, "@refs/pr/2": old, f"@{old}": old}
     assert {each: fetched(f"hf:tiny{each}", offline=True).name for each in found} == found
 
@@ -86,7 +100,9 @@ def test_a_model_that_transformers_saved_is_read_from_the_hub_as_from_its_folder
     place = tmp_path / "bert"
     saved(place, "Bert", ENCODERS["Bert"], max_shard_size="20KB")
     hub.repos["owner/bert"] = Repo({path.name: path.read_bytes() for path in place.iterdir()})
-    (theirs, left_out, digest), (mine, *rest) = (weights_of(each, None) for each in (place, located("hf:owner/bert")))
+    (theirs, left_out, digest), (mine, *rest) = (
+        weights_of(each, None) for each in (place, located("hf:owner/bert"))
+    )
     assert rest == [left_out, digest]
     torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
 
@@ -129,7 +145,9 @@ def test_what_is_in_the_cache_is_not_fetched_again(hub):
     before = len(hub.asked)
     fetched(NAME)
     assert {path.split()[0] for path in hub.asked[before:]} == {"GET", "HEAD"}
-    assert not [path for path in hub.asked[before:] if path.startswith("GET") and "/api/" not in path]
+    assert not [
+        path for path in hub.asked[before:] if path.startswith("GET") and "/api/" not in path
+    ]
 
 
 def test_a_hub_that_cannot_be_reached_is_a_warning_if_the_cache_has_the_model(hub, caplog):
@@ -153,7 +171,9 @@ def test_without_a_network_and_a_cache_there_is_an_error_in_a_line(hub, monkeypa
         fetched(NAME)
 
 
-@pytest.mark.parametrize("missing", ["model-00002-of-00002.safetensors", "model.safetensors.index.json"])
+@pytest.mark.parametrize(
+    "missing", ["model-00002-of-00002.safetensors", "model.safetensors.index.json"]
+)
 def test_a_cache_that_lacks_a_file_of_the_weights_is_not_taken_for_the_model(hub, missing):
     hub.repos["owner/tiny"] = Repo(SHARDED)
     (fetched(NAME) / missing).unlink()
@@ -176,7 +196,9 @@ def test_a_link_out_of_the_cache_is_refused(hub, tmp_path):
 
 def test_weights_of_the_cache_that_have_changed_are_named(hub, tmp_path):
     saved(tmp_path / "bert", "Bert", ENCODERS["Bert"])
-    hub.repos["owner/tiny"] = Repo({path.name: path.read_bytes() for path in (tmp_path / "bert").iterdir()})
+    hub.repos["owner/tiny"] = Repo(
+        {path.name: path.read_bytes() for path in (tmp_path / "bert").iterdir()}
+    )
     blob = (fetched(NAME) / "model.safetensors").resolve()
     content = bytearray(blob.read_bytes())
     content[-1] ^= 1
@@ -189,8 +211,14 @@ def test_weights_of_the_cache_that_have_changed_are_named(hub, tmp_path):
 def test_a_hub_that_names_a_path_writes_nothing_outside_the_cache(hub, tmp_path, header):
     hub.repos["owner/tiny"] = repo = Repo(MODEL)
     commit, content = repo.revisions["main"], MODEL["config.json"]
-    headers = {"X-Repo-Commit": commit, "ETag": f'"{git_sha(content)}"', header: '"../../../../evil"'}
-    hub.says[f"/owner/tiny/resolve/{commit}/config.json"] = lambda handler: handler.answer(200, content, headers)
+    headers = {
+        "X-Repo-Commit": commit,
+        "ETag": f'"{git_sha(content)}"',
+        header: '"../../../../evil"',
+    }
+    hub.says[f"/owner/tiny/resolve/{commit}/config.json"] = lambda handler: handler.answer(
+        200, content, headers
+    )
     with pytest.raises(DataError, match="check HF_ENDPOINT"):
         fetched(NAME)
     assert [path.name for path in tmp_path.rglob("*evil*")] == []
@@ -228,7 +256,12 @@ def test_a_model_that_lacks_a_file_of_its_index_is_refused(hub):
 
 
 def test_a_file_whose_name_climbs_out_is_not_asked_for(hub, tmp_path):
-    climbing = {"../../../evil.json": b"{}", "/evil.json": b"{}", "..": b"", "a/../../config.json": b"{}"}
+    climbing = {
+        "../../../evil.json": b"{}",
+        "/evil.json": b"{}",
+        "..": b"",
+        "a/../../config.json": b"{}",
+    }
     hub.repos["owner/tiny"] = Repo(MODEL | climbing)
     assert names(fetched(NAME)) == set(MODEL)
     assert not list(tmp_path.rglob("evil.json"))
@@ -410,7 +443,9 @@ def test_two_processes_at_once_get_the_same_whole_folder(hub):
 def test_a_configuration_names_the_commit_and_needs_the_hub_no_more(hub, tmp_path, caplog):
     place = tmp_path / "bert"
     saved(place, "Bert", ENCODERS["Bert"])
-    hub.repos["owner/bert"] = repo = Repo({path.name: path.read_bytes() for path in place.iterdir()})
+    hub.repos["owner/bert"] = repo = Repo(
+        {path.name: path.read_bytes() for path in place.iterdir()}
+    )
     commit = repo.revisions["main"]
     config = complete("text/classify", None, {"model.init": "hf:owner/bert"})
     assert config["model"]["init"] == f"hf:owner/bert@{commit}"
@@ -425,14 +460,19 @@ def test_a_configuration_names_the_commit_and_needs_the_hub_no_more(hub, tmp_pat
 
 
 def test_pinning_leaves_a_path_and_a_commit_as_they_are(hub):
-    assert [pinned(source) for source in ("runs/bert", f"{NAME}@{'0' * 40}")] == ["runs/bert", f"{NAME}@{'0' * 40}"]
+    assert [pinned(source) for source in ("runs/bert", f"{NAME}@{'0' * 40}")] == [
+        "runs/bert",
+        f"{NAME}@{'0' * 40}",
+    ]
     assert hub.asked == []
 
 
 def test_an_imported_run_names_the_commit(hub, tmp_path):
     place = tmp_path / "gpt2"
     saved(place, "GPT2", DECODERS["GPT2"], "LMHeadModel")
-    hub.repos["owner/gpt2"] = repo = Repo({path.name: path.read_bytes() for path in place.iterdir()})
+    hub.repos["owner/gpt2"] = repo = Repo(
+        {path.name: path.read_bytes() for path in place.iterdir()}
+    )
     assert main(["import", "hf:owner/gpt2", str(tmp_path / "run")]) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["initial"]["run"] == f"hf:owner/gpt2@{repo.revisions['main']}"
@@ -455,11 +495,15 @@ def published(hub, tmp_path):
         for path in (tmp_path / "published").rglob("*")
         if path.is_file()
     }
-    hub.repos["owner/tiny"] = Repo({**files, "README.md": b"# Tiny", "evil.py": b"raise SystemExit"})
+    hub.repos["owner/tiny"] = Repo(
+        {**files, "README.md": b"# Tiny", "evil.py": b"raise SystemExit"}
+    )
     return run
 
 
-def test_a_published_run_is_loaded_imported_and_begun_with(hub, published, tmp_path, monkeypatch, capsys):
+def test_a_published_run_is_loaded_imported_and_begun_with(
+    hub, published, tmp_path, monkeypatch, capsys
+):
     batch = seqkit.TokenBatch.collate([published.tokenizer.encode("w3 w7")])
     with torch.no_grad():
         right = published.model(batch)
@@ -474,7 +518,10 @@ def test_a_published_run_is_loaded_imported_and_begun_with(hub, published, tmp_p
                                                 **{f"model.{name}": x for name, x in given.items()}})  # fmt: skip
     assert InitialWeights(NAME, config).source.sha256 == published.summary["sha256"]
     assert not list(Path(constants.HF_HUB_CACHE).glob("**/evil.py"))
-    assert {path.name for path in (located(NAME) / "pretrained").iterdir()} == {"config.json", "generation_config.json"}
+    assert {path.name for path in (located(NAME) / "pretrained").iterdir()} == {
+        "config.json",
+        "generation_config.json",
+    }
 
 
 def test_a_published_run_with_plugins_is_refused(hub, published):

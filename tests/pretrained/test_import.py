@@ -43,7 +43,10 @@ def test_an_imported_model_writes_what_it_wrote_before(gpt2, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "objective NextToken" in said
     assert "seqkit generate" in said
-    assert main(["generate", str(tmp_path / "run"), "--prompt", TEXT, "--tokens", "6", "--top-k", "1"]) == 0
+    assert (
+        main(["generate", str(tmp_path / "run"), "--prompt", TEXT, "--tokens", "6", "--top-k", "1"])
+        == 0
+    )
     assert capsys.readouterr().out.strip() == greedy(theirs, IDS, 6)
 
 
@@ -53,7 +56,9 @@ def test_its_file_is_written_back_byte_for_byte(gpt2, tmp_path):
     assert to_hf(load_one(tmp_path / "run"), tmp_path / "back") == []
     for name in ("model.safetensors", "config.json", "generation_config.json"):
         assert (tmp_path / "back" / name).read_bytes() == (folder / name).read_bytes()
-    before, after = (json.loads((place / "tokenizer.json").read_text()) for place in (folder, tmp_path / "back"))
+    before, after = (
+        json.loads((place / "tokenizer.json").read_text()) for place in (folder, tmp_path / "back")
+    )
     assert before == after
 
 
@@ -82,7 +87,9 @@ def test_a_folder_for_seqkit_is_a_run_without_its_training(gpt2, tmp_path):
     for name, x in run.model.state_dict().items():
         assert x.equal(again.model.state_dict()[name])
     to_hf(again, tmp_path / "back")
-    assert (tmp_path / "back" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+    assert (tmp_path / "back" / "model.safetensors").read_bytes() == (
+        folder / "model.safetensors"
+    ).read_bytes()
 
 
 def test_a_published_folder_has_no_paths_of_this_machine(gpt2, tmp_path):
@@ -123,24 +130,32 @@ def test_load_takes_a_folder_of_theirs_too(gpt2, tmp_path):
     with torch.no_grad():
         assert_equal(doubled(run.model)(batch), doubled(theirs)(batch.content).logits)
     to_hf(run, tmp_path / "back")
-    assert (tmp_path / "back" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+    assert (tmp_path / "back" / "model.safetensors").read_bytes() == (
+        folder / "model.safetensors"
+    ).read_bytes()
 
 
 def test_a_sentence_encoder_gives_the_vectors_that_its_files_say(tmp_path):
     folder = tmp_path / "bert"
     folder.mkdir()
     theirs = saved(folder, "Bert", BERT, add_pooling_layer=False)
-    modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in MODULES.items()]
+    modules = [
+        {"type": f"sentence_transformers.models.{kind}", "path": path}
+        for kind, path in MODULES.items()
+    ]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    (folder / "1_Pooling" / "config.json").write_text(
+        json.dumps({"pooling_mode_mean_tokens": True})
+    )
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 4}))
     import_model(folder, tmp_path / "run", "bert")
     run = load_one(tmp_path / "run")
     with torch.no_grad():
         hidden = theirs(torch.tensor([[3, 7, 11, 2]])).last_hidden_state[0].mean(dim=0)
     (found,) = vectors(run, [Input("one", "w3 w7 w11 w2 w5")])  # cut to four tokens
-    torch.testing.assert_close(found.values, hidden / hidden.norm(), rtol=0, atol=1e-4)  # of a vector of length 1
+    # of a vector of length 1
+    torch.testing.assert_close(found.values, hidden / hidden.norm(), rtol=0, atol=1e-4)
     with pytest.raises(UsageError, match="Features has nothing to learn"):
         run.objective.check_trainable()
 
@@ -176,10 +191,17 @@ def test_what_is_no_model_of_theirs_is_refused(tmp_path):
         ("tokenizer.special_tokens", False, "tokenizer"),
     ],
 )
-def test_a_run_of_other_settings_is_not_written_with_the_old_ones(gpt2, tmp_path, key, value, named):
+def test_a_run_of_other_settings_is_not_written_with_the_old_ones(
+    gpt2, tmp_path, key, value, named
+):
     _, folder = gpt2
     (tmp_path / "notes.txt").write_text(" ".join(f"w{i * i % 29}" for i in range(2_000)))
-    given = {"model.init": str(folder), "data": str(tmp_path / "notes.txt"), "data.window": 16, key: value}
+    given = {
+        "model.init": str(folder),
+        "data": str(tmp_path / "notes.txt"),
+        "data.window": 16,
+        key: value,
+    }
     run = short_run("text/char-lm", given, tmp_path / "run")
     with pytest.raises(UsageError, match=named):
         to_hf(run, tmp_path / "back")

@@ -5,7 +5,20 @@ import json
 import pytest
 import torch
 from foreign_models import short_run
-from paired_models import CONTEXT, IMAGE, MODELS, PATCH, SIDE, TEXT, VOCAB, WHOLE, image, saved, texts_for, tokenizer_of
+from paired_models import (
+    CONTEXT,
+    IMAGE,
+    MODELS,
+    PATCH,
+    SIDE,
+    TEXT,
+    VOCAB,
+    WHOLE,
+    image,
+    saved,
+    texts_for,
+    tokenizer_of,
+)
 from parity import assert_equal, doubled
 from safetensors.torch import load_file, save_file
 from test_folder import another
@@ -45,7 +58,9 @@ def rights(name, theirs):
     if "image" not in name:
         given |= texts_for(tokenizer, name, TEXTS)
     if "text" not in name:
-        given["pixel_values"] = processor([image(i) for i in range(3)], return_tensors="pt").pixel_values.double()
+        given["pixel_values"] = processor(
+            [image(i) for i in range(3)], return_tensors="pt"
+        ).pixel_values.double()
     with torch.no_grad():
         return doubled(model)(**given)
 
@@ -82,7 +97,9 @@ def test_logits_and_loss_are_theirs(imported):
         out = run.objective.step(run.model, (batch, None), training=True)
         model, tokenizer, processor = theirs
         pixels = processor([image(i) for i in range(3)], return_tensors="pt").pixel_values.double()
-        loss = doubled(model)(**texts_for(tokenizer, name, TEXTS), pixel_values=pixels, return_loss=True).loss
+        loss = doubled(model)(
+            **texts_for(tokenizer, name, TEXTS), pixel_values=pixels, return_loss=True
+        ).loss
         torch.testing.assert_close(out.loss / out.count, loss, rtol=1e-5, atol=0)
 
 
@@ -91,12 +108,19 @@ def test_what_is_read_is_written_back_bit_for_bit(imported):
     run = load_one(place / "run")
     assert run.summary["initial"]["left_out"] == []
     assert to_hf(run, place / "back") == []
-    for file in ("model.safetensors", "config.json", "preprocessor_config.json", "tokenizer_config.json"):
+    for file in (
+        "model.safetensors",
+        "config.json",
+        "preprocessor_config.json",
+        "tokenizer_config.json",
+    ):
         assert (place / "theirs" / file).read_bytes() == (place / "back" / file).read_bytes(), file
     has_text = (place / "back" / "tokenizer.json").is_file()
     assert has_text == (run.config["tokenizer"]["type"] != "Patches")
     if has_text:
-        before, after = (json.loads((place / part / "tokenizer.json").read_text()) for part in ("theirs", "back"))
+        before, after = (
+            json.loads((place / part / "tokenizer.json").read_text()) for part in ("theirs", "back")
+        )
         assert before == after
 
 
@@ -121,15 +145,28 @@ def test_a_recipe_begins_with_all_of_it_and_is_written_back(imported, tmp_path):
     for i in range(24):
         picture(i).save(tmp_path / f"{i}.png")
     (tmp_path / "pairs.csv").write_text("image,text\n" + rows)
-    given = {"model.init": str(place / "theirs"), "data": str(tmp_path / "pairs.csv"), "optimizer": "AdamW"}
+    given = {
+        "model.init": str(place / "theirs"),
+        "data": str(tmp_path / "pairs.csv"),
+        "optimizer": "AdamW",
+    }
     run = short_run("multimodal/clip", given, tmp_path / "run")
-    assert run.summary["initial"]["taken"] == ["backbone", "embedder of image", "embedder of text", "head"]
+    assert run.summary["initial"]["taken"] == [
+        "backbone",
+        "embedder of image",
+        "embedder of text",
+        "head",
+    ]
     assert run.summary["initial"]["new"] == []
     assert to_hf(run, tmp_path / "back") == []
-    old, new = (load_file(folder / "model.safetensors") for folder in (place / "theirs", tmp_path / "back"))
+    old, new = (
+        load_file(folder / "model.safetensors") for folder in (place / "theirs", tmp_path / "back")
+    )
     assert old.keys() == new.keys()
     assert all(
-        not old[key].equal(x) for key, x in new.items() if key.startswith("logit_") or key.endswith("fc1.weight")
+        not old[key].equal(x)
+        for key, x in new.items()
+        if key.startswith("logit_") or key.endswith("fc1.weight")
     )
 
 
@@ -167,23 +204,32 @@ def test_another_value_of_any_key_is_another_model_or_refused(tmp_path, name):
     task = "Contrastive" if name in WHOLE else "Features"
     held, found = json.loads((tmp_path / "config.json").read_text()), settings(tmp_path, task)
     keys = [(None, key) for key in held]
-    keys += [(outer, key) for outer in ("text_config", "vision_config") for key in held.get(outer, {})]
+    keys += [
+        (outer, key) for outer in ("text_config", "vision_config") for key in held.get(outer, {})
+    ]
     for outer, key in keys:
         inner = held if outer is None else held[outer]
         changed = {**inner, key: another(inner[key])}
-        (tmp_path / "config.json").write_text(json.dumps(changed if outer is None else {**held, outer: changed}))
+        (tmp_path / "config.json").write_text(
+            json.dumps(changed if outer is None else {**held, outer: changed})
+        )
         try:
             has_changed = settings(tmp_path, task) != found
         except DataError:
             has_changed = True
-        is_known = key in ("logit_scale_init_value", "projection_size", "text_config", "vision_config") or (
-            bool(HARMLESS.fullmatch(key)) and key not in ("eos_token_id", "model_type")
-        )
+        is_known = key in (
+            "logit_scale_init_value",
+            "projection_size",
+            "text_config",
+            "vision_config",
+        ) or (bool(HARMLESS.fullmatch(key)) and key not in ("eos_token_id", "model_type"))
         is_known |= key == "eos_token_id" and not name.startswith("clip")
         assert has_changed or is_known, (outer, key)
 
 
-@pytest.mark.parametrize("name", ["clip", "siglip", "clip text", "clip image", "siglip text", "siglip image"])
+@pytest.mark.parametrize(
+    "name", ["clip", "siglip", "clip text", "clip image", "siglip text", "siglip image"]
+)
 def test_keys_that_are_not_written_have_the_values_of_the_library(tmp_path, name):
     import transformers
 
@@ -200,7 +246,11 @@ def test_keys_that_are_not_written_have_the_values_of_the_library(tmp_path, name
     getattr(transformers, f"{kind}ImageProcessor")(**size).save_pretrained(tmp_path)
     alone = {"model_type": whole["model_type"]}
     if name.startswith("clip") and "image" not in name:
-        alone |= {"text_config": {"eos_token_id": VOCAB - 1}} if name == "clip" else {"eos_token_id": VOCAB - 1}
+        alone |= (
+            {"text_config": {"eos_token_id": VOCAB - 1}}
+            if name == "clip"
+            else {"eos_token_id": VOCAB - 1}
+        )
     found = []
     for held in (whole, alone):
         (tmp_path / "config.json").write_text(json.dumps(held))
@@ -257,8 +307,16 @@ def test_a_setting_that_is_not_read_is_refused(tmp_path, name, change, said):
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
-        ("clip", lambda held: held.pop("text_projection.weight"), r"has no weight text_projection\.weight"),
-        ("clip", lambda held: held.pop("vision_model.pre_layrnorm.bias"), r"input_norm\.bias is missing"),
+        (
+            "clip",
+            lambda held: held.pop("text_projection.weight"),
+            r"has no weight text_projection\.weight",
+        ),
+        (
+            "clip",
+            lambda held: held.pop("vision_model.pre_layrnorm.bias"),
+            r"input_norm\.bias is missing",
+        ),
         ("siglip", lambda held: held.pop("logit_bias"), r"has no weight logit_bias"),
         ("siglip", lambda held: held.update(logit_gain=torch.ones(1)), "logit_gain"),
     ],
@@ -274,7 +332,9 @@ def test_weights_are_all_read_or_the_file_is_refused(tmp_path, name, change, sai
 
 def test_an_objective_that_needs_the_parts_together_is_refused(tmp_path):
     saved(tmp_path, "clip")
-    config = complete("multimodal/clip", "debug", {"model.init": str(tmp_path), "model.objective": "Masked"})
+    config = complete(
+        "multimodal/clip", "debug", {"model.init": str(tmp_path), "model.objective": "Masked"}
+    )
     built = build(config)
     with pytest.raises(UsageError, match="Masked needs the parts together"):
         build_model(built, built.tokenizer.spec)

@@ -54,7 +54,10 @@ def photograph(shape):
 def tokenizer_of(folder, **more):
     """The tokenizer that a recipe with these settings builds."""
     tokenizer = {**image_settings(folder), "patch": 5, **more}
-    config = {"tokenizer": tokenizer, "model": {"objective": "Classify", "backbone": {"type": "MeanPool", "dim": 4}}}
+    config = {
+        "tokenizer": tokenizer,
+        "model": {"objective": "Classify", "backbone": {"type": "MeanPool", "dim": 4}},
+    }
     return build(complete(config, None, {}, only=("tokenizer", "model"))).tokenizer
 
 
@@ -83,7 +86,10 @@ def test_grey_and_transparent_images_are_those_of_a_processor_that_converts_them
         assert_close(pixels(tokenizer_of(tmp_path), image), right.float(), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in PROCESSORS if PROCESSORS[name].get("resample") != 1])  # lanczos
+# lanczos
+@pytest.mark.parametrize(
+    "name", [name for name in PROCESSORS if PROCESSORS[name].get("resample") != 1]
+)
 def test_pixels_of_the_torchvision_backend_differ_by_a_level_of_255_at_most(tmp_path, name):
     """On images like photographs. On noise its bicubic filter is up to 22 levels away; it has no lanczos."""
     theirs = processor(name)
@@ -92,7 +98,9 @@ def test_pixels_of_the_torchvision_backend_differ_by_a_level_of_255_at_most(tmp_
     for size in [(20, 25)] if name == "ViT as given" else SIZES[:2]:
         image = photograph((*size, 3))
         std = torch.tensor(tokenizer.std)[:, None, None]
-        difference = (pixels(tokenizer, image) - theirs(image, return_tensors="pt").pixel_values[0]) * std
+        difference = (
+            pixels(tokenizer, image) - theirs(image, return_tensors="pt").pixel_values[0]
+        ) * std
         assert float(difference.abs().max()) * 255 < 1.001
 
 
@@ -100,24 +108,51 @@ def test_pixels_of_the_torchvision_backend_differ_by_a_level_of_255_at_most(tmp_
 def test_the_laws_of_tokenizers_hold(tmp_path, name):
     processor(name).save_pretrained(tmp_path)
     tokenizer = tokenizer_of(tmp_path, num_prefix_tokens=3, positions="index")
-    raws = [torch.rand(3, 24, 25), torch.rand(3, 23, 26), torch.randint(256, (3, 22, 26), dtype=torch.uint8)]
-    crops = {"reads_all_of_an_example": "it keeps the middle of a resized image"} if name == "DeiT" else {}
+    raws = [
+        torch.rand(3, 24, 25),
+        torch.rand(3, 23, 26),
+        torch.randint(256, (3, 22, 26), dtype=torch.uint8),
+    ]
+    crops = (
+        {"reads_all_of_an_example": "it keeps the middle of a resized image"}
+        if name == "DeiT"
+        else {}
+    )
     bad = [torch.rand(2, 24, 25)]
-    check_tokenizer(tokenizer, raws, bad=bad, other_process=False, expected_failures=crops)  # Patches has it
+    # Patches has it
+    check_tokenizer(tokenizer, raws, bad=bad, other_process=False, expected_failures=crops)
 
 
 def test_files_of_all_ages_are_read(tmp_path):
     nested, plain = (tmp_path / name for name in ("nested", "plain"))
     for folder in (nested, plain):
         folder.mkdir()
-    old = {"feature_extractor_type": "CLIPFeatureExtractor", "size": 25, "crop_size": 20, "resample": 3}
+    old = {
+        "feature_extractor_type": "CLIPFeatureExtractor",
+        "size": 25,
+        "crop_size": 20,
+        "resample": 3,
+    }
     (plain / "preprocessor_config.json").write_text(json.dumps(old))
-    new = {"image_processor": {"image_processor_type": "CLIPImageProcessorFast", "size": {"shortest_edge": 25}}}
+    new = {
+        "image_processor": {
+            "image_processor_type": "CLIPImageProcessorFast",
+            "size": {"shortest_edge": 25},
+        }
+    }
     new["image_processor"]["crop_size"] = {"height": 20, "width": 20}
-    (nested / "processor_config.json").write_text(json.dumps({"processor_class": "CLIPProcessor", **new}))
-    (nested / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": "ViTImageProcessor"}))
+    (nested / "processor_config.json").write_text(
+        json.dumps({"processor_class": "CLIPProcessor", **new})
+    )
+    (nested / "preprocessor_config.json").write_text(
+        json.dumps({"image_processor_type": "ViTImageProcessor"})
+    )
     assert image_settings(plain) == image_settings(nested)
-    assert image_settings(plain)["resize"] == {"size": 25, "interpolation": "bicubic", "crop": [20, 20]}
+    assert image_settings(plain)["resize"] == {
+        "size": 25,
+        "interpolation": "bicubic",
+        "crop": [20, 20],
+    }
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,12 @@ def table(tmp_path):
 
 def test_a_run_needs_the_folder_once(tmp_path, table):
     saved(tmp_path / "bert", "Bert", BERT)
-    settings = {"data": str(table), "model.init": str(tmp_path / "bert"), "data.limit": None, **QUIET}
+    settings = {
+        "data": str(table),
+        "model.init": str(tmp_path / "bert"),
+        "data.limit": None,
+        **QUIET,
+    }
     config = complete("text/classify", "debug", settings)
     summary = run(config, tmp_path / "run")
     assert summary["initial"]["taken"] == ["backbone", "embedder"]
@@ -38,7 +43,12 @@ def test_a_run_needs_the_folder_once(tmp_path, table):
 
 def test_a_new_head_is_exported_where_transformers_has_such_a_one(tmp_path, table):
     saved(tmp_path / "bert", "Bert", BERT)
-    settings = {"data": str(table), "model.init": str(tmp_path / "bert"), "data.limit": None, **QUIET}
+    settings = {
+        "data": str(table),
+        "model.init": str(tmp_path / "bert"),
+        "data.limit": None,
+        **QUIET,
+    }
     run(complete("text/classify", "debug", settings), tmp_path / "other")
     assert to_hf(load(tmp_path / "other"), tmp_path / "without")
     given = {"model.objective.pool": "first", "model.objective.transform": {"activation": "Tanh"}}
@@ -49,20 +59,33 @@ def test_a_new_head_is_exported_where_transformers_has_such_a_one(tmp_path, tabl
 def test_texts_end_where_the_learned_positions_do(tmp_path, table, caplog):
     saved(tmp_path / "bert", "Bert", BERT)
     table.write_text(table.read_text() + "w1 " * 200 + ",good\n" + "w2 " * 200 + ",bad\n")
-    settings = {"data": str(table), "model.init": str(tmp_path / "bert"), "data.limit": None, **QUIET}
+    settings = {
+        "data": str(table),
+        "model.init": str(tmp_path / "bert"),
+        "data.limit": None,
+        **QUIET,
+    }
     config = complete("text/classify", "debug", settings)
     assert config["data"]["max_tokens"] == CONTEXT
     assert run(config, tmp_path / "run")["state"] == "finished"
     assert f"have {CONTEXT} tokens or more and end there" in caplog.text
-    assert complete("text/classify", "debug", {**settings, "data.max_tokens": 9})["data"]["max_tokens"] == 9
+    assert (
+        complete("text/classify", "debug", {**settings, "data.max_tokens": 9})["data"]["max_tokens"]
+        == 9
+    )
 
 
 def test_a_recipe_that_names_the_folder_gets_what_it_leaves_out(tmp_path, table):
     saved(tmp_path / "bert", "Bert", BERT)
-    written = {"data": str(table), "model": {"init": str(tmp_path / "bert"), "objective": "Classify", "dropout": 0.4}}
+    written = {
+        "data": str(table),
+        "model": {"init": str(tmp_path / "bert"), "objective": "Classify", "dropout": 0.4},
+    }
     config = complete(written)
     assert config["tokenizer"]["type"] == "FromFile"
     assert config["model"]["backbone"]["dim"] == 24
     assert config["model"]["dropout"] == 0.4
-    by_override = complete("text/classify", None, {"data": str(table), "model.init": str(tmp_path / "bert")})
+    by_override = complete(
+        "text/classify", None, {"data": str(table), "model.init": str(tmp_path / "bert")}
+    )
     assert config["model"]["backbone"] == by_override["model"]["backbone"]

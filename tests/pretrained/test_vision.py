@@ -51,11 +51,15 @@ def image(side, seed):
 def test_raw_images_give_their_hidden_states_and_classes(saved):
     model, processor, place = saved
     import_model(place / "theirs", place / "run", "theirs")
-    run, images = load_one(place / "run"), [image(SIDE, 0), image(SIDE, 1)]  # others differ by the filter's rounding
+    # others differ by the filter's rounding
+    run, images = load_one(place / "run"), [image(SIDE, 0), image(SIDE, 1)]
     given = [torch.from_numpy(np.array(one).transpose(2, 0, 1)) for one in images]
     batch = TokenBatch.collate([run.tokenizer.encode(one) for one in given])
     with torch.no_grad():
-        ours, pixels = doubled(run.model), processor(images, return_tensors="pt").pixel_values.double()
+        ours, pixels = (
+            doubled(run.model),
+            processor(images, return_tensors="pt").pixel_values.double(),
+        )
         right = doubled(model)(pixels, output_hidden_states=True)
         if run.summary["objective"] == "Classify":
             assert_equal(ours(batch), right.logits)
@@ -77,7 +81,9 @@ def test_what_is_read_is_written_back_bit_for_bit(saved):
 def test_classes_of_ones_own_are_written_with_their_names(tmp_path):
     config = transformers.ViTConfig(**SIZES, intermediate_size=40)
     transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "theirs")
-    transformers.ViTImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(tmp_path / "theirs")
+    transformers.ViTImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(
+        tmp_path / "theirs"
+    )
     for i in range(24):
         place = tmp_path / "photos" / ("fir", "oak", "yew")[i % 3] / f"{i}.png"
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -109,9 +115,13 @@ def test_a_dinov2_reads_images_of_another_size_than_its_table_of_positions(tmp_p
     processor.save_pretrained(tmp_path / "theirs")
     import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
     run, given = load_one(tmp_path / "run"), image(side, 0)
-    batch = TokenBatch.collate([run.tokenizer.encode(torch.from_numpy(np.array(given).transpose(2, 0, 1)))])
+    batch = TokenBatch.collate(
+        [run.tokenizer.encode(torch.from_numpy(np.array(given).transpose(2, 0, 1)))]
+    )
     with torch.no_grad():
-        right = doubled(model)(processor(given, return_tensors="pt").pixel_values.double()).last_hidden_state
+        right = doubled(model)(
+            processor(given, return_tensors="pt").pixel_values.double()
+        ).last_hidden_state
         ours = doubled(run.model)
         assert_equal(ours.backbone(ours.embed(batch)), right)
     with pytest.raises(UsageError, match="interpolated"):
@@ -122,7 +132,9 @@ def test_an_image_processor_of_another_size_is_refused(saved):
     model, _, place = saved
     if model.config.model_type == "dinov2":
         pytest.skip("its table of positions is interpolated")
-    transformers.ViTImageProcessor(size={"height": 15, "width": 15}).save_pretrained(place / "theirs")
+    transformers.ViTImageProcessor(size={"height": 15, "width": 15}).save_pretrained(
+        place / "theirs"
+    )
     with pytest.raises(DataError, match=r"\[15, 15\].*\[20"):
         import_model(place / "theirs", place / "run", "theirs")
 

@@ -25,7 +25,11 @@ def test_the_sentence_says_where_each_digit_of_the_split_stands():
     """Each digit is found among those of its split: every tenth of the training digits is validation's."""
     splits, digits = Arrangements(num_train=40).splits(), Digits().splits()
     train = digits.train.at([i for i in range(len(digits.train)) if i % 10])
-    for samples, known in ((splits.train, train), (splits.test, digits.test), (splits.valid, digits.train[::10])):
+    for samples, known in (
+        (splits.train, train),
+        (splits.test, digits.test),
+        (splits.valid, digits.train[::10]),
+    ):
         for i in range(4):
             raw = samples[i].raw
             cells = found_in(raw["image"], known)
@@ -42,7 +46,9 @@ def test_the_sentence_says_where_each_digit_of_the_split_stands():
 
 
 def test_sentences_are_the_raw_part_or_the_label():
-    part, label = (Arrangements(num_train=10, sentence=how).splits().train[3] for how in ("part", "label"))
+    part, label = (
+        Arrangements(num_train=10, sentence=how).splits().train[3] for how in ("part", "label")
+    )
     assert torch.equal(part.raw["image"], label.raw)
     assert (part.raw["text"], part.label) == (label.label, None)
 

@@ -29,7 +29,11 @@ def write_fsdd(folder, speakers=("ann", "bob"), takes=7):
     for k, speaker in enumerate(speakers):
         for digit in range(2):
             for take in range(takes):
-                soundfile.write(folder / f"{digit}_{speaker}_{take}.wav", np.full(100 * (k + 1) + take, 0.1), 8000)
+                soundfile.write(
+                    folder / f"{digit}_{speaker}_{take}.wav",
+                    np.full(100 * (k + 1) + take, 0.1),
+                    8000,
+                )
     return str(folder)
 
 
@@ -40,7 +44,9 @@ def test_fsdd_leaves_one_speaker_out(tmp_path):
     assert {s.raw.samples.shape[1] // 100 for s in splits.test} == {2}
     assert splits.test.groups is None  # one speaker is no sample of speakers
     official = Fsdd(folder=folder).splits()
-    assert official.test.groups == ["ann" if s.raw.samples.shape[1] < 200 else "bob" for s in official.test]
+    assert official.test.groups == [
+        "ann" if s.raw.samples.shape[1] < 200 else "bob" for s in official.test
+    ]
     assert {s.raw.samples.shape[1] % 100 for s in official.test} == {0, 1, 2, 3, 4}
     assert {s.raw.samples.shape[1] % 100 for s in official.train} == {5, 6}
 
@@ -49,22 +55,35 @@ def test_strings_of_digits_take_every_recording_of_a_speaker_once_a_round(tmp_pa
     folder = write_fsdd(tmp_path / "r", takes=13)  # takes 0 to 4 are test, 5 to 9 validation
     source = DigitStrings(folder=folder, rounds=2)
     splits, again = source.splits(), source.splits()
-    for split, takes, rounds in (("train", (10, 11, 12), 2), ("valid", range(5, 10), 1), ("test", range(5), 1)):
+    for split, takes, rounds in (
+        ("train", (10, 11, 12), 2),
+        ("valid", range(5, 10), 1),
+        ("test", range(5), 1),
+    ):
         strings, same = getattr(splits, split), getattr(again, split)
         names = Counter(name for one in strings for name in one.name.split())
-        assert names == {f"{d}_{s}_{take}.wav": rounds for d in (0, 1) for s in ("ann", "bob") for take in takes}
+        assert names == {
+            f"{d}_{s}_{take}.wav": rounds for d in (0, 1) for s in ("ann", "bob") for take in takes
+        }
         for string, other in zip(strings, same, strict=True):
             known = string.name.split()
             assert string.label.split() == [("zero", "one")[int(name[0])] for name in known]
             assert {name.split("_")[1] for name in known} == {string.group}
             assert len(known) <= 7
-            length = sum(100 * (1 + (string.group == "bob")) + take_of(string._replace(name=name)) for name in known)
+            length = sum(
+                100 * (1 + (string.group == "bob")) + take_of(string._replace(name=name))
+                for name in known
+            )
             assert length <= string.raw.samples.shape[1] <= length + (len(known) - 1) * 3200
             assert (string.raw.samples == other.raw.samples).all()
     held_out = DigitStrings(held_out="bob", folder=folder).splits()
     assert {one.name.split("_")[1] for one in held_out.test} == {"bob"}
     assert {one.group for one in [*held_out.train, *held_out.valid]} == {"ann"}
-    for settings in ({"digits": "tsdd"}, {"digits": "spoken-digits", "held_out": "bob"}, {"rounds": 0}):
+    for settings in (
+        {"digits": "tsdd"},
+        {"digits": "spoken-digits", "held_out": "bob"},
+        {"rounds": 0},
+    ):
         with pytest.raises(ValueError, match=r"choose 'fsdd'|are of FSDD|give 1 to 1000"):
             DigitStrings(**settings)
 
@@ -102,9 +121,15 @@ def test_spoken_digits_are_made_once_and_come_out_the_same(own_folder, monkeypat
 
     with monkeypatch.context() as patched:
         patched.setattr("seqkit.recipes.audio.spoken_digits._synthesised", unwanted)
-        assert all((a == s.raw.samples).all() for a, s in zip(made, SpokenDigits(takes=2).splits().train, strict=True))
+        assert all(
+            (a == s.raw.samples).all()
+            for a, s in zip(made, SpokenDigits(takes=2).splits().train, strict=True)
+        )
     file.write_bytes(file.read_bytes()[:999])  # a damaged cache is made again, byte for byte
-    assert all((a == s.raw.samples).all() for a, s in zip(made, SpokenDigits(takes=2).splits().train, strict=True))
+    assert all(
+        (a == s.raw.samples).all()
+        for a, s in zip(made, SpokenDigits(takes=2).splits().train, strict=True)
+    )
 
 
 def test_two_takes_of_a_digit_differ(own_folder, monkeypatch):
@@ -133,7 +158,11 @@ def test_speech_commands_splits_by_the_official_lists_and_groups_by_speaker(tmp_
     folder, lists = tmp_path / FOLDER, {"validation_list.txt": [], "testing_list.txt": []}
     for word in ("no", "yes", "_background_noise_"):
         (folder / word).mkdir(parents=True)
-        for speaker, held in (("ann", None), ("bob", "validation_list.txt"), ("cat", "testing_list.txt")):
+        for speaker, held in (
+            ("ann", None),
+            ("bob", "validation_list.txt"),
+            ("cat", "testing_list.txt"),
+        ):
             for take in range(2):
                 name = f"{word}/{speaker}_nohash_{take}.wav"
                 soundfile.write(folder / name, np.full(101, 0.1), 16_000)
@@ -146,6 +175,8 @@ def test_speech_commands_splits_by_the_official_lists_and_groups_by_speaker(tmp_
     splits = SpeechCommands().splits()
     assert splits.names == ["no", "yes"]
     for samples, speaker in ((splits.train, "ann"), (splits.valid, "bob"), (splits.test, "cat")):
-        assert sorted(zip(samples.labels, samples.groups)) == [(0, speaker)] * 2 + [(1, speaker)] * 2
+        assert (
+            sorted(zip(samples.labels, samples.groups)) == [(0, speaker)] * 2 + [(1, speaker)] * 2
+        )
     assert splits.train[0].raw.sample_rate == 16_000
     assert splits.train.name(0).endswith("ann_nohash_0.wav")

@@ -50,10 +50,18 @@ def test_cmudict_is_whole_and_split_by_word():
     assert (len(splits.train), len(splits.valid), len(splits.test)) == (107_125, 6_343, 12_584)
     for name, samples in (("train", splits.train), ("valid", splits.valid), ("test", splits.test)):
         assert {split_of(sample.raw) for sample in samples[:101]} == {name}
-    assert set("".join(sample.raw for sample in splits.train)) == set("abcdefghijklmnopqrstuvwxyz'-.")
-    phonemes = {phoneme for sample in splits.train for said in sample.label for phoneme in said.split()}
+    assert set("".join(sample.raw for sample in splits.train)) == set(
+        "abcdefghijklmnopqrstuvwxyz'-."
+    )
+    phonemes = {
+        phoneme for sample in splits.train for said in sample.label for phoneme in said.split()
+    }
     assert len(phonemes) == 39
-    said = {sample.raw: sample.label for samples in (splits.train, splits.valid, splits.test) for sample in samples}
+    said = {
+        sample.raw: sample.label
+        for samples in (splits.train, splits.valid, splits.test)
+        for sample in samples
+    }
     assert said["tomato"] == ["T AH M EY T OW", "T AH M AA T OW"]
 
 

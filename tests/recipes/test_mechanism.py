@@ -69,7 +69,11 @@ def solve_adding(rows):
 
 
 TASKS = {
-    "copy": (Copy(**SIZES, length=5, test_lengths=[5, 11], vocab_size=9, delay=3), solve_copy, [13, 25]),
+    "copy": (
+        Copy(**SIZES, length=5, test_lengths=[5, 11], vocab_size=9, delay=3),
+        solve_copy,
+        [13, 25],
+    ),
     "selective-copy": (
         SelectiveCopy(**SIZES, length=17, test_lengths=[17, 7], vocab_size=9, num_symbols=5),
         solve_selective_copy,
@@ -104,7 +108,11 @@ def values(samples):
 def test_the_targets_are_those_of_a_solver_in_plain_python(case):
     task, solve, _ = case
     splits = task.splits()
-    for split in (splits.test, splits.valid, *([splits.train] if not isinstance(task, Parity) else [])):
+    for split in (
+        splits.test,
+        splits.valid,
+        *([splits.train] if not isinstance(task, Parity) else []),
+    ):
         for raw, label in values(split):
             assert label == pytest.approx(solve(raw))
 
@@ -126,7 +134,10 @@ def test_the_splits_have_their_sizes_and_each_test_length_its_share(case):
 
 def test_no_input_is_in_two_splits(case):
     splits = case[0].splits()
-    train, valid, test = ({str(raw) for raw, _ in values(split)} for split in (splits.train, splits.valid, splits.test))
+    train, valid, test = (
+        {str(raw) for raw, _ in values(split)}
+        for split in (splits.train, splits.valid, splits.test)
+    )
     assert not train & valid
     assert not train & test
     assert not valid & test
@@ -172,7 +183,9 @@ def test_every_class_has_a_name(case):
 
 @pytest.mark.parametrize(("power", "nearer"), [(0.01, True), (1.0, False)])
 def test_queries_are_near_their_pairs_for_a_small_power(power, nearer):
-    task = AssociativeRecall(num_train=500, num_test=10, length=46, num_pairs=3, vocab_size=13, power=power)
+    task = AssociativeRecall(
+        num_train=500, num_test=10, length=46, num_pairs=3, vocab_size=13, power=power
+    )
     queries = torch.stack([sample.raw for sample in task.splits().train])[:, 6:] > 0
     first, second = queries[:, :20].sum(), queries[:, 20:].sum()
     assert (first > 3 * second) == nearer
@@ -211,13 +224,26 @@ def test_the_smallest_tasks_exist():
         assert len(task.splits().train) == 1
 
 
-@pytest.mark.filterwarnings("ignore:.*(treespec, LeafSpec|does not have many workers|smaller than the logging)")
+@pytest.mark.filterwarnings(
+    "ignore:.*(treespec, LeafSpec|does not have many workers|smaller than the logging)"
+)
 @pytest.mark.parametrize(
-    "preset", [pytest.param(name, marks=() if name == "parity" else pytest.mark.slow) for name in ("debug", *PRESETS)]
+    "preset",
+    [
+        pytest.param(name, marks=() if name == "parity" else pytest.mark.slow)
+        for name in ("debug", *PRESETS)
+    ],
 )
 def test_every_preset_runs(preset, tmp_path):
     keys = {"trainer.enable_progress_bar": False, "trainer.max_steps": 2, "data.limit": 64}
-    run = seqkit.fit("mechanism/tasks", keys, preset=preset, out=tmp_path / "run", report=False, strong_baseline=False)
+    run = seqkit.fit(
+        "mechanism/tasks",
+        keys,
+        preset=preset,
+        out=tmp_path / "run",
+        report=False,
+        strong_baseline=False,
+    )
     assert run.summary["state"] == "finished"
     assert set(run.summary["metrics"]) == {"loss", *run.objective.metrics(run.model.spec)}
 
@@ -232,7 +258,9 @@ def test_a_cylinder_is_level_a_bell_rises_and_a_funnel_falls():
         smooth = torch.nn.functional.avg_pool1d(sample.raw[None, :, 0], 9, 1)[0]
         (event,) = smooth[smooth > 2][None]
         half = len(event) // 2
-        slopes.setdefault(splits.names[sample.label], []).append(float(event[half:].mean() - event[:half].mean()))
+        slopes.setdefault(splits.names[sample.label], []).append(
+            float(event[half:].mean() - event[:half].mean())
+        )
     mean = {name: sum(each) / len(each) for name, each in slopes.items()}
     assert abs(mean["cylinder"]) < 0.3
     assert mean["bell"] > 1

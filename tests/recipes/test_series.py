@@ -25,7 +25,11 @@ def counted(tmp_path, monkeypatch):
 def test_windows_of_etth1_end_where_the_months_of_their_split_do(counted):
     train = np.arange(12 * MONTH)
     splits = ETTh1(past=1000, ahead=700).splits()
-    expected = {"train": (1000, 12 * MONTH), "valid": (12 * MONTH, 16 * MONTH), "test": (16 * MONTH, 20 * MONTH)}
+    expected = {
+        "train": (1000, 12 * MONTH),
+        "valid": (12 * MONTH, 16 * MONTH),
+        "test": (16 * MONTH, 20 * MONTH),
+    }
     for name, (start, end) in expected.items():
         samples = list(getattr(splits, name))
         assert len(samples) == 2 * (end - start - 700 + 1)  # two columns, each by itself
@@ -44,7 +48,9 @@ def test_the_last_value_of_etth1_is_as_wrong_as_published(shared_data):
     """Zeng et al. 2023, table 2: "Repeat" has a squared error of 1.295, 96 hours ahead."""
     test = ETTh1().splits().test
     last = torch.stack([sample.raw[-1] for sample in test])
-    assert (torch.stack(test.labels) - last).square().mean().item() == pytest.approx(1.295, abs=0.002)
+    assert (torch.stack(test.labels) - last).square().mean().item() == pytest.approx(
+        1.295, abs=0.002
+    )
 
 
 def test_mnist1d_is_the_packages_and_leaves_global_generators_alone():

@@ -69,7 +69,9 @@ def test_shakespeare_is_clean_and_split_by_play():
 def test_tinyshakespeare_is_the_usual_text_and_split(shared_data):
     splits = TinyShakespeare().splits()
     (train,), (test,) = splits.train, splits.test
-    assert train.raw + test.raw == (shared_data / "tinyshakespeare" / "input.txt").read_text(encoding="utf-8")
+    assert train.raw + test.raw == (shared_data / "tinyshakespeare" / "input.txt").read_text(
+        encoding="utf-8"
+    )
     assert (len(train.raw), len(test.raw)) == (1_003_854, 111_540)
 
 
@@ -89,7 +91,9 @@ def test_sms_spam_is_split_by_class_into_a_fifth(shared_data, caplog):
     assert splits.names == ["ham", "spam"]
     assert Counter(splits.test.labels) == {0: 965, 1: 149}
     lines = (shared_data / "sms-spam" / "messages.tsv").read_text(encoding="utf-8").split("\n")
-    found = Counter((splits.names[s.label], s.raw) for part in (splits.train, splits.test) for s in part)
+    found = Counter(
+        (splits.names[s.label], s.raw) for part in (splits.train, splits.test) for s in part
+    )
     assert found == Counter(tuple(line.split("\t", 1)) for line in lines if line)
     assert not caplog.records
 
@@ -106,7 +110,9 @@ def test_a_mark_behind_a_word_is_its_tag():
 
 
 def test_a_sentence_has_the_mark_that_ended_it():
-    found = [(s.raw, ENDS[s.label]) for s in sentences("Who's there? Nay, answer me:\nstand. Long\n")]
+    found = [
+        (s.raw, ENDS[s.label]) for s in sentences("Who's there? Nay, answer me:\nstand. Long\n")
+    ]
     assert found == [("who's there", "question"), ("nay answer me stand", "stop")]
 
 

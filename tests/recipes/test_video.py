@@ -29,7 +29,9 @@ def test_a_clip_moves_a_pixel_a_frame_in_the_direction_of_its_name(splits):
         digit, way = name.split()
         assert int(digit) == digits.labels[i % len(digits)]
         steps = centres(clip[2:6]).diff(dim=0)  # the whole digit is in the square
-        assert torch.allclose(steps, torch.tensor(DIRECTIONS[way], dtype=torch.float32).expand(3, 2), atol=0.2)
+        assert torch.allclose(
+            steps, torch.tensor(DIRECTIONS[way], dtype=torch.float32).expand(3, 2), atol=0.2
+        )
 
 
 def test_every_digit_of_training_goes_each_way_once_and_stays_in_one_group(splits):
@@ -48,7 +50,8 @@ def test_the_place_in_the_middle_does_not_depend_on_the_direction():
     rows = torch.stack([centres(train[i].raw)[0] for i in range(0, len(train), 16)])
     ways = torch.tensor(train.labels[::16]) % 8
     means = torch.stack([rows[ways == way].mean(dim=0) for way in ways.unique()])
-    assert (means - means.mean(dim=0)).abs().max() < 0.5  # of 5 places; 7 pixels where it begins or ends
+    # of 5 places; 7 pixels where it begins or ends
+    assert (means - means.mean(dim=0)).abs().max() < 0.5
 
 
 def test_the_label_may_be_the_digit_alone():

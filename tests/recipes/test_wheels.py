@@ -21,10 +21,12 @@ def wheel(tmp_path, own_folder, monkeypatch):
             archive.writestr(f"seqkit_test_data/{name}", content)
         archive.writestr("seqkit_test_data/__init__.py", "raise SystemExit('it was imported')")
         archive.writestr(
-            "seqkit_test_data-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: seqkit_test_data\nVersion: 1.0\n"
+            "seqkit_test_data-1.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: seqkit_test_data\nVersion: 1.0\n",
         )
         archive.writestr(
-            "seqkit_test_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            "seqkit_test_data-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
         archive.writestr("seqkit_test_data-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")

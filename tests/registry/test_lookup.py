@@ -33,15 +33,23 @@ def test_listing_imports_no_torch():
         "import sys; from seqkit.registry import KINDS, components; [components(k) for k in KINDS]; "
         "print('torch' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "False\n"
+    )
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in components(kind)])
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in KINDS for name in components(kind)]
+)
 def test_every_listed_name_leads_to_a_class_of_its_kind(kind, name):
     component = find(kind, name)
     assert component.what
     loaded = component.load()
-    made = loaded if isinstance(loaded, type) else get_type_hints(loaded)["return"]  # a preset is a function
+    # a preset is a function
+    made = loaded if isinstance(loaded, type) else get_type_hints(loaded)["return"]
     assert issubclass(made, BASES.get(kind, object)) or component.path.startswith("torch.optim")
 
 
@@ -52,7 +60,10 @@ def test_case_does_not_matter_in_names():
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("Transfromer", "did you mean Transformer"), ("zzz", "there are: .*GRU, .*LSTM, .*RNN, .*Transformer")],
+    [
+        ("Transfromer", "did you mean Transformer"),
+        ("zzz", "there are: .*GRU, .*LSTM, .*RNN, .*Transformer"),
+    ],
 )
 def test_an_unknown_name_shows_what_is_near_or_what_exists(name, hint):
     with pytest.raises(ValueError, match=f"'{name}'"):
@@ -75,7 +86,8 @@ def test_a_registered_class_is_found_under_its_name_or_another():
     assert component.load() is Morse
     register("tokenizer", "telegraph")(Morse)
     assert find("tokenizer", "telegraph").load() is Morse
-    register("tokenizer")(Morse)  # the same class again is no conflict: modules are reloaded in notebooks
+    # the same class again is no conflict: modules are reloaded in notebooks
+    register("tokenizer")(Morse)
 
 
 @pytest.mark.parametrize("name", ["LSTM", "lstm"])
@@ -87,8 +99,11 @@ def test_a_name_that_is_taken_is_refused(name):
 @pytest.mark.parametrize("kind", ["tokenizer", "backbone", "data_source", "objective"])
 def test_components_of_installed_packages_are_listed_without_importing_them(monkeypatch, kind):
     point = EntryPoint("Braille", "no_such_package.dots:Braille", f"seqkit.{kind}s")
-    monkeypatch.setattr(lookup, "entry_points", lambda group: [point] if group == f"seqkit.{kind}s" else [])
-    monkeypatch.setattr(lookup, "_installed", lookup._installed.__wrapped__)  # what another test read is not seen
+    monkeypatch.setattr(
+        lookup, "entry_points", lambda group: [point] if group == f"seqkit.{kind}s" else []
+    )
+    # what another test read is not seen
+    monkeypatch.setattr(lookup, "_installed", lookup._installed.__wrapped__)
     component = components(kind)["Braille"]
     assert component.path == "no_such_package.dots:Braille"
     with pytest.raises(

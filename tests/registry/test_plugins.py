@@ -30,13 +30,17 @@ def install(monkeypatch, tmp_path, *packages):
         points.append(point)
         monkeypatch.delitem(sys.modules, f"{package}_module", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(lookup, "entry_points", lambda group: points if group == "seqkit.tokenizers" else [])
+    monkeypatch.setattr(
+        lookup, "entry_points", lambda group: points if group == "seqkit.tokenizers" else []
+    )
     monkeypatch.setattr(lookup, "_installed", lookup._installed.__wrapped__)
     monkeypatch.setenv("COLUMNS", "400")
 
 
 @pytest.mark.parametrize("fault", MODULES)
-def test_a_package_that_cannot_be_imported_is_listed_and_named_in_the_error(monkeypatch, tmp_path, capsys, fault):
+def test_a_package_that_cannot_be_imported_is_listed_and_named_in_the_error(
+    monkeypatch, tmp_path, capsys, fault
+):
     source, message = MODULES[fault]
     install(monkeypatch, tmp_path, (fault, "Odd", source))
     assert main(["list", "tokenizers"]) == 0
@@ -54,14 +58,24 @@ def test_a_package_that_prints_is_named_on_stderr_and_used(monkeypatch, tmp_path
     assert "chatty_module from chatty prints while it is imported: hello" in said.err
 
 
-def test_names_that_are_taken_are_named_in_the_list_and_the_first_is_used(monkeypatch, tmp_path, capsys):
+def test_names_that_are_taken_are_named_in_the_list_and_the_first_is_used(
+    monkeypatch, tmp_path, capsys
+):
     source = "class Tok: ..."
-    install(monkeypatch, tmp_path, ("one", "bytes", source), ("two", "Odd", source), ("three", "odd", source))
+    install(
+        monkeypatch,
+        tmp_path,
+        ("one", "bytes", source),
+        ("two", "Odd", source),
+        ("three", "odd", source),
+    )
     assert find("tokenizer", "Bytes").path == "seqkit.tokenizers:Bytes"
     assert find("tokenizer", "ODD").package == "two"
     assert main(["list", "tokenizers"]) == 0
     listed = " ".join(capsys.readouterr().out.split())
-    assert "one also has a tokenizer called bytes, which is not used: seqkit has that name" in listed
+    assert (
+        "one also has a tokenizer called bytes, which is not used: seqkit has that name" in listed
+    )
     assert "three also has a tokenizer called odd, which is not used: two has that name" in listed
 
 
@@ -75,7 +89,9 @@ def test_a_plug_in_file_is_listed(tmp_path, capsys, monkeypatch):
 
 def test_a_file_may_import_modules_of_its_folder_but_shadows_none(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "beside_the_file.py").write_text("from json import dumps\nVALUE = dumps(7)\n", encoding="utf-8")
+    (tmp_path / "beside_the_file.py").write_text(
+        "from json import dumps\nVALUE = dumps(7)\n", encoding="utf-8"
+    )
     (tmp_path / "json.py").write_text("raise AssertionError\n", encoding="utf-8")
     file = tmp_path / "that_needs_another.py"
     file.write_text("from beside_the_file import VALUE\n", encoding="utf-8")

@@ -42,7 +42,10 @@ def main() -> int:
             cases = quick(name, place) if args.quick else ROWS[name].cases(place)
             outcomes = [tried(case, place) for case in cases]
             seconds = time.monotonic() - started
-            print(f"{name}: {sum(not o['lost'] for o in outcomes)} of {len(outcomes)} in {seconds:.0f} s", flush=True)
+            print(
+                f"{name}: {sum(not o['lost'] for o in outcomes)} of {len(outcomes)} in {seconds:.0f} s",
+                flush=True,
+            )
             lost += sum(bool(o["lost"]) for o in outcomes) * (not ROWS[name].stock)
             if outcomes and not args.quick:
                 write_row(name, outcomes, seconds)
@@ -61,7 +64,9 @@ def tried(case, place: Path) -> dict[str, str | bool]:
     try:
         case.work(folder)
     except Exception as error:
-        outcome["lost"] = " ".join(f"{error}".replace(str(folder), "").replace(str(place), "").split()) or "?"
+        outcome["lost"] = (
+            " ".join(f"{error}".replace(str(folder), "").replace(str(place), "").split()) or "?"
+        )
         outcome["silent"] = isinstance(error, Silent)
         print(f"  {case.name}: {outcome['lost']}", flush=True)
     finally:

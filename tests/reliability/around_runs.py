@@ -29,7 +29,11 @@ def links(data: Path) -> Iterator[Case]:
     """A link in the place of each file, with a recipe's name that a shell would run; by each command."""
     sound = sound_runs(data, data / "sound-links")
     for name in LINKED:
-        for words in (["fit", "--resume", "RUN"], ["evaluate", "RUN"], ["generate", "RUN", "--tokens", "1"]):
+        for words in (
+            ["fit", "--resume", "RUN"],
+            ["evaluate", "RUN"],
+            ["generate", "RUN", "--tokens", "1"],
+        ):
             run = sound.stopped if words[0] == "fit" else sound.finished
             yield Case(f"{name} is a link, {words[0]}", partial(_linked, run, name, words))
 
@@ -84,7 +88,11 @@ def _plugin(data: Path, edit: str, how: str, folder: Path) -> None:
     file, run = folder / "scaled_gru.py", folder / "run"
     file.write_text(PLUGIN, encoding="utf-8")
     words = fit_words(
-        "text/char-lm", run, data, data__num_workers=0, model__backbone="{type: Scaled, dim: 16, depth: 1}"
+        "text/char-lm",
+        run,
+        data,
+        data__num_workers=0,
+        model__backbone="{type: Scaled, dim: 16, depth: 1}",
     )
     words = [word for word in words if word not in ("--model.dropout", "0.2")]
 
@@ -95,10 +103,15 @@ def _plugin(data: Path, edit: str, how: str, folder: Path) -> None:
     ended = forked(first, folder)
     if ended.code != (128 + signal.SIGTERM if how == "resume" else 0):
         raise RuntimeError(f"the run with a plug-in does not train: {ended.said[-300:]}")
-    edited = {"factor": PLUGIN.replace("1.0", "2.0"), "a comment": PLUGIN + "# more\n"}.get(edit, PLUGIN)
+    edited = {"factor": PLUGIN.replace("1.0", "2.0"), "a comment": PLUGIN + "# more\n"}.get(
+        edit, PLUGIN
+    )
     file.write_text(edited, encoding="utf-8")
     given = [] if edit == "missing" else ["--plugin", str(file)]
-    ended = forked(command(*(["fit", "--resume"] if how == "resume" else ["evaluate"]), str(run), *given), folder)
+    ended = forked(
+        command(*(["fit", "--resume"] if how == "resume" else ["evaluate"]), str(run), *given),
+        folder,
+    )
     if edit == "missing":
         _check_refused(ended, "Scaled")
     elif edit == "nothing":
@@ -125,7 +138,9 @@ def caches(data: Path) -> Iterator[Case]:
         raise RuntimeError("the run wrote no cache")
     for file in files:
         for name, damage in {**_damages(4), "missing": None}.items():
-            yield Case(f"{file.name} {name}", partial(_cache_damaged, data, cache, whole, file, damage))
+            yield Case(
+                f"{file.name} {name}", partial(_cache_damaged, data, cache, whole, file, damage)
+            )
 
 
 def _with_cache(data: Path, cache: Path, run: Path) -> Callable[[], int]:
@@ -136,12 +151,16 @@ def _with_cache(data: Path, cache: Path, run: Path) -> Callable[[], int]:
         from seqkit.data import module
 
         module.MIN_TEXT = 0
-        return command(*fit_words("text/char-lm", run, data, data__num_workers=0, trainer__max_steps=4))()
+        return command(
+            *fit_words("text/char-lm", run, data, data__num_workers=0, trainer__max_steps=4)
+        )()
 
     return work
 
 
-def _cache_damaged(data: Path, cache: Path, whole: Path, file: Path, damage: Any, folder: Path) -> None:
+def _cache_damaged(
+    data: Path, cache: Path, whole: Path, file: Path, damage: Any, folder: Path
+) -> None:
     import shutil
 
     copy = Path(shutil.copytree(cache, folder / "cache"))
@@ -211,7 +230,9 @@ def _orphaned(data: Path, recipe: str, how: str, folder: Path) -> None:
 
     first = forked(killed, folder)
     if first.code != -signal.SIGKILL or newest_good(run / "checkpoints") is None:
-        raise Lost(f"it ended with {first.code}, and not killed after a checkpoint: {first.said[-300:]!r}")
+        raise Lost(
+            f"it ended with {first.code}, and not killed after a checkpoint: {first.said[-300:]!r}"
+        )
     if how == "--resume RUN":
         resume_to_the_end(run, whole, folder)
         return
@@ -246,10 +267,14 @@ def flags(data: Path) -> Iterator[Case]:
     sound = sound_runs(data, data / "sound-flags")
     assert set(RESUME_FLAGS) == set(MAY_CHANGE)
     for name, value in RESUME_FLAGS.items():
-        yield Case(f"fit --resume RUN --{name} {value}", partial(_resume_flag, data, sound, name, value))
+        yield Case(
+            f"fit --resume RUN --{name} {value}", partial(_resume_flag, data, sound, name, value)
+        )
     for name in RUN_FLAGS:
         for words in RUN_FLAGS[name]:
-            yield Case(f"{name} RUN {' '.join(words)}", partial(_run_flag, data, sound, name, words))
+            yield Case(
+                f"{name} RUN {' '.join(words)}", partial(_run_flag, data, sound, name, words)
+            )
 
 
 def _resume_flag(data: Path, sound: Any, name: str, value: str, folder: Path) -> None:

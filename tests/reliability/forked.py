@@ -58,7 +58,9 @@ class Started(NamedTuple):
             if time.monotonic() > deadline:
                 os.killpg(self.pid, signal.SIGKILL)
                 os.waitpid(self.pid, 0)
-                raise Lost(f"it ran for more than {seconds:.0f} s: {self.said.read_text(errors='replace')[-200:]!r}")
+                raise Lost(
+                    f"it ran for more than {seconds:.0f} s: {self.said.read_text(errors='replace')[-200:]!r}"
+                )
             time.sleep(0.005)
         return Ended(os.waitstatus_to_exitcode(status), self.said.read_text(errors="replace"))
 
@@ -75,13 +77,15 @@ def started(work: Callable[[], int | None], said: Path) -> Started:
     code: Any = CRASHED
     try:
         os.setpgid(0, 0)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):  # a job in the background ignores some
+        # a job in the background ignores some
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
-        logging.getLogger().handlers.clear()  # a test runner's, which would keep warnings for itself
+        # a test runner's, which would keep warnings for itself
+        logging.getLogger().handlers.clear()
         # a test runner has put files of its own in their place
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
         code = work() or 0
@@ -123,7 +127,11 @@ def fit_words(recipe: str, out: Path, text: Path, **changes: Any) -> list[str]:
     """Words of `seqkit fit` for a run of a second or two, with dropout. changes: keys with `__` for a dot."""
     common = {"preset": "debug", "trainer.enable_progress_bar": "false", "trainer.log_every_n_steps": "1",
               "trainer.accelerator": "cpu", "trainer.weights": "last"}  # fmt: skip
-    words = {**common, **SMALL[recipe], **{name.replace("__", "."): str(value) for name, value in changes.items()}}
+    words = {
+        **common,
+        **SMALL[recipe],
+        **{name.replace("__", "."): str(value) for name, value in changes.items()},
+    }
     if recipe == "text/char-lm":
         words.setdefault("data", str(text / "text.txt"))
     if recipe == "audio/spoken-digits":
@@ -165,7 +173,9 @@ def write_data(folder: Path) -> None:
         for number in range(20):
             step = 2 * math.pi * frequency * (1 + number / 200) / 8000
             samples = array("h", (int(9000 * math.sin(step * t)) for t in range(800 + 37 * number)))
-            with wave.open(str(folder / "sounds" / str(frequency) / f"{number:02}.wav"), "wb") as file:
+            with wave.open(
+                str(folder / "sounds" / str(frequency) / f"{number:02}.wav"), "wb"
+            ) as file:
                 file.setparams((1, 2, 8000, 0, "NONE", ""))
                 file.writeframes(samples.tobytes())
 

@@ -13,13 +13,38 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reliability.hostile_recipes import SENTINEL
-from reliability.hostile_runs import CONFIG, ENDLESS, FIFO, FOLDER, MISSING, STATE, SUMMARY, WEIGHTS, Edit
+from reliability.hostile_runs import (
+    CONFIG,
+    ENDLESS,
+    FIFO,
+    FOLDER,
+    MISSING,
+    STATE,
+    SUMMARY,
+    WEIGHTS,
+    Edit,
+)
 
-RUNS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "pty.spawn", "subprocess.Popen")
+RUNS = (
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.fork",
+    "pty.spawn",
+    "subprocess.Popen",
+)
 CONNECTS = ("socket.connect", "socket.getaddrinfo", "urllib.Request", "webbrowser.open")
 SECRET = ("/dev/zero", "/dev/stdin", "/proc/self/mem", "/proc/self/environ")
 """Places that no data source may open. A text that the user may read is data, whatever its name: /etc/shadow, too."""
-FORBIDDEN = (SENTINEL, "torch.nn.attention._fa3", "torch.nn.attention._fa4", "antigravity", "pdb", "code")
+FORBIDDEN = (
+    SENTINEL,
+    "torch.nn.attention._fa3",
+    "torch.nn.attention._fa4",
+    "antigravity",
+    "pdb",
+    "code",
+)
 """Modules that a recipe might name, and that nothing else imports."""
 
 
@@ -35,7 +60,10 @@ class _Watch:
             return
         if event in RUNS or event in CONNECTS:
             cls.seen.append(f"{event} {arguments}")
-        elif event == "open" and os.fsdecode(arguments[0] if isinstance(arguments[0], str | bytes) else "") in SECRET:
+        elif (
+            event == "open"
+            and os.fsdecode(arguments[0] if isinstance(arguments[0], str | bytes) else "") in SECRET
+        ):
             cls.seen.append(f"open {arguments[0]}")
 
 
@@ -52,7 +80,9 @@ def watched() -> Iterator[list[str]]:
     finally:
         _Watch.seen = None
         # by what is there: `importlib.import_module` raises no audit event
-        seen += [f"import {name}" for name in FORBIDDEN if name in sys.modules and name not in before]
+        seen += [
+            f"import {name}" for name in FORBIDDEN if name in sys.modules and name not in before
+        ]
 
 
 class Answer(NamedTuple):

@@ -88,7 +88,12 @@ SLOTS = {
     "mechanism": "{{type: Transformer, dim: 8, depth: 1, num_heads: 2, block: {{attention: {{mechanism: '{}'}}}}}}",
     "augmentation": "{{source: digits, limit: 40, augment: ['{}']}}",
 }
-_SECTION = {"norm": "backbone", "activation": "backbone", "mechanism": "backbone", "augmentation": "data"}
+_SECTION = {
+    "norm": "backbone",
+    "activation": "backbone",
+    "mechanism": "backbone",
+    "augmentation": "data",
+}
 
 _names = [
     (f"{slot} named {name}", recipe(**{_SECTION.get(slot, slot): template.format(name)}))
@@ -125,7 +130,8 @@ _keys = [
 # ── YAML ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _laughs = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi")
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi")
 )
 
 _yaml = [

@@ -17,7 +17,12 @@ from reliability.hostile_recipes import NAMES, SENTINEL
 
 MISSING, FOLDER, FIFO, ENDLESS = b"\0missing", b"\0folder", b"\0fifo", b"\0endless"
 
-CONFIG, STATE, SUMMARY, WEIGHTS = "config.yaml", "state.json", "summary.json", "checkpoints/model.safetensors"
+CONFIG, STATE, SUMMARY, WEIGHTS = (
+    "config.yaml",
+    "state.json",
+    "summary.json",
+    "checkpoints/model.safetensors",
+)
 
 Edit = Callable[[bytes], bytes]
 
@@ -55,7 +60,9 @@ def _put(*keys: Any, value: Any) -> Edit:
 
 def _without(key: str) -> Edit:
     """A JSON file without a key."""
-    return lambda content: json.dumps({name: v for name, v in json.loads(content).items() if name != key}).encode()
+    return lambda content: json.dumps(
+        {name: v for name, v in json.loads(content).items() if name != key}
+    ).encode()
 
 
 def _twice(key: str) -> Edit:
@@ -65,7 +72,9 @@ def _twice(key: str) -> Edit:
 
 def _header(header: bytes, length: int | None = None) -> Edit:
     """A safetensors file of that header, and the length that it declares."""
-    return _content(struct.pack("<Q", len(header) if length is None else length) + header + bytes(64))
+    return _content(
+        struct.pack("<Q", len(header) if length is None else length) + header + bytes(64)
+    )
 
 
 _NESTED = b"[" * 100_000 + b"]" * 100_000
@@ -90,7 +99,10 @@ _any: list[tuple[str, Edit]] = [
 ]
 
 _config: list[tuple[str, Edit]] = [
-    ("runs by a tag", _content("model: !!python/object/apply:os.system [id]\ndata: 1\ntokenizer: 1\n")),
+    (
+        "runs by a tag",
+        _content("model: !!python/object/apply:os.system [id]\ndata: 1\ntokenizer: 1\n"),
+    ),
     ("has an alias", _sub(r"\ntokenizer:", "\nx: &a [*a]\ntokenizer:")),
     ("has an anchor", _sub(r"\nseed: 1", "\nseed: &a 1")),
     ("has a merge key", _sub(r"\nseed: 1", "\nseed: 1\n<<: {seed: 2}")),
@@ -100,8 +112,14 @@ _config: list[tuple[str, Edit]] = [
     ("has a list for the model", _content("model: []\ndata: []\ntokenizer: []\n")),
     ("has a list for the tokenizer", _content("model: {}\ndata: {}\ntokenizer: [a, b]\n")),
     *((f"names {name} as tokenizer", _sub("type: Patches", f"type: '{name}'")) for name in NAMES),
-    *((f"names {name} as backbone", _sub("type: Transformer", f"type: '{name}'")) for name in NAMES),
-    *((f"names {name} as activation", _sub("type: GELU", f"type: '{name}'")) for name in NAMES[::5]),
+    *(
+        (f"names {name} as backbone", _sub("type: Transformer", f"type: '{name}'"))
+        for name in NAMES
+    ),
+    *(
+        (f"names {name} as activation", _sub("type: GELU", f"type: '{name}'"))
+        for name in NAMES[::5]
+    ),
     ("has a NaN width", _sub(r"dim: 8", "dim: .nan")),
     ("has another width", _sub(r"dim: 8", "dim: 16")),
     ("has a width of no memory", _sub(r"dim: 8", "dim: 99999999999")),
@@ -150,9 +168,18 @@ _weights: list[tuple[str, Edit]] = [
     ("have a header nested deeply", _header(_NESTED)),
     ("have no tensors", _header(b"{}")),
     ("have an unknown type", _header(b'{"a":{' + _ONE.replace(b"F32", b"OBJ") + b"}}")),
-    ("have a tensor outside the file", _header(b'{"a":{' + _ONE.replace(b"[0,4]", b"[0,4000000000]") + b"}}")),
-    ("have a tensor before the file", _header(b'{"a":{' + _ONE.replace(b"[0,4]", b"[-4,0]") + b"}}")),
-    ("have a tensor of no memory", _header(b'{"a":{' + _ONE.replace(b"[1]", b"[4611686018427387904]") + b"}}")),
+    (
+        "have a tensor outside the file",
+        _header(b'{"a":{' + _ONE.replace(b"[0,4]", b"[0,4000000000]") + b"}}"),
+    ),
+    (
+        "have a tensor before the file",
+        _header(b'{"a":{' + _ONE.replace(b"[0,4]", b"[-4,0]") + b"}}"),
+    ),
+    (
+        "have a tensor of no memory",
+        _header(b'{"a":{' + _ONE.replace(b"[1]", b"[4611686018427387904]") + b"}}"),
+    ),
     ("have overlapping tensors", _header(b'{"a":{' + _ONE + b'},"b":{' + _ONE + b"}}")),
     ("have a tensor of another model", _header(b'{"a":{' + _ONE + b"}}")),
     ("have a tensor twice", _header(b'{"a":{' + _ONE + b'},"a":{' + _ONE + b"}}")),
@@ -161,7 +188,11 @@ _weights: list[tuple[str, Edit]] = [
 ]
 
 CASES: list[tuple[str, str, Edit]] = [
-    *((f"{file} {what}", file, edit) for file in (CONFIG, STATE, SUMMARY, WEIGHTS) for what, edit in _any),
+    *(
+        (f"{file} {what}", file, edit)
+        for file in (CONFIG, STATE, SUMMARY, WEIGHTS)
+        for what, edit in _any
+    ),
     *((f"{CONFIG} {what}", CONFIG, edit) for what, edit in _config),
     *((f"{STATE} {what}", STATE, edit) for what, edit in _state),
     *((f"{SUMMARY} {what}", SUMMARY, edit) for what, edit in _summary),

@@ -87,7 +87,9 @@ def _failing(data: Path, what: str, whom: int, step: int, folder: Path) -> None:
         raise Silent("a summary says that it was trained")
     if what == "NaN" and (codes != [1, 1] or "the loss is nan" not in said):
         raise Lost(f"it ended with {codes}: {said[-300:]!r}")
-    if what == "SIGTERM" and (codes[0] != 128 + signal.SIGTERM or codes[1] or "go on with" not in said):
+    if what == "SIGTERM" and (
+        codes[0] != 128 + signal.SIGTERM or codes[1] or "go on with" not in said
+    ):
         raise Lost(f"it ended with {codes}: {said[-300:]!r}")
 
 
@@ -103,7 +105,11 @@ def _too_few(data: Path, folder: Path) -> None:
     fit = command(*fit_words("mechanism/tasks", folder / "run", data, **TWO))
     ended = [process.ended() for process in ranks(lambda rank: fit(), 2, folder)]
     lines = [line for line in ended[0].said.splitlines() if line.startswith("seqkit fit:")]
-    if [one.code for one in ended] != [2, 2] or len(lines) != 1 or "fewer than the 2 devices" not in lines[0]:
+    if (
+        [one.code for one in ended] != [2, 2]
+        or len(lines) != 1
+        or "fewer than the 2 devices" not in lines[0]
+    ):
         raise Lost(f"it ended with {[one.code for one in ended]}: {ended[0].said[-300:]!r}")
 
 
@@ -115,7 +121,9 @@ def _evaluated(data: Path, recipe: str, size: int, folder: Path) -> None:
         processes = ranks(partial(_evaluate, data, recipe, size, number, place), number, place)
         ended = [process.ended() for process in processes]
         if any(one.code for one in ended):
-            raise Lost(f"{number} processes ended with {[one.code for one in ended]}: {ended[0].said[-300:]!r}")
+            raise Lost(
+                f"{number} processes ended with {[one.code for one in ended]}: {ended[0].said[-300:]!r}"
+            )
         found.append(torch.load(place / "metrics", weights_only=True))
     for number, metrics in zip((2, 3), found[1:]):
         for name, value in found[0].items():
@@ -134,7 +142,9 @@ def _evaluate(data: Path, recipe: str, size: int, number: int, place: Path, rank
     _, overrides = parser().parse_known_args(words)
     prepared = prepare(complete(recipe, "debug", overrides))
     more = {"devices": number, "strategy": "ddp"} if number > 1 else {}
-    trainer = make_trainer({"accelerator": "cpu", "enable_progress_bar": False, **more}, logger=False)
+    trainer = make_trainer(
+        {"accelerator": "cpu", "enable_progress_bar": False, **more}, logger=False
+    )
     module = TrainingModule(prepared.model, prepared.data.objective, seed=1)
     (metrics,) = trainer.validate(module, prepared.data.val_dataloader(), verbose=False)
     if rank == 0:

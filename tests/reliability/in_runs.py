@@ -13,7 +13,18 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback
-from reliability.forked import CRASHED, SECONDS, Case, Ended, Lost, Silent, command, fit_words, forked, started
+from reliability.forked import (
+    CRASHED,
+    SECONDS,
+    Case,
+    Ended,
+    Lost,
+    Silent,
+    command,
+    fit_words,
+    forked,
+    started,
+)
 from runs.stopping import Kick, differences, with_callback
 
 from seqkit.files import read_mapping
@@ -40,7 +51,9 @@ def resumes(data: Path, workers: tuple[int, ...] = (0, 2)) -> Iterator[Case]:
         yield from _resumes_of(data, recipe, "Transformer of experts", 0, "epochs")
 
 
-def _resumes_of(data: Path, recipe: str, backbone: str, num_workers: int, end: str) -> Iterator[Case]:
+def _resumes_of(
+    data: Path, recipe: str, backbone: str, num_workers: int, end: str
+) -> Iterator[Case]:
     per_epoch = PER_EPOCH[recipe]
     bound = {"trainer__max_epochs": -1, "trainer__max_steps": 2 * per_epoch + 2}
     if end == "epochs":
@@ -82,7 +95,9 @@ def whole_run(data: Path, recipe: str, words: dict[str, Any], whole: Path) -> Pa
     return whole
 
 
-def _resumed_equals(data: Path, recipe: str, words: dict[str, Any], whole: Path, kick: Kick, folder: Path) -> None:
+def _resumed_equals(
+    data: Path, recipe: str, words: dict[str, Any], whole: Path, kick: Kick, folder: Path
+) -> None:
     whole_run(data, recipe, words, whole)
     run = folder / "run"
 
@@ -113,7 +128,10 @@ def repeats(data: Path) -> Iterator[Case]:
     """The same command twice."""
     for recipe in RECIPES:
         for backbone in BACKBONES:
-            yield Case(f"{recipe}, {backbone}", partial(_repeated, data, recipe, backbone_words(recipe, backbone)))
+            yield Case(
+                f"{recipe}, {backbone}",
+                partial(_repeated, data, recipe, backbone_words(recipe, backbone)),
+            )
 
 
 def _repeated(data: Path, recipe: str, words: dict[str, Any], folder: Path) -> None:
@@ -137,7 +155,11 @@ class Examples(Callback):
     def on_train_batch_start(self, trainer, module, batch, index):
         loader = trainer.train_dataloader
         names = loader.epoch_batches.own()[index]
-        line = {"step": trainer.global_step, "epoch": trainer.current_epoch, "examples": list(map(int, names))}
+        line = {
+            "step": trainer.global_step,
+            "epoch": trainer.current_epoch,
+            "examples": list(map(int, names)),
+        }
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -169,7 +191,9 @@ def _killed_thrice(data: Path, recipe: str, every: int, seed: int, folder: Path)
     for kill in range(3):
         before = newest_good(run / "checkpoints")
         until = num_steps * (kill + 1) / 4 * generator.uniform(0.7, 1.1)
-        process = started(work(["fit", "--resume", str(run)] if kill else fit), folder / f"said-{kill}")
+        process = started(
+            work(["fit", "--resume", str(run)] if kill else fit), folder / f"said-{kill}"
+        )
         deadline = time.monotonic() + SECONDS
         while _steps_on_disk(run) < until:
             if time.monotonic() > deadline or os.waitpid(process.pid, os.WNOHANG)[0]:
@@ -256,7 +280,9 @@ def _signal(data: Path, number: int, phase: str, twice: bool, folder: Path) -> N
     def work() -> int:
         where = PHASES[phase]
         if isinstance(where, int):
-            with with_callback(Kick(where, "valid" if phase == "validation" else "train", number, twice=twice)):
+            with with_callback(
+                Kick(where, "valid" if phase == "validation" else "train", number, twice=twice)
+            ):
                 return command(*fit, report=True)()
         _send_before(*where, [number] * (1 + twice))
         return command(*fit, report=True)()
@@ -271,7 +297,9 @@ def _signal(data: Path, number: int, phase: str, twice: bool, folder: Path) -> N
     if phase in ("testing", "writing the page"):
         if summary.get("state") != ("trained" if phase == "testing" else "finished"):
             raise Lost(f"the summary says {summary.get('state')}")
-        then = forked(command("evaluate" if phase == "testing" else "report", str(run), report=True), folder)
+        then = forked(
+            command("evaluate" if phase == "testing" else "report", str(run), report=True), folder
+        )
         if then.code != 0 or not (run / "report.html").exists() or differences(whole, run):
             raise Lost(f"it could not be finished: {then.said[-300:]!r}")
         return
@@ -279,7 +307,9 @@ def _signal(data: Path, number: int, phase: str, twice: bool, folder: Path) -> N
         raise Silent(f"the summary says {summary.get('state')}")
     found = newest_good(run / "checkpoints")
     if found is None:
-        if phase not in ("first step", "writing a checkpoint") or not (twice or number == signal.SIGKILL):
+        if phase not in ("first step", "writing a checkpoint") or not (
+            twice or number == signal.SIGKILL
+        ):
             raise Lost("there is no good checkpoint")
         then = forked(command("fit", "--resume", str(run)), folder)
         if then.code != 2 or "train again with" not in then.said:
@@ -335,7 +365,9 @@ class NotFinite(Callback):
     def on_train_start(self, trainer, module):
         if self.place == "gradient":
             parameter = next(p for p in module.parameters() if p.requires_grad)
-            parameter.register_hook(lambda gradient: torch.full_like(gradient, self.value) if self.is_on else gradient)
+            parameter.register_hook(
+                lambda gradient: torch.full_like(gradient, self.value) if self.is_on else gradient
+            )
         if self.place == "loss":
             loss = module.objective.loss
             module.objective.loss = lambda *a, **k: self._spoiled(loss(*a, **k))
@@ -363,7 +395,10 @@ def not_finite(data: Path) -> Iterator[Case]:
         # a label that is NaN is one that is not known, and left out
         for value in (float("inf"), float("-inf")) + (() if place == "label" else (float("nan"),)):
             for step in (1, 5, LAST):
-                yield Case(f"{value} in the {place} of step {step}", partial(_not_finite, data, place, value, step, 0))
+                yield Case(
+                    f"{value} in the {place} of step {step}",
+                    partial(_not_finite, data, place, value, step, 0),
+                )
     for place in ("input", "label", "loss", "gradient"):
         name = f"inf in the {place}, one step may be left out"
         yield Case(name, partial(_not_finite, data, place, float("inf"), 5, 1))
@@ -379,7 +414,9 @@ def _not_finite(data: Path, place: str, value: float, step: int, budget: int, fo
             return command(*words)()
 
     ended = forked(work, folder)
-    state = read_mapping(run / "summary.json").get("state") if (run / "summary.json").exists() else None
+    state = (
+        read_mapping(run / "summary.json").get("state") if (run / "summary.json").exists() else None
+    )
     _check_finite_on_disk(run)
     if budget:
         told = (run / "log.txt").read_text(encoding="utf-8")

@@ -16,7 +16,17 @@ from typing import Any, NamedTuple
 import torch
 from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning import Callback
-from reliability.forked import CRASHED, SECONDS, Case, Lost, Silent, command, fit_words, forked, started
+from reliability.forked import (
+    CRASHED,
+    SECONDS,
+    Case,
+    Lost,
+    Silent,
+    command,
+    fit_words,
+    forked,
+    started,
+)
 from runs.stopping import Kick, with_callback
 
 import seqkit.files
@@ -52,7 +62,9 @@ def _killed(place: Path, seconds: float, stock: bool, folder: Path) -> None:
             if stock:
                 TorchCheckpointIO().save_checkpoint(state, where / "last.ckpt")
             else:
-                checkpoint_io.VerifiedCheckpointIO().save_checkpoint(state, where / f"resume-step={step}.ckpt")
+                checkpoint_io.VerifiedCheckpointIO().save_checkpoint(
+                    state, where / f"resume-step={step}.ckpt"
+                )
 
     first = where / ("last.ckpt" if stock else "resume-step=1.ckpt.json")
     try:
@@ -118,7 +130,9 @@ def write_failures(data: Path) -> Iterator[Case]:
     """A limit on the size of files, and errors of single calls, while a run of 15 steps trains."""
     for recipe in ("text/char-lm", "image/digits"):
         for limit in (0, 100, 1000, 5_000, 20_000, 40_000, 60_000):
-            case = partial(_write_fails, data, recipe, partial(_limit, limit), partial(_limit, None))
+            case = partial(
+                _write_fails, data, recipe, partial(_limit, limit), partial(_limit, None)
+            )
             yield Case(f"{recipe}: no file above {limit:,} bytes", case)
     for number in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
         for call in ("open", "write", "fsync", "rename", "fsync of the folder", "manifest"):
@@ -146,9 +160,17 @@ def _failing(call: str, number: int) -> tuple[Callable[[], None], Callable[[], N
     def begin() -> None:
         if call == "open":
             opened = Path.open
-            swap(Path, "open", lambda self, *a, **k: fail() if self.suffix == ".part" else opened(self, *a, **k))
+            swap(
+                Path,
+                "open",
+                lambda self, *a, **k: fail() if self.suffix == ".part" else opened(self, *a, **k),
+            )
         elif call == "write":
-            swap(checkpoint_io._HashingWriter, "write", lambda self, content: _note(self, content, fail))
+            swap(
+                checkpoint_io._HashingWriter,
+                "write",
+                lambda self, content: _note(self, content, fail),
+            )
         elif call == "fsync":
             swap(os, "fsync", fail)
         elif call == "rename":
@@ -170,7 +192,9 @@ def _note(writer: Any, content: Any, fail: Callable[[], None]) -> int:
     return memoryview(content).nbytes
 
 
-def _write_fails(data: Path, recipe: str, begin: Callable[[], Any], end: Callable[[], Any], folder: Path) -> None:
+def _write_fails(
+    data: Path, recipe: str, begin: Callable[[], Any], end: Callable[[], Any], folder: Path
+) -> None:
     run = folder / "run"
     words = fit_words(recipe, run, data, trainer__checkpoint_every_n_steps=1)
 
@@ -183,9 +207,15 @@ def _write_fails(data: Path, recipe: str, begin: Callable[[], Any], end: Callabl
         raise Lost("the last good checkpoint is gone")
     if ended.code != 0:
         kept = newest_good(run / "checkpoints")
-        raise Lost(f"training ended with {ended.code}, {kept and kept.step} steps kept: {ended.said[-300:]!r}")
+        raise Lost(
+            f"training ended with {ended.code}, {kept and kept.step} steps kept: {ended.said[-300:]!r}"
+        )
     told = (run / "log.txt").read_text(encoding="utf-8", errors="replace") + ended.said
-    if "cannot be written" not in told or "make room" not in told or "resume-step=5.ckpt" not in told:
+    if (
+        "cannot be written" not in told
+        or "make room" not in told
+        or "resume-step=5.ckpt" not in told
+    ):
         raise Silent(f"neither log nor terminal says path and room: {told[-300:]!r}")
     if newest_good(run / "checkpoints") is None:
         raise Lost("no good checkpoint at the end")
@@ -214,7 +244,10 @@ def sound_runs(data: Path, folder: Path) -> Sound:
         with with_callback(Kick(8)):
             return command(*fit_words("text/char-lm", stopped, data, **keep))()
 
-    ends = (forked(stop, folder), forked(command(*fit_words("text/char-lm", finished, data)), folder))
+    ends = (
+        forked(stop, folder),
+        forked(command(*fit_words("text/char-lm", finished, data)), folder),
+    )
     if [one.code for one in ends] != [128 + signal.SIGTERM, 0]:
         raise RuntimeError(f"the runs that are to be damaged do not train: {ends}")
     return Sound(stopped, finished, str(data / "text.txt"))
@@ -240,7 +273,9 @@ def _damages(seed: int) -> dict[str, Callable[[bytes], bytes]]:
         "last byte missing": lambda content: content[:-1],
         "a byte more": lambda content: content + b"\0",
         "zeros of its length": lambda content: bytes(len(content)),
-        "swapped halves": lambda content: content[len(content) // 2 :] + content[: len(content) // 2],
+        "swapped halves": lambda content: (
+            content[len(content) // 2 :] + content[: len(content) // 2]
+        ),
         "twice": lambda content: content * 2,
     }
 
@@ -257,7 +292,10 @@ def damages(sound: Sound) -> Iterator[Case]:
     missing = (("checkpoint", "resume-step=8.ckpt"), ("manifest", "resume-step=8.ckpt.json"))
     for what, file in missing:
         yield Case(f"{what} missing", partial(_missing, sound, file))
-    yield Case("checkpoint is another one's", partial(_swapped, sound, "resume-step=7.ckpt", "resume-step=8.ckpt"))
+    yield Case(
+        "checkpoint is another one's",
+        partial(_swapped, sound, "resume-step=7.ckpt", "resume-step=8.ckpt"),
+    )
     manifests = ("resume-step=7.ckpt.json", "resume-step=8.ckpt.json")
     yield Case("manifest is another one's", partial(_swapped, sound, *manifests))
     yield Case("all checkpoints damaged", partial(_all_damaged, sound))
@@ -266,7 +304,10 @@ def damages(sound: Sound) -> Iterator[Case]:
             yield Case(f"{file} {name}", partial(_file_damaged, sound.finished, file, damage))
     for file in ("config.yaml", "state.json"):
         for name, damage in {**_damages(3), "missing": None}.items():
-            yield Case(f"{file} of an unfinished run {name}", partial(_unfinished_damaged, sound, file, damage))
+            yield Case(
+                f"{file} of an unfinished run {name}",
+                partial(_unfinished_damaged, sound, file, damage),
+            )
 
 
 def _copy(run: Path, folder: Path) -> Path:
@@ -302,7 +343,9 @@ def stock_damages(sound: Sound) -> Iterator[Case]:
 
 
 def _stock_damaged(sound: Sound, damage: Callable[[bytes], bytes], folder: Path) -> None:
-    whole = TorchCheckpointIO().load_checkpoint(sound.stopped / "checkpoints" / "resume-step=8.ckpt", weights_only=True)
+    whole = TorchCheckpointIO().load_checkpoint(
+        sound.stopped / "checkpoints" / "resume-step=8.ckpt", weights_only=True
+    )
     file = folder / "last.ckpt"
     file.write_bytes(damage((sound.stopped / "checkpoints" / "resume-step=8.ckpt").read_bytes()))
     try:
@@ -317,7 +360,11 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return isinstance(other, torch.Tensor) and torch.equal(one, other)
     if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
+        return (
+            isinstance(other, dict)
+            and one.keys() == other.keys()
+            and all(_same(one[k], other[k]) for k in one)
+        )
     if isinstance(one, list | tuple):
         return type(one) is type(other) and len(one) == len(other) and all(map(_same, one, other))
     return bool(one == other)
@@ -329,7 +376,8 @@ def _manifest_damaged(sound: Sound, damage: Callable[[bytes], bytes], folder: Pa
     before = file.read_bytes()
     file.write_bytes(damage(before))
     found = newest_good(run / "checkpoints")
-    if found is not None and found.step == 8:  # sum and size were not hit: the checkpoint itself is whole
+    # sum and size were not hit: the checkpoint itself is whole
+    if found is not None and found.step == 8:
         read_checkpoint(found.path)
         return
     _newest_is_passed_over(run, run / "checkpoints" / "resume-step=8.ckpt")
@@ -371,7 +419,9 @@ def _refused(words: list[str], named: str, folder: Path) -> None:
         raise Silent(f"{words[0]} takes it")
     if ended.code == CRASHED or ended.code < 0 or "Traceback" in ended.said:
         raise Lost(f"{words[0]} ends with a traceback: {ended.said[-200:]!r}")
-    (line, *more) = [line for line in ended.said.splitlines() if not line.startswith("passed over")] or [""]
+    (line, *more) = [
+        line for line in ended.said.splitlines() if not line.startswith("passed over")
+    ] or [""]
     if more or named not in line:
         raise Lost(f"{words[0]} names no {named}: {ended.said[-300:]!r}")
 
@@ -386,7 +436,9 @@ def _damage(run: Path, file: str, damage: Callable[[bytes], bytes] | None) -> No
     assert path.read_bytes() != before
 
 
-def _file_damaged(run: Path, file: str, damage: Callable[[bytes], bytes] | None, folder: Path) -> None:
+def _file_damaged(
+    run: Path, file: str, damage: Callable[[bytes], bytes] | None, folder: Path
+) -> None:
     copy = _copy(run, folder)
     _damage(copy, file, damage)
     if file == "summary.json":
@@ -405,11 +457,18 @@ def _summary_damaged(run: Path, copy: Path, damage: Any, folder: Path) -> None:
         if not all(torch.equal(one[name], other[name]) for name in one):
             raise Silent("other weights are loaded")
         return
-    if ended.code == CRASHED or ended.code < 0 or ended.said.count("\n") != 1 or "copy" not in ended.said:
+    if (
+        ended.code == CRASHED
+        or ended.code < 0
+        or ended.said.count("\n") != 1
+        or "copy" not in ended.said
+    ):
         raise Lost(f"generate says {ended.said[-300:]!r}")
 
 
 def _unfinished_damaged(sound: Sound, file: str, damage: Any, folder: Path) -> None:
     copy = _copy(sound.stopped, folder)
     _damage(copy, file, damage)
-    _refused(["fit", "--resume", str(copy)], Path(file).name if damage is not None else "copy", folder)
+    _refused(
+        ["fit", "--resume", str(copy)], Path(file).name if damage is not None else "copy", folder
+    )

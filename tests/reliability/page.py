@@ -71,13 +71,19 @@ def write_row(name: str, outcomes: Sequence[dict[str, Any]], seconds: float) -> 
         "lost": [[outcome["name"], outcome["lost"]] for outcome in lost],
     }
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (RESULTS / f"{name}.json").write_text(
+        json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 def write_page() -> None:
     """Write the page from all rows that were measured."""
     files = {name: RESULTS / f"{name}.json" for name in ROWS}
-    found = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items() if path.exists()}
+    found = {
+        name: json.loads(path.read_text(encoding="utf-8"))
+        for name, path in files.items()
+        if path.exists()
+    }
     PAGE.write_text(_page(found), encoding="utf-8")
 
 
@@ -89,7 +95,9 @@ def _page(found: dict[str, dict[str, Any]]) -> str:
     ours = [row for name, row in found.items() if not ROWS[name].stock]
     tried, survived = sum(row["tried"] for row in ours), sum(row["survived"] for row in ours)
     silent = sum(row["silent"] for row in ours)
-    lines.append(f"| **all, without Lightning's own** | **{tried:,}** | **{survived:,}** | **{silent:,}** |")
+    lines.append(
+        f"| **all, without Lightning's own** | **{tried:,}** | **{survived:,}** | **{silent:,}** |"
+    )
     share = f"{100 * survived / tried:.1f} %" if tried else "–"
     compared = "Rows in italics put the same fault to Lightning's own checkpoints, for comparison."
     lines += ["", f"seqkit survived {share} of the cases. {compared}", ""]

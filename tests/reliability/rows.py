@@ -47,7 +47,9 @@ def _stock_damages(data: Path) -> Iterable[Case]:
 
 def _hostile_recipes(data: Path) -> Iterable[Case]:
     for name, content in hostile_recipes.CASES:
-        yield Case(name, partial(_ask, lambda folder, content=content: [put_recipe(folder, content)]))
+        yield Case(
+            name, partial(_ask, lambda folder, content=content: [put_recipe(folder, content)])
+        )
 
 
 def _hostile_runs(data: Path) -> Iterable[Case]:
@@ -77,24 +79,39 @@ def _ask(answers: Callable[[Path], list[Answer]], folder: Path) -> None:
 
     ended = forked(work, folder)
     if ended.code:
-        raise Lost(f"ended with {ended.code}: {ended.said[-300:]!r}" if ended.code in (CRASHED, -11) else ended.said)
+        raise Lost(
+            f"ended with {ended.code}: {ended.said[-300:]!r}"
+            if ended.code in (CRASHED, -11)
+            else ended.said
+        )
 
 
 _STOCK = "the same with Lightning's `TorchCheckpointIO`: `last.ckpt`, by way of the system's temporary folder"
 
 ROWS = {
     "kill-disk": Row(
-        "kill −9 while a checkpoint of 10 MB is written, on the ordinary disk", partial(_kills, False, False), 2
+        "kill −9 while a checkpoint of 10 MB is written, on the ordinary disk",
+        partial(_kills, False, False),
+        2,
     ),
     "kill-disk-stock": Row(_STOCK, partial(_kills, False, True), 0, stock=True),
-    "kill-memory": Row("kill −9 while a checkpoint of 10 MB is written, on tmpfs", partial(_kills, True, False), 0),
+    "kill-memory": Row(
+        "kill −9 while a checkpoint of 10 MB is written, on tmpfs", partial(_kills, True, False), 0
+    ),
     "kill-memory-stock": Row(_STOCK, partial(_kills, True, True), 0, stock=True),
-    "write-failures": Row("a full disk or an error while a run writes files", on_disk.write_failures, 2, 9),
+    "write-failures": Row(
+        "a full disk or an error while a run writes files", on_disk.write_failures, 2, 9
+    ),
     "damaged": Row("damaged files of a run", _damages, 4, 60),
     "damaged-stock": Row(
-        "the same damage to a checkpoint, loaded by Lightning's `TorchCheckpointIO`", _stock_damages, 0, stock=True
+        "the same damage to a checkpoint, loaded by Lightning's `TorchCheckpointIO`",
+        _stock_damages,
+        0,
+        stock=True,
     ),
-    "resume": Row("stopped and resumed; equal to an uninterrupted run bit for bit", in_runs.resumes, 0),
+    "resume": Row(
+        "stopped and resumed; equal to an uninterrupted run bit for bit", in_runs.resumes, 0
+    ),
     "resume-two": Row("the same in a run of two processes", in_processes.resumes_of_two, 0),
     "three-kills": Row(
         "kill −9 three times in a run, resumed each time; each epoch has each example once",
@@ -104,14 +121,24 @@ ROWS = {
     "signals": Row("signals in each phase of a run", in_runs.signals, 2, 12),
     "not-finite": Row("NaN and infinite numbers", in_runs.not_finite, 0),
     "repeats": Row("the same command twice; equal bit for bit", in_runs.repeats, 0),
-    "accumulation": Row("two processes; equal to two micro-batches on one", in_processes.accumulations, 0),
-    "evaluation": Row("metrics of one, two and three processes; equal", in_processes.evaluations, 0),
-    "failing-process": Row("one of two processes fails; both end within 30 s", in_processes.failing_ranks, 1, 3),
+    "accumulation": Row(
+        "two processes; equal to two micro-batches on one", in_processes.accumulations, 0
+    ),
+    "evaluation": Row(
+        "metrics of one, two and three processes; equal", in_processes.evaluations, 0
+    ),
+    "failing-process": Row(
+        "one of two processes fails; both end within 30 s", in_processes.failing_ranks, 1, 3
+    ),
     "links": Row("links in a run folder", around_runs.links, 0),
     "plugins": Row("plug-ins that are edited between two commands", around_runs.plugins, 0),
     "caches": Row("damaged caches of encoded text", around_runs.caches, 0),
     "columns": Row("damaged columnar files", around_runs.columns, 0),
-    "orphans": Row("kill −9 of a run whose workers are still alive; resumed immediately", around_runs.orphans, 1),
+    "orphans": Row(
+        "kill −9 of a run whose workers are still alive; resumed immediately",
+        around_runs.orphans,
+        1,
+    ),
     "flags": Row("every flag of the commands on a run", around_runs.flags, 0),
     "hostile-recipes": Row("hostile recipes", _hostile_recipes, 0),
     "hostile-runs": Row("hostile run folders", _hostile_runs, 0),

@@ -27,7 +27,9 @@ CLOCK = ("train/tokens_per_second",)
 
 def main() -> int:
     """Run both, kill one, compare."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--steps", type=int, default=20_000)
     options.add_argument("--every", default="20,120")
     options.add_argument("--seed", type=int, default=0)
@@ -64,7 +66,10 @@ def main() -> int:
     same_weights = _weights(whole) == _weights(killed)
     same_rows = _rows(whole) == _rows(killed)
     minutes = (time.monotonic() - started) / 60
-    print(f"{minutes:.0f} minutes, {args.steps:,} steps, {kills} kills: weights {_word(same_weights)}, ", end="")
+    print(
+        f"{minutes:.0f} minutes, {args.steps:,} steps, {kills} kills: weights {_word(same_weights)}, ",
+        end="",
+    )
     print(f"{len(_rows(whole))} logged rows {_word(same_rows)}")
     return 0 if same_weights and same_rows else 1
 
@@ -79,7 +84,10 @@ def _weights(folder: Path) -> bytes:
 
 def _rows(folder: Path) -> list[dict[str, str]]:
     with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        return [{name: value for name, value in row.items() if name not in CLOCK} for row in csv.DictReader(file)]
+        return [
+            {name: value for name, value in row.items() if name not in CLOCK}
+            for row in csv.DictReader(file)
+        ]
 
 
 def _word(same: bool) -> str:

@@ -18,7 +18,8 @@ from seqkit.cli.parser import module_of
 
 pytestmark = [
     needs_forks,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of forking where torch's threads wait
+    # of forking where torch's threads wait
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
 
@@ -34,7 +35,12 @@ def slow_if(is_slow):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=slow_if(name != "kill-disk")) for name, row in ROWS.items() if row.quick]
+    "name",
+    [
+        pytest.param(name, marks=slow_if(name != "kill-disk"))
+        for name, row in ROWS.items()
+        if row.quick
+    ],
 )
 def test_a_run_survives_faults(data, tmp_path, monkeypatch, name):
     """Those that no other test injects: damaged recipes, tables, caches and folders have tests of their own."""
@@ -46,7 +52,9 @@ def test_a_run_survives_faults(data, tmp_path, monkeypatch, name):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_is_taken_though_it_is_damaged_is_no_survival(data, tmp_path, monkeypatch):
+def test_a_checkpoint_that_is_taken_though_it_is_damaged_is_no_survival(
+    data, tmp_path, monkeypatch
+):
     monkeypatch.setattr("seqkit.training.checkpoint_files.check_checkpoint", lambda path: None)
     sound = on_disk.sound_runs(data, tmp_path / "sound")
     with pytest.raises(Silent, match=r"resume-step=8\.ckpt"):
@@ -58,12 +66,15 @@ def test_the_flags_that_are_tried_are_all_that_there_are():
         module_of(name).add_arguments(command := ArgumentParser())
         options = {option for action in command._actions for option in action.option_strings[:1]}
         of_tables_and_plugins = {"-h", "--input", "--keep"}
-        assert options - of_tables_and_plugins == {word for words in tried for word in words if word.startswith("--")}
+        assert options - of_tables_and_plugins == {
+            word for words in tried for word in words if word.startswith("--")
+        }
 
 
 def test_a_process_that_hangs_is_ended_and_no_survival(tmp_path):
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
-    before = set(children.read_text().split())  # other tests may have left some, as pools of workers
+    # other tests may have left some, as pools of workers
+    before = set(children.read_text().split())
     with pytest.raises(Lost, match="more than"):
         forked(lambda: signal.pause(), tmp_path, seconds=0.1)
     assert set(children.read_text().split()) <= before

@@ -64,7 +64,9 @@ def test_training_on_hostile_names_shows_them_as_text(run):
 
 
 def test_a_hostile_name_of_a_recipe_is_refused_as_text(tmp_path):
-    text = RECIPE.format(path=tmp_path).replace("recipe: hostile", 'recipe: "[red]x[/blue]<script>alert(1)<\\e[31m"')
+    text = RECIPE.format(path=tmp_path).replace(
+        "recipe: hostile", 'recipe: "[red]x[/blue]<script>alert(1)<\\e[31m"'
+    )
     (tmp_path / "hostile.yaml").write_text(text, encoding="utf-8")
     answer = ask(["fit", str(tmp_path / "hostile.yaml"), "--out", str(tmp_path / "run")])
     assert answer.code == 2
@@ -81,8 +83,13 @@ def test_the_page_of_a_run_on_hostile_names_shows_them_as_text(run):
         assert not page.open
         assert not {"script", "img", "iframe"} & set(page.tags)
         assert not re.search(r"<[^>]*\son\w+\s*=", text), "an attribute that runs"
-        assert all(address.startswith(("#", "data:image/png;base64,")) for address in page.addresses)
-    assert all(shown in page_text(folder) for shown in ("[red]a[b]:smile:", "<script>alert(1)<", "$\\frac{1}$"))
+        assert all(
+            address.startswith(("#", "data:image/png;base64,")) for address in page.addresses
+        )
+    assert all(
+        shown in page_text(folder)
+        for shown in ("[red]a[b]:smile:", "<script>alert(1)<", "$\\frac{1}$")
+    )
 
 
 def page_text(folder):
@@ -150,7 +157,15 @@ def test_what_a_model_generates_steers_no_terminal(tmp_path):
     assert trained.code == 0, trained.said
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     for samples in ((), ("--samples", "2")):
-        words = ["generate", str(tmp_path / "run"), "--prompt", "\x1b[3", "--tokens", "100", *samples]
+        words = [
+            "generate",
+            str(tmp_path / "run"),
+            "--prompt",
+            "\x1b[3",
+            "--tokens",
+            "100",
+            *samples,
+        ]
         answer = ask(words)
         assert answer.code == 0, answer.said
         assert r"\x1b[3" in answer.printed
@@ -174,6 +189,8 @@ def test_a_name_in_the_log_of_a_run_cannot_fake_a_line(tmp_path):
     from seqkit.runs.folder import logging_to
 
     with logging_to(tmp_path / "log.txt"):
-        logging.getLogger("seqkit").warning("%s is passed over", "a\n2026-01-01 seqkit INFO \x1b[31mdone")
+        logging.getLogger("seqkit").warning(
+            "%s is passed over", "a\n2026-01-01 seqkit INFO \x1b[31mdone"
+        )
     (line,) = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
     assert line.endswith(r"seqkit WARNING a\n2026-01-01 seqkit INFO \x1b[31mdone is passed over")

@@ -31,7 +31,8 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("is_rest", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "changed", [CONFIG, *(pytest.param(x, marks=pytest.mark.slow) for x in (STATE, SUMMARY, WEIGHTS))]
+    "changed",
+    [CONFIG, *(pytest.param(x, marks=pytest.mark.slow) for x in (STATE, SUMMARY, WEIGHTS))],
 )
 def test_hostile_runs_are_refused_in_one_line(run, folder, changed, is_rest):
     """Both commands load a run alike, so `test` gets every tenth case at first; of names, so does `predict`."""
@@ -50,6 +51,8 @@ def test_hostile_runs_are_refused_in_one_line(run, folder, changed, is_rest):
 
 
 def test_the_run_that_the_cases_damage_predicts(run, folder):
-    answer = ask(["predict", str(damage(run, folder, "config.yaml", lambda content: content)), "one.png"])
+    answer = ask(
+        ["predict", str(damage(run, folder, "config.yaml", lambda content: content)), "one.png"]
+    )
     assert (answer.code, answer.done) == (0, [])
     assert answer.printed.startswith("one.png\t")

@@ -90,8 +90,14 @@ def faults(browser, path, width, scheme):
     browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     address = path.absolute().as_uri()
     found = [f"logged: {error}" for error in browser.errors]
-    found += [f"asked for {url[:80]}" for url in browser.requests if url != address and not url.startswith("data:")]
-    content, window = browser.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    found += [
+        f"asked for {url[:80]}"
+        for url in browser.requests
+        if url != address and not url.startswith("data:")
+    ]
+    content, window = browser.evaluate(
+        "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
     assert window == width
     if content > width:
         found.append(f"the page is {content} pixels wide")
@@ -134,8 +140,12 @@ def pale(texts, pixels_behind_figures):
         back = text["back"]
         if back is None:
             pixels = pixels_behind_figures() if pixels is None else pixels
-            (left, top), (right, bottom) = (np.round(f(np.array(text["quad"]), axis=0)) for f in (np.min, np.max))
-            behind = pixels[int(max(top, 0)) : int(bottom) + 1, int(max(left, 0)) : int(right) + 1].reshape(-1, 3)
+            (left, top), (right, bottom) = (
+                np.round(f(np.array(text["quad"]), axis=0)) for f in (np.min, np.max)
+            )
+            behind = pixels[
+                int(max(top, 0)) : int(bottom) + 1, int(max(left, 0)) : int(right) + 1
+            ].reshape(-1, 3)
             if not len(behind):
                 continue
             back = np.median(behind, axis=0)

@@ -42,7 +42,9 @@ class Chromium:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         return self
@@ -56,8 +58,17 @@ class Chromium:
 
     def show(self, path, width, scheme="light"):
         """Load a file at that width in pixels and colour scheme ("light" or "dark")."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
         self.call("Page.navigate", url=Path(path).absolute().as_uri())
         while self.read().get("method") != "Page.loadEventFired":
             pass
@@ -72,7 +83,9 @@ class Chromium:
         """The whole page as a PNG."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        answer = self.call(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip
+        )
         return base64.b64decode(answer["data"])
 
     def call(self, method, **params):
@@ -117,5 +130,9 @@ if __name__ == "__main__":
     with Chromium() as browser:
         browser.show(page, int(pixels), colours)
         Path(picture).write_bytes(browser.screenshot())
-        print(browser.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]"))
+        print(
+            browser.evaluate(
+                "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+            )
+        )
         print(browser.errors, browser.requests)

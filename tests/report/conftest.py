@@ -12,18 +12,31 @@ from matplotlib.figure import Figure
 
 def config(folder, kind):
     """A recipe of that kind, as plain data."""
-    (folder / "text.txt").write_text("To be, or not to be: that is the question.\n" * 37, encoding="utf-8")
+    (folder / "text.txt").write_text(
+        "To be, or not to be: that is the question.\n" * 37, encoding="utf-8"
+    )
     rows = "\n".join(f"{'C' * n}O,{n}.5" for n in range(1, 12))
     (folder / "molecules.csv").write_text(f"smiles,target\n{rows}\n", encoding="utf-8")
-    windows = [{"series": [n * t % 7 + 0.5 for t in range(13)], "h1": n % 5, "h2": n % 3} for n in range(41)]
+    windows = [
+        {"series": [n * t % 7 + 0.5 for t in range(13)], "h1": n % 5, "h2": n % 3}
+        for n in range(41)
+    ]
     (folder / "windows.jsonl").write_text("\n".join(map(json.dumps, windows)), encoding="utf-8")
     digits, patches = {"source": "digits", "limit": 37}, {"type": "Patches", "patch": 4}
     text = {"source": {"type": "TextFiles", "path": str(folder / "text.txt")}, "window": 17}
     table = {"source": {"type": "Table", "path": str(folder / "molecules.csv")}}
-    ahead = {"source": {"type": "Table", "path": str(folder / "windows.jsonl"), "target": ["h1", "h2"]}}
-    sounds = {"source": {"type": "AudioFolder", "path": str(_sounds(folder / "sounds"))}, "valid_fraction": 0.0}
+    ahead = {
+        "source": {"type": "Table", "path": str(folder / "windows.jsonl"), "target": ["h1", "h2"]}
+    }
+    sounds = {
+        "source": {"type": "AudioFolder", "path": str(_sounds(folder / "sounds"))},
+        "valid_fraction": 0.0,
+    }
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    pairs = {"source": {"type": "Pairs", "parts": {"image": "digits"}, "words": {"word": words}}, "limit": 37}
+    pairs = {
+        "source": {"type": "Pairs", "parts": {"image": "digits"}, "words": {"word": words}},
+        "limit": 37,
+    }
     joined = {"type": "Join", "parts": {"image": patches, "word": "Bytes"}}
     data, tokenizer, objective = {
         "sounds": (sounds, {"type": "LogMel", "sample_rate": 8000, "num_mels": 13}, "Classify"),
@@ -40,7 +53,13 @@ def config(folder, kind):
             {"type": "Classify", "level": "token"},
         ),
     }[kind]
-    backbone = {"type": "Transformer", "dim": 8, "depth": 1, "num_heads": 2, "causal": kind == "next token"}
+    backbone = {
+        "type": "Transformer",
+        "dim": 8,
+        "depth": 1,
+        "num_heads": 2,
+        "causal": kind == "next token",
+    }
     return {
         "recipe": f"test/{kind.replace(' ', '-')}",
         "data": data | {"batch_size": 11},
@@ -96,7 +115,9 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures are made and not drawn, which is most of the time that a page takes."""
-    monkeypatch.setattr(Figure, "savefig", lambda figure, file, *args, **settings: file.write("<svg></svg>"))
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, file, *args, **settings: file.write("<svg></svg>")
+    )
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,23 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.source, self.text = text, ""
-        self.open, self.tags, self.addresses, self.headings, self.cells, self.labels = [], [], [], [], [], []
+        self.open, self.tags, self.addresses, self.headings, self.cells, self.labels = (
+            [],
+            [],
+            [],
+            [],
+            [],
+            [],
+        )
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        self.addresses += [value for name, value in attrs if name in ("href", "src", "xlink:href", "srcset", "action")]
+        self.addresses += [
+            value
+            for name, value in attrs
+            if name in ("href", "src", "xlink:href", "srcset", "action")
+        ]
         if ("role", "img") in attrs:
             self.labels.append(dict(attrs)["aria-label"])
         if tag == "td":

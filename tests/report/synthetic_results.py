@@ -55,9 +55,19 @@ def candidate(index, *, seeds=(1, 2, 3), failed=False):
         curve = []
         for step in range(4, STEPS + 1, 4):
             loss = 2.3 * (step / 4) ** (-0.5 - 0.02 * index) + 0.02 * rng.random()
-            curve.append(CurvePoint(step=step, train_loss=loss, valid_loss=loss if step % 28 == 0 else None))
+            curve.append(
+                CurvePoint(step=step, train_loss=loss, valid_loss=loss if step % 28 == 0 else None)
+            )
         value = mean + 0.003 * (seed - 2)
-        return Run(seed=seed, folder="", value=value, steps=STEPS, tokens=STEPS * 1024, seconds=9.0, curve=curve)
+        return Run(
+            seed=seed,
+            folder="",
+            value=value,
+            steps=STEPS,
+            tokens=STEPS * 1024,
+            seconds=9.0,
+            curve=curve,
+        )
 
     trials = [
         Trial(
@@ -93,7 +103,14 @@ def difference(a, b):
     p = 0.012 if better else 0.4
     interval = (value - 0.006, value + 0.006)
     return Difference(
-        a=a.name, b=b.name, difference=value, interval=interval, p=p, p_holm=p, pairs="1,000 examples", better=better
+        a=a.name,
+        b=b.name,
+        difference=value,
+        interval=interval,
+        p=p,
+        p_holm=p,
+        pairs="1,000 examples",
+        better=better,
     )
 
 
@@ -123,7 +140,9 @@ def without_values():
     """A comparison with nothing wherever the types allow it."""
     bare = Row(name="Bare", parameters=0, config=CONFIG, runs=[Run(seed=1, folder="")])
     half = replace(candidate(1), name="Half", std=None, interval=None, cost=None)
-    return Results(title="nothing", recipe="image/digits", metric=METRICS["accuracy"], candidates=[bare, half])
+    return Results(
+        title="nothing", recipe="image/digits", metric=METRICS["accuracy"], candidates=[bare, half]
+    )
 
 
 HOSTILE = "<script>alert('x')</script> $\\frac$ & \"quoted\" [red] a name of sixty"
@@ -132,8 +151,12 @@ HOSTILE = "<script>alert('x')</script> $\\frac$ & \"quoted\" [red] a name of six
 def hostile():
     """A comparison whose every text tries to be markup."""
     results = comparison(3, failed=(2,))
-    failure = Failure(candidate=HOSTILE, stage="tune", what="<b>lr</b>", error="<img src=x>" + "x" * 300)
-    return Results.from_json(_replaced(replace(results, failures=[failure]).to_json(), "Transformer", HOSTILE))
+    failure = Failure(
+        candidate=HOSTILE, stage="tune", what="<b>lr</b>", error="<img src=x>" + "x" * 300
+    )
+    return Results.from_json(
+        _replaced(replace(results, failures=[failure]).to_json(), "Transformer", HOSTILE)
+    )
 
 
 def _replaced(value, old, new):

@@ -44,10 +44,14 @@ class OnAccelerator(torch.Tensor):
 def test_attention_on_an_accelerator_is_drawn(tmp_path, monkeypatch, quick):
     def far(model, batch):
         maps = attention_maps(model, batch)
-        return [dataclasses.replace(one, weights=one.weights.as_subclass(OnAccelerator)) for one in maps]
+        return [
+            dataclasses.replace(one, weights=one.weights.as_subclass(OnAccelerator)) for one in maps
+        ]
 
     monkeypatch.setattr(attention, "attention_maps", far)
-    assert view_attention(classifier(Transformer(8, 2, num_heads=2)), "abcab", "abcab", tmp_path / "view").exists()
+    assert view_attention(
+        classifier(Transformer(8, 2, num_heads=2)), "abcab", "abcab", tmp_path / "view"
+    ).exists()
 
 
 def headings_of(path):
@@ -57,8 +61,14 @@ def headings_of(path):
 def untrained(backbone, objective, tokenizer):
     """A run that was never trained, as `load` would give it."""
     torch.manual_seed(0)
-    summary = {"recipe": "test/any", "backbone": type(backbone).__name__, "versions": {"seqkit": "0"}}
-    return TrainedModel(Model(tokenizer.spec, backbone, objective).eval(), tokenizer, objective, {}, summary, Path())
+    summary = {
+        "recipe": "test/any",
+        "backbone": type(backbone).__name__,
+        "versions": {"seqkit": "0"},
+    }
+    return TrainedModel(
+        Model(tokenizer.spec, backbone, objective).eval(), tokenizer, objective, {}, summary, Path()
+    )
 
 
 def letters(text="abcdefgh "):
@@ -102,7 +112,9 @@ def test_text_gives_a_page_of_the_runs_own_maps(trained, tmp_path):
     assert "the last query, from which the next token is predicted" in page
 
 
-def test_the_example_is_drawn_with_rollout_in_times_the_average(trained, tmp_path, monkeypatch, quick):
+def test_the_example_is_drawn_with_rollout_in_times_the_average(
+    trained, tmp_path, monkeypatch, quick
+):
     seen = []
     monkeypatch.setattr(attention, "attended", lambda *given: seen.append(given[-1]) or Figure())
     view_input(trained("next token"), "To be", tmp_path)
@@ -133,7 +145,9 @@ def test_of_a_file_of_several_molecules_the_first_is_shown(trained, tmp_path):
     assert "N2" in page
 
 
-def test_the_page_and_the_terminal_say_what_is_predicted_and_what_is_true(trained, tmp_path, quick, capsys):
+def test_the_page_and_the_terminal_say_what_is_predicted_and_what_is_true(
+    trained, tmp_path, quick, capsys
+):
     folder = trained("classify")
     run = load(folder)
     samples = data_module(run.config, run.tokenizer, run.objective).splits().test
@@ -143,7 +157,10 @@ def test_the_page_and_the_terminal_say_what_is_predicted_and_what_is_true(traine
     assert said.endswith(f"; true: {true}")
     assert said in path.read_text(encoding="utf-8")
     assert main(["attention", str(folder), "--example", "2", "--out", str(tmp_path / "other")]) == 0
-    assert capsys.readouterr().out.splitlines() == [said, str(tmp_path / "other" / "attention.html")]
+    assert capsys.readouterr().out.splitlines() == [
+        said,
+        str(tmp_path / "other" / "attention.html"),
+    ]
     _, said = view_input(trained("regress"), "CCCO", tmp_path / "one")
     (number,) = load(trained("regress")).predict(["CCCO"])
     assert float(said.removeprefix("Predicted: ")) == pytest.approx(number, rel=1e-3)
@@ -156,8 +173,12 @@ def test_a_graph_of_the_runs_own_data(trained, tmp_path, quick):
         view_example(trained("nodes"), 1, tmp_path / "view")
 
 
-def test_cross_attention_has_a_row_for_each_generated_token_and_the_next(tmp_path, monkeypatch, quick):
-    run = translator(GRU(16), RNNDecoder(16, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention)))
+def test_cross_attention_has_a_row_for_each_generated_token_and_the_next(
+    tmp_path, monkeypatch, quick
+):
+    run = translator(
+        GRU(16), RNNDecoder(16, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention))
+    )
     monkeypatch.setattr(Seq2Seq, "predict", lambda *_: torch.tensor([[1, 3, -100]]))
     seen = []
     draw = attention.heatmaps
@@ -170,11 +191,15 @@ def test_cross_attention_has_a_row_for_each_generated_token_and_the_next(tmp_pat
     assert run.objective.longest == 7
     monkeypatch.setattr(Seq2Seq, "predict", lambda *_: torch.full((1, 7), 2))
     view_attention(run, "abc d", "abc d", tmp_path / "view")
-    assert seen[-1][1] == [*"CCCCCCC", "…"], "cut at the longest: the next token is not known to be eos"
+    assert seen[-1][1] == [*"CCCCCCC", "…"], (
+        "cut at the longest: the next token is not known to be eos"
+    )
 
 
 def test_encoder_decoder_and_cross_attention_have_sections_of_their_own(tmp_path, quick):
-    decoder = Transformer(16, 1, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True))
+    decoder = Transformer(
+        16, 1, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True)
+    )
     run = translator(Transformer(16, 2, num_heads=2), decoder)
     own = ["Attention of the decoder", "Cross-attention of the decoder"]
     both = ["Attention of the encoder", "Attention on the example", *own]
@@ -184,7 +209,9 @@ def test_encoder_decoder_and_cross_attention_have_sections_of_their_own(tmp_path
 
 
 def test_a_model_that_generates_bos_is_shown_as_it_is(tmp_path, monkeypatch, quick):
-    run = translator(GRU(16), RNNDecoder(16, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention)))
+    run = translator(
+        GRU(16), RNNDecoder(16, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention))
+    )
     monkeypatch.setattr(Seq2Seq, "predict", lambda *_: torch.tensor([[7, 0, -100]]))
     page = view_attention(run, "abc", "abc", tmp_path / "view").read_text(encoding="utf-8")
     assert "Generated: bos A<" in page
@@ -198,7 +225,9 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in components("mechanism") if name != "EdgeAttention"])
+@pytest.mark.parametrize(
+    "name", [name for name in components("mechanism") if name != "EdgeAttention"]
+)
 def test_every_mechanism_can_be_drawn(name, tmp_path, quick):
     mechanism = partial(components("mechanism")[name].load(), **SETTINGS.get(name, {}))
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism))
@@ -238,7 +267,9 @@ def test_a_long_text_is_cut_and_the_page_says_so(tmp_path, quick):
     assert f"The first {MAX_TOKENS} of 2,000 tokens are shown." in page
     assert len(re.findall("abc ", page)) == 74, "the input is named by its beginning"
     raw = "abcd" * (MAX_TOKENS // 4)
-    assert "are shown" not in view_attention(run, raw, raw, tmp_path / "view").read_text(encoding="utf-8")
+    assert "are shown" not in view_attention(run, raw, raw, tmp_path / "view").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_an_earlier_view_stays_where_the_new_one_is_refused(tmp_path, quick):
@@ -263,7 +294,9 @@ def test_a_mechanism_without_weights_says_so(tmp_path, monkeypatch):
         raise ValueError("Additive has no weights to show")
 
     monkeypatch.setattr(AdditiveAttention, "attention_weights", none)
-    block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention))
+    block = partial(
+        PreNormBlock, attention=partial(MultiHeadAttention, mechanism=AdditiveAttention)
+    )
     run = classifier(Transformer(8, 1, num_heads=1, block=block))
     monkeypatch.setattr(AdditiveAttention, "forward", lambda _self, _q, _k, v, *_: v)
     with pytest.raises(UsageError, match="Additive"):
@@ -277,7 +310,9 @@ def test_a_mechanism_without_weights_says_so(tmp_path, monkeypatch):
 def test_an_image_of_too_many_patches_is_refused_not_cut(settings, num_tokens, tmp_path):
     objective = Classify()
     objective.fit([0, 1], None)
-    run = untrained(Transformer(8, 1, num_heads=1), objective, Patches(1, resize=(33, 33), **settings))
+    run = untrained(
+        Transformer(8, 1, num_heads=1), objective, Patches(1, resize=(33, 33), **settings)
+    )
     with pytest.raises(DataError, match=f"{num_tokens:,} tokens.*{MAX_UNCUT:,}"):
         view_attention(run, "large", torch.zeros(1, 33, 33), tmp_path / "view")
 
@@ -291,7 +326,9 @@ def test_an_image_of_too_many_patches_is_refused_not_cut(settings, num_tokens, t
         (["--input", "digit.png", "--out", "taken"], 2, "--out taken .*"),
     ],
 )
-def test_a_mistake_is_one_line_and_its_exit_code(words, code, line, trained, tmp_path, monkeypatch, capsys):
+def test_a_mistake_is_one_line_and_its_exit_code(
+    words, code, line, trained, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").write_text("mine", encoding="utf-8")
     Image.fromarray(np.zeros((8, 8), dtype=np.uint8)).save(tmp_path / "digit.png")
@@ -306,7 +343,9 @@ def test_a_mistake_is_one_line_and_its_exit_code(words, code, line, trained, tmp
 
 def test_a_folder_that_is_no_run_is_one_line(tmp_path, capsys):
     assert main(["attention", str(tmp_path), "--input", "x"]) == 2
-    assert capsys.readouterr().err.startswith(f"seqkit attention: {tmp_path} is no run: it has no config.yaml")
+    assert capsys.readouterr().err.startswith(
+        f"seqkit attention: {tmp_path} is no run: it has no config.yaml"
+    )
 
 
 # ── in a browser ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -326,7 +365,9 @@ def view(trained, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "width", "scheme"), [("next token", *VIEWS[1]), ("retrieval", *VIEWS[0])])
+@pytest.mark.parametrize(
+    ("kind", "width", "scheme"), [("next token", *VIEWS[1]), ("retrieval", *VIEWS[0])]
+)
 def test_a_browser_shows_attention_without_faults(browser, view, kind, width, scheme):
     assert faults(browser, view(kind), width, scheme) == []
 

@@ -32,7 +32,11 @@ def test_every_head_of_every_layer_shows_its_own_numbers_in_one_scale():
 
 
 def test_the_colour_goes_by_the_square_root():
-    norm = heatmap_axes(heatmaps(weights(1, 1, 3, 3), list("abc"), list("abc"), np.zeros((1, 1))))[0].images[0].norm
+    norm = (
+        heatmap_axes(heatmaps(weights(1, 1, 3, 3), list("abc"), list("abc"), np.zeros((1, 1))))[0]
+        .images[0]
+        .norm
+    )
     assert norm(np.array([0.0, 0.01, 0.25, 1.0])).tolist() == pytest.approx([0, 0.1, 0.5, 1])
 
 
@@ -55,7 +59,9 @@ def test_of_many_tokens_every_tenth_is_numbered(n, labels):
 
 
 def test_where_one_layer_has_fewer_heads_its_place_stays_empty():
-    figure = heatmaps([weights(1, 3, 2, 2)[0], weights(1, 1, 2, 2)[0]], ["a", "b"], ["a", "b"], np.zeros((2, 3)))
+    figure = heatmaps(
+        [weights(1, 3, 2, 2)[0], weights(1, 1, 2, 2)[0]], ["a", "b"], ["a", "b"], np.zeros((2, 3))
+    )
     assert len(heatmap_axes(figure)) == 4
 
 

@@ -34,7 +34,11 @@ def test_ticks_of_a_logarithmic_axis_are_few(axes, low, factor):
     axes.plot([low, low * factor], [0, 1])
     scale_axis(axes, "x", [low, low * factor])
     left, right = axes.get_xlim()
-    assert 2 <= sum(left <= tick <= right for tick in axes.xaxis.get_major_locator()()) <= MAX_TICKS + 1
+    assert (
+        2
+        <= sum(left <= tick <= right for tick in axes.xaxis.get_major_locator()())
+        <= MAX_TICKS + 1
+    )
 
 
 def test_ticks_are_plain_text_and_not_mathematics(axes):

@@ -39,9 +39,15 @@ def test_predictions_are_paired_with_the_examples_that_they_are_of():
     def tested(rule):
         for batch, label in data.test_dataloader():
             last = batch.content[torch.arange(len(label)), batch.valid.sum(1) - 1]
-            yield torch.nn.functional.one_hot(torch.where(rule(last), label, 1 - label), 2).float(), label
+            yield (
+                torch.nn.functional.one_hot(torch.where(rule(last), label, 1 - label), 2).float(),
+                label,
+            )
 
-    same, other = (beside(data, list(tested(rule))) for rule in (lambda last: last == 0, lambda last: last >= 0))
+    same, other = (
+        beside(data, list(tested(rule)))
+        for rule in (lambda last: last == 0, lambda last: last >= 0)
+    )
     rival = same["metrics"]["accuracy"]
     share = sum(i % 3 == 0 for i in range(100)) / 100
     assert same["difference"][0] == pytest.approx(share - rival, abs=1e-6)

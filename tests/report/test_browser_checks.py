@@ -37,7 +37,8 @@ def test_a_sound_page_has_none(browser, tmp_path):
         '<text transform="translate(39 9) rotate(45)">other long</text>'
     )
     scrolls = (
-        '<div style="overflow-x: auto"><p style="width: 2000px">wide</p></div><details><summary>s</summary></details>'
+        '<div style="overflow-x: auto"><p style="width: 2000px">wide</p></div>'
+        "<details><summary>s</summary></details>"
     )
     (tmp_path / "page.html").write_text(PAGE.format(body + scrolls), encoding="utf-8")
     assert faults(browser, tmp_path / "page.html", *VIEWS[1]) == []

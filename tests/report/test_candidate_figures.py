@@ -12,7 +12,9 @@ ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
 
 
 def run(*points):
-    return Run(seed=1, folder="", value=0.5, curve=[CurvePoint(step=x, train_loss=y) for x, y in points])
+    return Run(
+        seed=1, folder="", value=0.5, curve=[CurvePoint(step=x, train_loss=y) for x, y in points]
+    )
 
 
 def mean(*runs):
@@ -52,9 +54,16 @@ def test_points_without_a_value_and_seeds_that_failed_are_left_out_and_no_points
 
 
 def test_the_mean_score_of_each_rate_is_drawn_and_the_chosen_one_ringed():
-    scores = ((0.1, "Muon", 0.5), (0.1, "Muon", 0.7), (0.3, "Muon", 0.9), (0.01, "AdamW", 0.4), (0.3, "Muon", None))
+    scores = (
+        (0.1, "Muon", 0.5),
+        (0.1, "Muon", 0.7),
+        (0.3, "Muon", 0.9),
+        (0.01, "AdamW", 0.4),
+        (0.3, "Muon", None),
+    )
     trials = [
-        Trial(values={"optimizer.type": kind, "optimizer.lr": lr}, seed=1, score=score) for lr, kind, score in scores
+        Trial(values={"optimizer.type": kind, "optimizer.lr": lr}, seed=1, score=score)
+        for lr, kind, score in scores
     ]
     row = Row(name="A", parameters=1, config="", runs=[], trials=trials,
               chosen={"optimizer.type": "Muon", "optimizer.lr": 0.1})  # fmt: skip
@@ -68,7 +77,9 @@ def test_spreads_show_every_seed_the_mean_and_the_interval_in_the_shown_unit():
     runs = [Run(seed=seed, folder="", value=value) for seed, value in enumerate((0.97, 0.98, 0.99))]
     row = Row(name="LSTM", parameters=1, config="", runs=runs, mean=0.98, interval=(0.965, 0.995))
     failed = Row(name="RNN", parameters=1, config="", runs=[])
-    axes = spreads([("RNN", Mark.number(0), failed), ("LSTM", Mark.number(1), row)], ACCURACY).axes[0]
+    axes = spreads([("RNN", Mark.number(0), failed), ("LSTM", Mark.number(1), row)], ACCURACY).axes[
+        0
+    ]
     interval, seeds, middle = axes.lines
     np.testing.assert_allclose(interval.get_xdata(), [96.5, 99.5])
     np.testing.assert_allclose(seeds.get_xdata(), [97, 98, 99])
@@ -79,10 +90,16 @@ def test_spreads_show_every_seed_the_mean_and_the_interval_in_the_shown_unit():
 
 def test_lines_have_their_candidates_look_a_band_and_a_ring():
     mark = Mark.number(7)
-    line = Line(mark, [1, 10, 100], [3.0, 2.0, 1.0], [2.5, 1.5, 0.5], [3.5, 2.5, 1.5], ringed=(10, 2.0))
+    line = Line(
+        mark, [1, 10, 100], [3.0, 2.0, 1.0], [2.5, 1.5, 0.5], [3.5, 2.5, 1.5], ringed=(10, 2.0)
+    )
     axes = lines([line], xlabel="x", ylabel="y").axes[0]
     drawn, ring = axes.lines
-    assert (drawn.get_color(), drawn.get_marker(), drawn.get_linestyle()) == (mark.color, mark.marker, "--")
+    assert (drawn.get_color(), drawn.get_marker(), drawn.get_linestyle()) == (
+        mark.color,
+        mark.marker,
+        "--",
+    )
     np.testing.assert_array_equal(ring.get_xydata(), [[10, 2]])
     low, high = axes.collections[0].get_paths()[0].get_extents().intervaly
     assert (low, high) == (0.5, 3.5)

@@ -11,7 +11,13 @@ from synthetic_results import HOSTILE, NAMES, RESULTS, comparison, hostile, with
 
 from seqkit.errors import DataError
 from seqkit.files import write_json
-from seqkit.report.comparison import BRIEF, comparison_markdown, ranking, runs_table, write_comparison
+from seqkit.report.comparison import (
+    BRIEF,
+    comparison_markdown,
+    ranking,
+    runs_table,
+    write_comparison,
+)
 from seqkit.report.sentences import answers, own_length
 from seqkit.report.table import Cell, Table, print_table, to_csv
 
@@ -47,7 +53,9 @@ def page_of(tmp_path_factory):
 QUICK = ("null", "hostile")
 
 
-@pytest.mark.parametrize("kind", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in RESULTS])
+@pytest.mark.parametrize(
+    "kind", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in RESULTS]
+)
 def test_a_page_is_one_well_formed_file_that_fetches_nothing(page_of, kind):
     page = Page(page_of(kind).read_text(encoding="utf-8"))
     assert not page.open
@@ -80,7 +88,10 @@ def test_the_table_has_the_numbers(written):
         "0.0 %", "1G", "0.003",
     ]  # fmt: skip
     gru, lstm = table.rows[1:]
-    assert [str(cell) for cell in gru[2:4]] == ["97.78 ± 0.30 [97.18, 98.38]", "−1.22 [−1.82, −0.62]"]
+    assert [str(cell) for cell in gru[2:4]] == [
+        "97.78 ± 0.30 [97.18, 98.38]",
+        "−1.22 [−1.82, −0.62]",
+    ]
     assert [str(cell) for cell in lstm[:4]] == ["–", "LSTM width 128, depth 3",
                                                 "failed no seed finished: loss is NaN at step 12", "–"]  # fmt: skip
     page = written(comparison(3, failed=(1,)))
@@ -104,7 +115,9 @@ def test_one_table_is_printed_to_the_terminal_and_as_csv(capsys):
     rows = list(csv.DictReader(to_csv(runs_table(results)).splitlines()))
     assert [row["seed"] for row in rows if row["candidate"] == "GRU"] == ["1", "2", "3"]
     assert [row["steps"] for row in rows if row["candidate"] == "LSTM"] == ["252"] * 3
-    assert to_csv(Table(["a", "b"], [[Cell("1, 2"), Cell("x", "[y]")]])) == 'a,b\r\n"1, 2",x [y]\r\n'
+    assert (
+        to_csv(Table(["a", "b"], [[Cell("1, 2"), Cell("x", "[y]")]])) == 'a,b\r\n"1, 2",x [y]\r\n'
+    )
 
 
 def test_markdown_has_the_numbers_of_the_page_and_no_markup_of_its_names():
@@ -122,7 +135,9 @@ def test_markdown_has_the_numbers_of_the_page_and_no_markup_of_its_names():
 def test_every_figure_says_in_words_what_it_shows_and_goes_where_there_is_nothing(written):
     page = written(comparison(3))
     assert len(page.labels) == page.tags.count("figure") == 7
-    assert page.labels[0].endswith("with mean and interval: Transformer 99.00, LSTM 98.29, GRU 97.78")
+    assert page.labels[0].endswith(
+        "with mean and interval: Transformer 99.00, LSTM 98.29, GRU 97.78"
+    )
     bare = [replace(row, cost=None, trials=[], runs=[]) for row in comparison(2).candidates]
     page = written(replace(comparison(2), candidates=bare))
     assert [heading for heading in page.headings if heading in SECTIONS] == [

@@ -8,12 +8,26 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from seqkit.report.figures import INK, MAX_NAMED, Series, confusion, curves, png, scatter, shortened, svg
+from seqkit.report.figures import (
+    INK,
+    MAX_NAMED,
+    Series,
+    confusion,
+    curves,
+    png,
+    scatter,
+    shortened,
+    svg,
+)
 
 
 def texts(figure):
     """All words of a figure, from its SVG."""
-    return ["".join(t.itertext()).strip() for t in ElementTree.fromstring(svg(figure)).iter() if t.tag.endswith("text")]
+    return [
+        "".join(t.itertext()).strip()
+        for t in ElementTree.fromstring(svg(figure)).iter()
+        if t.tag.endswith("text")
+    ]
 
 
 @pytest.fixture
@@ -27,7 +41,9 @@ def loss_curves():
 
 def test_curves_name_their_axes_and_lines(loss_curves):
     written = texts(loss_curves)
-    assert {"optimizer steps", "loss (nats)", "training", "constant baseline (test)"} <= set(written)
+    assert {"optimizer steps", "loss (nats)", "training", "constant baseline (test)"} <= set(
+        written
+    )
 
 
 def test_curves_draw_the_points_given(loss_curves):
@@ -46,7 +62,9 @@ def test_a_long_noisy_curve_gets_its_running_mean():
 def test_rows_of_the_confusion_matrix_are_target_classes():
     counts = np.array([[5, 2, 0], [0, 11, 0], [3, 0, 7]])
     figure = confusion(counts, ["a", "b", "c"])
-    written = {(t.get_position()[1], t.get_position()[0]): t.get_text() for t in figure.axes[0].texts}
+    written = {
+        (t.get_position()[1], t.get_position()[0]): t.get_text() for t in figure.axes[0].texts
+    }
     assert written == {(0, 0): "5", (0, 1): "2", (1, 1): "11", (2, 0): "3", (2, 2): "7"}
     assert figure.axes[0].get_ylabel() == "target class"
 
@@ -81,7 +99,9 @@ def test_many_classes_are_drawn_without_numbers_and_very_many_without_names():
     figure = confusion(np.eye(53, dtype=int), [f"class {i}" for i in range(53)])
     assert not figure.axes[0].texts
     assert "class 1" in texts(figure)
-    figure = confusion(np.eye(MAX_NAMED + 1, dtype=int), [f"class {i}" for i in range(MAX_NAMED + 1)])
+    figure = confusion(
+        np.eye(MAX_NAMED + 1, dtype=int), [f"class {i}" for i in range(MAX_NAMED + 1)]
+    )
     assert "class 1" not in texts(figure)
 
 
@@ -144,7 +164,10 @@ def test_drawing_leaves_matplotlibs_settings_alone(loss_curves, tmp_path):
 
 @pytest.mark.parametrize("name", ["\x1b[31m", "a\x00b", "a\u202eb"])
 def test_a_name_in_a_figure_is_escaped(name):
-    for figure in (curves([Series([1, 2], [1, 2], name)], unit=name), confusion(np.eye(2, dtype=int), [name, "b"])):
+    for figure in (
+        curves([Series([1, 2], [1, 2], name)], unit=name),
+        confusion(np.eye(2, dtype=int), [name, "b"]),
+    ):
         written = svg(figure)
         assert name not in written
         assert name.encode("unicode_escape").decode() in written

@@ -8,7 +8,10 @@ from seqkit.report.flags import whole_flags
 @pytest.mark.parametrize(
     ("html", "marked"),
     [
-        ("<p>or --trainer.max_steps=3</p>", '<p>or <span class="flag">--trainer.max_steps</span>=3</p>'),
+        (
+            "<p>or --trainer.max_steps=3</p>",
+            '<p>or <span class="flag">--trainer.max_steps</span>=3</p>',
+        ),
         ("<p>a -- b, c--d, ---e</p>", None),
         ("<a title='--flag'>a</a>", None),
         ("<style>:root { a: var(--paper) }</style><title>--flag</title>", None),

@@ -7,7 +7,9 @@ from seqkit.report.headline import ResultTable, averaged, cautions, format_metri
 
 
 def summary(objective="Classify", metrics=None, baseline=None, **others):
-    main = {"Classify": {"main_metric": "accuracy"}, "Regress": {"main_metric": "rmse"}}.get(objective, {})
+    main = {"Classify": {"main_metric": "accuracy"}, "Regress": {"main_metric": "rmse"}}.get(
+        objective, {}
+    )
     return {
         "recipe": "audio/spoken-digits", "backbone": "Transformer", "objective": objective,
         "metrics": metrics or {"loss": 0.5, "accuracy": 0.75},
@@ -28,15 +30,21 @@ def summary(objective="Classify", metrics=None, baseline=None, **others):
         ("Yours", {"f1": 0.5}, "f1"),
     ],
 )
-def test_each_objective_has_its_headline_and_the_baseline_of_the_same_name(objective, metrics, name):
-    found = headline(summary(objective, metrics, {key: value / 2 for key, value in metrics.items()}))
+def test_each_objective_has_its_headline_and_the_baseline_of_the_same_name(
+    objective, metrics, name
+):
+    found = headline(
+        summary(objective, metrics, {key: value / 2 for key, value in metrics.items()})
+    )
     assert (found.name, found.value, found.baseline) == (name, metrics[name], metrics[name] / 2)
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
 def test_an_objectives_own_metric_says_whether_more_of_it_is_better(mode):
     own = {"main_metric": "off_by_one", "main_metric_mode": mode}
-    found = headline(summary("Yours", {"accuracy": 0.5, "off_by_one": 0.25}, {"off_by_one": 0.125}, **own))
+    found = headline(
+        summary("Yours", {"accuracy": 0.5, "off_by_one": 0.25}, {"off_by_one": 0.125}, **own)
+    )
     assert found.name == "off_by_one"
     assert found.is_no_better_than_constant == (mode == "min")
 
@@ -68,7 +76,9 @@ def test_the_table_shows_everything_in_80_columns():
 def test_names_in_the_table_are_neither_markup_nor_control_characters():
     console = Console(width=200)  # with rich's markup, as it is by default
     with console.capture() as captured:
-        console.print(ResultTable([summary(recipe="[red]a[/blue]\n\x1b[31m", backbone=":smile: [b]")]))
+        console.print(
+            ResultTable([summary(recipe="[red]a[/blue]\n\x1b[31m", backbone=":smile: [b]")])
+        )
     assert r"[red]a[/blue]\n\x1b[31m" in captured.get()
     assert ":smile: [b]" in captured.get()
 
@@ -84,7 +94,9 @@ def test_names_in_the_table_are_neither_markup_nor_control_characters():
         ("Seq2Seq", {"sequence_error": 1.0}, {"loss": 1.0}, False),
     ],
 )
-def test_a_run_no_better_than_the_constant_prediction_says_so_below_the_table(objective, metrics, baseline, is_said):
+def test_a_run_no_better_than_the_constant_prediction_says_so_below_the_table(
+    objective, metrics, baseline, is_said
+):
     console = Console(width=300)
     with console.capture() as captured:
         console.print(ResultTable([summary(objective, metrics, baseline, steps=5000)]))
@@ -118,7 +130,12 @@ def test_large_metrics_have_their_thousands_apart_and_five_digits(value, text):
 
 
 def test_metrics_that_were_asked_for_are_shown_with_the_class_and_both_baselines():
-    strong = {"name": "a forest", "metrics": {"accuracy": 0.6, "auroc": 0.775}, "num_train": 10, "seconds": 1.0}
+    strong = {
+        "name": "a forest",
+        "metrics": {"accuracy": 0.6, "auroc": 0.775},
+        "num_train": 10,
+        "seconds": 1.0,
+    }
     run = summary(
         metrics={"accuracy": 0.75, "loss": 0.470, "auroc": 0.684, "calibration_error": 0.084},
         baseline={"accuracy": 0.5, "loss": 0.438, "auroc": 0.5, "calibration_error": 0.0405},
@@ -132,7 +149,12 @@ def test_metrics_that_were_asked_for_are_shown_with_the_class_and_both_baselines
 
 
 def beside(value, difference=None, **more):
-    found = {"name": "an RBF-SVM on pixels", "metrics": {"accuracy": value, "rmse": value}, "num_train": 40, **more}
+    found = {
+        "name": "an RBF-SVM on pixels",
+        "metrics": {"accuracy": value, "rmse": value},
+        "num_train": 40,
+        **more,
+    }
     return {**found, "seconds": 1.0} | ({} if difference is None else {"difference": difference})
 
 
@@ -140,7 +162,12 @@ def beside(value, difference=None, **more):
     ("metric", "value", "difference", "verdict"),
     [
         ("accuracy", 0.625, [0.125, 0.02, 0.23], "better: +12.50 [+2.00, +23.00]"),
-        ("accuracy", 0.80, [-0.05, -0.1, 0.002], "as good, within the interval: -5.00 [-10.00, +0.20]"),
+        (
+            "accuracy",
+            0.80,
+            [-0.05, -0.1, 0.002],
+            "as good, within the interval: -5.00 [-10.00, +0.20]",
+        ),
         ("accuracy", 0.80, [-0.05, -0.09, -0.01], "worse: -5.00 [-9.00, -1.00]"),
         ("rmse", 0.80, [-0.05, -0.09, -0.01], "better: -0.050 [-0.090, -0.010]"),
         ("rmse", 0.70, [0.05, 0.01, 0.09], "worse: +0.050 [+0.010, +0.090]"),
@@ -158,7 +185,9 @@ def test_a_run_is_better_or_worse_than_a_specialist_only_where_the_interval_excl
     assert f"an RBF-SVM on pixels (40 training examples); the run is {verdict}" in captured.get()
     said = cautions(run)
     assert len(said) == ("worse" in verdict)
-    assert all("an RBF-SVM on pixels" in line and verdict in line and setting in line for line in said)
+    assert all(
+        "an RBF-SVM on pixels" in line and verdict in line and setting in line for line in said
+    )
     run["backbone"] = "gcn"
     assert not any(setting in line for line in cautions(run)), "the run has this setting"
 

@@ -59,7 +59,9 @@ def test_ids_are_described():
 def test_vectors_with_an_adjacency_are_described():
     adjacency = Adjacency(torch.tensor([[0, 1], [1, 0]]), torch.tensor([2, 2]))
     tokens = Tokens(torch.arange(22.0).reshape(2, 11), torch.zeros(2, 0), adjacency)
-    assert describe(Given(TokenSpec(num_features=11, num_axes=0, num_edge_types=3)), tokens)[1:] == [
+    assert describe(Given(TokenSpec(num_features=11, num_axes=0, num_edge_types=3)), tokens)[
+        1:
+    ] == [
         "tokens     2 vectors of 11",
         "content    first vector 0, 1, 2, 3, 4, 5, 6, 7, …",
         "positions  none: these tokens have no order",

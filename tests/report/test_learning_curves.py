@@ -29,7 +29,9 @@ def folder(tmp_path):
 def drawn(monkeypatch):
     """What was drawn: series, unit, levels and kept step of each figure."""
     seen = []
-    monkeypatch.setattr(learning_curves, "curves", lambda series, **others: seen.append((series, others)))
+    monkeypatch.setattr(
+        learning_curves, "curves", lambda series, **others: seen.append((series, others))
+    )
     monkeypatch.setattr(learning_curves, "svg", lambda _: "<svg>")
     return seen
 
@@ -49,8 +51,12 @@ def test_the_headline_metric_is_drawn_where_validation_measured_it(folder, drawn
     ((series, others),) = drawn
     assert [(list(s.x), list(s.y)) for s in series] == [([1.0], [25.0])]
     assert others == {"unit": "accuracy, %", "levels": {CONSTANT: 12.5, BESIDE: 50.0}, "kept": 2}
-    assert metric_curve(folder, SUMMARY | {"main_metric": "loss"}) is None, "its headline is the loss"
-    assert metric_curve(folder, SUMMARY | {"objective": "Yours", "metrics": {"f1": 0.5}}) is None, "not measured"
+    assert metric_curve(folder, SUMMARY | {"main_metric": "loss"}) is None, (
+        "its headline is the loss"
+    )
+    assert metric_curve(folder, SUMMARY | {"objective": "Yours", "metrics": {"f1": 0.5}}) is None, (
+        "not measured"
+    )
 
 
 def test_without_metrics_csv_there_is_no_curve(tmp_path):
@@ -71,7 +77,9 @@ def test_a_last_line_that_was_cut_short_is_left_out_and_another_is_refused(folde
         loss_curve(folder, SUMMARY)
 
 
-@pytest.mark.parametrize("content", [b"step,train/loss\n1," + b"1" * 200_000 + b"\n", b"step\n\xff\n"])
+@pytest.mark.parametrize(
+    "content", [b"step,train/loss\n1," + b"1" * 200_000 + b"\n", b"step\n\xff\n"]
+)
 def test_a_table_that_is_no_text_is_refused(folder, content):
     (folder / "metrics.csv").write_bytes(content)
     with pytest.raises(DataError, match=r"metrics\.csv is damaged"):

@@ -60,13 +60,16 @@ def change(folder, name, text):
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "retrieval" else ()) for kind in KINDS]
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow if kind == "retrieval" else ()) for kind in KINDS],
 )
 def test_a_report_is_one_well_formed_file_that_fetches_nothing(reported, kind):
     text = reported(kind)
     page = Page(text)
     assert not page.open
-    assert all(re.match(r"#|data:(image/png|audio/wav);base64,", address) for address in page.addresses)
+    assert all(
+        re.match(r"#|data:(image/png|audio/wav);base64,", address) for address in page.addresses
+    )
     assert not {"script", "link", "iframe", "object", "embed"} & set(page.tags)
     assert not re.search(r"@import|url\((?!#)", text)
     assert "prefers-color-scheme: dark" in text
@@ -84,10 +87,15 @@ def test_a_report_shows_every_metric_beside_the_baseline(trained, reported):
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     page = Page(reported("regress"))
     rows = [page.cells[i : i + 3] for i in range(len(page.cells))]
-    shown = {name: (f"{value:.3f}", f"{summary['baseline'][name]:.3f}") for name, value in summary["metrics"].items()}
+    shown = {
+        name: (f"{value:.3f}", f"{summary['baseline'][name]:.3f}")
+        for name, value in summary["metrics"].items()
+    }
     tiles = re.findall(r'<div class="tile[^"]*"><b>(.*?)</b><span>(.*?)</span>', page.source)
     assert tiles[:2] == list(zip(shown["rmse"], ("test rmse", "the best constant prediction")))
-    assert {name for name in shown if [name, *shown[name]] in rows} == set(shown) - {"rmse"}, "nothing is said twice"
+    assert {name for name in shown if [name, *shown[name]] in rows} == set(shown) - {"rmse"}, (
+        "nothing is said twice"
+    )
     assert ["torch", summary["versions"]["torch"]] in [row[:2] for row in rows]
     assert (folder / "config.yaml").read_text(encoding="utf-8").strip() in page.text
 
@@ -95,7 +103,9 @@ def test_a_report_shows_every_metric_beside_the_baseline(trained, reported):
 def test_the_confusion_matrix_agrees_with_the_measured_accuracy(trained, reported):
     folder = trained("classify")
     page = Page(reported("classify"))
-    right, total = map(int, re.search(r"(\d+) of (\d+) test examples are right", page.text).groups())
+    right, total = map(
+        int, re.search(r"(\d+) of (\d+) test examples are right", page.text).groups()
+    )
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert total == 37
     assert right / total == pytest.approx(summary["metrics"]["accuracy"], abs=1e-6)
@@ -105,19 +115,26 @@ def test_a_run_on_one_graph_counts_its_nodes_and_draws_the_answers(reported):
     page = Page(reported("nodes"))
     assert re.search(r"\d+ training, \d+ test nodes of one example", page.text)
     right, total = map(int, re.search(r"(\d+) of (\d+) test nodes are right", page.text).groups())
-    assert {f"right ({right})", f"wrong ({total - right})"} <= set(re.findall(r">(\w+ \(\d+\))<", page.source))
+    assert {f"right ({right})", f"wrong ({total - right})"} <= set(
+        re.findall(r">(\w+ \(\d+\))<", page.source)
+    )
 
 
 def test_wrongly_classified_images_have_captions(copy):
     folder = copy("classify")
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    state["objective"]["names"] = [f"a class with a name of many words, number {i}" for i in range(10)]
+    state["objective"]["names"] = [
+        f"a class with a name of many words, number {i}" for i in range(10)
+    ]
     change(folder, "state", json.dumps(state))
     path = write_report(folder)
     page = Page(path.read_text(encoding="utf-8"))
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", page.source)
     assert len(captions) == NUM_SHOWN
-    assert all(re.search(r"number \d \(\d+ %\), not .* number \d<small>sample \d+<", caption) for caption in captions)
+    assert all(
+        re.search(r"number \d \(\d+ %\), not .* number \d<small>sample \d+<", caption)
+        for caption in captions
+    )
 
 
 def test_without_its_data_a_report_says_so_and_shows_the_rest(copy):
@@ -144,7 +161,9 @@ def test_names_from_data_are_text_in_the_page(copy):
     state["objective"]["names"][3] = "<img src=x>"
     change(folder, "state", json.dumps(state))
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    (folder / "summary.json").write_text(json.dumps(summary | {"recipe": "<b>bold</b>"}), encoding="utf-8")
+    (folder / "summary.json").write_text(
+        json.dumps(summary | {"recipe": "<b>bold</b>"}), encoding="utf-8"
+    )
     page = Page(write_report(folder).read_text(encoding="utf-8"))
     assert "<img src=x>" in page.text
     assert "img" not in page.tags
@@ -174,7 +193,11 @@ def test_an_overview_holds_each_run(trained, tmp_path):
 
 @pytest.mark.usefixtures("undrawn")
 def test_an_overview_of_one_run_is_its_report(trained, reported, tmp_path):
-    page = Page(write_overview([trained("classify")], tmp_path / "one.html", title="All").read_text(encoding="utf-8"))
+    page = Page(
+        write_overview([trained("classify")], tmp_path / "one.html", title="All").read_text(
+            encoding="utf-8"
+        )
+    )
     assert page.headings == Page(reported("classify")).headings
 
 
@@ -196,7 +219,9 @@ def test_labels_have_their_names_and_each_its_auroc(monkeypatch):
     objective = MultiLabel()
     objective.fit(label.nan_to_num().tolist(), ["toxic", "irritant"])
     output = LossOutput(torch.tensor(0.0), torch.tensor(1), prediction=prediction)
-    monkeypatch.setattr("seqkit.report.samples._outputs", lambda *_: [([0, 1, 2, 3], label, output)])
+    monkeypatch.setattr(
+        "seqkit.report.samples._outputs", lambda *_: [([0, 1, 2, 3], label, output)]
+    )
     (section,) = samples(objective, None, object())
     assert section.rows == [("toxic", "4", "2", "0.750"), ("irritant", "3", "0", "–")]
 
@@ -205,12 +230,15 @@ def test_curves_follow_metrics_csv(trained, reported):
     folder = trained("regress")
     with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
         columns = csv.DictReader(file).fieldnames
-    assert {"step", "train/loss", "valid/loss", "valid/rmse"} <= set(columns)  # what Lightning writes and we read
-    assert Page(reported("regress")).text.count("optimizer steps") == 2  # losses, and the metric on validation data
+    # what Lightning writes and we read
+    assert {"step", "train/loss", "valid/loss", "valid/rmse"} <= set(columns)
+    # losses, and the metric on validation data
+    assert Page(reported("regress")).text.count("optimizer steps") == 2
 
 
 def test_a_sample_of_text_continues_the_beginning_of_the_test_split(reported):
-    text = "To be, or not to be: that is the question.\n" * 37  # conftest's, nine tenths of it for training
+    # conftest's, nine tenths of it for training
+    text = "To be, or not to be: that is the question.\n" * 37
     assert f'<span class="prompt">{text[int(0.9 * len(text)) :][:18]}</span>' in reported(
         "next token"
     )  # a window of 17
@@ -254,7 +282,11 @@ def test_each_class_has_its_support_precision_recall_and_f1(trained, reported):
     cells = Page(reported("classify")).cells
     end = cells.index("mean (macro)")
     rows = {cells[i]: cells[i + 1 : i + 5] for i in range(0, end + 1, 5)}
-    assert sum(int(rows[str(c)][0]) for c in range(10) if str(c) in rows) == int(rows["mean (macro)"][0]) == 37
+    assert (
+        sum(int(rows[str(c)][0]) for c in range(10) if str(c) in rows)
+        == int(rows["mean (macro)"][0])
+        == 37
+    )
     assert rows["mean (macro)"][3] == f"{100 * summary['metrics']['macro_f1']:.2f} %"
 
 
@@ -266,7 +298,9 @@ def test_the_table_of_classes_counts_as_one_does_by_hand():
         ("b", "6", "80.00 %", "66.67 %", "72.73 %"),
         ("mean (macro)", "10", "", "", "69.70 %"),
     ]
-    many = _by_class(np.eye(MAX_CLASSES + 2, dtype=int)[:, ::-1], [str(i) for i in range(MAX_CLASSES + 2)])
+    many = _by_class(
+        np.eye(MAX_CLASSES + 2, dtype=int)[:, ::-1], [str(i) for i in range(MAX_CLASSES + 2)]
+    )
     assert len(many.rows) == MAX_CLASSES
     assert f"{MAX_CLASSES} classes with the lowest F1, of {MAX_CLASSES + 2}." in many.note
 
@@ -275,14 +309,19 @@ def test_a_task_of_a_mixture_is_evaluated_and_drawn_once(trained, tmp_path, monk
     tasks = {kind: trained(kind) for kind in ("classify", "regress")}
     collected, collect = [], page._collect
     monkeypatch.setattr(page, "task_folders", lambda folder: tasks if folder == tmp_path else {})
-    monkeypatch.setattr(page, "_collect", lambda folder: collected.append(folder) or collect(folder))
+    monkeypatch.setattr(
+        page, "_collect", lambda folder: collected.append(folder) or collect(folder)
+    )
     summary = (tasks["classify"] / "summary.json").read_text(encoding="utf-8")
     (tmp_path / "summary.json").write_text(summary, encoding="utf-8")
     text = write_report(tmp_path).read_text(encoding="utf-8")
     assert collected == list(tasks.values())
     assert "Confusion matrix" in text
     assert "Predictions and targets" in text
-    assert all("· 2 tasks" not in (folder / "report.html").read_text(encoding="utf-8") for folder in tasks.values())
+    assert all(
+        "· 2 tasks" not in (folder / "report.html").read_text(encoding="utf-8")
+        for folder in tasks.values()
+    )
 
 
 @pytest.mark.slow
@@ -303,7 +342,11 @@ def trained_on(tmp_path, undrawn):
 
     def train(recipe, name, content):
         (tmp_path / name).write_text(content, encoding="utf-8")
-        quick = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu", "data": str(tmp_path / name)}
+        quick = {
+            "trainer.enable_progress_bar": False,
+            "trainer.accelerator": "cpu",
+            "data": str(tmp_path / name),
+        }
         run = seqkit.fit(recipe, quick, preset="debug", out=tmp_path / recipe)
         return (run.folder / "report.html").read_text(encoding="utf-8")
 
@@ -326,7 +369,12 @@ def test_bits_per_byte_are_the_loss_of_all_predictions_over_the_bytes_of_the_tes
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "width", "scheme"),
-    [("classify", *VIEWS[0]), ("next token", *VIEWS[1]), ("sounds", *VIEWS[1]), ("retrieval", *VIEWS[0])],
+    [
+        ("classify", *VIEWS[0]),
+        ("next token", *VIEWS[1]),
+        ("sounds", *VIEWS[1]),
+        ("retrieval", *VIEWS[0]),
+    ],
 )
 def test_a_browser_shows_a_report_without_faults(browser, trained, reported, kind, width, scheme):
     reported(kind)
@@ -335,18 +383,24 @@ def test_a_browser_shows_a_report_without_faults(browser, trained, reported, kin
 
 @pytest.mark.slow
 def test_a_browser_shows_an_overview_without_faults(browser, trained, tmp_path):
-    overview = write_overview([trained(kind) for kind in ("classify", "regress")], tmp_path / "all.html", title="All")
+    overview = write_overview(
+        [trained(kind) for kind in ("classify", "regress")], tmp_path / "all.html", title="All"
+    )
     assert faults(browser, overview, *VIEWS[1]) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [10, 100])
-def test_a_browser_shows_confusion_matrices_of_any_size_without_faults(browser, trained, reported, tmp_path, k):
+def test_a_browser_shows_confusion_matrices_of_any_size_without_faults(
+    browser, trained, reported, tmp_path, k
+):
     """The class sections of a report are those of k classes with long names; each name can be told from the others."""
     counts = np.random.default_rng(k).integers(0, 7, (k, k)) + 53 * np.eye(k, dtype=np.int64)
     names = [f"Lepidoptera papilionidae, species number {i}" for i in range(k)]
     run = _collect(trained("classify")) | {"sections": class_sections(counts, names, "examples")}
-    path = write_page("page.html", tmp_path / "page.html", title="classes", subtitle="test", runs=[run])
+    path = write_page(
+        "page.html", tmp_path / "page.html", title="classes", subtitle="test", runs=[run]
+    )
     for width, scheme in VIEWS:
         assert faults(browser, path, width, scheme) == []
         sizes = browser.evaluate(
@@ -370,7 +424,9 @@ def test_a_picture_of_an_error_says_where_it_is_from_and_a_sound_can_be_heard(tr
         with wave.open(str(folder / shown.origin), "rb") as own, wave.open(heard, "rb") as heard:
             assert heard.getframerate() == 8000
             seconds.append(heard.getnframes() / 8000)
-            own, heard = (np.frombuffer(one.readframes(heard.getnframes()), "<i2") for one in (own, heard))
+            own, heard = (
+                np.frombuffer(one.readframes(heard.getnframes()), "<i2") for one in (own, heard)
+            )
             np.testing.assert_allclose(own, heard, atol=1)
         assert data.splits().names[sample.label] == shown.origin.partition("/")[0]
         assert {"seconds", "kHz"} <= set(re.findall(r"<text[^>]*>(.*?)</text>", shown.figures[0]))
@@ -383,7 +439,9 @@ def test_a_molecule_is_drawn_and_its_line_is_named(trained):
     lines = (Path(run.config["data"]["source"]["path"])).read_text(encoding="utf-8").splitlines()
     for place, sample in enumerate(data.splits().test):
         shown = _shown(run, data, place, "")
-        assert lines[int(shown.origin.removeprefix("molecules.csv, line ")) - 1].startswith(f"{sample.raw},")
+        assert lines[int(shown.origin.removeprefix("molecules.csv, line ")) - 1].startswith(
+            f"{sample.raw},"
+        )
         assert shown.figures[0].count("class='bond-") >= sample.raw.count("C")
         assert "currentColor" in shown.figures[0]
         assert "#000000" not in shown.figures[0]

@@ -19,8 +19,12 @@ def test_a_picture_that_stands_in_a_page_twice_has_ids_of_its_own(tmp_path):
     figure = Figure()
     figure.subplots().plot([1, 2])
     twice = Markup(svg(figure) * 2)
-    page = write_page("base.html", tmp_path / "page.html", title="a", subtitle=twice).read_text(encoding="utf-8")
-    ids, used = (re.findall(pattern, page) for pattern in (r'\sid="([^"]+)"', r'(?:url\(|href=")#([^)"]+)'))
+    page = write_page("base.html", tmp_path / "page.html", title="a", subtitle=twice).read_text(
+        encoding="utf-8"
+    )
+    ids, used = (
+        re.findall(pattern, page) for pattern in (r'\sid="([^"]+)"', r'(?:url\(|href=")#([^)"]+)')
+    )
     assert len(ids) == len(set(ids))
     assert used
     assert set(used) <= set(ids)

@@ -37,7 +37,9 @@ class Moved(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return _on_cpu(function, args, kwargs or {})
 
 
@@ -48,7 +50,9 @@ class OtherDevice(TorchDispatchMode):
         super().__init__()
         self.moves = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = dict(kwargs or {})
         if function is torch.ops.aten._has_compatible_shallow_copy_type.default:
             return False

@@ -46,7 +46,9 @@ class Kick(Callback):
     step: number of optimizer steps when it has ended. twice: send another one immediately.
     """
 
-    def __init__(self, step: int, phase: str = "train", number: int = signal.SIGTERM, *, twice: bool = False):
+    def __init__(
+        self, step: int, phase: str = "train", number: int = signal.SIGTERM, *, twice: bool = False
+    ):
         self.step: int | None = step
         self.phase, self.number, self.twice = phase, number, twice
 
@@ -55,7 +57,11 @@ class Kick(Callback):
             self._send()
 
     def on_validation_batch_start(self, trainer, module, batch, index, loader=0):
-        if self.phase == "valid" and trainer.global_step == self.step and not trainer.sanity_checking:
+        if (
+            self.phase == "valid"
+            and trainer.global_step == self.step
+            and not trainer.sanity_checking
+        ):
             self._send()
 
     def _send(self):
@@ -84,9 +90,15 @@ def with_callback(callback: Callback) -> Iterator[None]:
 
 def config(recipe: str, **words: Any) -> dict[str, Any]:
     """A complete configuration that trains in a second. words: keys with `__` for a dot."""
-    common = {"trainer.enable_progress_bar": False, "trainer.log_every_n_steps": 1, "trainer.weights": "last"}
+    common = {
+        "trainer.enable_progress_bar": False,
+        "trainer.log_every_n_steps": 1,
+        "trainer.weights": "last",
+    }
     words = {**common, **WORDS[recipe], **words}
-    return complete(recipe, "debug", {name.replace("__", "."): value for name, value in words.items()})
+    return complete(
+        recipe, "debug", {name.replace("__", "."): value for name, value in words.items()}
+    )
 
 
 def rows(folder: Path) -> list[dict[str, str]]:

@@ -102,10 +102,19 @@ def test_a_vector_is_pooled_as_the_models_head_pools_and_without_padding(pool):
     objective = Classify(pool=pool)
     objective.fit([0, 1], None)
     trained = replace(model_of(), model=Model(Letters.spec, GRU(6, 1), objective).eval())
-    for one, n in zip(vectors(trained, [Input(word, word) for word in ("abcdefg", "ab", "a")]), (7, 2, 1)):
+    for one, n in zip(
+        vectors(trained, [Input(word, word) for word in ("abcdefg", "ab", "a")]), (7, 2, 1)
+    ):
         with torch.no_grad():
-            hidden = trained.model.backbone(trained.model.embedder(TokenBatch.collate([Letters().encode("x" * n)])))[0]
-        right = {"mean": hidden.mean(0), "sum": hidden.sum(0), "max": hidden.amax(0), "last": hidden[-1]}
+            hidden = trained.model.backbone(
+                trained.model.embedder(TokenBatch.collate([Letters().encode("x" * n)]))
+            )[0]
+        right = {
+            "mean": hidden.mean(0),
+            "sum": hidden.sum(0),
+            "max": hidden.amax(0),
+            "last": hidden[-1],
+        }
         torch.testing.assert_close(one.values, right.get(pool, hidden[0]))
 
 
@@ -118,22 +127,28 @@ def test_a_head_that_does_not_pool_leaves_the_mean():
 def test_tokens_have_predictions_and_probabilities_and_padding_has_none():
     objective = Classify(level="token")
     objective.fit([torch.tensor([0, 1])], ["no", "yes"])
-    by_token = Computes(lambda batch: torch.stack([batch.positions[..., 0], torch.ones(batch.valid.shape)], -1))
+    by_token = Computes(
+        lambda batch: torch.stack([batch.positions[..., 0], torch.ones(batch.valid.shape)], -1)
+    )
     trained = replace(model_of(), objective=objective, model=by_token)
     words = ["abcde", "ab"]
     for chosen in (True, False):
-        found = list(predictions(trained, [Input(word, word) for word in words], probabilities=chosen))
-        assert [one.prediction for one in found] == [["yes", "no", "no", "no", "no"], ["yes", "no"]]
-        assert [None if one.probabilities is None else one.probabilities.shape for one in found] == (
-            [(5, 2), (2, 2)] if chosen else [None, None]
+        found = list(
+            predictions(trained, [Input(word, word) for word in words], probabilities=chosen)
         )
+        assert [one.prediction for one in found] == [["yes", "no", "no", "no", "no"], ["yes", "no"]]
+        assert [
+            None if one.probabilities is None else one.probabilities.shape for one in found
+        ] == ([(5, 2), (2, 2)] if chosen else [None, None])
 
 
 def test_weights_that_are_not_numbers_give_no_answer():
     """Of a batch, only the examples whose own prediction is NaN fail."""
     trained = model_of()
     forward = trained.model.function
-    trained.model.function = lambda batch: forward(batch).masked_fill((batch.valid.sum(dim=1) > 3)[:, None], torch.nan)
+    trained.model.function = lambda batch: forward(batch).masked_fill(
+        (batch.valid.sum(dim=1) > 3)[:, None], torch.nan
+    )
     found = list(predictions(trained, [Input(word, word) for word in ("ab", "abcdef")]))
     assert (found[0].prediction, found[0].error) == ("short", None)
     assert "NaN" in found[1].error

@@ -28,7 +28,11 @@ def test_where_all_answers_are_right_the_confidence_is_below_one():
 
 
 def test_a_run_has_the_temperature_in_its_weights_and_answers_as_without(tmp_path, monkeypatch):
-    config = complete("image/digits", "debug", {"data.limit": 240, "trainer.max_epochs": 2, "data.valid_fraction": 0.3})
+    config = complete(
+        "image/digits",
+        "debug",
+        {"data.limit": 240, "trainer.max_epochs": 2, "data.valid_fraction": 0.3},
+    )
     summary = run(config, tmp_path / "a")
     monkeypatch.setattr("seqkit.runs.calibration.FEWEST", 10_000)
     plain = run(config, tmp_path / "b")
@@ -39,5 +43,7 @@ def test_a_run_has_the_temperature_in_its_weights_and_answers_as_without(tmp_pat
     assert summary["metrics"]["accuracy"] == plain["metrics"]["accuracy"]
     ours, theirs = (load_one(tmp_path / name).model.state_dict() for name in "ab")
     for name, weight in theirs.items():
-        assert_close(ours[name], weight / temperature if "head" in name else weight, atol=1e-4, rtol=1e-3)
+        assert_close(
+            ours[name], weight / temperature if "head" in name else weight, atol=1e-4, rtol=1e-3
+        )
     assert evaluate(tmp_path / "a", "valid")["loss"] < evaluate(tmp_path / "b", "valid")["loss"]

@@ -34,7 +34,9 @@ def runs(text_file, tmp_path_factory):
     words += ["--trainer.val_check_interval", "null", "--trainer.check_val_every_n_epoch", "1"]
     words += ["--optimizer", "torch.optim.SGD", "--optimizer.lr", "0.1"]
     fitted([*words, *DDP, "--out", str(folder / "two")])
-    fitted([*words, "--trainer.accumulate_grad_batches", "2", "--out", str(folder / "one")], number=1)
+    fitted(
+        [*words, "--trainer.accumulate_grad_batches", "2", "--out", str(folder / "one")], number=1
+    )
     return folder
 
 
@@ -59,20 +61,37 @@ def test_two_processes_take_the_steps_of_as_many_micro_batches(runs):
 @pytest.mark.slow
 def test_two_processes_that_compile_end_as_two_that_do_not(text_file, tmp_path, monkeypatch):
     compile_function = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda function, **more: compile_function(function, backend="eager", **more))
+    monkeypatch.setattr(
+        torch,
+        "compile",
+        lambda function, **more: compile_function(function, backend="eager", **more),
+    )
     words = [*WORDS, "--data", text_file, *DDP, "--trainer.max_steps", "6"]
     words += ["--optimizer", "torch.optim.SGD", "--optimizer.lr", "0.1"]
     fitted([*words, "--trainer.compile", "true", "--out", str(tmp_path / "compiled")])
     fitted([*words, "--out", str(tmp_path / "plain")])
-    assert "compiled model and loss" in (tmp_path / "compiled" / "log.txt").read_text(encoding="utf-8")
+    assert "compiled model and loss" in (tmp_path / "compiled" / "log.txt").read_text(
+        encoding="utf-8"
+    )
     check_alike(weights(tmp_path / "compiled"), weights(tmp_path / "plain"))
 
 
 @needs_forks
 @pytest.mark.slow
-def test_a_signal_to_one_stops_both_processes_and_the_resumed_run_ends_as_the_whole_one(text_file, tmp_path):
+def test_a_signal_to_one_stops_both_processes_and_the_resumed_run_ends_as_the_whole_one(
+    text_file, tmp_path
+):
     """It is the second process; in test_sharded.py it is the first one."""
-    words = [*WORDS, "--data", text_file, "--trainer.max_steps", "12", "--trainer.checkpoint_every_n_steps", "3", *DDP]
+    words = [
+        *WORDS,
+        "--data",
+        text_file,
+        "--trainer.max_steps",
+        "12",
+        "--trainer.checkpoint_every_n_steps",
+        "3",
+        *DDP,
+    ]
     fitted([*words, "--out", str(tmp_path / "whole")])
     code, said = stopped([*words, "--out", str(tmp_path / "stopped")], 1, Kick(5))
     assert code == 128 + signal.SIGTERM, said
@@ -86,7 +105,15 @@ def test_a_signal_to_one_stops_both_processes_and_the_resumed_run_ends_as_the_wh
 @pytest.mark.slow
 def test_a_process_that_is_killed_ends_the_others(text_file, tmp_path):
     """How soon, docs/reliability.md says. The first process starts the second."""
-    words = [*WORDS, "--data", text_file, "--trainer.max_steps", "100000", "--trainer.checkpoint_every_n_steps", "2"]
+    words = [
+        *WORDS,
+        "--data",
+        text_file,
+        "--trainer.max_steps",
+        "100000",
+        "--trainer.checkpoint_every_n_steps",
+        "2",
+    ]
     words += [*DDP, *sends(tmp_path), "--out", str(tmp_path / "run")]
     code, said = end_of(start(words, tmp_path, SENT="SIGKILL", SENT_TO="1"))
     assert code == 4, said

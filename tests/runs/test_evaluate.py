@@ -16,7 +16,9 @@ from seqkit.runs.summary import read_summary
 
 
 def batch(*contents):
-    return TokenBatch.collate([Tokens(ids, torch.arange(float(len(ids)))[:, None]) for ids in contents])
+    return TokenBatch.collate(
+        [Tokens(ids, torch.arange(float(len(ids)))[:, None]) for ids in contents]
+    )
 
 
 def labelled(labels):
@@ -31,9 +33,13 @@ def data(train, test):
 def test_frequencies_are_those_of_training_in_all_its_batches_and_the_loss_is_that_of_the_test():
     objective = Classify()
     objective.fit([0, 1], None)
-    train, test = [labelled([0, 0, 0, 1]), labelled([0, 1, 0])], [labelled([1, 1]), labelled([1, 1, 0])]
+    train, test = (
+        [labelled([0, 0, 0, 1]), labelled([0, 1, 0])],
+        [labelled([1, 1]), labelled([1, 1, 0])],
+    )
     found, _ = baseline(objective, TokenSpec(vocab_size=7), data(train, test))
-    assert found["loss"] == pytest.approx(-(4 * math.log(3 / 9) + math.log(6 / 9)) / 5)  # each count is one more
+    # each count is one more
+    assert found["loss"] == pytest.approx(-(4 * math.log(3 / 9) + math.log(6 / 9)) / 5)
     assert found["accuracy"] == pytest.approx(1 / 5)
     other, _ = baseline(objective, TokenSpec(vocab_size=7), data(test, train))
     assert other["accuracy"] == pytest.approx(2 / 7)
@@ -50,10 +56,14 @@ def test_a_baseline_masks_the_same_tokens_each_time_and_leaves_the_random_number
         found.append(baseline(Masked(), TokenSpec(vocab_size=7), data(batches, batches)))
         assert torch.rand(3).equal(right)
     torch.manual_seed(6)
-    assert baseline(Masked(), TokenSpec(vocab_size=7), data(batches, batches)) == found[0] == found[1]
+    assert (
+        baseline(Masked(), TokenSpec(vocab_size=7), data(batches, batches)) == found[0] == found[1]
+    )
 
 
-def test_a_metric_that_is_not_defined_on_the_test_split_is_named_and_no_number_is_made_up(tmp_path, capsys):
+def test_a_metric_that_is_not_defined_on_the_test_split_is_named_and_no_number_is_made_up(
+    tmp_path, capsys
+):
     for name, verdicts in (("train", ["good", "bad"]), ("test", ["good"])):
         rows = [f"a review of item {i},{verdicts[i % len(verdicts)]}\n" for i in range(12)]
         (tmp_path / f"{name}.csv").write_text("text,verdict\n" + "".join(rows), encoding="utf-8")
@@ -72,7 +82,21 @@ def test_a_metric_that_is_not_defined_on_the_test_split_is_named_and_no_number_i
         "1",
         "--no-baseline",
     ]
-    assert main(["fit", "text/classify", "--preset", "debug", *words, *metrics, "--out", str(tmp_path / "run")]) == 0
+    assert (
+        main(
+            [
+                "fit",
+                "text/classify",
+                "--preset",
+                "debug",
+                *words,
+                *metrics,
+                "--out",
+                str(tmp_path / "run"),
+            ]
+        )
+        == 0
+    )
     log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
     assert "undefined on the test split, where targets are all alike: auroc" in log
     capsys.readouterr()

@@ -28,7 +28,14 @@ from seqkit.runs.run import resume_run, run
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
-    for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID", "SLURM_JOB_NAME"):
+    for name in (
+        "RANK",
+        "LOCAL_RANK",
+        "SLURM_PROCID",
+        "SLURM_NTASKS",
+        "SLURM_STEP_ID",
+        "SLURM_JOB_NAME",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -69,7 +76,9 @@ def test_the_number_of_a_process_is_what_its_launcher_says(monkeypatch, environm
     assert rank() == number
 
 
-@pytest.mark.parametrize(("state", "unfinished"), [(None, True), ("trained", False), ("finished", False)])
+@pytest.mark.parametrize(
+    ("state", "unfinished"), [(None, True), ("trained", False), ("finished", False)]
+)
 def test_a_run_is_unfinished_until_it_has_trained_to_its_end(tmp_path, state, unfinished):
     assert is_unfinished(begun(tmp_path / "run", state=state)) is unfinished
     assert not is_unfinished(tmp_path)
@@ -100,7 +109,9 @@ def test_a_folder_in_use_is_refused_and_free_again_afterwards(tmp_path, monkeypa
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize(("is_started", "was_there"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("is_started", "was_there"), [(False, False), (True, False), (False, True)]
+)
 def test_an_error_removes_what_was_made_unless_training_began(tmp_path, is_started, was_there):
     folder = tmp_path / "runs" / "mine"
     if was_there:

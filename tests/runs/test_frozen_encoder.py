@@ -38,7 +38,9 @@ def test_tokens_are_the_hidden_states_of_the_run_alone(text):
 def test_pooled_tokens_are_one_vector(pool):
     tokenizer = FrozenEncoder(kept_run(), pool=pool)
     each, one = FrozenEncoder(kept_run()).encode(TEXTS[0]).content, tokenizer.encode(TEXTS[0])
-    right = {"mean": each.mean(dim=0), "max": each.amax(dim=0), "first": each[0], "last": each[-1]}[pool]
+    right = {"mean": each.mean(dim=0), "max": each.amax(dim=0), "first": each[0], "last": each[-1]}[
+        pool
+    ]
     assert_close(one.content, right[None])
     assert (tokenizer.spec.num_features, tokenizer.spec.num_axes) == (each.shape[1], 1)
     if pool == "mean":
@@ -95,14 +97,26 @@ def labelled(folder):
 
 
 def test_a_run_trains_on_the_vectors_and_reads_raw_texts_again(tmp_path):
-    settings = {"data": labelled(tmp_path), "tokenizer": "FrozenEncoder", "tokenizer.model": kept_run()}
+    settings = {
+        "data": labelled(tmp_path),
+        "tokenizer": "FrozenEncoder",
+        "tokenizer.model": kept_run(),
+    }
     run = seqkit.fit(
-        "text/classify", settings, preset="debug", out=tmp_path / "run", report=False, strong_baseline=False
+        "text/classify",
+        settings,
+        preset="debug",
+        out=tmp_path / "run",
+        report=False,
+        strong_baseline=False,
     )
     assert run.tokenizer.spec.num_features == load_one(kept_run()).model.backbone.dim
     again = seqkit.load(tmp_path / "run")
     assert again.predict(TEXTS) == run.predict(TEXTS)
-    assert json.loads((tmp_path / "run" / "state.json").read_text())["tokenizer"] == FrozenEncoder(kept_run()).state()
+    assert (
+        json.loads((tmp_path / "run" / "state.json").read_text())["tokenizer"]
+        == FrozenEncoder(kept_run()).state()
+    )
 
 
 def test_vectors_are_kept_on_disk_where_they_take_long(tmp_path, monkeypatch):
@@ -124,7 +138,9 @@ def test_vectors_are_kept_on_disk_where_they_take_long(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_part_of_joined_tokens_may_be_frozen(tmp_path):
-    joined = Join({"text": FrozenEncoder(kept_run()), "letters": seqkit.tokenizers.Characters("abeost, ")})
+    joined = Join(
+        {"text": FrozenEncoder(kept_run()), "letters": seqkit.tokenizers.Characters("abeost, ")}
+    )
     assert joined.is_slow
     words = TEXT.replace(",", "").replace(".", "").split()
     texts = [" ".join(words[j % len(words)] for j in range(i, i + 5 + i % 4)) for i in range(60)]
@@ -133,7 +149,12 @@ def test_a_part_of_joined_tokens_may_be_frozen(tmp_path):
     part = {"type": "FrozenEncoder", "model": kept_run(), "pool": "mean"}
     settings = {"data": str(tmp_path / "rows.csv"), "tokenizer.parts.text": part}
     run = seqkit.fit(
-        "multimodal/table", settings, preset="debug", out=tmp_path / "run", report=False, strong_baseline=False
+        "multimodal/table",
+        settings,
+        preset="debug",
+        out=tmp_path / "run",
+        report=False,
+        strong_baseline=False,
     )
     assert isinstance(run.tokenizer.parts["text"], FrozenEncoder)
     assert len(run.predict([{"text": "to be", "cells": {"size": 2.5}}, {"text": "a sea"}])) == 2

@@ -44,7 +44,9 @@ def test_a_head_over_ids_of_other_tokens_is_new_though_it_has_the_same_shape(tmp
         return {"tokenizer": {"type": "Characters", "alphabet": alphabet}}
 
     run(texts(tmp_path, "a cab. ", **settings(" .abc")), tmp_path / "run")
-    begun = prepare(texts(tmp_path, "x yz. ", **settings(" .xyz"), model__init=str(tmp_path / "run")))
+    begun = prepare(
+        texts(tmp_path, "x yz. ", **settings(" .xyz"), model__init=str(tmp_path / "run"))
+    )
     assert begun.initial["taken"] == ["backbone"]
     assert not is_equal(begun.model.state_dict(), weights_of(tmp_path / "run"), "head.")
 
@@ -77,7 +79,10 @@ def test_of_the_same_recipe_all_is_taken_and_the_run_says_so(classifier, tmp_pat
     assert summary["initial"] == {
         "run": str(classifier), "sha256": known["sha256"], "taken": ["backbone", "embedder", "head"], "new": []
     }  # fmt: skip
-    assert f"weights of {classifier}: backbone, embedder, head; new: nothing" in (tmp_path / "run/log.txt").read_text()
+    assert (
+        f"weights of {classifier}: backbone, embedder, head; new: nothing"
+        in (tmp_path / "run/log.txt").read_text()
+    )
 
 
 def test_the_folder_of_the_weights_may_go_once_training_has_begun(classifier, tmp_path):
@@ -86,7 +91,8 @@ def test_the_folder_of_the_weights_may_go_once_training_has_begun(classifier, tm
     shutil.rmtree(source)
     trained = load(tmp_path / "run")
     assert len(trained.predict([torch.zeros(1, 28, 28)])) == 1
-    again = prepare(trained.config, state=read_mapping(tmp_path / "run" / "state.json"))  # as a resumed run is
+    # as a resumed run is
+    again = prepare(trained.config, state=read_mapping(tmp_path / "run" / "state.json"))
     assert again.initial["run"] == str(source)
 
 
@@ -113,7 +119,9 @@ def test_a_vocabulary_is_taken_with_the_ids_that_it_gave(tmp_path):
 
 def test_of_other_tokens_the_embedder_is_new(tmp_path):
     run(texts(tmp_path, "the cat sat on a mat. "), tmp_path / "run")
-    begun = prepare(texts(tmp_path, "the cat sat. ", tokenizer="Bytes", model__init=str(tmp_path / "run")))
+    begun = prepare(
+        texts(tmp_path, "the cat sat. ", tokenizer="Bytes", model__init=str(tmp_path / "run"))
+    )
     theirs = weights_of(tmp_path / "run")
     assert is_equal(begun.model.state_dict(), theirs, "backbone.")
     assert begun.initial["taken"] == ["backbone"]
@@ -156,6 +164,8 @@ def test_what_is_no_trained_run_is_refused_in_one_line(tmp_path):
         with pytest.raises(UsageError, match="is no run") as refused:
             prepare(digits(model__init=str(place)))
         assert "\n" not in str(refused.value)
-    mixture = complete("mixture/four", "debug", {"tasks.image.model.init": str(tmp_path)}, may_mix=True)
+    mixture = complete(
+        "mixture/four", "debug", {"tasks.image.model.init": str(tmp_path)}, may_mix=True
+    )
     with pytest.raises(UsageError, match=r"tasks\..*model\.init"):
         prepare(mixture)

@@ -24,8 +24,12 @@ QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
 def test_the_interval_holds_its_share_of_exchangeable_examples(n):
     """The theorem: the share is ceil((n + 1) · 0.9) / (n + 1), whatever the errors are distributed like."""
     draws, generator = 2_000, torch.Generator().manual_seed(n)
-    errors = torch.distributions.Pareto(1.0, 1.3).icdf(torch.rand(draws, n + 1, generator=generator))
-    held = sum(bool(new <= conformal_quantile(known)) for known, new in zip(errors[:, :n], errors[:, n]))
+    errors = torch.distributions.Pareto(1.0, 1.3).icdf(
+        torch.rand(draws, n + 1, generator=generator)
+    )
+    held = sum(
+        bool(new <= conformal_quantile(known)) for known, new in zip(errors[:, :n], errors[:, n])
+    )
     share = math.ceil((n + 1) * 9 / 10) / (n + 1)
     assert share >= 0.9
     assert held / draws == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / draws))
@@ -41,7 +45,10 @@ def test_the_quantile_is_the_smallest_error_that_is_large_enough():
 def test_errors_are_in_the_unit_of_each_target_and_unknown_targets_have_none():
     objective = Regress()
     objective.fit([[0.0, 10.0], [2.0, 50.0]], None)
-    prediction, target = torch.tensor([[0.0, 1.0], [3.0, torch.inf]]), torch.tensor([[1.5, math.nan], [1.0, 30.0]])
+    prediction, target = (
+        torch.tensor([[0.0, 1.0], [3.0, torch.inf]]),
+        torch.tensor([[1.5, math.nan], [1.0, 30.0]]),
+    )
     torch.testing.assert_close(
         objective.absolute_errors(prediction, target),
         torch.tensor([[0.5, math.nan], [3.0, math.inf]]),
@@ -53,7 +60,10 @@ def test_errors_are_in_the_unit_of_each_target_and_unknown_targets_have_none():
     ("valid", "reason"),
     [
         ([], "has 0 examples with a known target"),
-        ([torch.ones(40), torch.ones(19)], "has 19 examples with a known target, and 20 are needed"),
+        (
+            [torch.ones(40), torch.ones(19)],
+            "has 19 examples with a known target, and 20 are needed",
+        ),
         ([torch.full((40,), torch.inf)] * 2, "not finite"),
     ],
 )
@@ -84,25 +94,39 @@ def test_the_line_names_each_of_several_targets_and_what_was_measured():
 
 
 @pytest.mark.parametrize(
-    ("held", "others", "is_claimed"), [(36, 0, False), (44, 0, False), (45, 0, True), (43, 1, False), (44, 1, True)]
+    ("held", "others", "is_claimed"),
+    [(36, 0, False), (44, 0, False), (45, 0, True), (43, 1, False), (44, 1, True)],
 )
 def test_no_share_is_claimed_that_the_test_split_refutes(held, others, is_claimed):
     """At 90 %, 43, 44 or 45 or fewer of 55 examples are held with a probability of 0.8, 1.9 or 4.4 %.
 
     One of several targets must be less probable: the more are looked at, the lower the least covered is by chance.
     """
-    fits = {"half_width": 1.0, "num_valid": 40, "test_coverage": 0.9, "num_test": 55, "target": "h1"}
-    line = told({"intervals": [{**fits, "test_coverage": held / 55, "target": "h5"}, *([fits] * others)]})
+    fits = {
+        "half_width": 1.0,
+        "num_valid": 40,
+        "test_coverage": 0.9,
+        "num_test": 55,
+        "target": "h1",
+    }
+    line = told(
+        {"intervals": [{**fits, "test_coverage": held / 55, "target": "h5"}, *([fits] * others)]}
+    )
     assert line.startswith("90 % of predictions are within") == is_claimed
     assert f"{100 * held / 55:.0f} % of the test split" in line
 
 
 def test_the_interval_of_an_accuracy_holds_the_true_one():
     """Of 500 examples 84.6 % right; and over draws of 30 examples, some 95 % of the intervals have the true share."""
-    assert wilson(0.846, 500) == pytest.approx((0.8117, 0.8750), abs=1e-4)  # by the formula of Wilson (1927)
+    # by the formula of Wilson (1927)
+    assert wilson(0.846, 500) == pytest.approx((0.8117, 0.8750), abs=1e-4)
     assert wilson(1.0, 20)[0] == pytest.approx(20 / (20 + 1.96**2), abs=1e-4)
     rights = np.random.default_rng(0).binomial(30, 0.8, 2000)
-    assert 0.93 <= np.mean([low <= 0.8 <= high for low, high in (wilson(k / 30, 30) for k in rights)]) <= 0.98
+    assert (
+        0.93
+        <= np.mean([low <= 0.8 <= high for low, high in (wilson(k / 30, 30) for k in rights)])
+        <= 0.98
+    )
 
 
 def test_intervals_of_another_run_are_refused():
@@ -116,7 +140,10 @@ def test_intervals_of_another_run_are_refused():
 def table(tmp_path_factory):
     rng = np.random.default_rng(0)
     path = tmp_path_factory.mktemp("intervals") / "own.csv"
-    lines = [f"{'C' * length}O,{length + rng.normal():.3f},{10 * length}" for length in rng.integers(1, 9, 240)]
+    lines = [
+        f"{'C' * length}O,{length + rng.normal():.3f},{10 * length}"
+        for length in rng.integers(1, 9, 240)
+    ]
     path.write_text("\n".join(["smiles,length,other", *lines]), encoding="utf-8")
     return path
 
@@ -124,10 +151,14 @@ def table(tmp_path_factory):
 def fitted(table, out, **more):
     keys = {key.replace("__", "."): value for key, value in more.items()}
     given = {**QUICK, "data": str(table), "data.target": "length", "trainer.max_epochs": 1, **keys}
-    return seqkit.fit("graph/molecules", given, preset="debug", out=out, report=False, strong_baseline=False)
+    return seqkit.fit(
+        "graph/molecules", given, preset="debug", out=out, report=False, strong_baseline=False
+    )
 
 
-def test_a_run_says_how_far_its_predictions_are_and_gives_low_and_high_beside_each(table, tmp_path, capsys):
+def test_a_run_says_how_far_its_predictions_are_and_gives_low_and_high_beside_each(
+    table, tmp_path, capsys
+):
     trained = fitted(table, tmp_path / "run", data__valid_fraction=0.2)
     (known,) = read_summary(trained.folder)["intervals"]
     assert main(["predict", str(trained.folder), "--test", "--format", "csv"]) == 0
@@ -154,7 +185,9 @@ def test_several_targets_have_an_interval_each_and_a_server_gives_them(table, tm
     pytest.importorskip("litserve")
     from seqkit.serve.answers import ServedRun
 
-    trained = fitted(table, tmp_path / "run", data__valid_fraction=0.2, data__target=["length", "other"])
+    trained = fitted(
+        table, tmp_path / "run", data__valid_fraction=0.2, data__target=["length", "other"]
+    )
     known = trained.summary["intervals"]
     assert [one["target"] for one in known] == ["length", "other"]
     assert main(["predict", str(trained.folder), "CCO", "--format", "jsonl"]) == 0
@@ -164,7 +197,9 @@ def test_several_targets_have_an_interval_each_and_a_server_gives_them(table, tm
         assert np.diff(ends) == pytest.approx([one["half_width"]] * 2, rel=1e-3)
     (answer,) = ServedRun(trained, 30.0).answers([("predict", "CCO")])
     for key, end in (("low", " low"), ("prediction", ""), ("high", " high")):
-        assert answer[key] == pytest.approx({name: entry[name + end] for name in ("length", "other")}, rel=1e-4)
+        assert answer[key] == pytest.approx(
+            {name: entry[name + end] for name in ("length", "other")}, rel=1e-4
+        )
 
 
 def test_numbers_for_each_token_get_no_interval():

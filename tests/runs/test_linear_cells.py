@@ -26,7 +26,12 @@ from seqkit.runs.run import resume_run, run
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers import Bytes, Cells, Join
 
-ROWS = [{"size": 1.0, "kind": "a"}, {"size": 4.0, "kind": "b"}, {"size": 2.0, "kind": "a"}, {"size": None, "kind": "b"}]
+ROWS = [
+    {"size": 1.0, "kind": "a"},
+    {"size": 4.0, "kind": "b"},
+    {"size": 2.0, "kind": "a"},
+    {"size": None, "kind": "b"},
+]
 
 
 def cells(num_bins=2):
@@ -53,7 +58,12 @@ def table(folder, *, classes, num_rows=120):
 
 
 def settings(path, *, classes, **words):
-    keys = {"data": str(path), "data.target": "y", "trainer.enable_progress_bar": False, "data.valid_fraction": 0.3}
+    keys = {
+        "data": str(path),
+        "data.target": "y",
+        "trainer.enable_progress_bar": False,
+        "data.valid_fraction": 0.3,
+    }
     keys |= {} if classes else {"model.objective": "Regress"}
     keys |= {"data.limit": None, "model.backbone.dim": 16, "model.backbone.num_heads": 2}
     return complete("multimodal/table", "debug", keys | words)
@@ -66,7 +76,9 @@ def batch_of(tokenizer, raws):
 def test_inputs_are_numbers_bins_and_words_of_each_row():
     tokenizer = cells()
     made = LinearCells(tokenizer.spec, None, 1)
-    found = made.inputs(batch_of(tokenizer, [{"size": 4.0, "kind": "b"}, {"size": None, "kind": "new"}]))
+    found = made.inputs(
+        batch_of(tokenizer, [{"size": 4.0, "kind": "b"}, {"size": None, "kind": "new"}])
+    )
     numbers, columns, words = found[:, :3], found[:, 3:5], found[:, 5:9]
     assert_close(numbers[0], torch.tensor([(4 - 7 / 3) / (14 / 9) ** 0.5, 1.0, 1.0]))
     assert not numbers[1].any()
@@ -79,7 +91,9 @@ def test_inputs_are_numbers_bins_and_words_of_each_row():
 def test_inputs_are_the_same_padded_alone_and_beside_a_text():
     tokenizer = cells()
     joined = Join({"cells": tokenizer, "text": Bytes()})
-    alone, beside = (LinearCells(one.spec, part, 1) for one, part in ((tokenizer, None), (joined, "cells")))
+    alone, beside = (
+        LinearCells(one.spec, part, 1) for one, part in ((tokenizer, None), (joined, "cells"))
+    )
     expected = torch.cat([alone.inputs(batch_of(tokenizer, [row])) for row in ROWS])
     assert_close(alone.inputs(batch_of(tokenizer, ROWS)), expected)
     texts = [{"cells": row, "text": "x" * i or None} for i, row in enumerate(ROWS)]
@@ -100,7 +114,8 @@ def test_the_linear_model_is_that_of_scikit_learn(classes, monkeypatch):
     x = np.hstack([random.normal(size=(90, 4)), np.ones((90, 1))]).astype(np.float32)
     y = x[:, 0] - x[:, 1] + random.normal(size=90)
     tokenizer = Cells(num_bins=0)
-    tokenizer.fit([{"a": 1.0, "b": 2.0}, {"a": 2.0, "b": 1.0}])  # 2 numbers, 2 columns, 2 words: 6 inputs and a 1
+    # 2 numbers, 2 columns, 2 words: 6 inputs and a 1
+    tokenizer.fit([{"a": 1.0, "b": 2.0}, {"a": 2.0, "b": 1.0}])
     objective = Classify() if classes else Regress()
     objective.fit([0, 1] if classes else [-1.0, 1.0], ["lo", "hi"] if classes else None)
     target = torch.tensor(y > 0).long() if classes else torch.tensor(y)[:, None].float()
@@ -109,7 +124,12 @@ def test_the_linear_model_is_that_of_scikit_learn(classes, monkeypatch):
     weight = fitted(torch.tensor(x), target, made, objective)
     if classes:  # two columns of weights share the penalty
         witness = LogisticRegression(C=1 / 2.0, max_iter=1000, tol=1e-8).fit(x[:, :4], y > 0)
-        assert_close(weight[:4, 1] - weight[:4, 0], torch.tensor(witness.coef_[0]).float(), atol=2e-3, rtol=2e-2)
+        assert_close(
+            weight[:4, 1] - weight[:4, 0],
+            torch.tensor(witness.coef_[0]).float(),
+            atol=2e-3,
+            rtol=2e-2,
+        )
     else:
         witness = Ridge(2.0).fit(x[:, :4], y)
         assert_close(weight[:4, 0], torch.tensor(witness.coef_).float(), atol=1e-3, rtol=1e-3)
@@ -157,7 +177,9 @@ def test_a_run_on_few_rows_of_a_sum_is_better_with_the_linear_model(tmp_path, cl
 
 def test_a_run_that_was_stopped_ends_with_the_same_linear_model(tmp_path):
     config = settings(
-        table(tmp_path, classes=True), classes=True, **{"trainer.max_epochs": 2, "trainer.min_steps": None}
+        table(tmp_path, classes=True),
+        classes=True,
+        **{"trainer.max_epochs": 2, "trainer.min_steps": None},
     )
     run(config, tmp_path / "whole")
     with with_callback(Kick(4)), pytest.raises(Interrupted):
@@ -176,7 +198,9 @@ def test_the_network_trains_alone_and_the_sum_is_exported(tmp_path):
     before = model.eval()(batch)
     torch.nn.init.normal_(model.shortcut.weight)
     model.shortcut.shares.copy_(torch.tensor([0.25, 0.75]))
-    assert_close(model(batch), 0.25 * before + 0.75 * model.shortcut.inputs(batch) @ model.shortcut.weight)
+    assert_close(
+        model(batch), 0.25 * before + 0.75 * model.shortcut.inputs(batch) @ model.shortcut.weight
+    )
     assert_close(model.train()(batch), before)
     assert export(model, tmp_path / "model.pt2", "torch", {}) < 1e-4
 
@@ -192,7 +216,9 @@ def test_without_cells_or_where_it_is_not_asked_for_there_is_no_linear_model():
 def test_a_comparison_is_of_networks_alone(tmp_path):
     path = table(tmp_path, classes=True)
     words = ["--data", str(path), "--data.target", "y"]
-    settings = Settings(recipe="multimodal/table", backbones=["Transformer", "GRU"], overrides=words)
+    settings = Settings(
+        recipe="multimodal/table", backbones=["Transformer", "GRU"], overrides=words
+    )
     for variant in settings.variants():
         assert "--model.objective.linear=false" in words_of(settings, variant)
     asked = replace(settings, overrides=[*words, "--model.objective.linear", "true"])

@@ -23,7 +23,9 @@ def runs(tmp_path):
     def make(name, time, summary, source="digits"):
         folder = tmp_path / "runs" / name
         folder.mkdir(parents=True)
-        (folder / "config.yaml").write_text(f"recipe: a/{name}\ndata: {{source: {source}}}\n", encoding="utf-8")
+        (folder / "config.yaml").write_text(
+            f"recipe: a/{name}\ndata: {{source: {source}}}\n", encoding="utf-8"
+        )
         os.utime(folder / "config.yaml", (time, time))
         (folder / "state.json").write_text("{}", encoding="utf-8")
         if summary is not None:
@@ -31,8 +33,14 @@ def runs(tmp_path):
         return folder
 
     make("good", 1_000_000, json.dumps(SUMMARY))
-    make("better", 2_000_000, json.dumps(SUMMARY | {"metrics": {"accuracy": 0.75}, "wall_seconds": 1.0}))
-    make("error", 3_000_000, json.dumps(SUMMARY | {"objective": "Regress", "metrics": {"rmse": 3.0}}))
+    make(
+        "better",
+        2_000_000,
+        json.dumps(SUMMARY | {"metrics": {"accuracy": 0.75}, "wall_seconds": 1.0}),
+    )
+    make(
+        "error", 3_000_000, json.dumps(SUMMARY | {"objective": "Regress", "metrics": {"rmse": 3.0}})
+    )
     make("damaged", 4_000_000, "{")
     make("wrong", 5_000_000, json.dumps(SUMMARY | {"seed": "one"}))
     make("unfinished", 6_000_000, None)
@@ -44,7 +52,11 @@ def runs(tmp_path):
 
 def listed(capsys, *words):
     assert main(["runs", *map(str, words)]) == 0
-    return [line.split()[1][2:] for line in capsys.readouterr().out.splitlines() if line.count(" a/") == 1]
+    return [
+        line.split()[1][2:]
+        for line in capsys.readouterr().out.splitlines()
+        if line.count(" a/") == 1
+    ]
 
 
 def test_every_run_is_an_entry_with_its_state_and_damage_is_one_with_its_reason(runs):
@@ -78,7 +90,15 @@ def test_a_file_that_changed_since_training_is_damage(runs, name):
 
 def test_runs_are_sorted_by_time_or_by_metric_the_best_first(runs, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    assert listed(capsys, runs) == ["trained", "unfinished", "wrong", "damaged", "error", "better", "good"]
+    assert listed(capsys, runs) == [
+        "trained",
+        "unfinished",
+        "wrong",
+        "damaged",
+        "error",
+        "better",
+        "good",
+    ]
     assert listed(capsys, runs, "--sort", "metric")[:3] == ["better", "good", "error"]
 
 
@@ -86,7 +106,15 @@ def test_the_table_has_all_of_it_and_the_reasons_below(runs, capsys, monkeypatch
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["runs", str(runs)]) == 0
     out = capsys.readouterr().out
-    for shown in ("a/good", "digits", "accuracy 50.00 %", "25.00 %", "rmse 3.000", "1970-01-1", "trained"):
+    for shown in (
+        "a/good",
+        "digits",
+        "accuracy 50.00 %",
+        "25.00 %",
+        "rmse 3.000",
+        "1970-01-1",
+        "trained",
+    ):
         assert shown in out
     assert f"{runs / 'damaged'}: {runs / 'damaged' / 'summary.json'} is damaged" in out
 

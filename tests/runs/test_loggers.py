@@ -46,7 +46,9 @@ class _Stopped(Exception):
 
 
 @pytest.mark.slow
-def test_mlflow_gets_what_metrics_csv_gets_and_goes_on_after_a_resume(tmp_path, client, monkeypatch):
+def test_mlflow_gets_what_metrics_csv_gets_and_goes_on_after_a_resume(
+    tmp_path, client, monkeypatch
+):
     folder, end = tmp_path / "run", StepLog.on_train_batch_end
 
     def stop(self, trainer, *rest):
@@ -64,7 +66,10 @@ def test_mlflow_gets_what_metrics_csv_gets_and_goes_on_after_a_resume(tmp_path, 
         found = client(folder)
         (experiment,) = [one for one in found.search_experiments() if one.name == "seqkit"]
         (logged,) = found.search_runs([experiment.experiment_id])
-        history = {one.step: one.value for one in found.get_metric_history(logged.info.run_id, "train/loss")}
+        history = {
+            one.step: one.value
+            for one in found.get_metric_history(logged.info.run_id, "train/loss")
+        }
         tested = found.get_metric_history(logged.info.run_id, "test/accuracy")
     assert [history[step] for step in sorted(history)] == pytest.approx(losses(folder))
     assert len(history) == 5
@@ -99,7 +104,10 @@ def test_tensorboard_gets_settings_once_and_the_test_metrics_at_the_end(tmp_path
         (5, pytest.approx(metrics["accuracy"]))
     ]
     assert sorted({one.step for one in events.Scalars("train/loss")}) == list(range(5))
-    assert yaml.safe_load((folder / "tensorboard" / "hparams.yaml").read_text())["model.backbone.dim"] == 16
+    assert (
+        yaml.safe_load((folder / "tensorboard" / "hparams.yaml").read_text())["model.backbone.dim"]
+        == 16
+    )
     written = [path.read_bytes() for path in (folder / "tensorboard").glob("events*")]
     assert sum(b"_hparams_/session_start" in content for content in written) == 1
 
@@ -108,7 +116,10 @@ def test_settings_are_flat_and_their_names_are_those_that_mlflow_takes():
     got = {}
     logger = SimpleNamespace(log_hyperparams=got.update)
     columns = {"price (EUR)": "number", "long": "x" * 9000}
-    log_settings([logger], {"seed": 3, "data": {"columns": columns, "path": ["a", "b"], "limit": None, "none": {}}})
+    log_settings(
+        [logger],
+        {"seed": 3, "data": {"columns": columns, "path": ["a", "b"], "limit": None, "none": {}}},
+    )
     assert got == {
         "seed": 3, "data.columns.price _EUR_": "number", "data.columns.long": "x" * 500, "data.path": '["a", "b"]',
         "data.limit": "null", "data.none": "{}",

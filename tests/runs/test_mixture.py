@@ -25,7 +25,11 @@ BACKBONE = {
     "type": "Transformer", "dim": 16, "depth": 1, "num_heads": 2, "dropout": 0.1, "causal": None,
     "position": {"type": "Rotary", "interleaved": True},
 }  # fmt: skip
-IMAGE = {"from": "image/digits", "preset": "debug", "data": {"limit": 40, "batch_size": 7, "valid_fraction": 0.2}}
+IMAGE = {
+    "from": "image/digits",
+    "preset": "debug",
+    "data": {"limit": 40, "batch_size": 7, "valid_fraction": 0.2},
+}
 SOUND = {"from": "audio/spoken-digits", "preset": "debug", "data": {"limit": 30, "batch_size": 8}}
 
 
@@ -38,7 +42,12 @@ def text(text_file):
 
 def mixture(tasks, **words):
     """A complete mixture that trains in seconds. words: keys at the top, `trainer__max_steps` below it."""
-    trainer = {"max_steps": 12, "enable_progress_bar": False, "accelerator": "cpu", "log_every_n_steps": 1}
+    trainer = {
+        "max_steps": 12,
+        "enable_progress_bar": False,
+        "accelerator": "cpu",
+        "log_every_n_steps": 1,
+    }
     base = {
         "recipe": "mine/mixed",
         "tasks": tasks,
@@ -46,7 +55,9 @@ def mixture(tasks, **words):
         "optimizer": {"type": "Muon", "lr": 0.01},
         "trainer": trainer,
     }
-    return complete(base, None, {name.replace("__", "."): value for name, value in words.items()}, may_mix=True)
+    return complete(
+        base, None, {name.replace("__", "."): value for name, value in words.items()}, may_mix=True
+    )
 
 
 def alone(config, name):
@@ -63,7 +74,11 @@ def alone(config, name):
     [
         pytest.param("text", {"trainer__max_steps": 7}, marks=pytest.mark.slow),
         ("image", {"trainer__max_steps": 7, "moments": "shared", "sampling": "proportional"}),
-        pytest.param("text", {"trainer__max_steps": 9, "trainer__accumulate_grad_batches": 2}, marks=pytest.mark.slow),
+        pytest.param(
+            "text",
+            {"trainer__max_steps": 9, "trainer__accumulate_grad_batches": 2},
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "image",
             {"trainer__max_steps": -1, "trainer__max_epochs": 2, "trainer__weights": "best"},
@@ -77,14 +92,28 @@ def test_a_mixture_of_one_task_is_that_recipe_bit_for_bit(tmp_path, text, kind, 
     one = run(alone(config, "it"), tmp_path / "alone")
     run(config, tmp_path / "mixed")
     place = tmp_path / "mixed" / "tasks" / "it"
-    assert differences(tmp_path / "alone", place) in ("", "metrics.csv differs")  # of weights nothing
+    # of weights nothing
+    assert differences(tmp_path / "alone", place) in ("", "metrics.csv differs")
     other = read_mapping(place / "summary.json")
-    for key in ("metrics", "baseline", "steps", "tokens_seen", "weights", "num_parameters", "data_sha256", "sha256"):
+    for key in (
+        "metrics",
+        "baseline",
+        "steps",
+        "tokens_seen",
+        "weights",
+        "num_parameters",
+        "data_sha256",
+        "sha256",
+    ):
         assert other[key] == one[key], key
     logged = [
-        {k: v for k, v in row.items() if k.startswith(("train/loss", "valid"))} for row in rows(tmp_path / "alone")
+        {k: v for k, v in row.items() if k.startswith(("train/loss", "valid"))}
+        for row in rows(tmp_path / "alone")
     ]
-    assert [{k: v for k, v in row.items() if k.startswith(("train/loss", "valid"))} for row in rows(place)] == logged
+    assert [
+        {k: v for k, v in row.items() if k.startswith(("train/loss", "valid"))}
+        for row in rows(place)
+    ] == logged
 
 
 # ── several ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -95,7 +124,9 @@ def batches(prepared, number):
     loader, found = prepared.data.train_dataloader(), {}
     while sum(map(len, found.values())) < number:
         for batch in loader:
-            found.setdefault(batch.task, []).append((batch.tokens.content, batch.tokens.positions, batch.targets))
+            found.setdefault(batch.task, []).append(
+                (batch.tokens.content, batch.tokens.positions, batch.targets)
+            )
     return found
 
 
@@ -127,19 +158,33 @@ def test_a_step_changes_the_backbone_its_task_and_no_other_task(text):
             optimizer.zero_grad()
             task.objective.step(task.model, batch[:2], training=True).loss.backward()
             optimizer.step()
-            changed = {name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])}
+            changed = {
+                name
+                for name, weight in model.state_dict().items()
+                if not torch.equal(weight, before[name])
+            }
             assert any(name.startswith("backbone.") for name in changed)
             other = "text" if batch.task == "image" else "image"
-            own = {name for name in changed if name.startswith(f"tasks.{other}.") and ".backbone." not in name}
+            own = {
+                name
+                for name in changed
+                if name.startswith(f"tasks.{other}.") and ".backbone." not in name
+            }
             assert not own, own
             assert any(name.startswith(f"tasks.{batch.task}.embedder") for name in changed)
 
 
 def test_a_task_has_its_share_of_the_learning_rate(text):
     config = mixture({"image": {**IMAGE, "lr_scale": 0.25}, "text": text})
-    assert task_configs(config)["image"]["optimizer"]["lr"] == 0.25 * task_configs(config)["text"]["optimizer"]["lr"]
+    assert (
+        task_configs(config)["image"]["optimizer"]["lr"]
+        == 0.25 * task_configs(config)["text"]["optimizer"]["lr"]
+    )
     module = prepare(config).training_module(4)
-    rates = {name: one.param_groups[0]["lr"] for name, one in module.build_optimizer(module.model).by_name.items()}
+    rates = {
+        name: one.param_groups[0]["lr"]
+        for name, one in module.build_optimizer(module.model).by_name.items()
+    }
     assert rates == {"image/": 0.0025, "text/": 0.01}
 
 
@@ -147,7 +192,9 @@ def test_with_a_state_for_each_task_the_momentum_of_one_moves_nothing_in_the_ste
     """A step of text without gradients, after steps of the image: with a shared state the backbone goes on."""
     moved = {}
     for moments in ("shared", "by_task"):
-        prepared = prepare(mixture({"image": IMAGE, "text": text}, moments=moments, optimizer__weight_decay=0.0))
+        prepared = prepare(
+            mixture({"image": IMAGE, "text": text}, moments=moments, optimizer__weight_decay=0.0)
+        )
         module = prepared.training_module(4)
         optimizer = module.build_optimizer(module.model)
         for batch in prepared.data.train_dataloader():
@@ -156,11 +203,18 @@ def test_with_a_state_for_each_task_the_momentum_of_one_moves_nothing_in_the_ste
             loss = task.objective.step(task.model, batch[:2], training=True).loss
             (0 * loss if batch.task == "text" else loss).backward()
             before = (
-                module.model.backbone.blocks[0].mlp.up_proj.weight.detach().clone() if batch.task == "text" else None
+                module.model.backbone.blocks[0].mlp.up_proj.weight.detach().clone()
+                if batch.task == "text"
+                else None
             )
             optimizer.step()
             if before is not None:
-                change = float((module.model.backbone.blocks[0].mlp.up_proj.weight - before).detach().abs().max())
+                change = float(
+                    (module.model.backbone.blocks[0].mlp.up_proj.weight - before)
+                    .detach()
+                    .abs()
+                    .max()
+                )
                 moved[moments] = max(moved.get(moments, 0.0), change)
     assert moved["by_task"] == 0
     assert moved["shared"] > 1e-4
@@ -169,14 +223,23 @@ def test_with_a_state_for_each_task_the_momentum_of_one_moves_nothing_in_the_ste
 CASES = [
     ({}, 3, "train"),
     ({"sampling": {"temperature": 3.0}}, 2, "train"),  # one task may have no step yet
-    ({"moments": "shared", "trainer__val_check_interval": 4, "trainer__check_val_every_n_epoch": None}, 4, "valid"),
+    (
+        {
+            "moments": "shared",
+            "trainer__val_check_interval": 4,
+            "trainer__check_val_every_n_epoch": None,
+        },
+        4,
+        "valid",
+    ),
     ({"trainer__accumulate_grad_batches": 2, "sampling": "proportional"}, 5, "train"),
     ({"trainer__max_steps": -1, "trainer__max_epochs": 2, "trainer__weights": "best"}, 8, "train"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("words", "step", "phase"), [CASES[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[1:])]
+    ("words", "step", "phase"),
+    [CASES[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[1:])],
 )
 def test_a_mixture_that_was_stopped_ends_as_one_that_was_not(tmp_path, text, words, step, phase):
     tasks = {"image": IMAGE, "text": text}
@@ -200,7 +263,11 @@ def test_a_mixture_that_was_stopped_ends_as_one_that_was_not(tmp_path, text, wor
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mixture") / "run"
-    tasks = {"image": IMAGE, "sound": SOUND, "graph": {"from": "graph/molecules", "preset": "debug"}}
+    tasks = {
+        "image": IMAGE,
+        "sound": SOUND,
+        "graph": {"from": "graph/molecules", "preset": "debug"},
+    }
     run(mixture(tasks, trainer__max_steps=6), folder)
     return folder
 
@@ -235,7 +302,11 @@ def test_the_task_that_is_a_regression_has_intervals_of_its_own(mixed):
 
 def test_learning_rates_of_a_mixture_say_whose_they_are(mixed):
     first = (mixed / "metrics.csv").read_text().splitlines()[0].split(",")
-    assert {name for name in first if name.startswith("lr/")} >= {"lr/image", "lr/sound", "lr/graph"}
+    assert {name for name in first if name.startswith("lr/")} >= {
+        "lr/image",
+        "lr/sound",
+        "lr/graph",
+    }
     assert "lr" not in first
     own = (mixed / "tasks" / "image" / "metrics.csv").read_text().splitlines()[0].split(",")
     assert "lr" in own
@@ -247,10 +318,14 @@ def test_metrics_of_a_task_are_those_that_the_run_wrote(mixed):
     found = evaluate_run(mixed, "test")
     assert list(found) == ["image", "sound", "graph"]
     for name, metrics in found.items():
-        assert metrics == pytest.approx(read_mapping(mixed / "tasks" / name / "summary.json")["metrics"], rel=1e-6)
+        assert metrics == pytest.approx(
+            read_mapping(mixed / "tasks" / name / "summary.json")["metrics"], rel=1e-6
+        )
 
 
-def test_a_task_folder_with_other_weights_in_its_backbone_is_not_loaded_as_one_of_the_mixture(mixed, tmp_path):
+def test_a_task_folder_with_other_weights_in_its_backbone_is_not_loaded_as_one_of_the_mixture(
+    mixed, tmp_path
+):
     folder = tmp_path / "copy"
     shutil.copytree(mixed, folder)
     place = folder / "tasks" / "sound"
@@ -284,7 +359,10 @@ MISTAKES = [
     ({"tasks.type": "image/digits"}, "'type'"),
     ({"data.limit": 3}, r"data\.limit .*--tasks\.image"),
     ({"tasks.other": "mixture/four"}, "tasks.other: from: mixture/four"),
-    ({"tasks.other": {"from": "mixture/four", "data": {"limit": 5}}}, "tasks.other: from: mixture/four is a mixture"),
+    (
+        {"tasks.other": {"from": "mixture/four", "data": {"limit": 5}}},
+        "tasks.other: from: mixture/four is a mixture",
+    ),
     ({"sampling": {"a": 0}}, r"sampling is {'a': 0}"),
     ({"trainer__accumulate_grad_batches": 50}, "image has 6 batches, fewer than the 50"),
 ]
@@ -301,7 +379,9 @@ def test_a_mistake_is_answered_in_one_line(text):
 
 def test_a_mixture_of_itself_and_tasks_as_one_value_are_refused(tmp_path):
     path = tmp_path / "m.yaml"
-    path.write_text(f"model: {{backbone: {{type: LSTM, dim: 32}}}}\ntasks: {{a: {path}}}\n", encoding="utf-8")
+    path.write_text(
+        f"model: {{backbone: {{type: LSTM, dim: 32}}}}\ntasks: {{a: {path}}}\n", encoding="utf-8"
+    )
     with pytest.raises(UsageError, match=r"tasks\.a: from: .* is a mixture itself"):
         complete(str(path), may_mix=True)
     with pytest.raises(UsageError, match="tasks is no single value"):
@@ -335,10 +415,17 @@ def test_two_processes_take_the_steps_of_as_many_micro_batches(tmp_path, text, m
     """Tasks differ in their parameters, so each step leaves some without a gradient on all devices alike."""
     plain = {"type": "torch.optim.SGD", "lr": 0.1}
     backbone = {**BACKBONE, "dropout": 0.0}
-    words = {"moments": moments, "optimizer": plain, "model__backbone": backbone, "trainer__gradient_clip_val": 1.0}
+    words = {
+        "moments": moments,
+        "optimizer": plain,
+        "model__backbone": backbone,
+        "trainer__gradient_clip_val": 1.0,
+    }
     recipe = recipe_file(tmp_path, text, trainer__max_steps=6, **words)
     fitted([recipe, *DDP, "--out", str(tmp_path / "two")])
-    fitted([recipe, "--trainer.accumulate_grad_batches", "2", "--out", str(tmp_path / "one")], number=1)
+    fitted(
+        [recipe, "--trainer.accumulate_grad_batches", "2", "--out", str(tmp_path / "one")], number=1
+    )
     for name in ("image", "text", "graph"):
         one, two = (load(tmp_path / run / "tasks" / name) for run in ("one", "two"))
         assert one.summary["tokens_seen"] == two.summary["tokens_seen"]
@@ -368,9 +455,16 @@ def test_tasks_with_a_validation_split_are_validated_where_another_has_none(tmp_
 
 
 def test_a_row_of_the_log_has_the_last_loss_of_every_task(tmp_path, text):
-    run(mixture({"text": text, "image": IMAGE}, trainer__max_steps=8, trainer__log_every_n_steps=4), tmp_path / "run")
+    run(
+        mixture({"text": text, "image": IMAGE}, trainer__max_steps=8, trainer__log_every_n_steps=4),
+        tmp_path / "run",
+    )
     for row in rows(tmp_path / "run"):
         if "train/grad_norm" in row:
             assert {"train/text/loss", "train/image/loss"} <= row.keys()
     for name in ("text", "image"):
-        assert [row["train/loss"] for row in rows(tmp_path / "run" / "tasks" / name) if "train/loss" in row]
+        assert [
+            row["train/loss"]
+            for row in rows(tmp_path / "run" / "tasks" / name)
+            if "train/loss" in row
+        ]

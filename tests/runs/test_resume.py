@@ -43,10 +43,13 @@ TWO_EPOCHS = {"trainer__max_epochs": 2}
 
 CASES = [
     ("image/digits", TWO_EPOCHS, 2, "train"),  # in the middle of an epoch
-    pytest.param("image/digits", TWO_EPOCHS, 6, "train", marks=pytest.mark.slow),  # its last step, then validation
+    # its last step, then validation
+    pytest.param("image/digits", TWO_EPOCHS, 6, "train", marks=pytest.mark.slow),
     ("image/digits", TWO_EPOCHS, 6, "valid"),  # in the validation
     pytest.param("image/digits", TWO_EPOCHS, 7, "train", marks=pytest.mark.slow),  # after it
-    pytest.param("image/digits", {**TWO_EPOCHS, "data__num_workers": 2}, 6, "train", marks=pytest.mark.slow),
+    pytest.param(
+        "image/digits", {**TWO_EPOCHS, "data__num_workers": 2}, 6, "train", marks=pytest.mark.slow
+    ),
     pytest.param(
         "image/digits",
         {"trainer__max_epochs": 3, "trainer__accumulate_grad_batches": 2},
@@ -61,10 +64,16 @@ CASES = [
         "train",
         marks=pytest.mark.slow,
     ),
-    ("image/digits", {"trainer__max_epochs": 1, "trainer__min_steps": 4}, 5, "train"),  # in an epoch of min_steps
+    # in an epoch of min_steps
+    ("image/digits", {"trainer__max_epochs": 1, "trainer__min_steps": 4}, 5, "train"),
     ("graph/karate", {"trainer__max_epochs": 5}, 3, "train"),  # every step is the last of its epoch
     # rows of the router and of padding, of steps between two rows too
-    ("text/char-lm", {"trainer__max_steps": 6, "trainer__log_every_n_steps": 2, **EXPERTS}, 3, "train"),
+    (
+        "text/char-lm",
+        {"trainer__max_steps": 6, "trainer__log_every_n_steps": 2, **EXPERTS},
+        3,
+        "train",
+    ),
 ]
 
 
@@ -84,7 +93,9 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("recipe", "words", "step", "phase"), CASES)
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, whole, recipe, words, step, phase):
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(
+    tmp_path, whole, recipe, words, step, phase
+):
     settings = config(recipe, **words)
     folder, right = whole(settings)
     stop = stopped(settings, tmp_path / "stopped", Kick(step, phase))
@@ -93,14 +104,19 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, whole, recipe
     assert str(tmp_path / "stopped") in str(stop)
     summary = resume_run(tmp_path / "stopped", {})
     assert summary["state"] == "finished"
-    assert all(summary[name] == right[name] for name in ("steps", "tokens_seen", "skipped_steps", "data_sha256"))
+    assert all(
+        summary[name] == right[name]
+        for name in ("steps", "tokens_seen", "skipped_steps", "data_sha256")
+    )
     assert not differences(folder, tmp_path / "stopped")
     columns = {name for row in rows(tmp_path / "stopped") for name in row}
     assert ("train/router_entropy" in columns) == ("model__backbone__block__mlp" in words)
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_at_the_end_of_an_epoch_and_in_the_next_ends_as_one_that_was_not(tmp_path, whole):
+def test_a_run_that_was_stopped_at_the_end_of_an_epoch_and_in_the_next_ends_as_one_that_was_not(
+    tmp_path, whole
+):
     settings = config("image/digits", **TWO_EPOCHS)
     stopped(settings, tmp_path / "stopped", Kick(6))
     with with_callback(Kick(8)), pytest.raises(Interrupted):
@@ -114,7 +130,11 @@ def stopped_text(tmp_path_factory):
     """The folder of a run of a text beside it that was stopped after step 3 of 8, and its checkpoint."""
     folder = tmp_path_factory.mktemp("stopped")
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
-    stopped(config("text/char-lm", data=str(folder / "text.txt"), trainer__max_steps=8), folder / "run", Kick(3))
+    stopped(
+        config("text/char-lm", data=str(folder / "text.txt"), trainer__max_steps=8),
+        folder / "run",
+        Kick(3),
+    )
     return folder / "run", newest_good(folder / "run" / "checkpoints").path
 
 
@@ -145,7 +165,11 @@ def test_what_cannot_be_written_to_a_log_is_shown_on_stderr(tmp_path, monkeypatc
         raise OSError(28, "No space left on device")
 
     with logging_to(tmp_path / "log.txt"):
-        (handler,) = (one for one in logging.getLogger("seqkit").handlers if isinstance(one, folder_module._LogFile))
+        (handler,) = (
+            one
+            for one in logging.getLogger("seqkit").handlers
+            if isinstance(one, folder_module._LogFile)
+        )
         with monkeypatch.context() as patch:
             patch.setattr(handler, "flush", full)
             logging.getLogger("seqkit").error("there is no room")
@@ -153,7 +177,9 @@ def test_what_cannot_be_written_to_a_log_is_shown_on_stderr(tmp_path, monkeypatc
     assert capsys.readouterr().err == "there is no room\n"
 
 
-def test_the_traceback_of_an_error_that_the_command_says_is_in_the_log_alone(tmp_path, monkeypatch, capsys):
+def test_the_traceback_of_an_error_that_the_command_says_is_in_the_log_alone(
+    tmp_path, monkeypatch, capsys
+):
     """Also where the log cannot be written, as on a full disk."""
 
     def fail(_):
@@ -161,7 +187,9 @@ def test_the_traceback_of_an_error_that_the_command_says_is_in_the_log_alone(tmp
 
     for is_full in (False, True):
         if is_full:
-            monkeypatch.setattr(folder_module, "TextIOWrapper", lambda file, **_: file.close() or FullFile())
+            monkeypatch.setattr(
+                folder_module, "TextIOWrapper", lambda file, **_: file.close() or FullFile()
+            )
         with pytest.raises(OSError, match="No space"), logging_to(tmp_path / f"{is_full}.txt"):
             fail(None)
         assert "Traceback" not in capsys.readouterr().err
@@ -194,7 +222,10 @@ def test_a_run_whose_folder_was_moved_keeps_its_best_weights(tmp_path, recwarn):
         (tmp_path / "stopped").rename(tmp_path / "moved")
         assert resume_run(tmp_path / "moved", {})["weights"] == "best, of step 5"
     assert not differences(tmp_path / "whole", tmp_path / "moved")
-    files = [{path.name for path in (tmp_path / name / "checkpoints").glob("b*")} for name in ("whole", "moved")]
+    files = [
+        {path.name for path in (tmp_path / name / "checkpoints").glob("b*")}
+        for name in ("whole", "moved")
+    ]
     assert files[0] == files[1]
     assert not [warning for warning in recwarn if "dirpath" in str(warning.message)]
 
@@ -224,14 +255,22 @@ def plugin(tmp_path):
 def with_scaled(folder):
     """A run of the plug-in that is finished, and one that was stopped."""
     words = {"trainer.max_steps": 4, "model.backbone": {"type": "Scaled", "dim": 16, "depth": 1}}
-    settings = {name: value for name, value in WORDS["text/char-lm"].items() if not name.startswith("model.")}
-    made = complete("text/char-lm", "debug", settings | words | {"trainer.enable_progress_bar": False})
+    settings = {
+        name: value
+        for name, value in WORDS["text/char-lm"].items()
+        if not name.startswith("model.")
+    }
+    made = complete(
+        "text/char-lm", "debug", settings | words | {"trainer.enable_progress_bar": False}
+    )
     run(made, folder / "done")
     stopped(made, folder / "run", Kick(3))
 
 
 @pytest.mark.slow
-def test_a_run_whose_plugin_was_edited_is_not_resumed_and_says_so_when_it_is_used(tmp_path, plugin, caplog):
+def test_a_run_whose_plugin_was_edited_is_not_resumed_and_says_so_when_it_is_used(
+    tmp_path, plugin, caplog
+):
     with_scaled(tmp_path)
     load(tmp_path / "done")
     assert "scaled_gru" not in caplog.text
@@ -275,13 +314,18 @@ def test_a_checkpoint_of_another_configuration_is_refused(stopped_text):
 OPTIMIZERS = [
     {"type": "torch.optim.SGD", "lr": 0.1},
     {"type": "torch.optim.SGD", "lr": 0.1, "momentum": 0.9},
-    *(pytest.param({"type": f"torch.optim.{name}"}, marks=pytest.mark.slow) for name in ("Adafactor", "NAdam")),
+    *(
+        pytest.param({"type": f"torch.optim.{name}"}, marks=pytest.mark.slow)
+        for name in ("Adafactor", "NAdam")
+    ),
 ]
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
 def test_a_run_of_any_optimizer_resumes(tmp_path, optimizer):
-    stopped(config("text/char-lm", trainer__max_steps=4, optimizer=optimizer), tmp_path / "run", Kick(3))
+    stopped(
+        config("text/char-lm", trainer__max_steps=4, optimizer=optimizer), tmp_path / "run", Kick(3)
+    )
     assert resume_run(tmp_path / "run", {})["state"] == "finished"
 
 

@@ -120,7 +120,9 @@ def test_what_cannot_be_encoded_is_named(digits):
         loaded.predict(images, names=["a.png", "b.png"])
 
 
-def test_images_of_another_size_than_those_of_training_get_a_prediction_with_one_warning(digits, caplog):
+def test_images_of_another_size_than_those_of_training_get_a_prediction_with_one_warning(
+    digits, caplog
+):
     loaded = load(digits)
     loaded.predict([torch.rand(1, 8, 8), torch.rand(1, 8, 8)])
     assert not caplog.messages
@@ -137,7 +139,9 @@ def test_a_run_is_evaluated_again_in_the_precision_that_it_was_trained_in(tmp_pa
     summary = run(config("--trainer.precision", "bf16-mixed"), tmp_path / "run")
     made, make_trainer = [], evaluate_module.make_trainer
     monkeypatch.setattr(
-        evaluate_module, "make_trainer", lambda *args, **kwargs: made.append(make_trainer(*args, **kwargs)) or made[-1]
+        evaluate_module,
+        "make_trainer",
+        lambda *args, **kwargs: made.append(make_trainer(*args, **kwargs)) or made[-1],
     )
     assert evaluate(tmp_path / "run", "test") == pytest.approx(summary["metrics"], rel=1e-6)
     # the precision itself, not two losses that a machine may round alike
@@ -145,7 +149,8 @@ def test_a_run_is_evaluated_again_in_the_precision_that_it_was_trained_in(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("state.json", '{"tokenizer": {}, "objective": {"nam": 1}}'), ("summary.json", "{")]
+    ("name", "content"),
+    [("state.json", '{"tokenizer": {}, "objective": {"nam": 1}}'), ("summary.json", "{")],
 )
 def test_a_damaged_file_of_a_run_is_named(digits, tmp_path, name, content):
     run = Path(shutil.copytree(digits, tmp_path / "run"))
@@ -170,7 +175,9 @@ def test_a_trial_is_scored_on_validation_data_and_never_reads_the_test_split(tmp
     config = complete("image/digits", "debug", words)
     run(config, tmp_path / "run")
     expected = evaluate(tmp_path / "run", "valid")
-    monkeypatch.setattr(DataModule, "test_dataloader", lambda self: pytest.fail("the test split was read"))
+    monkeypatch.setattr(
+        DataModule, "test_dataloader", lambda self: pytest.fail("the test split was read")
+    )
     found = trial(config)
     assert found["metrics"] == pytest.approx(expected)
     assert set(found["data_sha256"]) == {"training", "validation"}
@@ -180,14 +187,22 @@ def test_a_trial_is_scored_on_validation_data_and_never_reads_the_test_split(tmp
 def test_a_trial_without_validation_data_is_refused():
     with pytest.raises(UsageError, match="no validation split"):
         trial(
-            complete("image/digits", "debug", {"data.limit": 40, "data.valid_fraction": 0.0, "trainer.weights": "last"})
+            complete(
+                "image/digits",
+                "debug",
+                {"data.limit": 40, "data.valid_fraction": 0.0, "trainer.weights": "last"},
+            )
         )
 
 
 @pytest.mark.slow
 def test_a_run_begins_with_the_weights_of_another_where_it_is_told_to(tmp_path, monkeypatch):
     monkeypatch.setattr("seqkit.runs.run.calibrate", lambda _: None)  # it would change the head
-    words = {"data.limit": 40, "optimizer": {"type": "AdamW", "lr": 0.0}, "trainer.enable_progress_bar": False}
+    words = {
+        "data.limit": 40,
+        "optimizer": {"type": "AdamW", "lr": 0.0},
+        "trainer.enable_progress_bar": False,
+    }
     first = complete("image/digits", "debug", {**words, "seed": 1})
     run(first, tmp_path / "first")
     words["model.init"] = str(tmp_path / "first")
@@ -207,7 +222,14 @@ def reviewed(tmp_path):
     """A run with a test split of its own, and that split's file."""
     reviews(tmp_path / "train.csv", "film")
     reviews(tmp_path / "test.csv", "book")
-    words = ["--data", str(tmp_path / "train.csv"), "--data.test", str(tmp_path / "test.csv"), "--tokenizer", "Bytes"]
+    words = [
+        "--data",
+        str(tmp_path / "train.csv"),
+        "--data.test",
+        str(tmp_path / "test.csv"),
+        "--tokenizer",
+        "Bytes",
+    ]
     run(complete("text/classify", "debug", [*QUICK, *words]), tmp_path / "run")
     return tmp_path / "run", tmp_path / "test.csv"
 
@@ -215,7 +237,9 @@ def reviewed(tmp_path):
 def untested(folder):
     """Its summary as it was before the test."""
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    (folder / "summary.json").write_text(json.dumps({**summary, "state": "trained"}), encoding="utf-8")
+    (folder / "summary.json").write_text(
+        json.dumps({**summary, "state": "trained"}), encoding="utf-8"
+    )
     return summary
 
 
@@ -264,7 +288,10 @@ def test_a_file_that_was_changed_since_training_is_named(digits, tmp_path, name)
 
 def test_what_is_said_of_the_data_is_in_the_log_the_summary_and_the_report(tmp_path):
     table = tmp_path / "t.csv"
-    table.write_text("text,label\n" + "".join(f"a {i % 9},{'ab'[i % 3 > 0]}\n" for i in range(40)), encoding="utf-8")
+    table.write_text(
+        "text,label\n" + "".join(f"a {i % 9},{'ab'[i % 3 > 0]}\n" for i in range(40)),
+        encoding="utf-8",
+    )
     words = [f"--data={table}", "--data.input=text", "--data.target=label", *QUICK]
     run(complete("text/classify", "debug", words), tmp_path / "run")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
@@ -279,7 +306,9 @@ def test_what_is_said_of_the_data_is_in_the_log_the_summary_and_the_report(tmp_p
     for key in ("data_notes", "data_cautions"):
         del summary[key]
     (tmp_path / "run" / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
-    assert "test inputs are in training" not in write_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert "test inputs are in training" not in write_report(tmp_path / "run").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_run_that_another_process_began_meanwhile_is_left_alone(tmp_path, monkeypatch):

@@ -46,17 +46,56 @@ class Poison(Callback):
 @pytest.fixture
 def plugin(tmp_path):
     (tmp_path / "faults.py").write_text(FAULTS)
-    return ["--plugin", str(tmp_path / "faults.py"), "--trainer.callbacks", "[Poison]", "--trainer.skip_nonfinite", "1"]
+    return [
+        "--plugin",
+        str(tmp_path / "faults.py"),
+        "--trainer.callbacks",
+        "[Poison]",
+        "--trainer.skip_nonfinite",
+        "1",
+    ]
 
 
 def test_weights_log_and_guard_are_those_of_ddp(text_file, plugin, tmp_path):
     """With clipping, accumulation, a step left out for a NaN in one process's part, activation checkpointing, and
     three validation batches for two processes."""
-    words = [*WORDS, "--data", text_file, "--trainer.max_steps", "7", "--trainer.gradient_clip_val", "0.5", *plugin]
-    words += ["--trainer.accumulate_grad_batches", "2", "--data.batch_size", "3", "--model.backbone.depth", "2"]
-    words += ["--data.valid_fraction", "0.042", "--optimizer", "torch.optim.SGD", "--optimizer.lr", "0.1"]
+    words = [
+        *WORDS,
+        "--data",
+        text_file,
+        "--trainer.max_steps",
+        "7",
+        "--trainer.gradient_clip_val",
+        "0.5",
+        *plugin,
+    ]
+    words += [
+        "--trainer.accumulate_grad_batches",
+        "2",
+        "--data.batch_size",
+        "3",
+        "--model.backbone.depth",
+        "2",
+    ]
+    words += [
+        "--data.valid_fraction",
+        "0.042",
+        "--optimizer",
+        "torch.optim.SGD",
+        "--optimizer.lr",
+        "0.1",
+    ]
     fitted([*words, *DDP, "--out", str(tmp_path / "ddp")])
-    said = fitted([*words, *FSDP, "--trainer.activation_checkpointing", "true", "--out", str(tmp_path / "fsdp")])
+    said = fitted(
+        [
+            *words,
+            *FSDP,
+            "--trainer.activation_checkpointing",
+            "true",
+            "--out",
+            str(tmp_path / "fsdp"),
+        ]
+    )
     assert "left out, 1 of 1" in said
     check_alike(weights(tmp_path / "fsdp"), weights(tmp_path / "ddp"))
     one_log, other_log = logged(tmp_path / "ddp"), logged(tmp_path / "fsdp")
@@ -70,7 +109,14 @@ def test_weights_log_and_guard_are_those_of_ddp(text_file, plugin, tmp_path):
 
 def test_a_stopped_run_goes_on_and_ends_as_the_whole_one(text_file, tmp_path):
     words = [*WORDS, *SMALL, *FSDP, "--data", text_file, "--trainer.max_steps", "12"]
-    words += ["--trainer.checkpoint_every_n_steps", "3", "--trainer.weights", "best", "--optimizer", "AdamW"]
+    words += [
+        "--trainer.checkpoint_every_n_steps",
+        "3",
+        "--trainer.weights",
+        "best",
+        "--optimizer",
+        "AdamW",
+    ]
     fitted([*words, "--out", str(tmp_path / "whole")])
     folder = tmp_path / "stopped"
     code, said = stopped([*words, "--out", str(folder)], 0, Kick(5, number=signal.SIGUSR1))

@@ -75,5 +75,8 @@ def test_a_resumed_run_that_is_stopped_before_its_first_step_says_so_in_one_line
     words = [sys.executable, "-c", START, when, "fit", "--resume", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 128 + signal.SIGTERM
-    assert "SIGTERM: stopped while starting, before the first step; the same command goes on\n" in done.stderr
+    assert (
+        "SIGTERM: stopped while starting, before the first step; the same command goes on\n"
+        in done.stderr
+    )
     assert done.stderr.count("\n") == 1, done.stderr

@@ -43,14 +43,28 @@ def forked_task(words, folder, rank, own):
         return started(work, folder / f"said-{rank}")
 
 
-def test_the_signal_before_the_time_limit_is_code_138_and_the_same_command_goes_on(text_file, tmp_path):
+def test_the_signal_before_the_time_limit_is_code_138_and_the_same_command_goes_on(
+    text_file, tmp_path
+):
     """SLURM's `--signal USR1@…` reaches all tasks; Lightning's own requeueing does not take the signal from us."""
-    words = [*WORDS, *SMALL, *FSDP, *sends(tmp_path), "--data", text_file, "--trainer.max_steps", "12"]
+    words = [
+        *WORDS,
+        *SMALL,
+        *FSDP,
+        *sends(tmp_path),
+        "--data",
+        text_file,
+        "--trainer.max_steps",
+        "12",
+    ]
     words += ["--trainer.checkpoint_every_n_steps", "3", "--resume", "auto", "--out", "mine"]
     limit = {"SENT": "SIGUSR1", "SENT_TO": "01"}
     first, second = [start(words, tmp_path, **own, **limit) for own in variables()]
     first, second = end_of(first), end_of(second)
-    assert (first.code, second.code) == (128 + signal.SIGUSR1, 0) == (138, 0), (first.said, second.said)
+    assert (first.code, second.code) == (128 + signal.SIGUSR1, 0) == (138, 0), (
+        first.said,
+        second.said,
+    )
     again = [forked_task(words, tmp_path, rank, own) for rank, own in enumerate(variables())]
     ended = [task.ended() for task in again]
     assert [one.code for one in ended] == [0, 0], ended

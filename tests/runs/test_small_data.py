@@ -13,13 +13,19 @@ from seqkit.runs.run import run
 pytestmark = pytest.mark.slow
 
 VERBS = {"praise": ["loved", "enjoyed", "praised"], "blame": ["hated", "disliked", "cursed"]}
-NOUNS = [["sister", "baker", "neighbour", "teacher", "driver"], ["film", "book", "dinner", "concert", "hotel"]]
+NOUNS = [
+    ["sister", "baker", "neighbour", "teacher", "driver"],
+    ["film", "book", "dinner", "concert", "hotel"],
+]
 
 
 def texts(folder, rng):
     """Sentences in two classes, which the verb decides."""
     labels = [label for _ in range(80) for label in VERBS]
-    rows = [f"the {rng.choice(NOUNS[0])} {rng.choice(VERBS[x])} the {rng.choice(NOUNS[1])},{x}" for x in labels]
+    rows = [
+        f"the {rng.choice(NOUNS[0])} {rng.choice(VERBS[x])} the {rng.choice(NOUNS[1])},{x}"
+        for x in labels
+    ]
     (folder / "texts.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
     return "text/classify", {"data": str(folder / "texts.csv")}
 
@@ -29,7 +35,9 @@ def series(folder, rng):
     with (folder / "series.jsonl").open("w", encoding="utf-8") as file:
         for i in range(50):
             start, rise = rng.randint(10, 40), (3, 15)[i % 2]
-            values = [min(1.0, max(0.0, (t - start) / rise)) + rng.gauss(0, 0.05) for t in range(90)]
+            values = [
+                min(1.0, max(0.0, (t - start) / rise)) + rng.gauss(0, 0.05) for t in range(90)
+            ]
             file.write(json.dumps({"values": values, "label": ("fast", "slow")[i % 2]}) + "\n")
     return "own/classify", {"data": str(folder / "series.jsonl"), "tokenizer": "Series"}
 

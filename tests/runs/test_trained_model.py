@@ -58,7 +58,10 @@ def test_an_example_that_cannot_be_encoded_is_named():
 
 def test_a_device_that_this_machine_lacks_is_refused():
     assert find_device("cpu").type == "cpu"
-    assert find_device("auto").type == (torch.accelerator.current_accelerator(True) or torch.device("cpu")).type
+    assert (
+        find_device("auto").type
+        == (torch.accelerator.current_accelerator(True) or torch.device("cpu")).type
+    )
     for name in ("xpu:3", "no-device", "meta"):
         with pytest.raises(UsageError, match=name):
             find_device(name)
@@ -73,7 +76,10 @@ RAWS = {
 """Raw examples of recipes whose objectives are a class, the next token, a class for each token, a number."""
 
 
-CELLS = [pytest.param(recipe, marks=() if recipe == "image/digits" else pytest.mark.slow) for recipe in RAWS]
+CELLS = [
+    pytest.param(recipe, marks=() if recipe == "image/digits" else pytest.mark.slow)
+    for recipe in RAWS
+]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +90,11 @@ def runs(tmp_path_factory):
     def trained(recipe):
         if recipe not in kept:
             kept[recipe] = tmp_path_factory.mktemp("answers") / "run"
-            words = {"trainer.enable_progress_bar": False, "trainer.max_steps": 1, "trainer.weights": "last"}
+            words = {
+                "trainer.enable_progress_bar": False,
+                "trainer.max_steps": 1,
+                "trainer.weights": "last",
+            }
             words |= {"data.limit": 50, "model.backbone.dim": 16}
             run(complete(recipe, "debug", words), kept[recipe])
         return kept[recipe]
@@ -96,7 +106,8 @@ def runs(tmp_path_factory):
 def test_a_run_answers_on_another_device_as_on_this_one(runs, monkeypatch, recipe):
     """The other device refuses tensors that were not moved: a batch that stays behind is an error."""
     folder = runs(recipe)
-    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # whose tensors the simulation cannot slice
+    # whose tensors the simulation cannot slice
+    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
     here = answered(load(folder))
     with other_device() as device, torch.no_grad():
         trained = load(folder, DEVICE)
@@ -108,7 +119,9 @@ def test_a_run_answers_on_another_device_as_on_this_one(runs, monkeypatch, recip
         if isinstance(one, str):
             assert one == other
         else:
-            torch.testing.assert_close(torch.as_tensor(other), torch.as_tensor(one), atol=1e-3, rtol=1e-3)
+            torch.testing.assert_close(
+                torch.as_tensor(other), torch.as_tensor(one), atol=1e-3, rtol=1e-3
+            )
 
 
 @pytest.mark.parametrize("recipe", CELLS)
@@ -119,14 +132,22 @@ def test_a_run_answers_in_sixteen_bits_nearly_as_in_thirty_two(runs, recipe):
     for one, other in zip(answered(load(folder)), answered(halved), strict=True):
         if not isinstance(one, str):
             assert torch.as_tensor(other).dtype == torch.as_tensor(one).dtype
-            torch.testing.assert_close(torch.as_tensor(other), torch.as_tensor(one), atol=0.1, rtol=0.1)
+            torch.testing.assert_close(
+                torch.as_tensor(other), torch.as_tensor(one), atol=0.1, rtol=0.1
+            )
 
 
 @pytest.mark.parametrize(("objective", "halves"), [(NextToken(), True), (Classify(), False)])
-def test_on_a_gpu_a_model_that_generates_is_in_bfloat16_by_default(runs, objective, halves, monkeypatch):
-    assert {p.dtype for p in load(runs("image/digits"), dtype="auto").model.parameters()} == {torch.float32}
+def test_on_a_gpu_a_model_that_generates_is_in_bfloat16_by_default(
+    runs, objective, halves, monkeypatch
+):
+    assert {p.dtype for p in load(runs("image/digits"), dtype="auto").model.parameters()} == {
+        torch.float32
+    }
     for has_it in (True, False):
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation, has_it=has_it: has_it)
+        monkeypatch.setattr(
+            torch.cuda, "is_bf16_supported", lambda including_emulation, has_it=has_it: has_it
+        )
         assert _generates_in_bfloat16(objective, torch.device("cuda")) == (halves and has_it)
     assert not _generates_in_bfloat16(objective, torch.device("cpu"))
 
@@ -144,13 +165,22 @@ def answered(trained):
 
 
 @pytest.mark.parametrize(
-    "command", [["predict", "RUN", "x"], ["predict", "RUN", "x", "--embed", "--out", "x.parquet"], ["generate", "RUN"]]
+    "command",
+    [
+        ["predict", "RUN", "x"],
+        ["predict", "RUN", "x", "--embed", "--out", "x.parquet"],
+        ["generate", "RUN"],
+    ],
 )
-def test_each_command_that_answers_puts_the_model_on_the_device_that_is_asked_for(tmp_path, monkeypatch, command):
+def test_each_command_that_answers_puts_the_model_on_the_device_that_is_asked_for(
+    tmp_path, monkeypatch, command
+):
     asked = []
     (tmp_path / "config.yaml").touch()
     (tmp_path / "summary.json").touch()
-    monkeypatch.setattr("seqkit.runs.trained_model.find_device", lambda name: asked.append(name) or 1 / 0)
+    monkeypatch.setattr(
+        "seqkit.runs.trained_model.find_device", lambda name: asked.append(name) or 1 / 0
+    )
     for words in ([], ["--device", "cuda:1"]):
         with pytest.raises(ZeroDivisionError):
             main([word.replace("RUN", str(tmp_path)) for word in command] + words)
@@ -159,7 +189,10 @@ def test_each_command_that_answers_puts_the_model_on_the_device_that_is_asked_fo
 
 @pytest.mark.slow
 def test_a_run_with_a_transform_comes_back_from_its_config(tmp_path):
-    given = {"model.objective.pool": "first", "model.objective.transform": {"activation": "Tanh", "norm": "LayerNorm"}}
+    given = {
+        "model.objective.pool": "first",
+        "model.objective.transform": {"activation": "Tanh", "norm": "LayerNorm"},
+    }
     given |= {"trainer.enable_progress_bar": False, "data.limit": 20}
     run(complete("image/digits", "debug", given), tmp_path / "run")
     trained = load(tmp_path / "run")
@@ -170,7 +203,9 @@ def test_a_run_with_a_transform_comes_back_from_its_config(tmp_path):
     assert isinstance(transform.norm, torch.nn.LayerNorm)
     held = load_file(tmp_path / "run" / "checkpoints" / "model.safetensors")
     assert {name for name in held if name.startswith("head.transform.")} == {
-        f"head.transform.{layer}.{end}" for layer in ("linear", "norm") for end in ("weight", "bias")
+        f"head.transform.{layer}.{end}"
+        for layer in ("linear", "norm")
+        for end in ("weight", "bias")
     }
     assert transform.linear.weight.equal(held["head.transform.linear.weight"])
 

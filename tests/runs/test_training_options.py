@@ -29,7 +29,11 @@ WORDS = {
 
 
 def config(**words):
-    return complete("image/digits", "debug", WORDS | {name.replace("__", "."): value for name, value in words.items()})
+    return complete(
+        "image/digits",
+        "debug",
+        WORDS | {name.replace("__", "."): value for name, value in words.items()},
+    )
 
 
 def column(folder, name):
@@ -38,7 +42,9 @@ def column(folder, name):
 
 
 @pytest.mark.parametrize(
-    "callbacks", [None, pytest.param([{"type": "EMA", "decay": 0.8}], marks=pytest.mark.slow)], ids=["plain", "EMA"]
+    "callbacks",
+    [None, pytest.param([{"type": "EMA", "decay": 0.8}], marks=pytest.mark.slow)],
+    ids=["plain", "EMA"],
 )
 def test_the_best_weights_are_those_that_were_validated(tmp_path, callbacks, monkeypatch):
     monkeypatch.setattr("seqkit.runs.run.calibrate", lambda _: None)  # it would change the loss
@@ -49,7 +55,11 @@ def test_the_best_weights_are_those_that_were_validated(tmp_path, callbacks, mon
     assert found["accuracy"] == pytest.approx(max(column(tmp_path / "run", "valid/accuracy")))
     step = int(summary["weights"].rpartition(" ")[2])
     with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
-        at_best = [row for row in csv.DictReader(file) if row["valid/loss"] and int(row["step"]) == step - 1]
+        at_best = [
+            row
+            for row in csv.DictReader(file)
+            if row["valid/loss"] and int(row["step"]) == step - 1
+        ]
     assert found["loss"] == pytest.approx(float(at_best[0]["valid/loss"]), rel=1e-5)
 
 
@@ -82,7 +92,8 @@ def test_the_last_step_is_validated_also_where_no_validation_is_due(tmp_path):
     summary = run(config(**words, optimizer__lr=0.0, optimizer__adamw__lr=0.0), tmp_path / "run")
     assert summary["weights"] == "best, of step 7"
     with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
-        assert [int(row["step"]) for row in csv.DictReader(file) if row["valid/loss"]] == [4, 6]  # 5 steps an epoch
+        # 5 steps an epoch
+        assert [int(row["step"]) for row in csv.DictReader(file) if row["valid/loss"]] == [4, 6]
 
 
 def test_training_goes_on_to_the_epoch_that_has_the_least_number_of_steps(tmp_path):
@@ -91,7 +102,11 @@ def test_training_goes_on_to_the_epoch_that_has_the_least_number_of_steps(tmp_pa
 
 
 def test_where_no_validation_ran_the_last_weights_are_taken_and_it_is_said(tmp_path, caplog):
-    words = {"trainer__weights": "best", "trainer__max_epochs": 1, "trainer__check_val_every_n_epoch": 2}
+    words = {
+        "trainer__weights": "best",
+        "trainer__max_epochs": 1,
+        "trainer__check_val_every_n_epoch": 2,
+    }
     assert run(config(**words), tmp_path / "run")["weights"] == "last"
     assert "no best weights were kept" in caplog.text
 
@@ -107,7 +122,9 @@ def test_data_too_small_for_a_validation_split_is_trained_to_the_last_step(tmp_p
 
 
 @pytest.mark.parametrize(("fraction", "begins"), [(0.2, "best, of step "), (0, "last")])
-def test_a_recipe_that_says_nothing_keeps_the_best_weights_if_it_has_a_validation_split(tmp_path, fraction, begins):
+def test_a_recipe_that_says_nothing_keeps_the_best_weights_if_it_has_a_validation_split(
+    tmp_path, fraction, begins
+):
     summary = run(config(trainer__weights=None, data__valid_fraction=fraction), tmp_path / "run")
     assert summary["weights"].startswith(begins)
 
@@ -116,7 +133,9 @@ def test_averaged_weights_become_the_runs(tmp_path, monkeypatch):
     monkeypatch.setattr("seqkit.runs.run.calibrate", lambda _: None)  # it would change the loss
     words = {"trainer__weights": "last", "trainer__max_epochs": 1}
     run(config(trainer__callbacks=[{"type": "EMA", "decay": 0.8}], **words), tmp_path / "run")
-    assert evaluate(tmp_path / "run", "valid")["loss"] == pytest.approx(column(tmp_path / "run", "valid/loss")[-1])
+    assert evaluate(tmp_path / "run", "valid")["loss"] == pytest.approx(
+        column(tmp_path / "run", "valid/loss")[-1]
+    )
     run(config(**words), tmp_path / "plain")
     averaged, plain = (load(tmp_path / name).model.state_dict() for name in ("run", "plain"))
     assert not all(torch.equal(averaged[name], plain[name]) for name in plain)
@@ -135,7 +154,11 @@ def test_before_the_average_begins_the_weights_themselves_are_validated(tmp_path
 def test_training_ends_early_where_a_metric_stops_to_improve(tmp_path):
     stopping = {"type": "EarlyStopping", "monitor": "valid/loss", "patience": 1}
     summary = run(
-        config(trainer__callbacks=[stopping], trainer__max_epochs=9, optimizer={"type": "AdamW", "lr": 0.0}),
+        config(
+            trainer__callbacks=[stopping],
+            trainer__max_epochs=9,
+            optimizer={"type": "AdamW", "lr": 0.0},
+        ),
         tmp_path / "run",
     )
     assert summary["steps"] == 2 * 5
@@ -144,7 +167,11 @@ def test_training_ends_early_where_a_metric_stops_to_improve(tmp_path):
 
 @pytest.mark.slow
 def test_as_many_points_to_resume_from_stay_as_asked(tmp_path):
-    words = {"trainer__checkpoint_every_n_steps": 2, "trainer__checkpoint_keep": 3, "trainer__max_epochs": 3}
+    words = {
+        "trainer__checkpoint_every_n_steps": 2,
+        "trainer__checkpoint_keep": 3,
+        "trainer__max_epochs": 3,
+    }
     words |= {"optimizer": {"type": "torch.optim.SGD", "lr": 0.0}}
     kept = []
 
@@ -182,7 +209,9 @@ def test_another_logger_gets_what_metrics_csv_gets(tmp_path):
         events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
         losses = [event.value for event in events.Scalars("train/loss")]
     assert losses == pytest.approx(column(tmp_path / "run", "train/loss"), rel=1e-6)
-    assert {"train/grad_norm", "lr", "train/tokens_per_second", "valid/loss"} <= set(events.Tags()["scalars"])
+    assert {"train/grad_norm", "lr", "train/tokens_per_second", "valid/loss"} <= set(
+        events.Tags()["scalars"]
+    )
 
 
 def test_each_step_has_a_gradient_norm(tmp_path):
@@ -200,7 +229,11 @@ def graphs(monkeypatch):
         found.append(graph)
         return graph.forward
 
-    monkeypatch.setattr(torch, "compile", lambda function, **more: compile_function(function, backend=backend, **more))
+    monkeypatch.setattr(
+        torch,
+        "compile",
+        lambda function, **more: compile_function(function, backend=backend, **more),
+    )
     torch._dynamo.reset()
     yield found
     torch._dynamo.reset()
@@ -246,11 +279,16 @@ def failing(*_):
 
 
 def test_a_diverged_run_holds_the_last_good_weights_and_can_be_resumed(tmp_path):
-    words = {"optimizer": {"type": "torch.optim.SGD", "lr": 1e25}, "trainer__checkpoint_every_n_steps": 1}
+    words = {
+        "optimizer": {"type": "torch.optim.SGD", "lr": 1e25},
+        "trainer__checkpoint_every_n_steps": 1,
+    }
     words["trainer__gradient_clip_val"] = None
     with pytest.raises(DivergedError, match=r"step \d+ \(epoch 0, batch \d+: "):
         run(config(**words), tmp_path / "run")
-    weights = read_checkpoint(newest_good(tmp_path / "run" / "checkpoints").path)["state_dict"].values()
+    weights = read_checkpoint(newest_good(tmp_path / "run" / "checkpoints").path)[
+        "state_dict"
+    ].values()
     assert all(bool(weight.isfinite().all()) for weight in weights)
     assert state(tmp_path / "run") == "unfinished"
     with pytest.raises(DivergedError, match="after 1 steps"):

@@ -79,7 +79,9 @@ def logged(folder):
     with (folder / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     columns = ("train/loss", "train/grad_norm", "valid/loss", "valid/accuracy")
-    return {(int(row["step"]), name): float(row[name]) for row in rows for name in columns if row[name]}
+    return {
+        (int(row["step"]), name): float(row[name]) for row in rows for name in columns if row[name]
+    }
 
 
 SENDS = """

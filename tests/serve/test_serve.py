@@ -34,7 +34,13 @@ from seqkit.serve.server import AnswersAPI, Embed, Predict
 
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
 JSON = {"Content-Type": "application/json"}
-WORDS = ["fine", "a rather good day", "no", "a bad, bad and very long story about a bad day", "good"]
+WORDS = [
+    "fine",
+    "a rather good day",
+    "no",
+    "a bad, bad and very long story about a bad day",
+    "good",
+]
 STEADY = 1e-4
 """Largest difference of two probabilities of one text in batches of other sizes."""
 
@@ -61,7 +67,9 @@ class Opens(Tokenizer):
 
 
 def short_run(recipe, given, out):
-    return seqkit.fit(recipe, {**QUICK, **given}, preset="debug", out=out, strong_baseline=False, report=False)
+    return seqkit.fit(
+        recipe, {**QUICK, **given}, preset="debug", out=out, strong_baseline=False, report=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +77,9 @@ def own(tmp_path_factory):
     """A folder with one run, of texts of a table."""
     place = tmp_path_factory.mktemp("serve")
     rows = [f"{text},{label}" for text, label in (("a good day", "up"), ("a bad day", "down"))] * 20
-    (place / "own.csv").write_text("text,label\n" + "\n".join(f"{row}{i % 7}" for i, row in enumerate(rows)))
+    (place / "own.csv").write_text(
+        "text,label\n" + "\n".join(f"{row}{i % 7}" for i, row in enumerate(rows))
+    )
     given = {"data": str(place / "own.csv"), "data.input": "text", "data.target": "label"}
     short_run("text/classify", given, place / "own")
     return place
@@ -89,7 +99,18 @@ def served(run, *words, end=signal.SIGTERM):
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    command = [sys.executable, "-m", "seqkit", "serve", str(run), "--port", str(port), "--device", "cpu", *words]
+    command = [
+        sys.executable,
+        "-m",
+        "seqkit",
+        "serve",
+        str(run),
+        "--port",
+        str(port),
+        "--device",
+        "cpu",
+        *words,
+    ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes, text=True, start_new_session=True) as server:
         line = server.stdout.readline()
@@ -142,7 +163,9 @@ def test_texts_that_come_at_once_get_the_answers_of_the_command(url, own, capsys
     lines = printed(capsys, "predict", own / "own", *WORDS, "--probabilities", "--format", "jsonl")
     with ThreadPoolExecutor(16) as pool:
         inputs = [WORDS[i % 5] if i % 3 else None for i in range(48)]
-        answers = list(pool.map(lambda one: post(f"{url}/predict", input=one, probabilities=True), inputs))
+        answers = list(
+            pool.map(lambda one: post(f"{url}/predict", input=one, probabilities=True), inputs)
+        )
     for i, answer in enumerate(answers):
         assert answer.status_code == (200 if i % 3 else 422)
         if i % 3:
@@ -151,10 +174,23 @@ def test_texts_that_come_at_once_get_the_answers_of_the_command(url, own, capsys
 
 @pytest.mark.slow
 def test_vectors_are_those_of_the_command(url, own, tmp_path):
-    words = ["predict", str(own / "own"), *WORDS, "--embed", "--out", str(tmp_path / "x.parquet"), "--device", "cpu"]
+    words = [
+        "predict",
+        str(own / "own"),
+        *WORDS,
+        "--embed",
+        "--out",
+        str(tmp_path / "x.parquet"),
+        "--device",
+        "cpu",
+    ]
     assert main(words) == 0
-    for text, vector in zip(WORDS, read_table(tmp_path / "x.parquet")["vector"].to_pylist(), strict=True):
-        np.testing.assert_allclose(post(f"{url}/embed", input=text).json()["vector"], vector, atol=STEADY)
+    for text, vector in zip(
+        WORDS, read_table(tmp_path / "x.parquet")["vector"].to_pylist(), strict=True
+    ):
+        np.testing.assert_allclose(
+            post(f"{url}/embed", input=text).json()["vector"], vector, atol=STEADY
+        )
 
 
 @pytest.mark.slow
@@ -212,12 +248,22 @@ def test_a_bad_request_for_a_text_is_no_stream(lm_url, given, says):
 @pytest.mark.slow
 def test_bodies_that_are_too_large_or_no_json_and_other_hosts_are_refused(url):
     address = f"{url}/predict"
-    for body in (b"a" * (2**23 + 1), (b"a" * 2**16 for _ in range(300))):  # with a declared length, and in chunks
+    # with a declared length, and in chunks
+    for body in (b"a" * (2**23 + 1), (b"a" * 2**16 for _ in range(300))):
         with suppress(requests.ConnectionError):  # the rest of the body was not taken
             assert requests.post(address, body, headers=JSON, timeout=40).status_code == 413
-    for headers in ({"Content-Type": "text/plain"}, {}):  # what a web page may send without being asked
-        assert requests.post(address, b'{"input": "a"}', headers=headers, timeout=40).status_code == 422
-    assert requests.post(address, json={"input": "a"}, headers={"Host": "evil.example"}, timeout=40).status_code == 400
+    # what a web page may send without being asked
+    for headers in ({"Content-Type": "text/plain"}, {}):
+        assert (
+            requests.post(address, b'{"input": "a"}', headers=headers, timeout=40).status_code
+            == 422
+        )
+    assert (
+        requests.post(
+            address, json={"input": "a"}, headers={"Host": "evil.example"}, timeout=40
+        ).status_code
+        == 400
+    )
 
 
 @pytest.mark.slow
@@ -225,7 +271,10 @@ def test_slow_clients_and_the_end_of_the_models_process_leave_the_server_to_othe
     psutil = pytest.importorskip("psutil")
     with served(own / "own", "--timeout", "5") as (server, url):
         host, port = url.removeprefix("http://").split(":")
-        fields = (f"{name}: {x}\r\n" for name, x in {"Host": "localhost", **JSON, "Content-Length": 14}.items())
+        fields = (
+            f"{name}: {x}\r\n"
+            for name, x in {"Host": "localhost", **JSON, "Content-Length": 14}.items()
+        )
         head = f"POST /predict HTTP/1.1\r\n{''.join(fields)}\r\n".encode()
         slow = [socket.create_connection((host, int(port))) for _ in range(50)]
         for i, one in enumerate(slow):
@@ -253,7 +302,9 @@ def test_the_commands_of_the_page_work(url, lm_url):
     for command, shown in zip(lines[::2], lines[1::2], strict=True):
         address = lm_url if "/generate" in command else url
         words = shlex.split(command.removeprefix("$ ").replace("http://localhost:8000", address))
-        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.partition("\n")[0]
+        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.partition(
+            "\n"
+        )[0]
         assert json.loads(said).keys() == json.loads(shown).keys(), command
 
 
@@ -261,8 +312,26 @@ def test_the_commands_of_the_page_work(url, lm_url):
 def test_the_process_of_the_model_imports_the_plug_ins(own):
     (own / "plain_plugin.py").write_text(PLUGIN)
     plugin = ["--plugin", str(own / "plain_plugin.py")]
-    words = ["fit", "text/classify", "--data", str(own / "own.csv"), "--data.input", "text", "--data.target", "label"]
-    words += ["--tokenizer", "Plain", "--preset", "debug", "--no-baseline", "--out", str(own / "plugin"), *plugin]
+    words = [
+        "fit",
+        "text/classify",
+        "--data",
+        str(own / "own.csv"),
+        "--data.input",
+        "text",
+        "--data.target",
+        "label",
+    ]
+    words += [
+        "--tokenizer",
+        "Plain",
+        "--preset",
+        "debug",
+        "--no-baseline",
+        "--out",
+        str(own / "plugin"),
+        *plugin,
+    ]
     subprocess.run([sys.executable, "-m", "seqkit", *words], check=True, capture_output=True)
     with served(own / "plugin", *plugin) as (_, url):
         assert post(f"{url}/predict", input="a good day").status_code == 200
@@ -291,8 +360,17 @@ def test_a_client_cannot_name_a_file_to_a_tokenizer_that_opens_one(own):
 
 def test_an_image_is_its_content_and_no_name(tmp_path, capsys):
     run = short_run("image/digits", {}, tmp_path / "run")
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / "x.png")
-    words = ["predict", tmp_path / "run", tmp_path / "x.png", "--probabilities", "--format", "jsonl"]
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)).save(
+        tmp_path / "x.png"
+    )
+    words = [
+        "predict",
+        tmp_path / "run",
+        tmp_path / "x.png",
+        "--probabilities",
+        "--format",
+        "jsonl",
+    ]
     (expected,) = printed(capsys, *words)
     huge = io.BytesIO()
     Image.new("1", (8000, 8000)).save(huge, "png")
@@ -301,7 +379,14 @@ def test_an_image_is_its_content_and_no_name(tmp_path, capsys):
     inputs += [str(tmp_path / "x.png"), {"path": str(tmp_path / "x.png")}, {"base64": "###"}, None]
     good, *bad = ServedRun(run, 30.0).answers([("predict", one) for one in inputs])
     assert_alike(good, expected)
-    says = ["cannot be read as an image", "megapixels", "by its content", "by its content", "not base64", "filled"]
+    says = [
+        "cannot be read as an image",
+        "megapixels",
+        "by its content",
+        "by its content",
+        "not base64",
+        "filled",
+    ]
     for answer, fact in zip(bad, says, strict=True):
         assert answer["status"] == 422
         assert fact in answer["detail"]
@@ -310,13 +395,19 @@ def test_an_image_is_its_content_and_no_name(tmp_path, capsys):
 def test_several_labels_are_named_as_by_the_command(tmp_path, capsys):
     rows = "\n".join(f"the train is {i},{i % 2},{i % 3 % 2}" for i in range(30))
     (tmp_path / "labels.csv").write_text(f"text,late,dirty\n{rows}\n")
-    given = {"data": str(tmp_path / "labels.csv"), "data.input": "text", "data.target": ["late", "dirty"]}
+    given = {
+        "data": str(tmp_path / "labels.csv"),
+        "data.input": "text",
+        "data.target": ["late", "dirty"],
+    }
     given["model.objective"] = "MultiLabel"
     trained = short_run("text/classify", given, tmp_path / "run")
     (answer,) = ServedRun(trained, 30.0).answers([("predict", "a train")])
     (expected,) = printed(capsys, "predict", tmp_path / "run", "a train", "--format", "jsonl")
     assert [*answer["prediction"]] == ["late", "dirty"]
-    assert answer["prediction"] == pytest.approx({name: expected[name] for name in ("late", "dirty")}, abs=STEADY)
+    assert answer["prediction"] == pytest.approx(
+        {name: expected[name] for name in ("late", "dirty")}, abs=STEADY
+    )
 
 
 def test_inputs_beyond_the_time_budget_of_encoding_are_refused(own):
@@ -326,7 +417,9 @@ def test_inputs_beyond_the_time_budget_of_encoding_are_refused(own):
 
 def test_a_library_that_hangs_ends_the_process():
     code = "import time; from seqkit.serve.server import RunAPI\nwith RunAPI(None, 0.1).watched(): time.sleep(30)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 1
     assert "Timeout" in done.stderr
 
@@ -337,14 +430,21 @@ def test_an_answer_that_is_not_finite_is_an_error(own):
         next(iter(run.trained.model.head.parameters())).fill_(torch.nan)
     (answer,) = run.answers([("predict", "a good day")])
     assert "NaN" in answer["detail"]
-    response = AnswersAPI(lambda: None, 30.0, 8).encode_response(({"prediction": float("inf")}, False))
+    response = AnswersAPI(lambda: None, 30.0, 8).encode_response(
+        ({"prediction": float("inf")}, False)
+    )
     assert response.status_code == 500
 
 
 def test_each_request_of_a_batch_gets_what_it_asks_for(own):
     api = AnswersAPI(lambda: ServedRun(load_one(own / "own"), 30.0), 30.0, 8)
     api.run = api.load()
-    forms = [Predict(input="a"), Predict(input="a", probabilities=True), Embed(input="a"), Embed(input=3)]
+    forms = [
+        Predict(input="a"),
+        Predict(input="a", probabilities=True),
+        Embed(input="a"),
+        Embed(input=3),
+    ]
     bodies = [json.loads(api.encode_response(one).body) for one in api.predict(forms)]
     assert [sorted({*one} - {"warning"}) for one in bodies] == [
         ["prediction"], ["prediction", "probabilities"], ["vector"], ["detail"],
@@ -373,7 +473,8 @@ def test_only_inputs_of_like_lengths_share_a_batch():
         (["{run}", "--device", "qpu"], "device qpu"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # uvicorn leaves its socket open
+# uvicorn leaves its socket open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_server_that_cannot_start_says_why_in_one_line(own, capsys, monkeypatch, words, says):
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # the handler would stay in this process
     with socket.socket() as taken:

@@ -19,10 +19,14 @@ def noise(*shape):
     return torch.rand(*shape, generator=torch.Generator().manual_seed(0)) - 0.5
 
 
-@pytest.mark.parametrize(("rate", "fft", "window", "hop"), [(8000, 256, 200, 80), (16_000, 512, 400, 160)])
+@pytest.mark.parametrize(
+    ("rate", "fft", "window", "hop"), [(8000, 256, 200, 80), (16_000, 512, 400, 160)]
+)
 def test_frames_equal_the_logarithm_of_torchaudios_mel_spectrogram(rate, fft, window, hop):
     wave = noise(5003)
-    mel = torchaudio.transforms.MelSpectrogram(rate, n_fft=fft, win_length=window, hop_length=hop, n_mels=37)(wave)
+    mel = torchaudio.transforms.MelSpectrogram(
+        rate, n_fft=fft, win_length=window, hop_length=hop, n_mels=37
+    )(wave)
     tokens = LogMel(rate, num_mels=37, normalize=False).encode(Waveform(wave, rate))
     assert_close(tokens.content, torch.log(mel + LOG_FLOOR).T)
     assert len(tokens) == 5003 // hop + 1
@@ -41,7 +45,10 @@ def test_a_tone_lands_in_the_same_band_at_any_rate(rate):
     tone = torch.sin(2 * math.pi * 1000 * torch.arange(rate // 2) / rate)
     bands = LogMel(16_000, normalize=False).encode(Waveform(tone, rate)).content[7].argmax()
     reference = torch.sin(2 * math.pi * 1000 * torch.arange(8000) / 16_000)
-    assert bands == LogMel(16_000, normalize=False).encode(Waveform(reference, 16_000)).content[7].argmax()
+    assert (
+        bands
+        == LogMel(16_000, normalize=False).encode(Waveform(reference, 16_000)).content[7].argmax()
+    )
 
 
 def test_positions_count_frames():
@@ -85,7 +92,11 @@ def test_channels_are_mixed_or_chosen_only_if_asked():
 def test_one_channel_numpy_doubles_and_plain_tuples_are_the_same_audio():
     wave = noise(1009)
     expected = LogMel(8000).encode(Waveform(wave, 8000)).content
-    for form in (Waveform(wave[None], 8000), (wave.numpy().astype(np.float64), 8000), Waveform(wave.double(), 8000)):
+    for form in (
+        Waveform(wave[None], 8000),
+        (wave.numpy().astype(np.float64), 8000),
+        Waveform(wave.double(), 8000),
+    ):
         assert_close(LogMel(8000).encode(form).content, expected)
 
 
@@ -102,11 +113,18 @@ def test_silence_is_an_error_only_where_it_cannot_be_normalised():
     silence = Waveform(torch.zeros(809), 8000)
     with pytest.raises(DataError, match="silent"):
         LogMel(8000).encode(silence)
-    assert_close(LogMel(8000, normalize=False).encode(silence).content, torch.full((11, 40), math.log(LOG_FLOOR)))
+    assert_close(
+        LogMel(8000, normalize=False).encode(silence).content,
+        torch.full((11, 40), math.log(LOG_FLOOR)),
+    )
 
 
 def test_flat_bands_stay_finite():
-    content = LogMel(8000).encode(Waveform(torch.cat([torch.full((4001,), 1e-30), torch.zeros(1)]), 8000)).content
+    content = (
+        LogMel(8000)
+        .encode(Waveform(torch.cat([torch.full((4001,), 1e-30), torch.zeros(1)]), 8000))
+        .content
+    )
     assert content.abs().max() < 1
 
 
@@ -141,7 +159,10 @@ def test_bad_audio_is_refused_with_its_reason(raw, reason):
         (lambda: LogMel(8000, window_ms=10, hop_ms=25), "no longer than the window"),
         (lambda: LogMel(0), "positive"),
         (lambda: LogMel(50, window_ms=1000, hop_ms=10), "shorter than a sample"),
-        (lambda: LogMel(8000, num_mels=128), "of num_mels=128 bands fall between the 129 frequencies"),
+        (
+            lambda: LogMel(8000, num_mels=128),
+            "of num_mels=128 bands fall between the 129 frequencies",
+        ),
     ],
 )
 def test_wrong_use_is_refused_with_its_reason(use, reason):
@@ -174,9 +195,14 @@ def test_the_depth_of_a_pause_does_not_change_the_normalised_word():
     pause = torch.randn(2400, generator=generator)
 
     def tokens(depth: float):
-        return LogMel(8000, num_mels=7).encode(Waveform(torch.cat([depth * pause, word]) / 5, 8000)).content
+        return (
+            LogMel(8000, num_mels=7)
+            .encode(Waveform(torch.cat([depth * pause, word]) / 5, 8000))
+            .content
+        )
 
-    torch.testing.assert_close(tokens(1e-3), tokens(1e-4), atol=1e-2, rtol=0)  # frames at the seam hold both
+    # frames at the seam hold both
+    torch.testing.assert_close(tokens(1e-3), tokens(1e-4), atol=1e-2, rtol=0)
     assert (tokens(1e-3) - tokens(0.3)).abs().max() > 0.1  # an audible pause does
 
 

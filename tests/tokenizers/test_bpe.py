@@ -35,7 +35,15 @@ def test_any_unicode_text_decodes_to_itself(bpe, text):
 
 
 @pytest.mark.parametrize(
-    "text", [" leading", "trailing \n\t ", "\x00", "e\u0301 is not \u00e9", "don 't , stop .", "\u2028\ufeff"]
+    "text",
+    [
+        " leading",
+        "trailing \n\t ",
+        "\x00",
+        "e\u0301 is not \u00e9",
+        "don 't , stop .",
+        "\u2028\ufeff",
+    ],
 )
 def test_spacing_and_normal_forms_are_kept(bpe, text):
     assert bpe.decode(bpe.encode(text)) == text
@@ -47,7 +55,12 @@ def test_vocabulary_has_the_wanted_size_and_shortens_its_text(bpe):
     assert len(bpe.encode("qzx")) == 3  # bytes where nothing was merged
 
 
-@given(st.lists(st.sampled_from([" ", "\n", "cat", "that's", "é", "7", ", ", "\t", "  ", "\r\n", "_"]), max_size=40))
+@given(
+    st.lists(
+        st.sampled_from([" ", "\n", "cat", "that's", "é", "7", ", ", "\t", "  ", "\r\n", "_"]),
+        max_size=40,
+    )
+)
 def test_a_long_text_is_encoded_in_parts_as_it_is_whole(pieces):
     bpe = fitted(271)
     text = "x" + "".join(pieces)
@@ -106,7 +119,9 @@ def test_an_unfitted_tokenizer_is_refused_with_what_to_do():
     BPE().load_state({})
 
 
-@pytest.mark.parametrize(("raw", "reason"), [(3, "given int"), ("", "empty"), ("a\udc00", "surrogate")])
+@pytest.mark.parametrize(
+    ("raw", "reason"), [(3, "given int"), ("", "empty"), ("a\udc00", "surrogate")]
+)
 def test_what_is_not_text_is_refused(bpe, raw, reason):
     with pytest.raises(DataError, match=reason):
         bpe.encode(raw)
@@ -141,7 +156,13 @@ def test_what_another_tokenizer_has_is_refused_before_the_library_makes_it(bpe, 
 
 
 @pytest.mark.parametrize(
-    "change", [{"continuing_subword_prefix": "9" * 50}, {"dropout": 0.5}, {"unk_token": "a"}, {"byte_fallback": True}]
+    "change",
+    [
+        {"continuing_subword_prefix": "9" * 50},
+        {"dropout": 0.5},
+        {"unk_token": "a"},
+        {"byte_fallback": True},
+    ],
 )
 def test_a_model_of_another_kind_is_refused_before_the_library_makes_it(bpe, change, capfd):
     """The library ends with a stack on standard error where a prefix is longer than a token."""

@@ -82,7 +82,11 @@ def test_words_that_are_rare_or_new_share_an_id_and_words_of_two_columns_do_not(
     unknown = cells.encode({"origin": "Peru"})
     assert unknown.equals(cells.encode({"origin": "Atlantis"}))
     assert not unknown.equals(cells.encode({"origin": "USA"}))
-    assert not fitted(min_count=1).encode({"origin": "Peru"}).equals(fitted(min_count=1).encode({"origin": "Atlantis"}))
+    assert (
+        not fitted(min_count=1)
+        .encode({"origin": "Peru"})
+        .equals(fitted(min_count=1).encode({"origin": "Atlantis"}))
+    )
     both = Cells(min_count=1)
     both.fit([{"a": "yes", "b": "yes"}])
     ids = both.encode({"a": "yes", "b": "yes"}).content
@@ -106,8 +110,15 @@ def test_a_constant_column_of_numbers_gives_zero(value):
 def test_a_piecewise_linear_encoding_is_the_share_of_each_bin_that_lies_below_a_number():
     cells = Cells(num_bins=4)
     cells.fit([{"a": x} for x in (0, 1, 2, 4, 8)])  # which are its quantiles
-    for number, right in ((-3, [0, 0, 0, 0]), (0.5, [0.5, 0, 0, 0]), (3, [1, 1, 0.5, 0]), (9, [1, 1, 1, 1])):
-        assert_close(cells.encode({"a": number}).features[0, 1:], torch.tensor(right, dtype=torch.float32))
+    for number, right in (
+        (-3, [0, 0, 0, 0]),
+        (0.5, [0.5, 0, 0, 0]),
+        (3, [1, 1, 0.5, 0]),
+        (9, [1, 1, 1, 1]),
+    ):
+        assert_close(
+            cells.encode({"a": number}).features[0, 1:], torch.tensor(right, dtype=torch.float32)
+        )
     cells.fit([{"a": x} for x in (0, 0, 0, 0, 8)])
     assert cells.encode({"a": 2}).features[0, 1:].tolist() == [0.25], "equal quantiles make no bin"
 

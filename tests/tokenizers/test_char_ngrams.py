@@ -34,7 +34,9 @@ def test_ngrams_are_those_of_scikit_learn_within_words() -> None:
     tokenizer, text = fitted(), "the rather long bat"
     vocabulary = set(by_sklearn.fit([text]).vocabulary_) & set(tokenizer.state()["ngrams"])
     ngrams = ["", *tokenizer.state()["ngrams"]]
-    assert {ngrams[i] for ids in known(tokenizer.encode(text)) for i in ids if len(ngrams[i]) <= 5} == vocabulary
+    assert {
+        ngrams[i] for ids in known(tokenizer.encode(text)) for i in ids if len(ngrams[i]) <= 5
+    } == vocabulary
 
 
 def test_a_new_word_shares_ngrams_with_known_ones_and_none_with_others() -> None:

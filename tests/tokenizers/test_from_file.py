@@ -92,7 +92,12 @@ def test_decode_takes_off_what_is_put_around_a_text_and_nothing_else(tmp_path):
     tokenizer = of(wordpiece(), tmp_path)
     ids = tokenizer.encode("that sea").content.tolist()
     cls, sep = ids[0], ids[-1]
-    assert tokenizer.decode(ids) == tokenizer.decode(ids[1:]) == tokenizer.decode(ids[:-1]) == "that sea"
+    assert (
+        tokenizer.decode(ids)
+        == tokenizer.decode(ids[1:])
+        == tokenizer.decode(ids[:-1])
+        == "that sea"
+    )
     assert [tokenizer.decode([i]) for i in (cls, sep)] == ["[CLS]", "[SEP]"]
     assert tokenizer.decode([cls, sep]) == "[CLS] [SEP]"
     assert tokenizer.decode([*ids, *ids]) == "that sea [SEP] [CLS] that sea"
@@ -105,10 +110,14 @@ def test_decode_takes_off_what_is_put_around_a_text_and_nothing_else(tmp_path):
         assert exact.decode(exact.encode(text)) == text
 
 
-@pytest.mark.parametrize(("kind", "name"), [("wordpiece", "[UNK]"), ("unigram", "<unk>"), ("byte_level", None)])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("wordpiece", "[UNK]"), ("unigram", "<unk>"), ("byte_level", None)]
+)
 def test_the_id_of_what_is_unknown_is_known(kind, name, tmp_path):
     tokenizer = of(KINDS[kind](), tmp_path)
-    assert tokenizer.unknown_id == (None if name is None else Tokenizer.from_file(tokenizer.path).token_to_id(name))
+    assert tokenizer.unknown_id == (
+        None if name is None else Tokenizer.from_file(tokenizer.path).token_to_id(name)
+    )
     if name is not None:
         assert tokenizer.unknown_id in tokenizer.encode("\u4e16").content.tolist()
 
@@ -155,18 +164,32 @@ FAULTS = {
     "nested": (lambda: '{"model": ' + "[" * 100_000, "nested too deeply|no JSON"),
     "no text": (lambda: "\xff\xfe\x00", "is not UTF-8"),
     "a list": (lambda: "[1, 2]", "it is JSON, but no tokenizer.json"),
-    "another JSON": (lambda: '{"model_type": "bert", "vocab_size": 7}', "it is JSON, but no tokenizer.json"),
+    "another JSON": (
+        lambda: '{"model_type": "bert", "vocab_size": 7}',
+        "it is JSON, but no tokenizer.json",
+    ),
     "a model's name": (lambda: '{"model": "bert"}', "it is JSON, but no tokenizer.json"),
-    "a model without vocabulary": (lambda: '{"model": {"type": "BPE"}}', "the library tokenizers reads: "),
-    "an unknown step": (lambda: changed(wordpiece(), normalizer={"type": "x\ny"}), "the library tokenizers reads: "),
-    "an empty vocabulary": (lambda: Tokenizer.from_str(NOTHING).to_str(), "its vocabulary is empty"),
+    "a model without vocabulary": (
+        lambda: '{"model": {"type": "BPE"}}',
+        "the library tokenizers reads: ",
+    ),
+    "an unknown step": (
+        lambda: changed(wordpiece(), normalizer={"type": "x\ny"}),
+        "the library tokenizers reads: ",
+    ),
+    "an empty vocabulary": (
+        lambda: Tokenizer.from_str(NOTHING).to_str(),
+        "its vocabulary is empty",
+    ),
     "an id of four billions": (
         lambda: changed(wordpiece(), model__vocab={"[UNK]": 0, "a": 4_000_000_000}),
         "numbers [0-9]+ tokens up to 4,000,000,000",
     ),
     "an id outside": (with_id_outside, "puts id 4,000,000,000 around a text"),
 }
-NOTHING = '{"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": []}}'
+NOTHING = (
+    '{"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": []}}'
+)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -206,7 +229,9 @@ def test_a_file_that_is_none_or_too_large_is_refused_in_a_line_with_its_path(tmp
         FromFile(path).load_state(state)
 
 
-@pytest.mark.parametrize("state", [{"vocab": {}}, {"tokenizer.json": 7}, {"tokenizer.json": "{}", "more": 1}])
+@pytest.mark.parametrize(
+    "state", [{"vocab": {}}, {"tokenizer.json": 7}, {"tokenizer.json": "{}", "more": 1}]
+)
 def test_another_state_is_refused(state, tmp_path):
     with pytest.raises(ValueError, match="state of FromFile"):
         FromFile(str(tmp_path)).load_state(state)
@@ -261,11 +286,15 @@ def test_a_run_folder_needs_the_file_no_more(tmp_path):
 def bert(folder):
     """A tokenizer of words as BERT has it: [CLS] a [SEP], and [CLS] a [SEP] b [SEP] of other token types."""
     words = Tokenizer(
-        models.WordLevel({word: i for i, word in enumerate(["[UNK]", "[CLS]", "[SEP]", "a", "b", "c"])}, "[UNK]")
+        models.WordLevel(
+            {word: i for i, word in enumerate(["[UNK]", "[CLS]", "[SEP]", "a", "b", "c"])}, "[UNK]"
+        )
     )
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
     )
     path = folder / "tokenizer.json"
     words.save(str(path))

@@ -57,7 +57,12 @@ def test_what_is_no_sequence_of_ids_is_refused(raw, message):
 
 def test_series_of_lists_arrays_and_tensors_are_alike():
     rows = [[0.5, -1.0, 2.0], [3.0, 0.0, 0.25]]
-    for raw in (rows, np.array(rows), np.array(rows, np.float32), torch.tensor(rows, dtype=torch.float64)):
+    for raw in (
+        rows,
+        np.array(rows),
+        np.array(rows, np.float32),
+        torch.tensor(rows, dtype=torch.float64),
+    ):
         tokens = Series(3).encode(raw)
         assert_close(tokens.content, torch.tensor(rows))
         assert tokens.positions.tolist() == [[0.0], [1.0]]
@@ -114,14 +119,19 @@ def test_a_series_is_scaled_by_training_or_by_itself():
     known.fit(raws)
     both = torch.cat([known.encode(raw).content for raw in raws])
     assert_close(both.mean(0), torch.zeros(2))
-    assert_close(both.std(0, correction=0), torch.tensor([1.0, 0.0]))  # a constant has no spread, and is no NaN
-    assert_close(own.encode(raws[0]).content, own.encode(raws[1]).content)  # level and scale are dropped
+    # a constant has no spread, and is no NaN
+    assert_close(both.std(0, correction=0), torch.tensor([1.0, 0.0]))
+    # level and scale are dropped
+    assert_close(own.encode(raws[0]).content, own.encode(raws[1]).content)
     assert own.encode(raws[0]).content.tolist() == [[-1.0, 0.0], [1.0, 0.0]]
 
 
 def test_statistics_keep_the_form_of_a_faint_series_and_its_level_in_any_unit():
     random = np.random.default_rng(0)
-    raws = [random.normal(level, scale, size=(23, 2)) for level, scale in ((0, 0.01), (3, 1.0), (50, 100.0))]
+    raws = [
+        random.normal(level, scale, size=(23, 2))
+        for level, scale in ((0, 0.01), (3, 1.0), (50, 100.0))
+    ]
 
     def contents(raws):
         series = Series(2, normalize="statistics", patch=5)

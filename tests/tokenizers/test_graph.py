@@ -12,7 +12,8 @@ from seqkit.errors import DataError
 from seqkit.raw import GraphData
 from seqkit.tokenizers import Degree, Graph, ShortestPath
 
-EDGES = torch.tensor([[0, 1, 1, 3, 4], [1, 2, 3, 2, 5]])  # a tailed triangle, a pair, and node 6 alone
+# a tailed triangle, a pair, and node 6 alone
+EDGES = torch.tensor([[0, 1, 1, 3, 4], [1, 2, 3, 2, 5]])
 TYPES = torch.tensor([0, 1, 0, 2, 1])
 NO_EDGES = torch.zeros(2, 0, dtype=torch.int64)
 X = torch.rand(7, 3, generator=torch.Generator().manual_seed(0))
@@ -25,7 +26,12 @@ def within(max_distance):
 
 def edge_types(tokens):
     """{(source, target): edge type}."""
-    return {(i, j): k for i, j, k in zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist())}
+    return {
+        (i, j): k
+        for i, j, k in zip(
+            *tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist()
+        )
+    }
 
 
 def same(a, b):
@@ -69,7 +75,8 @@ def test_permuting_the_nodes_permutes_content_and_adjacency(max_distance, direct
     after = tokenizer.encode(GraphData(nodes, new_place[EDGES], TYPES, directed))
     assert_close(after.content[new_place], before.content)
     assert edge_types(after) == {
-        (int(new_place[i]), int(new_place[j])): edge_type for (i, j), edge_type in edge_types(before).items()
+        (int(new_place[i]), int(new_place[j])): edge_type
+        for (i, j), edge_type in edge_types(before).items()
     }
     assert edge_types(before)
 
@@ -88,13 +95,20 @@ def test_all_forms_of_one_graph_give_the_same_tokens():
     expected = tokenizer.encode(GraphData(X, EDGES, TYPES))
     graph = nx.Graph()
     graph.add_nodes_from((f"node {i}", {"x": x.numpy()}) for i, x in enumerate(X))
-    graph.add_edges_from((f"node {i}", f"node {j}", {"type": k}) for i, j, k in zip(*EDGES.tolist(), TYPES.tolist()))
+    graph.add_edges_from(
+        (f"node {i}", f"node {j}", {"type": k}) for i, j, k in zip(*EDGES.tolist(), TYPES.tolist())
+    )
     both_ways, twice = torch.cat([EDGES, EDGES.flip(0)], dim=1), torch.cat([TYPES, TYPES])
     same(tokenizer.encode(graph), expected)
     same(tokenizer.encode(SimpleNamespace(x=X, edge_index=both_ways, edge_attr=twice)), expected)
-    same(tokenizer.encode(SimpleNamespace(x=X, edge_index=both_ways, edge_attr=twice[:, None])), expected)
+    same(
+        tokenizer.encode(SimpleNamespace(x=X, edge_index=both_ways, edge_attr=twice[:, None])),
+        expected,
+    )
     untyped, expected = Graph(3), Graph(3).encode(GraphData(X, EDGES))
-    same(untyped.encode(SimpleNamespace(x=X.numpy().astype(np.float64), edge_index=EDGES)), expected)
+    same(
+        untyped.encode(SimpleNamespace(x=X.numpy().astype(np.float64), edge_index=EDGES)), expected
+    )
 
 
 def test_graphs_without_features_have_the_degree_as_content():
@@ -120,7 +134,11 @@ def test_all_forms_of_categories_give_the_same_tokens():
 
 def test_targets_of_directed_networkx_graphs_attend_to_sources():
     graph = nx.DiGraph([(0, 1), (1, 2)])
-    assert edge_types(Graph(directed=True, encodings=within(2)).encode(graph)) == {(0, 1): 1, (1, 2): 1, (0, 2): 2}
+    assert edge_types(Graph(directed=True, encodings=within(2)).encode(graph)) == {
+        (0, 1): 1,
+        (1, 2): 1,
+        (0, 2): 2,
+    }
     with pytest.raises(DataError, match="directed"):
         Graph().encode(graph)
 
@@ -143,7 +161,9 @@ def test_decode_gives_the_graph(max_distance):
     tokenizer = Graph(3, num_edge_types=3, encodings=within(max_distance), directed=True)
     got = tokenizer.decode(tokenizer.encode(GraphData(X, EDGES, TYPES, directed=True)))
     assert_close(got.nodes, X)
-    assert {*zip(*got.edges.tolist(), got.edge_types.tolist())} == {*zip(*EDGES.tolist(), TYPES.tolist())}
+    assert {*zip(*got.edges.tolist(), got.edge_types.tolist())} == {
+        *zip(*EDGES.tolist(), TYPES.tolist())
+    }
     ids, categories = torch.tensor([2, 0, 1]), Graph(num_categories=3)
     got = categories.decode(categories.encode(GraphData(ids, torch.tensor([[2], [0]]))))
     assert_close(got.nodes, ids)
@@ -163,7 +183,10 @@ def nan_at(row):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: GraphData(X, torch.tensor([[0], [7]])), "names node 7, but there are nodes 0 to 6"),
+        (
+            lambda: GraphData(X, torch.tensor([[0], [7]])),
+            "names node 7, but there are nodes 0 to 6",
+        ),
         (lambda: GraphData(X, torch.tensor([[0], [-1]])), "names node -1"),
         (lambda: GraphData(X, torch.tensor([[0.0], [1.0]])), r"edges are \[2, 1\] float32"),
         (lambda: GraphData(X, EDGES.T), r"edges are \[5, 2\]"),
@@ -173,13 +196,19 @@ def nan_at(row):
         (lambda: GraphData(torch.tensor([0, -2]), torch.tensor([[0], [1]])), "category -2"),
         (lambda: GraphData(X, EDGES, TYPES[:4]), "one per edge"),
         (lambda: GraphData(X, EDGES, TYPES - 1), "type -1"),
-        (lambda: Graph(3).encode(GraphData(X, EDGES, TYPES)), "type 2; set --tokenizer.num_edge_types 3"),
+        (
+            lambda: Graph(3).encode(GraphData(X, EDGES, TYPES)),
+            "type 2; set --tokenizer.num_edge_types 3",
+        ),
         (lambda: Graph(4).encode(GraphData(X, EDGES)), "carry 3 features.*num_features 3"),
         (lambda: Graph().encode(GraphData(X, EDGES)), "carry 3 features.*num_features 3"),
         (lambda: Graph(3).encode(pyg(num_nodes=3)), "carry 0 features"),
         (lambda: Graph(3).encode(pyg(x=torch.tensor([0, 1, 6]))), "num_categories 7"),
         (lambda: Graph(num_categories=6).encode(pyg(x=torch.tensor([0, 1, 6]))), "category 6"),
-        (lambda: Graph(num_categories=6).encode(pyg(x=torch.tensor([0.5, 1.5]))), "carry 1 features"),
+        (
+            lambda: Graph(num_categories=6).encode(pyg(x=torch.tensor([0.5, 1.5]))),
+            "carry 1 features",
+        ),
         (lambda: Graph().encode(nx.Graph()), "no nodes"),
         (lambda: Graph().encode(pyg(x=[])), "no nodes|not numbers"),
         (lambda: Graph().encode(pyg(num_nodes=-3)), "-3 nodes"),
@@ -189,7 +218,9 @@ def nan_at(row):
         (lambda: Graph().encode([(0, 1)]), "list is not a graph"),
         (lambda: Graph().encode("C1CC1"), "str is not a graph"),
         (
-            lambda: Graph(3).encode(SimpleNamespace(x=X, edge_index=EDGES, edge_attr=torch.rand(5, 4))),
+            lambda: Graph(3).encode(
+                SimpleNamespace(x=X, edge_index=EDGES, edge_attr=torch.rand(5, 4))
+            ),
             "add EdgeTokens",
         ),
         (lambda: Graph().encode(SimpleNamespace(edge_index=EDGES)), "neither x nor num_nodes"),

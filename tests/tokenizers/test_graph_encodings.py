@@ -54,12 +54,17 @@ def test_random_walks_equal_powers_of_the_transition_matrix(monkeypatch, directe
         step[i, j] = 1
         step[j, i] = step[j, i] if directed else 1
     step = step / step.sum(1, keepdim=True).clamp(min=1)
-    expected = torch.stack([torch.linalg.matrix_power(step, k).diagonal() for k in range(1, 6)], dim=1)
+    expected = torch.stack(
+        [torch.linalg.matrix_power(step, k).diagonal() for k in range(1, 6)], dim=1
+    )
     assert_close(columns(RandomWalk(5), 7, PAIRS, directed), expected.float())
 
 
 def test_random_walks_equal_those_of_pyg():
-    transforms, data = pytest.importorskip("torch_geometric.transforms"), pytest.importorskip("torch_geometric.data")
+    transforms, data = (
+        pytest.importorskip("torch_geometric.transforms"),
+        pytest.importorskip("torch_geometric.data"),
+    )
     both = torch.tensor([*PAIRS, *[pair[::-1] for pair in PAIRS]]).T
     expected = transforms.AddRandomWalkPE(5, "pe")(data.Data(edge_index=both, num_nodes=7)).pe
     assert_close(columns(RandomWalk(5), 7, PAIRS), expected)
@@ -77,7 +82,9 @@ def test_eigenvectors_are_those_of_the_laplacian_of_each_component():
         assert_close(product[nodes, : own.shape[1]], own * values, atol=1e-5, rtol=0)
         assert bool((values.diff() > 0).all())
         assert float(values.min()) > 1e-3, "the constant one is left out"
-        assert_close(own.T @ own / len(own), torch.eye(own.shape[1], dtype=torch.float64), atol=1e-5, rtol=0)
+        assert_close(
+            own.T @ own / len(own), torch.eye(own.shape[1], dtype=torch.float64), atol=1e-5, rtol=0
+        )
     assert found[5:, 1:].abs().max() == 0, "a component of two nodes has one eigenvector"
 
 
@@ -118,12 +125,19 @@ def test_unreachable_pairs_have_an_edge_type_of_their_own():
     tokenizer = Graph(encodings=[Degree(), ShortestPath(max_hops=3)])
     tokens = tokenizer.encode(graph_of(7, PAIRS))
     tokenizer.spec.check(tokens)
-    types = {(i, j): k for i, j, k in zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist())}
+    types = {
+        (i, j): k
+        for i, j, k in zip(
+            *tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist()
+        )
+    }
     distance = dict(networkx.all_pairs_shortest_path_length(networkx.Graph(PAIRS)))
     expected = {(i, j): distance.get(i, {}).get(j, 4) for i in range(7) for j in range(7) if i != j}
     assert types == expected
     assert tokenizer.spec.num_edge_types == 4
-    far = Graph(encodings=[Degree(), ShortestPath(1)]).encode(graph_of(3, [(0, 1), (1, 2)])).adjacency
+    far = (
+        Graph(encodings=[Degree(), ShortestPath(1)]).encode(graph_of(3, [(0, 1), (1, 2)])).adjacency
+    )
     assert sorted(far.edge_type.tolist()) == [1, 1, 1, 1, 2, 2]
 
 
@@ -152,8 +166,19 @@ def test_edges_are_tokens_between_their_ends_with_their_features():
         [0, 0.5, 7, 1],
     ]
     edges = sorted(zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist()))
-    assert edges == [(0, 3, 1), (1, 3, 1), (1, 4, 2), (2, 4, 2), (3, 0, 1), (3, 1, 1), (4, 1, 2), (4, 2, 2)]
-    one_way = Graph(directed=True, encodings=[Degree(), EdgeTokens()]).encode(graph_of(2, [(0, 1), (1, 0)], True))
+    assert edges == [
+        (0, 3, 1),
+        (1, 3, 1),
+        (1, 4, 2),
+        (2, 4, 2),
+        (3, 0, 1),
+        (3, 1, 1),
+        (4, 1, 2),
+        (4, 2, 2),
+    ]
+    one_way = Graph(directed=True, encodings=[Degree(), EdgeTokens()]).encode(
+        graph_of(2, [(0, 1), (1, 0)], True)
+    )
     assert sorted(zip(*one_way.adjacency.edge_index.tolist())) == [(0, 2), (1, 3), (2, 1), (3, 0)]
 
 
@@ -179,28 +204,46 @@ def test_a_virtual_node_is_the_last_token_and_adjacent_to_all():
     tokens = tokenizer.encode(GraphData(torch.ones(3, 2), torch.tensor([[0], [1]])))
     assert tokens.content.tolist() == [[1, 1, 0]] * 3 + [[0, 0, 1]]
     edges = sorted(zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist()))
-    assert edges == [(0, 1, 1), (0, 3, 2), (1, 0, 1), (1, 3, 2), (2, 3, 2), (3, 0, 2), (3, 1, 2), (3, 2, 2)]
+    assert edges == [
+        (0, 1, 1),
+        (0, 3, 2),
+        (1, 0, 1),
+        (1, 3, 2),
+        (2, 3, 2),
+        (3, 0, 2),
+        (3, 1, 2),
+        (3, 2, 2),
+    ]
 
 
 def test_all_encodings_together_train_on_graphs_of_different_sizes():
     tokenizer, objective = Graph(encodings=EVERY), Classify()
     objective.fit([0, 1], None)
-    batch = TokenBatch.collate([tokenizer.encode(graph_of(7, PAIRS)), tokenizer.encode(graph_of(1))])
+    batch = TokenBatch.collate(
+        [tokenizer.encode(graph_of(7, PAIRS)), tokenizer.encode(graph_of(1))]
+    )
     for block in (PreNormBlock, GPSBlock):
         model = Model(tokenizer.spec, Transformer(8, 2, num_heads=2, block=block), objective)
         objective.loss(model(batch), torch.tensor([0, 1]), training=True).loss.backward()
-        assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)
+        assert all(
+            bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None
+        )
 
 
 def test_all_encodings_together_are_a_part_of_an_example():
     tokenizer, objective = Join({"graph": Graph(encodings=EVERY), "text": Bytes()}), Classify()
     objective.fit([0, 1], None)
-    raws = [{"graph": graph_of(7, PAIRS), "text": "a triangle"}, {"graph": graph_of(1), "text": "a node"}]
+    raws = [
+        {"graph": graph_of(7, PAIRS), "text": "a triangle"},
+        {"graph": graph_of(1), "text": "a node"},
+    ]
     batch = TokenBatch.collate([tokenizer.encode(raw) for raw in raws])
     for block in (PreNormBlock, GPSBlock):
         model = Model(tokenizer.spec, Transformer(8, 2, num_heads=2, block=block), objective)
         objective.loss(model(batch), torch.tensor([0, 1]), training=True).loss.backward()
-        assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)
+        assert all(
+            bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None
+        )
 
 
 def test_a_recipe_names_encodings_in_one_list():
@@ -222,15 +265,31 @@ def test_a_recipe_names_encodings_in_one_list():
         (lambda: Graph(encodings=[ShortestPath()]), "no content"),
         (lambda: Graph().encode(vectors_of(2)), "edges carry 2 features; add EdgeTokens"),
         (lambda: Graph(encodings=EVERY).encode(vectors_of(2)), "num_edge_features 2"),
-        (lambda: Graph(num_edge_features=3, encodings=EVERY).encode(graph_of(2, [(0, 1)])), "num_edge_features 0"),
         (
-            lambda: GraphData(torch.zeros(2, 0), torch.tensor([[0], [1]]), edge_features=torch.ones(2, 1)),
+            lambda: Graph(num_edge_features=3, encodings=EVERY).encode(graph_of(2, [(0, 1)])),
+            "num_edge_features 0",
+        ),
+        (
+            lambda: GraphData(
+                torch.zeros(2, 0), torch.tensor([[0], [1]]), edge_features=torch.ones(2, 1)
+            ),
             "one per edge",
         ),
         (lambda: vectors_of(2, float("nan")), "edge 0 are not finite"),
-        (lambda: Graph(num_edge_features=1, encodings=EVERY).encode(contradiction()), "join nodes 0 and 1"),
-        (lambda: Graph(encodings=[Degree(), ShortestPath()]).encode(graph_of(9000)), "unreachable=false"),
-        (lambda: Graph(encodings=EVERY).decode(Graph(encodings=EVERY).encode(graph_of(2, [(0, 1)]))), "leave out"),
+        (
+            lambda: Graph(num_edge_features=1, encodings=EVERY).encode(contradiction()),
+            "join nodes 0 and 1",
+        ),
+        (
+            lambda: Graph(encodings=[Degree(), ShortestPath()]).encode(graph_of(9000)),
+            "unreachable=false",
+        ),
+        (
+            lambda: Graph(encodings=EVERY).decode(
+                Graph(encodings=EVERY).encode(graph_of(2, [(0, 1)]))
+            ),
+            "leave out",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(make, reason):
@@ -240,7 +299,9 @@ def test_what_does_not_fit_is_refused(make, reason):
 
 
 def vectors_of(width, value=1.0):
-    return GraphData(torch.zeros(2, 0), torch.tensor([[0], [1]]), edge_features=torch.full((1, width), value))
+    return GraphData(
+        torch.zeros(2, 0), torch.tensor([[0], [1]]), edge_features=torch.full((1, width), value)
+    )
 
 
 def contradiction():
@@ -260,7 +321,9 @@ class Largest(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         made = func(*args, **(kwargs or {}))
-        self.entries = max([self.entries, *(x.numel() for x in tree_leaves(made) if isinstance(x, torch.Tensor))])
+        self.entries = max(
+            [self.entries, *(x.numel() for x in tree_leaves(made) if isinstance(x, torch.Tensor))]
+        )
         return made
 
 
@@ -278,7 +341,9 @@ ALONG_EDGES = partial(MultiHeadAttention, mechanism=EdgeAttention)
 def test_a_step_on_a_graph_of_coras_size_makes_nothing_n_by_n(backbone):
     n, num_edges = 2708, 5278
     edges = torch.from_numpy(np.random.default_rng(0).integers(0, n, (2, num_edges)))
-    tokenizer = Graph(encodings=[Degree(), RandomWalk(3), Laplacian(2), EdgeTokens(), VirtualNode()])
+    tokenizer = Graph(
+        encodings=[Degree(), RandomWalk(3), Laplacian(2), EdgeTokens(), VirtualNode()]
+    )
     objective = Classify(level="token")
     objective.fit([torch.tensor([0, 1])], None)
     model = Model(tokenizer.spec, backbone(), objective)

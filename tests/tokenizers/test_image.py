@@ -60,11 +60,23 @@ def test_all_forms_of_one_image_give_the_same_tokens():
     pixels = np.random.default_rng(0).integers(0, 256, (6, 10, 3), np.uint8)
     tokenizer = Patches(2, channels=3)
     chw = rearrange(torch.from_numpy(pixels), "h w c -> c h w")
-    forms = [chw, chw.float() / 255, chw.double() / 255, pixels, pixels / 255, Image.fromarray(pixels)]
+    forms = [
+        chw,
+        chw.float() / 255,
+        chw.double() / 255,
+        pixels,
+        pixels / 255,
+        Image.fromarray(pixels),
+    ]
     first = tokenizer.encode(forms[0])
     for form in forms[1:]:
         assert_close(tokenizer.encode(form).content, first.content)
-    grey = [pixels[..., 0], torch.from_numpy(pixels[..., 0].copy()), Image.fromarray(pixels[..., 0]), pixels[..., :1]]
+    grey = [
+        pixels[..., 0],
+        torch.from_numpy(pixels[..., 0].copy()),
+        Image.fromarray(pixels[..., 0]),
+        pixels[..., :1],
+    ]
     for form in grey:
         assert_close(Patches(2).encode(form).content, Patches(2).encode(chw[:1]).content)
 
@@ -84,7 +96,10 @@ def test_resize_keeps_constant_regions_and_gives_every_image_one_size():
     ("image", "reason"),
     [
         (torch.rand(1, 7, 8), "7x8 pixels, which 2x4 patches do not tile"),
-        (torch.rand(3, 4, 8), r"has 3 channels, but the tokenizer takes 1; .*--tokenizer.channels 3"),
+        (
+            torch.rand(3, 4, 8),
+            r"has 3 channels, but the tokenizer takes 1; .*--tokenizer.channels 3",
+        ),
         (torch.rand(1, 4, 8) * 255, "give floats in"),
         (torch.rand(1, 4, 8) - 0.5, "give floats in"),
         (torch.full((1, 4, 8), float("nan")), "without NaN"),
@@ -108,19 +123,45 @@ def test_what_is_not_a_valid_image_is_refused(image, reason):
         (lambda: Patches(0), "at least 1"),
         (lambda: Patches(2, std=0.0), "positive"),
         (lambda: Patches(2, channels=3, mean=(0.1, 0.2)), "mean has 2 numbers for 3 channels"),
-        (lambda: Patches(4, resize=(8, 10)), "resize is 8x10 pixels, which 4x4 patches do not tile"),
-        (lambda: Patches(4, resize=Resize(12, crop=(8, 10))), "resize is 8x10 pixels, which 4x4 patches do not tile"),
-        (lambda: Patches(4, resize=Resize((8, 8)), crop=True), r"give resize, too, as \(height, width\)"),
-        (lambda: Patches(4, num_prefix_tokens=-1), "num_prefix_tokens=-1; give a number from 0 to 1,024"),
-        (lambda: Patches(4, num_prefix_tokens=2000), "num_prefix_tokens=2000; give a number from 0 to 1,024"),
+        (
+            lambda: Patches(4, resize=(8, 10)),
+            "resize is 8x10 pixels, which 4x4 patches do not tile",
+        ),
+        (
+            lambda: Patches(4, resize=Resize(12, crop=(8, 10))),
+            "resize is 8x10 pixels, which 4x4 patches do not tile",
+        ),
+        (
+            lambda: Patches(4, resize=Resize((8, 8)), crop=True),
+            r"give resize, too, as \(height, width\)",
+        ),
+        (
+            lambda: Patches(4, num_prefix_tokens=-1),
+            "num_prefix_tokens=-1; give a number from 0 to 1,024",
+        ),
+        (
+            lambda: Patches(4, num_prefix_tokens=2000),
+            "num_prefix_tokens=2000; give a number from 0 to 1,024",
+        ),
         (lambda: Patches(4, positions="index"), "images of one size; give resize"),
-        (lambda: Patches(4, positions="index", resize=Resize(8)), "images of one size; give resize"),
+        (
+            lambda: Patches(4, positions="index", resize=Resize(8)),
+            "images of one size; give resize",
+        ),
         (lambda: Patches(4, positions="rows"), "positions='rows'; give grid or index"),
         (lambda: Patches(4, stem=[3, 5, 7]), "more convolutions than 6x6 pixels"),
         (lambda: Patches(4, stem=[0]), "channels below 1"),
         (lambda: Patches(4, stem=[3], num_prefix_tokens=1), "give num_prefix_tokens=0, or no stem"),
-        (lambda: Patches(2).decode(Tokens(torch.zeros(3, 4), torch.tensor([[0.0, 0], [0, 1], [1, 1]]))), "do not fill"),
-        (lambda: Patches(2).decode(Tokens(torch.zeros(2, 4), torch.tensor([[0.0, 0], [0, 0]]))), "do not fill"),
+        (
+            lambda: Patches(2).decode(
+                Tokens(torch.zeros(3, 4), torch.tensor([[0.0, 0], [0, 1], [1, 1]]))
+            ),
+            "do not fill",
+        ),
+        (
+            lambda: Patches(2).decode(Tokens(torch.zeros(2, 4), torch.tensor([[0.0, 0], [0, 0]]))),
+            "do not fill",
+        ),
     ],
 )
 def test_wrong_use_is_refused_with_its_reason(use, reason):
@@ -135,7 +176,9 @@ def test_a_crop_keeps_the_aspect_ratio_of_the_middle():
     tokenizer = Patches(4, resize=(8, 8), crop=True)
     assert torch.equal(tokenizer.encode(wide).content, tokenizer.encode(square).content)
     assert torch.equal(tokenizer.resized(wide.mT), square.mT)
-    assert not torch.equal(Patches(4, resize=(8, 8)).encode(wide).content, tokenizer.encode(square).content)
+    assert not torch.equal(
+        Patches(4, resize=(8, 8)).encode(wide).content, tokenizer.encode(square).content
+    )
     with pytest.raises(ValueError, match="give resize, too"):
         Patches(4, crop=True)
 
@@ -143,7 +186,8 @@ def test_a_crop_keeps_the_aspect_ratio_of_the_middle():
 def test_grey_is_three_equal_colours():
     grey = torch.rand(1, 4, 8)
     assert torch.equal(
-        Patches(4, channels=3).encode(grey).content, Patches(4, channels=3).encode(grey.repeat(3, 1, 1)).content
+        Patches(4, channels=3).encode(grey).content,
+        Patches(4, channels=3).encode(grey.repeat(3, 1, 1)).content,
     )
 
 
@@ -152,7 +196,11 @@ def test_equal_tokenizers_are_equal_in_bytes_and_come_back():
     one, other = (Patches(2, channels=3, mean=(0.1, 0.2, 0.3), std=0.4) for _ in range(2))
     image = torch.rand(3, 4, 4)
     tokens = one.encode(image)
-    assert pickle.dumps(one) == pickle.dumps(other) != pickle.dumps(Patches(2, channels=3, mean=(0.1, 0.2, 0.4)))
+    assert (
+        pickle.dumps(one)
+        == pickle.dumps(other)
+        != pickle.dumps(Patches(2, channels=3, mean=(0.1, 0.2, 0.4)))
+    )
     assert torch.equal(pickle.loads(pickle.dumps(one)).encode(image).content, tokens.content)
 
 
@@ -224,7 +272,8 @@ def test_a_stem_is_the_convolutions_of_the_whole_image():
     (convolution,) = stem.convolutions
     with torch.no_grad():
         found = stem(tokenizer.encode(image).content[None])[0]
-        whole = F.gelu(convolution(F.pad(image[None], [1, 1, 1, 1], mode="replicate")))[0]  # [3 6 8]
+        # [3 6 8]
+        whole = F.gelu(convolution(F.pad(image[None], [1, 1, 1, 1], mode="replicate")))[0]
         two = whole[:, 2:4, 4:6]  # of the patch in row 1 and column 2
         assert_close(found[6], stem.norm(stem.linear(two.flatten())))
 

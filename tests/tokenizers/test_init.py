@@ -16,7 +16,12 @@ PARTS = {"Resize", "Degree", "EdgeTokens", "Laplacian", "RandomWalk", "ShortestP
 def test_importing_the_package_imports_no_heavy_library():
     heavy = ("torch", "numpy", "rdkit", "tokenizers")
     code = f"import sys, seqkit.tokenizers; print([m for m in {heavy} if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_every_name_loads_and_is_registered():

@@ -45,14 +45,21 @@ def test_surface_sums_to_labutes():
     for smiles in SMILES:
         molecule = Chem.AddHs(Chem.MolFromSmiles(smiles))
         total = float(column(Molecule().encode(smiles), "surface / 10").sum() * 10)
-        assert total == pytest.approx(sum(rdMolDescriptors._CalcLabuteASAContribs(molecule)[0]), abs=1e-3)
+        assert total == pytest.approx(
+            sum(rdMolDescriptors._CalcLabuteASAContribs(molecule)[0]), abs=1e-3
+        )
 
 
 def test_partial_charges_sum_to_the_charge_of_an_organic_molecule():
     for smiles in ("CC(=O)Oc1ccccc1C(=O)O", "CCO", "C[NH3+]"):
         tokens = Molecule().encode(smiles)
-        total = column(tokens, "partial charge").sum() + column(tokens, "partial charge of hydrogens").sum()
-        assert float(total) == pytest.approx(Chem.GetFormalCharge(Chem.MolFromSmiles(smiles)), abs=0.02)
+        total = (
+            column(tokens, "partial charge").sum()
+            + column(tokens, "partial charge of hydrogens").sum()
+        )
+        assert float(total) == pytest.approx(
+            Chem.GetFormalCharge(Chem.MolFromSmiles(smiles)), abs=0.02
+        )
 
 
 @pytest.mark.parametrize("smiles", SMILES)
@@ -62,7 +69,12 @@ def test_edge_types_are_bonds_and_then_distances(smiles):
         Molecule(encodings=[ShortestPath(max_hops=4, unreachable=False)]).encode(smiles),
     )
     distance = Chem.GetDistanceMatrix(molecule)
-    got = {(i, j): k for i, j, k in zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist())}
+    got = {
+        (i, j): k
+        for i, j, k in zip(
+            *tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist()
+        )
+    }
     bonds = {1.0: 1, 2.0: 2, 3.0: 3, 1.5: 4}
     expected = {}
     for i in range(len(tokens)):
@@ -78,10 +90,19 @@ def test_edge_types_are_bonds_and_then_distances(smiles):
 def test_permuting_the_atoms_permutes_content_and_adjacency(smiles):
     molecule, tokenizer = Chem.MolFromSmiles(smiles), Molecule()
     n = molecule.GetNumAtoms()
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(5)).tolist()  # the old atom at each new place
-    before, after = tokenizer.encode(molecule), tokenizer.encode(Chem.RenumberAtoms(molecule, order))
+    # the old atom at each new place
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(5)).tolist()
+    before, after = (
+        tokenizer.encode(molecule),
+        tokenizer.encode(Chem.RenumberAtoms(molecule, order)),
+    )
     assert_close(after.content, before.content[order])
-    old = {(i, j): k for i, j, k in zip(*before.adjacency.edge_index.tolist(), before.adjacency.edge_type.tolist())}
+    old = {
+        (i, j): k
+        for i, j, k in zip(
+            *before.adjacency.edge_index.tolist(), before.adjacency.edge_type.tolist()
+        )
+    }
     new = {
         (order[i], order[j]): k
         for i, j, k in zip(*after.adjacency.edge_index.tolist(), after.adjacency.edge_type.tolist())
@@ -98,7 +119,11 @@ def test_smiles_and_molecule_are_the_same_tokens_and_the_molecule_is_not_changed
 
 def test_enantiomers_differ_in_r_and_s_only():
     left, right = (Molecule().encode(s) for s in ("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O"))
-    differ = [name for name in Molecule().feature_names if not torch.equal(column(left, name), column(right, name))]
+    differ = [
+        name
+        for name in Molecule().feature_names
+        if not torch.equal(column(left, name), column(right, name))
+    ]
     assert differ == ["R or Z", "S or E"]
 
 
@@ -131,9 +156,11 @@ def test_features_are_what_their_names_say():
 @pytest.mark.parametrize("symbol", ELEMENTS)
 def test_an_atom_of_each_element_has_the_feature_of_that_name(symbol):
     tokens = Molecule().encode(f"[{symbol}]")
-    assert [name for name in Molecule().feature_names if name.startswith("element") and column(tokens, name)] == [
-        f"element {symbol}"
-    ]
+    assert [
+        name
+        for name in Molecule().feature_names
+        if name.startswith("element") and column(tokens, name)
+    ] == [f"element {symbol}"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +169,11 @@ def test_an_atom_of_each_element_has_the_feature_of_that_name(symbol):
 )
 def test_an_atom_of_each_hybridisation_has_the_feature_of_that_name(smiles, name):
     tokens = Molecule().encode(smiles)
-    of_first = [one for one in Molecule().feature_names if one.startswith("hybrid") and column(tokens, one)[0]]
+    of_first = [
+        one
+        for one in Molecule().feature_names
+        if one.startswith("hybrid") and column(tokens, one)[0]
+    ]
     assert of_first == [f"hybrid {name}"]
 
 
@@ -159,12 +190,16 @@ def test_partial_charges_without_gasteiger_parameters_are_zero():
 def test_explicit_hydrogens_are_tokens():
     tokens = Molecule().encode(Chem.AddHs(Chem.MolFromSmiles("CO")))
     assert column(tokens, "element H").tolist() == [0, 0, 1, 1, 1, 1]
-    assert float(column(tokens, "logP").sum()) == pytest.approx(Crippen.MolLogP(Chem.MolFromSmiles("CO")), abs=1e-3)
+    assert float(column(tokens, "logP").sum()) == pytest.approx(
+        Crippen.MolLogP(Chem.MolFromSmiles("CO")), abs=1e-3
+    )
 
 
 def test_without_encodings_bonds_are_the_only_edges():
     tokens = Molecule(encodings=[]).encode("CC=O")
-    assert sorted(zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist())) == [
+    assert sorted(
+        zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist())
+    ) == [
         (0, 1, 1),
         (1, 0, 1),
         (1, 2, 2),
@@ -183,7 +218,10 @@ def test_without_encodings_bonds_are_the_only_edges():
         ("C\ud800", "is not a valid SMILES"),
         ("", "no atoms"),
         (Chem.Mol(), "no atoms"),
-        (Chem.MolFromSmiles("C(C)(C)(C)(C)C", sanitize=False), "rdkit refuses the molecule.*valence"),
+        (
+            Chem.MolFromSmiles("C(C)(C)(C)(C)C", sanitize=False),
+            "rdkit refuses the molecule.*valence",
+        ),
         (None, "NoneType is not a molecule"),
     ],
 )

@@ -28,7 +28,13 @@ def test_names_are_cut_and_values_are_one_word():
 def test_a_token_belongs_to_the_smallest_node_around_it():
     found, places, module = split(SOURCE)
     edges = {(found[a], found[b]) for a, b in tree_edges(places, module)}
-    assert {("def", "path"), ("def", "with"), ("with", "return"), ("return", "x"), ("x", "<string>")} <= edges
+    assert {
+        ("def", "path"),
+        ("def", "with"),
+        ("with", "return"),
+        ("return", "x"),
+        ("x", "<string>"),
+    } <= edges
     assert ("x", "strip") in edges  # x.strip begins with x
     assert ("with", "x") not in edges
 
@@ -67,7 +73,9 @@ def test_a_long_sum_is_no_deep_recursion():
     assert len(code.encode(raw)) == 599
 
 
-@pytest.mark.parametrize("raw", ["def f(:", "x = (", "\x00", "# alone", "()", "-" * 10_000 + "1", "'\ud800'"])
+@pytest.mark.parametrize(
+    "raw", ["def f(:", "x = (", "\x00", "# alone", "()", "-" * 10_000 + "1", "'\ud800'"]
+)
 def test_what_is_no_python_is_refused(raw):
     with pytest.raises(DataError):
         split(raw)

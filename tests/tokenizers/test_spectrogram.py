@@ -12,7 +12,10 @@ from seqkit.tokenizers import LogMel, MultiScale, SpectrogramPatches
 
 RATE = 8_000
 WAVE = Waveform(torch.rand(4_003, generator=torch.Generator().manual_seed(0)) - 0.5, RATE)
-FINE, COARSE = (LogMel(RATE, num_mels=7, window_ms=w, hop_ms=h, stride=s) for w, h, s in ((25, 10, 2), (100, 50, 1)))
+FINE, COARSE = (
+    LogMel(RATE, num_mels=7, window_ms=w, hop_ms=h, stride=s)
+    for w, h, s in ((25, 10, 2), (100, 50, 1))
+)
 
 
 def test_scales_are_merged_by_time_and_each_is_whole():
@@ -31,7 +34,8 @@ def test_scales_that_one_layer_cannot_embed_are_refused(scales):
 def test_patches_through_a_linear_layer_are_the_convolution_of_ast():
     mel, weight = LogMel(RATE, num_mels=13), torch.randn(5, 1, 4, 3)
     tokens = SpectrogramPatches(mel, patch=(4, 3), hop=(3, 2)).encode(WAVE)
-    energies = mel.encode(WAVE).content  # 51 frames: patches begin at 0, 3, … 48, and the last one lacks a frame
+    # 51 frames: patches begin at 0, 3, … 48, and the last one lacks a frame
+    energies = mel.encode(WAVE).content
     energies = F.pad(energies, [0, 0, 0, 1], value=float(energies.min()))
     expected = F.conv2d(rearrange(energies, "t m -> 1 1 t m"), weight, stride=(3, 2))
     found = tokens.content @ rearrange(weight, "d 1 p q -> (p q) d")
@@ -59,11 +63,18 @@ def test_a_recording_shorter_than_a_patch_is_one(t):
 )
 def test_patches_that_do_not_fit_are_refused(settings, said):
     with pytest.raises(ValueError, match=said):
-        SpectrogramPatches(**{"frames": LogMel(RATE, num_mels=7), "patch": (4, 3), "hop": (2, 2)} | settings)
+        SpectrogramPatches(
+            **{"frames": LogMel(RATE, num_mels=7), "patch": (4, 3), "hop": (2, 2)} | settings
+        )
 
 
-@pytest.mark.parametrize("samples", [torch.zeros(0), torch.full((900,), torch.nan), torch.zeros(900)])
+@pytest.mark.parametrize(
+    "samples", [torch.zeros(0), torch.full((900,), torch.nan), torch.zeros(900)]
+)
 def test_bad_sound_is_refused(samples):
-    for tokenizer in (MultiScale({"a": FINE, "b": COARSE}), SpectrogramPatches(LogMel(RATE, num_mels=16))):
+    for tokenizer in (
+        MultiScale({"a": FINE, "b": COARSE}),
+        SpectrogramPatches(LogMel(RATE, num_mels=16)),
+    ):
         with pytest.raises(DataError, match=r"no samples|not finite|silent"):
             tokenizer.encode(Waveform(samples, RATE))

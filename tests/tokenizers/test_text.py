@@ -61,7 +61,9 @@ def test_a_reserved_id_is_the_last_and_comes_back_with_the_state(known, text):
     assert loaded.spec == tokenizer.spec
     assert tokenizer.unknown_id == len(set(known))
     for each in (tokenizer, loaded):
-        assert each.decode(each.encode(text)) == "".join(c if c in known else "\ufffd" for c in text)
+        assert each.decode(each.encode(text)) == "".join(
+            c if c in known else "\ufffd" for c in text
+        )
 
 
 @given(ANY, UNICODE)
@@ -102,7 +104,8 @@ def test_ids_are_places_in_the_alphabet_and_what_is_unknown_has_the_last(size):
 def test_an_unknown_character_is_named_with_its_index():
     with pytest.raises(DataError, match=r"U\+00E9.*index 3"):
         Characters("abc").encode("abcé")
-    with pytest.raises(DataError, match=r"'b'.*index 0"):  # below the highest code point of the alphabet
+    # below the highest code point of the alphabet
+    with pytest.raises(DataError, match=r"'b'.*index 0"):
         Characters("ac").encode("b")
 
 
@@ -116,7 +119,9 @@ def test_a_given_alphabet_keeps_its_order_through_fit():
     assert tokenizer.encode("ayz").content.tolist() == [2, 1, 0]
 
 
-@pytest.mark.parametrize("make", [Characters, lambda: Characters(unknown="unk"), Words, lambda: Words(lowercase=True)])
+@pytest.mark.parametrize(
+    "make", [Characters, lambda: Characters(unknown="unk"), Words, lambda: Words(lowercase=True)]
+)
 def test_state_is_json_and_gives_the_same_tokenizer(make):
     fitted, loaded = make(), make()
     assert not fitted.was_fitted
@@ -156,7 +161,9 @@ def test_an_unfitted_tokenizer_is_refused_with_what_to_do(make):
 
 
 @pytest.mark.parametrize("tokenizer", [Bytes(), Characters("ab"), Words()], ids=repr)
-@pytest.mark.parametrize(("raw", "reason"), [(b"ab", "takes a str, but was given bytes"), ("", "the text is empty")])
+@pytest.mark.parametrize(
+    ("raw", "reason"), [(b"ab", "takes a str, but was given bytes"), ("", "the text is empty")]
+)
 def test_what_is_not_text_is_refused(tokenizer, raw, reason):
     with pytest.raises(DataError, match=reason):
         tokenizer.encode(raw)

@@ -40,7 +40,9 @@ class WithoutTime(Tubelets):
 def test_a_clip_played_backwards_has_its_times_reversed_and_a_fault_without_time_is_seen():
     clip = torch.rand(5, 1, 4, 6)
     forth, back = (Tubelets((1, 2, 3), frames=5).encode(x) for x in (clip, clip.flip(0)))
-    again = Tokens(forth.content, torch.cat([4 - forth.positions[:, :1], forth.positions[:, 1:]], dim=1))
+    again = Tokens(
+        forth.content, torch.cat([4 - forth.positions[:, :1], forth.positions[:, 1:]], dim=1)
+    )
     order = (again.positions * torch.tensor([100.0, 10.0, 1.0])).sum(dim=1).argsort()
     assert torch.equal(again.positions[order], back.positions)
     assert torch.equal(again.content[order], back.content)
@@ -68,7 +70,9 @@ def test_each_frame_is_what_patches_make_of_it(resize):
         (3, 10, [0, 3, 6, 9]),
     ],
 )
-def test_frames_are_spread_evenly_or_a_stride_apart_in_the_middle_and_none_comes_twice(stride, num_frames, expected):
+def test_frames_are_spread_evenly_or_a_stride_apart_in_the_middle_and_none_comes_twice(
+    stride, num_frames, expected
+):
     assert Tubelets((2, 1, 1), frames=6, stride=stride).sample(num_frames) == expected
 
 
@@ -95,7 +99,9 @@ def test_what_is_no_clip_is_refused(raw, fact):
         Tubelets((2, 2, 3), frames=4).encode(raw)
 
 
-@pytest.mark.parametrize("settings", [{"frames": 3}, {"frames": 0}, {"stride": 0}, {"resize": (5, 6)}, {"std": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"frames": 3}, {"frames": 0}, {"stride": 0}, {"resize": (5, 6)}, {"std": 0}]
+)
 def test_settings_that_do_not_fit_are_refused(settings):
     with pytest.raises(ValueError, match=r"\d"):
         Tubelets((2, 2, 3), **settings)

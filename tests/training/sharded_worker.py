@@ -42,15 +42,22 @@ class Tied(nn.Module):
 
 def distance(whole, sharded, start):
     """Largest difference of the weights, over the largest change since `start`."""
-    changed = max(float((a - b).detach().abs().max()) for a, b in zip(whole.parameters(), start.parameters()))
+    changed = max(
+        float((a - b).detach().abs().max()) for a, b in zip(whole.parameters(), start.parameters())
+    )
     gathered = [p.full_tensor() for p in sharded.parameters()]
-    return max(float((a - b).detach().abs().max()) for a, b in zip(whole.parameters(), gathered)) / changed
+    return (
+        max(float((a - b).detach().abs().max()) for a, b in zip(whole.parameters(), gathered))
+        / changed
+    )
 
 
 def trained(factory, mesh):
     """Distance after five steps on the mean gradient of two examples, one of each process."""
     torch.manual_seed(0)
-    whole = nn.Sequential(nn.Linear(17, ROWS, bias=False), nn.GELU(), nn.Linear(ROWS, 16, bias=False))
+    whole = nn.Sequential(
+        nn.Linear(17, ROWS, bias=False), nn.GELU(), nn.Linear(ROWS, 16, bias=False)
+    )
     start, sharded = copy.deepcopy(whole), copy.deepcopy(whole)
     fully_shard(sharded, mesh=mesh)
     optimizers = factory.build(whole), factory.build(sharded)
@@ -72,7 +79,12 @@ def state(mesh):
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(3, 16)).sum().backward()
     optimizer.step()
-    return {"state_dict": model.state_dict(), "optimizer_states": [optimizer.state_dict()], "epoch": 3, "run": {"a": 1}}
+    return {
+        "state_dict": model.state_dict(),
+        "optimizer_states": [optimizer.state_dict()],
+        "epoch": 3,
+        "run": {"a": 1},
+    }
 
 
 def same(one, other):
@@ -146,7 +158,9 @@ def told_not_finite(model):
     from seqkit.training.parallel import ShardedStrategy
 
     strategy = object.__new__(ShardedStrategy)
-    trainer = SimpleNamespace(strategy=strategy, lightning_module=model, global_step=3, world_size=2)
+    trainer = SimpleNamespace(
+        strategy=strategy, lightning_module=model, global_step=3, world_size=2
+    )
     told = "nothing"
     try:
         check_finite_weights(trainer)

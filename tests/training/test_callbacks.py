@@ -10,8 +10,11 @@ from seqkit.training.callbacks import EMA, check_monitors
 from seqkit.training.trainer import make_trainer
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),  # torch, on how Lightning uses it
-    pytest.mark.filterwarnings("ignore:.*(does not have many workers|smaller than the logging interval).*"),
+    # torch, on how Lightning uses it
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:.*(does not have many workers|smaller than the logging interval).*"
+    ),
 ]
 
 
@@ -61,12 +64,16 @@ class Weights(Callback):
         self.after.append(float(module.weight.detach()))
 
 
-@pytest.mark.parametrize(("decay", "every", "start"), [(0.5, 1, 0), (0.9, 1, 0), (0.5, 2, 0), (0.5, 1, 1), (0.5, 2, 2)])
+@pytest.mark.parametrize(
+    ("decay", "every", "start"), [(0.5, 1, 0), (0.9, 1, 0), (0.5, 2, 0), (0.5, 1, 1), (0.5, 2, 2)]
+)
 def test_averaged_weights_are_those_of_the_recursion(tmp_path, decay, every, start):
     """average = decay * average + (1 - decay) * weight, from the first update on; the other steps count for nothing."""
     kept, module = Weights(), Given([0.0, 0.0])
     fit(module, EMA(decay, every_n_steps=every, start_step=start), tmp_path, kept)
-    taken = [weight for step, weight in enumerate(kept.after) if step >= start and step % every == 0]
+    taken = [
+        weight for step, weight in enumerate(kept.after) if step >= start and step % every == 0
+    ]
     average = taken[0]
     for weight in taken[1:]:
         average = decay * average + (1 - decay) * weight
@@ -83,7 +90,10 @@ def test_an_average_that_no_step_updates_is_refused():
 
 def test_a_monitor_that_is_not_logged_is_refused_before_training():
     check_monitors([EarlyStopping("valid/loss"), EMA()], ["train/loss", "valid/loss"])
-    for wrong, known in (("valid/los", ["train/loss", "valid/loss"]), ("valid/loss", ["train/loss"])):
+    for wrong, known in (
+        ("valid/los", ["train/loss", "valid/loss"]),
+        ("valid/loss", ["train/loss"]),
+    ):
         with pytest.raises(UsageError, match=f"EarlyStopping monitors '{wrong}'"):
             check_monitors([EarlyStopping(wrong)], known)
 

@@ -63,7 +63,9 @@ def test_the_newest_good_checkpoint_is_taken_and_those_passed_over_are_said(tmp_
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "manifest"])
-def test_a_write_that_fails_is_said_and_leaves_the_checkpoint_before(tmp_path, monkeypatch, caplog, call):
+def test_a_write_that_fails_is_said_and_leaves_the_checkpoint_before(
+    tmp_path, monkeypatch, caplog, call
+):
     def fail(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -105,7 +107,10 @@ def test_the_manifest_is_of_a_file_that_is_there_already(tmp_path, monkeypatch):
     seen, write = [], checkpoint_io.write_json
 
     def look(path, value):
-        seen.append(checkpoint_io.sha256_of(path.with_name(path.name.removesuffix(".json"))) == value["sha256"])
+        seen.append(
+            checkpoint_io.sha256_of(path.with_name(path.name.removesuffix(".json")))
+            == value["sha256"]
+        )
         write(path, value)
 
     monkeypatch.setattr(checkpoint_io, "write_json", look)
@@ -125,7 +130,8 @@ def test_temporary_files_of_killed_processes_are_swept_and_nothing_else(tmp_path
 def test_a_good_checkpoint_is_not_written_again_and_a_damaged_one_is(tmp_path, monkeypatch):
     path = tmp_path / "resume-step=4.ckpt"
     save(tmp_path, 4)
-    with monkeypatch.context() as patched:  # a disk that is full by now must not cost the checkpoint that is there
+    # a disk that is full by now must not cost the checkpoint that is there
+    with monkeypatch.context() as patched:
         patched.setattr(checkpoint_io, "write_checkpoint", lambda *_: pytest.fail("written again"))
         save(tmp_path, 4)
     assert newest_good(tmp_path).step == 4

@@ -14,7 +14,10 @@ from seqkit.training.module import training_loss
 
 @pytest.mark.parametrize(
     "recipe",
-    [pytest.param(name, marks=() if name == "text/char-lm" else pytest.mark.slow) for name in single_recipes()],
+    [
+        pytest.param(name, marks=() if name == "text/char-lm" else pytest.mark.slow)
+        for name in single_recipes()
+    ],
 )
 def test_a_compiled_loss_has_the_gradient_of_the_plain_one(recipe):
     """Dynamo's tracing alone: it left gradients out (`seqkit.nn.convolution.convolve`)."""
@@ -29,7 +32,8 @@ def test_a_compiled_loss_has_the_gradient_of_the_plain_one(recipe):
         raise
     (task,), batch = prepared.objectives().values(), next(iter(prepared.data.train_dataloader()))
     with torch.no_grad():
-        for parameter in task.model.parameters():  # blocks that begin with zeros pass no gradient on
+        # blocks that begin with zeros pass no gradient on
+        for parameter in task.model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
     torch._dynamo.reset()
 
@@ -40,10 +44,15 @@ def test_a_compiled_loss_has_the_gradient_of_the_plain_one(recipe):
             warnings.simplefilter("ignore")  # of torch's own tracing
             loss, count, num_tokens = loss_of(task, batch[:2])
             (loss / count).backward()
-        found = {name: p.grad.clone() for name, p in task.model.named_parameters() if p.grad is not None}
+        found = {
+            name: p.grad.clone() for name, p in task.model.named_parameters() if p.grad is not None
+        }
         return found | {"loss": loss.detach() / count, "tokens": num_tokens.float()}
 
-    plain, compiled = gradients(training_loss), gradients(torch.compile(training_loss, backend="eager"))
+    plain, compiled = (
+        gradients(training_loss),
+        gradients(torch.compile(training_loss, backend="eager")),
+    )
     torch._dynamo.reset()
     assert compiled.keys() == plain.keys()
     size = max(float(x.abs().max()) for x in plain.values())

@@ -15,7 +15,12 @@ from seqkit.training.optim import AdamW
 
 def digits(**changes):
     words = {name.replace("__", "."): value for name, value in changes.items()}
-    quiet = {"trainer.enable_progress_bar": False, "data.limit": 20, "model.backbone.depth": 2, "data.augment": None}
+    quiet = {
+        "trainer.enable_progress_bar": False,
+        "data.limit": 20,
+        "model.backbone.depth": 2,
+        "data.augment": None,
+    }
     quiet |= {"model.backbone.dim": 16, "data.batch_size": 10, "trainer.max_epochs": 1}
     return complete("image/digits", "debug", {**quiet, **words})
 
@@ -62,7 +67,9 @@ def test_parts_may_be_frozen_of_random_weights(tmp_path):
 def test_lora_changes_the_linear_maps_alone_and_the_run_has_the_names_of_any_other(base, tmp_path):
     settings = method("LoRA", rank=2, targets=["qkv_proj"])
     run(digits(model__init=str(base), trainer__fine_tuning=settings), tmp_path / "run")
-    assert changed(base, tmp_path / "run") == {f"backbone.blocks.{i}.attention.qkv_proj.weight" for i in (0, 1)}
+    assert changed(base, tmp_path / "run") == {
+        f"backbone.blocks.{i}.attention.qkv_proj.weight" for i in (0, 1)
+    }
     for i in (0, 1):
         name = f"backbone.blocks.{i}.attention.qkv_proj.weight"
         difference = weights_of(tmp_path / "run")[name] - weights_of(base)[name]
@@ -78,7 +85,9 @@ def test_lora_changes_the_linear_maps_alone_and_the_run_has_the_names_of_any_oth
     "words",
     [
         {"trainer__fine_tuning": "LoRA", "trainer__weights": "best"},
-        pytest.param({"trainer__fine_tuning": "Freeze", "trainer__weights": "best"}, marks=pytest.mark.slow),
+        pytest.param(
+            {"trainer__fine_tuning": "Freeze", "trainer__weights": "best"}, marks=pytest.mark.slow
+        ),
     ],
     ids=str,
 )
@@ -98,7 +107,11 @@ def test_rates_fall_from_the_head_to_the_embedder(base):
     assert len(rates) == len(list(model.parameters()))
     found = {name: rates[id(p)] for name, p in model.named_parameters()}
     assert found["head.linear.weight"] == 0.1
-    for prefix, rate in (("backbone.blocks.1.", 0.05), ("backbone.blocks.0.", 0.025), ("embedder.", 0.0125)):
+    for prefix, rate in (
+        ("backbone.blocks.1.", 0.05),
+        ("backbone.blocks.0.", 0.025),
+        ("embedder.", 0.0125),
+    ):
         assert {rate for name, rate in found.items() if name.startswith(prefix)} == {rate}
 
 
@@ -113,7 +126,10 @@ def test_a_trial_trains_as_the_run_does(base, tmp_path):
         ({"trainer__fine_tuning": "LoRA"}, "--model.init"),
         ({"trainer__fine_tuning": "Freeze"}, "--model.init"),
         ({"trainer__fine_tuning": method("Freeze", parts=["embeder"])}, "did you mean embedder"),
-        ({"trainer__fine_tuning": method("Freeze", parts=["embedder", "backbone", "head"])}, "no parameter"),
+        (
+            {"trainer__fine_tuning": method("Freeze", parts=["embedder", "backbone", "head"])},
+            "no parameter",
+        ),
     ],
 )
 def test_what_would_keep_nothing_or_all_is_refused(settings, message, tmp_path):

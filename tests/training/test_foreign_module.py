@@ -20,7 +20,8 @@ from seqkit.training import RandomState, ResumableLoader, ResumePoints
 
 pytestmark = [
     needs_forks,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of forking where torch's threads wait
+    # of forking where torch's threads wait
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
 STEPS = 54
@@ -34,7 +35,12 @@ class Noisy(torch.utils.data.Dataset):
         return 36
 
     def __getitem__(self, index):
-        x = torch.full((5,), index / 36) + 0.1 * torch.rand(5) + 0.1 * random.random() + 0.1 * np.random.rand()
+        x = (
+            torch.full((5,), index / 36)
+            + 0.1 * torch.rand(5)
+            + 0.1 * random.random()
+            + 0.1 * np.random.rand()
+        )
         return x.float(), float(index % 2)
 
 
@@ -43,7 +49,9 @@ class Foreign(pl.LightningModule):
 
     def __init__(self):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(5, 7), nn.Dropout(0.3), nn.BatchNorm1d(7), nn.Linear(7, 1))
+        self.net = nn.Sequential(
+            nn.Linear(5, 7), nn.Dropout(0.3), nn.BatchNorm1d(7), nn.Linear(7, 1)
+        )
         self.register_buffer("epochs", torch.zeros(()))
 
     def training_step(self, batch, index):
@@ -90,8 +98,17 @@ def train(folder, *more):
         callbacks=[RandomState(), points, *more],
     )  # fmt: skip
     loader = ResumableLoader(Noisy(), batch_size=3, shuffle=True, seed=1)
-    trainer.fit(module, loader, ResumableLoader(Noisy(), batch_size=9), ckpt_path=points.newest, weights_only=True)
-    states = [one.state_dict() for one in (module, trainer.optimizers[0], trainer.lr_scheduler_configs[0].scheduler)]
+    trainer.fit(
+        module,
+        loader,
+        ResumableLoader(Noisy(), batch_size=9),
+        ckpt_path=points.newest,
+        weights_only=True,
+    )
+    states = [
+        one.state_dict()
+        for one in (module, trainer.optimizers[0], trainer.lr_scheduler_configs[0].scheduler)
+    ]
     torch.save([trainer.global_step, *states], folder / "end.pt")
     return 0
 
@@ -102,7 +119,9 @@ def killed(folder, times, seed):
     folder.mkdir()
     for i in range(times):
         first = 2 + (STEPS - 4) * i // times
-        kill = Kill(generator.randrange(first, first + max(1, STEPS // times)), generator.choice(PLACES))
+        kill = Kill(
+            generator.randrange(first, first + max(1, STEPS // times)), generator.choice(PLACES)
+        )
         ended = forked(lambda kill=kill: train(folder, kill), folder)
         assert ended.code == -signal.SIGKILL, ended.said
     ended = forked(lambda: train(folder), folder)
@@ -125,12 +144,16 @@ def quiet(work):
 
 @pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_killed_training_ends_bit_equal(tmp_path, monkeypatch, times):
-    monkeypatch.setitem(globals(), "forked", lambda work, folder, _forked=forked: _forked(quiet(work), folder))
+    monkeypatch.setitem(
+        globals(), "forked", lambda work, folder, _forked=forked: _forked(quiet(work), folder)
+    )
     (tmp_path / "whole").mkdir()
     assert forked(lambda: train(tmp_path / "whole"), tmp_path).code == 0
     right = torch.load(tmp_path / "whole" / "end.pt", weights_only=True)
     assert right[0] == STEPS
-    torch.testing.assert_close(killed(tmp_path / "killed", times, seed=times), right, rtol=0, atol=0)
+    torch.testing.assert_close(
+        killed(tmp_path / "killed", times, seed=times), right, rtol=0, atol=0
+    )
 
 
 def test_batches_and_their_random_numbers_are_the_same_with_any_number_of_workers():

@@ -81,13 +81,21 @@ class Poison(pl.Callback):
 
 @pytest.mark.parametrize("optimizer", ["AdamW", "Muon"])
 def test_a_step_that_is_not_finite_changes_nothing_and_is_named_a_step_later(optimizer, tmp_path):
-    words = {"trainer.max_steps": 1, "trainer.precision": "32-true", "optimizer": {"type": optimizer, "lr": 0.01}}
+    words = {
+        "trainer.max_steps": 1,
+        "trainer.precision": "32-true",
+        "optimizer": {"type": optimizer, "lr": 0.01},
+    }
     right = trained(tmp_path / "right", Poison(), **words)
     poison = Poison(1, 2)
-    got = trained(tmp_path / "got", poison, **words | {"trainer.max_steps": 3, "trainer.skip_nonfinite": 2})
+    got = trained(
+        tmp_path / "got", poison, **words | {"trainer.max_steps": 3, "trainer.skip_nonfinite": 2}
+    )
     for name, weight in right.items():
         # one step of Muon moves a weight by 0.02; its bfloat16 rounds gradients, whose sums have no fixed order
-        assert_close(got[name], weight, rtol=0, atol=1e-6 if optimizer == "AdamW" else 2e-3, msg=name)
+        assert_close(
+            got[name], weight, rtol=0, atol=1e-6 if optimizer == "AdamW" else 2e-3, msg=name
+        )
     assert poison.rates[1] == poison.rates[2] != poison.rates[0]
     assert read_mapping(tmp_path / "got" / "summary.json")["skipped_steps"] == 2
     with pytest.raises(DivergedError, match=r"nan in step 5 \(epoch \d, batch \d: "):
@@ -100,7 +108,8 @@ def test_a_compiled_training_ends_near_a_plain_one(recipe, tmp_path):
     words = {"trainer.precision": "32-true", "optimizer": {"type": "torch.optim.SGD", "lr": 0.05}}
     words |= {"model.dropout": 0.0}  # the compiler draws other random numbers
     one, other = (
-        trained(tmp_path / str(on), pl.Callback(), recipe, **words | {"trainer.compile": on}) for on in (True, False)
+        trained(tmp_path / str(on), pl.Callback(), recipe, **words | {"trainer.compile": on})
+        for on in (True, False)
     )
     for name, weight in one.items():
         assert_close(weight, other[name], rtol=1e-3, atol=1e-4, msg=name)

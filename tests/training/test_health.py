@@ -56,8 +56,12 @@ def test_norms_by_layer_are_those_of_all_their_gradients_in_one_vector():
     model = model_of()
     model(batch_of(7, 5)).square().sum().backward()
     norms = gradient_norms(model)
-    block = [p.grad for name, p in model.named_parameters() if name.startswith("backbone.blocks.1.")]
-    assert norms["backbone.blocks.1"] == pytest.approx(float(torch.cat([g.flatten() for g in block]).norm()), rel=1e-4)
+    block = [
+        p.grad for name, p in model.named_parameters() if name.startswith("backbone.blocks.1.")
+    ]
+    assert norms["backbone.blocks.1"] == pytest.approx(
+        float(torch.cat([g.flatten() for g in block]).norm()), rel=1e-4
+    )
     whole = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
     assert total_norm(norms) == pytest.approx(float(whole), rel=1e-4)
 
@@ -71,7 +75,14 @@ def test_a_layer_without_gradients_has_norm_zero():
 
 
 def test_a_layer_far_below_the_others_of_its_stack_has_vanished():
-    norms = {"blocks.0": 1e-5, "blocks.1": 0.2, "blocks.2": 1.0, "head": 1e-9, "other.0": 1e-7, "other.1": 0.0}
+    norms = {
+        "blocks.0": 1e-5,
+        "blocks.1": 0.2,
+        "blocks.2": 1.0,
+        "head": 1e-9,
+        "other.0": 1e-7,
+        "other.1": 0.0,
+    }
     assert vanishing_layers(norms) == ["blocks.0"]
     assert vanishing_layers({name: 1e-6 * norm for name, norm in norms.items()}) == ["blocks.0"]
 

@@ -16,7 +16,11 @@ WORDS = {
 
 
 def config(**words):
-    return complete("image/digits", "debug", WORDS | {name.replace("__", "."): value for name, value in words.items()})
+    return complete(
+        "image/digits",
+        "debug",
+        WORDS | {name.replace("__", "."): value for name, value in words.items()},
+    )
 
 
 def test_the_norm_of_nothing_is_zero():
@@ -26,7 +30,10 @@ def test_the_norm_of_nothing_is_zero():
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_norms_by_layer_add_up_to_the_norm_of_the_gradient(tmp_path, accumulate):
     callback = {"type": "GradientNorms", "every_n_steps": 2}
-    run(config(trainer__callbacks=[callback], trainer__accumulate_grad_batches=accumulate), tmp_path / "run")
+    run(
+        config(trainer__callbacks=[callback], trainer__accumulate_grad_batches=accumulate),
+        tmp_path / "run",
+    )
     with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     layers = [name for name in rows[0] if name.startswith("grad_norm/")]
@@ -35,7 +42,9 @@ def test_norms_by_layer_add_up_to_the_norm_of_the_gradient(tmp_path, accumulate)
     logged = [row for row in rows if row[layers[0]]]
     assert len(logged) >= 2
     for row in logged:
-        assert sum(float(row[name]) ** 2 for name in layers) ** 0.5 == pytest.approx(wholes[row["step"]], rel=1e-4)
+        assert sum(float(row[name]) ** 2 for name in layers) ** 0.5 == pytest.approx(
+            wholes[row["step"]], rel=1e-4
+        )
 
 
 def test_an_interval_of_no_step_is_refused():

@@ -18,7 +18,9 @@ def _handlers():
     """Python's own handlers: a process in the background begins with SIGINT ignored. What was there comes back."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number in SIGNALS:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        signal.signal(
+            number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        )
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -43,7 +45,10 @@ def test_a_deferred_signal_is_kept_and_said(caplog):
     with signals.installed():
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.received == signal.SIGTERM
-    assert "SIGTERM: a checkpoint is written at the end of this step, then the run stops" in caplog.text
+    assert (
+        "SIGTERM: a checkpoint is written at the end of this step, then the run stops"
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
@@ -64,7 +69,9 @@ def test_a_second_signal_ends_the_process(number):
     assert done.returncode == -number
 
 
-def test_a_signal_in_an_import_ends_the_process_with_its_line_where_an_error_would_be_taken_for_another(tmp_path):
+def test_a_signal_in_an_import_ends_the_process_with_its_line_where_an_error_would_be_taken_for_another(
+    tmp_path,
+):
     (tmp_path / "slow.py").write_text(
         "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGTERM)\nexcept BaseException:\n    pass\n"
     )

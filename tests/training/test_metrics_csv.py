@@ -13,11 +13,17 @@ from seqkit.training.metrics_csv import MetricsCSV
 
 def rows(folder):
     with (folder / "metrics.csv").open(newline="") as file:
-        return [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
+        return [
+            {name: value for name, value in row.items() if value} for row in csv.DictReader(file)
+        ]
 
 
-@pytest.mark.parametrize("columns", [("loss",), ("loss", "other")], ids=["a row more", "a column more"])
-def test_rows_that_cannot_be_written_are_written_once_there_is_room(tmp_path, monkeypatch, caplog, columns):
+@pytest.mark.parametrize(
+    "columns", [("loss",), ("loss", "other")], ids=["a row more", "a column more"]
+)
+def test_rows_that_cannot_be_written_are_written_once_there_is_room(
+    tmp_path, monkeypatch, caplog, columns
+):
     logger = MetricsCSV(tmp_path)
     logger.log_metrics({"loss": 1.0}, step=0)
     logger.save()
@@ -39,7 +45,10 @@ def test_rows_that_cannot_be_written_are_written_once_there_is_room(tmp_path, mo
     logger.save()
     assert rows(tmp_path) == [
         {"loss": "1.0", "step": "0"},
-        *({**dict.fromkeys(columns, str(value)), "step": str(step)} for step, value in ((1, 2.0), (2, 2.0), (3, 3.0))),
+        *(
+            {**dict.fromkeys(columns, str(value)), "step": str(step)}
+            for step, value in ((1, 2.0), (2, 2.0), (3, 3.0))
+        ),
     ]
 
 
@@ -48,7 +57,10 @@ def test_a_row_that_is_written_in_part_is_taken_back(tmp_path):
     path.write_bytes(b"loss,step\r\n1.0,0\r\n")
 
     resource = pytest.importorskip("resource")
-    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before, handler = (
+        resource.getrlimit(resource.RLIMIT_FSIZE),
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+    )
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 3, before[1]))
         with pytest.raises(OSError, match="File too large"):
@@ -69,7 +81,9 @@ def test_rows_after_a_checkpoint_are_cut_though_columns_were_added(tmp_path):
     logger.save()
     again = MetricsCSV(tmp_path).synced()
     metrics_csv.cut(tmp_path / "metrics.csv", known)
-    assert rows(tmp_path) == [{"train/loss": str(9.0 - step), "step": str(step)} for step in range(4)]
+    assert rows(tmp_path) == [
+        {"train/loss": str(9.0 - step), "step": str(step)} for step in range(4)
+    ]
     assert again == known + 2
     assert MetricsCSV(tmp_path).synced() == known
     metrics_csv.cut(tmp_path / "missing.csv", 0)
@@ -89,7 +103,9 @@ def test_rows_that_are_lost_since_a_checkpoint_are_said(tmp_path, caplog, harm):
 
 def test_rows_are_on_the_disk_before_the_checkpoint_that_counts_them(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    monkeypatch.setattr(
+        "os.fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+    )
     logger = MetricsCSV(tmp_path)
     logger.log_metrics({"train/loss": 9.0}, step=0)
     logger.save()

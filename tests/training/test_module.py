@@ -39,7 +39,10 @@ class SGD(OptimizerFactory):
 
 def ragged(*lengths, seed=0):
     g = torch.Generator().manual_seed(seed)
-    tokens = [Tokens(torch.randint(7, (n,), generator=g), torch.arange(float(n))[:, None]) for n in lengths]
+    tokens = [
+        Tokens(torch.randint(7, (n,), generator=g), torch.arange(float(n))[:, None])
+        for n in lengths
+    ]
     return TokenBatch.collate(tokens), None
 
 
@@ -47,7 +50,9 @@ def training_module(objective=None, **settings):
     """In float64, in which every processor rounds far below what is compared."""
     torch.manual_seed(0)
     objective = objective or NextToken()
-    model = Model(TokenSpec(vocab_size=7), GRU(12, 1, causal=bool(objective.causal)), objective).double()
+    model = Model(
+        TokenSpec(vocab_size=7), GRU(12, 1, causal=bool(objective.causal)), objective
+    ).double()
     return TrainingModule(model, objective, **{"optimizer": SGD(), **settings})
 
 
@@ -75,7 +80,9 @@ class BatchLoader:
 def _ignore_advice():
     """Lightning 2.6.6 warns about torch 2.11, and advises on intervals and loaders; neither is ours to mend."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*", category=FutureWarning)
+        warnings.filterwarnings(
+            "ignore", message=r".*isinstance\(treespec, LeafSpec\).*", category=FutureWarning
+        )
         warnings.filterwarnings("ignore", message=r".*(log_every_n_steps|no `val_dataloader`).*")
         yield
 
@@ -86,7 +93,8 @@ def weights_after(batches, **settings):
     return ours.model.state_dict()
 
 
-MICRO = [[11, 2], [3, 2], [2], [13, 7, 5], [5]]  # unequal on purpose; the last step has one micro-batch only
+# unequal on purpose; the last step has one micro-batch only
+MICRO = [[11, 2], [3, 2], [2], [13, 7, 5], [5]]
 
 
 def micro_and_whole():
@@ -153,12 +161,18 @@ def test_gradients_are_clipped_as_by_torch():
     for name, p in twin.model.named_parameters():
         assert_close(ours.model.get_parameter(name), p - 0.5 * p.grad, rtol=0, atol=1e-6, msg=name)
     with pytest.raises(ValueError, match="by norm only"):
-        trainer(gradient_clip_val=0.02, gradient_clip_algorithm="value").fit(ours, BatchLoader((batch, None)))
+        trainer(gradient_clip_val=0.02, gradient_clip_algorithm="value").fit(
+            ours, BatchLoader((batch, None))
+        )
 
 
 def test_several_steps_are_those_of_a_plain_loop():
     """Each is of its own batch: neither losses nor counts of the steps before are left in it."""
-    batches, ours, twin = [ragged(7, 3), ragged(11, seed=1), ragged(2, seed=2)], training_module(), training_module()
+    batches, ours, twin = (
+        [ragged(7, 3), ragged(11, seed=1), ragged(2, seed=2)],
+        training_module(),
+        training_module(),
+    )
     trainer().fit(ours, BatchLoader(*batches))
     optimizer = SGD().build(twin.model)
     for batch, label in batches:
@@ -180,7 +194,11 @@ def test_real_tokens_of_all_batches_are_counted():
 
 
 def test_what_was_counted_before_a_resume_counts_on():
-    before, after, checkpoint = training_module(skip_nonfinite=3), training_module(skip_nonfinite=3), {}
+    before, after, checkpoint = (
+        training_module(skip_nonfinite=3),
+        training_module(skip_nonfinite=3),
+        {},
+    )
     trainer().fit(before, BatchLoader(ragged(7, 3)))
     before.num_skipped = 2
     before.on_save_checkpoint(checkpoint)
@@ -204,7 +222,9 @@ def test_labels_are_smoothed_in_training_and_not_in_evaluation():
     with torch.no_grad():
         ours.model.head.linear.bias += torch.tensor([2.0, 0.0])
     logits = ours.model(batch).detach()
-    plain, smoothed = (nn.functional.cross_entropy(logits, label, label_smoothing=share) for share in (0.0, 0.4))
+    plain, smoothed = (
+        nn.functional.cross_entropy(logits, label, label_smoothing=share) for share in (0.0, 0.4)
+    )
     assert float((plain - smoothed).abs()) > 0.01
     runner.fit(ours, BatchLoader((batch, label)), BatchLoader((batch, label)))
     assert float(runner.callback_metrics["train/loss"]) == pytest.approx(float(smoothed), rel=1e-5)
@@ -222,7 +242,9 @@ def experts(aux_loss_weight):
     mlp = partial(MixtureOfExperts, num_experts=3, aux_loss_weight=aux_loss_weight)
     backbone = Transformer(12, 2, num_heads=3, causal=True, block=partial(PreNormBlock, mlp=mlp))
     objective = NextToken()
-    return TrainingModule(Model(TokenSpec(vocab_size=7), backbone, objective).double(), objective, optimizer=SGD())
+    return TrainingModule(
+        Model(TokenSpec(vocab_size=7), backbone, objective).double(), objective, optimizer=SGD()
+    )
 
 
 def test_the_auxiliary_loss_weighs_as_the_mean_loss():
@@ -237,12 +259,15 @@ def test_the_auxiliary_loss_weighs_as_the_mean_loss():
     for name, p in twin.model.named_parameters():
         assert_close(ours.model.get_parameter(name), p - 0.5 * p.grad, rtol=0, atol=1e-6, msg=name)
     router = "backbone.blocks.0.mlp.router.weight"
-    assert (ours.model.get_parameter(router) - without.model.get_parameter(router)).abs().max() > 1e-4
+    assert (
+        ours.model.get_parameter(router) - without.model.get_parameter(router)
+    ).abs().max() > 1e-4
 
 
 def test_statistics_of_several_layers_are_logged_as_their_mean():
     ours, batch = experts(0.7), ragged(7, 3)
-    torch.nn.init.normal_(ours.model.backbone.blocks[1].mlp.router.weight, std=3.0)  # it is sure, the first is not
+    # it is sure, the first is not
+    torch.nn.init.normal_(ours.model.backbone.blocks[1].mlp.router.weight, std=3.0)
     trainer().fit(ours, BatchLoader(batch))
     layers = [block.mlp.statistics() for block in ours.model.backbone.blocks]
     assert layers[0]["router_entropy"] > layers[1]["router_entropy"] + 0.1
@@ -253,7 +278,9 @@ def test_statistics_of_several_layers_are_logged_as_their_mean():
 
 def test_evaluation_reports_the_loss_without_the_auxiliary_loss():
     one, other = experts(0.7), experts(0.0)
-    reported = [trainer().validate(x, BatchLoader(ragged(5, 3)), verbose=False)[0] for x in (one, other)]
+    reported = [
+        trainer().validate(x, BatchLoader(ragged(5, 3)), verbose=False)[0] for x in (one, other)
+    ]
     assert reported[0] == reported[1]
 
 
@@ -295,8 +322,12 @@ class Vectors:
 def test_a_loss_that_is_not_finite_names_its_own_batch_of_those_of_the_step(bad):
     objective = Regress()
     objective.fit([0.0, 2.0], None)
-    ours = TrainingModule(Model(TokenSpec(num_features=2), GRU(12, 1), objective), objective, optimizer=SGD())
-    loader = batching.BatchLoader(Vectors(bad), batching.LengthGroupedBatchSampler([3] * 11, 3, shuffle=True, seed=1))
+    ours = TrainingModule(
+        Model(TokenSpec(num_features=2), GRU(12, 1), objective), objective, optimizer=SGD()
+    )
+    loader = batching.BatchLoader(
+        Vectors(bad), batching.LengthGroupedBatchSampler([3] * 11, 3, shuffle=True, seed=1)
+    )
     with pytest.raises(DivergedError) as stop:
         trainer(accumulate_grad_batches=4).fit(ours, loader)
     batches = loader.epoch_batches.own()
@@ -323,11 +354,17 @@ def test_steps_that_are_not_finite_are_left_out_within_the_budget_and_change_not
 
         def loss(*args, **kwargs):
             output = loss_of(*args, **kwargs)
-            return replace(output, loss=output.loss * math.nan) if poisoned[0] and where == "loss" else output
+            return (
+                replace(output, loss=output.loss * math.nan)
+                if poisoned[0] and where == "loss"
+                else output
+            )
 
         ours.objective.loss = loss
         parameter = next(ours.model.backbone.parameters())
-        parameter.register_hook(lambda g: g * math.nan if poisoned[0] and where == "gradient" else g)
+        parameter.register_hook(
+            lambda g: g * math.nan if poisoned[0] and where == "gradient" else g
+        )
         trainer(gradient_clip_val=0.5, callbacks=[Watch()]).fit(ours, BatchLoader(*batches))
         return ours
 
@@ -335,7 +372,9 @@ def test_steps_that_are_not_finite_are_left_out_within_the_budget_and_change_not
     assert got.num_skipped == 1
     for name, value in right.model.state_dict().items():
         assert_close(got.model.state_dict()[name], value, rtol=0, atol=0, msg=name)
-    with pytest.raises(DivergedError, match=rf"{where} is nan in step 2 \(epoch 0, batch 2\), after 1 steps"):
+    with pytest.raises(
+        DivergedError, match=rf"{where} is nan in step 2 \(epoch 0, batch 2\), after 1 steps"
+    ):
         trained([good, bad, bad], 1)
 
 
@@ -353,7 +392,9 @@ def test_a_device_leaves_a_step_out_by_itself_and_the_verdict_comes_a_step_later
 
     def trained(batches, budget=0):
         batches = [batch for batch in batches for _ in range(accumulate)]
-        ours = training_module(optimizer=AdamW(0.1), schedule=Cosine(), num_steps=4, skip_nonfinite=budget)
+        ours = training_module(
+            optimizer=AdamW(0.1), schedule=Cosine(), num_steps=4, skip_nonfinite=budget
+        )
         now, rates = [], []
 
         class Watch(pl.Callback):
@@ -363,8 +404,14 @@ def test_a_device_leaves_a_step_out_by_itself_and_the_verdict_comes_a_step_later
             def on_before_optimizer_step(self, trainer, module, optimizer):
                 rates.append(optimizer.param_groups[0]["lr"])
 
-        next(ours.model.backbone.parameters()).register_hook(lambda g: g * math.nan if now[0] is bad else g)
-        settings = {"accumulate_grad_batches": accumulate, "gradient_clip_val": 0.5, "log_every_n_steps": 100}
+        next(ours.model.backbone.parameters()).register_hook(
+            lambda g: g * math.nan if now[0] is bad else g
+        )
+        settings = {
+            "accumulate_grad_batches": accumulate,
+            "gradient_clip_val": 0.5,
+            "log_every_n_steps": 100,
+        }
         runner = trainer(callbacks=[Watch()], **settings)
         try:
             runner.fit(ours, BatchLoader(*batches))
@@ -378,7 +425,8 @@ def test_a_device_leaves_a_step_out_by_itself_and_the_verdict_comes_a_step_later
     for name, value in right.model.state_dict().items():
         assert_close(got.model.state_dict()[name], value, rtol=0, atol=0, msg=name)
     assert rates == pytest.approx([0.1 * Cosine().factor(step, 4) for step in (0, 1, 1)])
-    for after in ([], [other]):  # the step is named though the next one is on its way, or the epoch ends
+    # the step is named though the next one is on its way, or the epoch ends
+    for after in ([], [other]):
         stopped, _, message = trained([good, bad, *after])
         assert f"nan in step 1 (epoch 0, batch {accumulate}" in message
         assert all(bool(p.isfinite().all()) for p in stopped.model.parameters())
@@ -389,7 +437,9 @@ def test_float16_overflows_in_no_step_though_the_loss_is_a_sum(monkeypatch):
     ours = training_module(schedule=Constant())
     ours.float()
     steps = []
-    monkeypatch.setattr(ours, "lr_scheduler_step", lambda *_: steps.append(float(ours.gradient_norm)))
+    monkeypatch.setattr(
+        ours, "lr_scheduler_step", lambda *_: steps.append(float(ours.gradient_norm))
+    )
     scaler = torch.amp.GradScaler("cpu")
     runner = trainer(plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
     runner.fit(ours, BatchLoader(*(ragged(*[23] * 20, seed=i) for i in range(3))))
@@ -398,7 +448,9 @@ def test_float16_overflows_in_no_step_though_the_loss_is_a_sum(monkeypatch):
     twin = training_module()
     trainer().fit(twin, BatchLoader(*(ragged(*[23] * 20, seed=i) for i in range(3))))
     for name, p in twin.model.named_parameters():
-        assert_close(ours.model.get_parameter(name), p, rtol=0, atol=5e-3, check_dtype=False, msg=name)
+        assert_close(
+            ours.model.get_parameter(name), p, rtol=0, atol=5e-3, check_dtype=False, msg=name
+        )
 
 
 def test_a_step_that_is_left_out_does_not_move_the_schedule():
@@ -442,7 +494,10 @@ def test_an_evaluation_restores_the_generator_of_any_device(monkeypatch):
 
 
 def test_evaluation_repeats_exactly_and_leaves_the_random_numbers_alone():
-    ours, batches = training_module(Masked(fraction=0.4)), BatchLoader(ragged(11, 7, seed=1), ragged(13, seed=2))
+    ours, batches = (
+        training_module(Masked(fraction=0.4)),
+        BatchLoader(ragged(11, 7, seed=1), ragged(13, seed=2)),
+    )
     torch.manual_seed(5)
     after = torch.rand(3)
     torch.manual_seed(5)
@@ -453,7 +508,11 @@ def test_evaluation_repeats_exactly_and_leaves_the_random_numbers_alone():
 
 
 def test_every_evaluation_begins_anew():
-    ours, runner, batches = training_module(), trainer(), [BatchLoader(ragged(11, 2, seed=i)) for i in range(2)]
+    ours, runner, batches = (
+        training_module(),
+        trainer(),
+        [BatchLoader(ragged(11, 2, seed=i)) for i in range(2)],
+    )
     for evaluate in (runner.validate, runner.test):
         first, second = (evaluate(ours, one, verbose=False) for one in batches)
         assert second == evaluate(training_module(), batches[1], verbose=False) != first
@@ -477,7 +536,9 @@ def test_an_evaluation_masks_other_tokens_in_every_batch_and_with_every_seed():
 
     def masks(seed):
         ours = training_module(KeepsMasks(), seed=seed)
-        trainer().validate(ours, BatchLoader(*(ragged(31, 29, seed=i) for i in range(3))), verbose=False)
+        trainer().validate(
+            ours, BatchLoader(*(ragged(31, 29, seed=i) for i in range(3))), verbose=False
+        )
         return ours.objective.masked
 
     masked = masks(0)
@@ -511,14 +572,21 @@ def test_a_batch_without_any_target_changes_no_metric():
 
 
 def test_the_learning_rate_follows_the_schedule_step_by_step():
-    ours, rates = training_module(optimizer=SGD(0.5), schedule=Cosine(warmup_steps=2, floor=0.2), num_steps=5), []
+    ours, rates = (
+        training_module(
+            optimizer=SGD(0.5), schedule=Cosine(warmup_steps=2, floor=0.2), num_steps=5
+        ),
+        [],
+    )
 
     class Watch(pl.Callback):
         def on_before_optimizer_step(self, trainer, module, optimizer):
             rates.append(optimizer.param_groups[0]["lr"])
 
     trainer(callbacks=[Watch()]).fit(ours, BatchLoader(*(ragged(5, seed=i) for i in range(5))))
-    assert rates == pytest.approx([0.5 * Cosine(warmup_steps=2, floor=0.2).factor(step, 5) for step in range(5)])
+    assert rates == pytest.approx(
+        [0.5 * Cosine(warmup_steps=2, floor=0.2).factor(step, 5) for step in range(5)]
+    )
 
 
 def test_generated_sequences_are_measured():
@@ -526,11 +594,14 @@ def test_generated_sequences_are_measured():
     objective = Seq2Seq(Characters("xyz"), tied=False)
     objective.fit(["xy", "zzx"], None)
     model = Model(letters.spec, EncoderDecoder(GRU(12, 1), RNNDecoder(12)), objective)
-    model.head.linear.bias.data[objective.start_ids[0] :] = -100.0  # never trained, it should not end at once
+    # never trained, it should not end at once
+    model.head.linear.bias.data[objective.start_ids[0] :] = -100.0
     batch = TokenBatch.collate([letters.encode(word) for word in ("cab", "a", "bbc")])
     texts = objective.decode(objective.predict(model.eval(), batch))
     assert list(map(len, texts)) == [3, 3, 3]
-    labels = [objective.encode_target(label) for label in ([texts[0], "zzzzz"], "x" + texts[1], "y" * 7)]
+    labels = [
+        objective.encode_target(label) for label in ([texts[0], "zzzzz"], "x" + texts[1], "y" * 7)
+    ]
     ours, data = TrainingModule(model, objective), BatchLoader((batch, collate_targets(labels)))
     (got,) = trainer().test(ours, data, verbose=False)
     assert got["test/sequence_error"] == pytest.approx(2 / 3)
@@ -543,7 +614,10 @@ def test_training_without_an_optimizer_is_refused():
     with pytest.raises(ValueError, match="has no optimizer"):
         training_module(optimizer=None).configure_optimizers()
     assert isinstance(training_module(schedule=None).configure_optimizers(), torch.optim.SGD)
-    assert set(training_module(schedule=Constant()).configure_optimizers()) == {"optimizer", "lr_scheduler"}
+    assert set(training_module(schedule=Constant()).configure_optimizers()) == {
+        "optimizer",
+        "lr_scheduler",
+    }
 
 
 def test_padding_more_changes_no_loss():
@@ -554,5 +628,7 @@ def test_padding_more_changes_no_loss():
         positions=torch.nn.functional.pad(batch.positions, [0, 0, 0, 4]),
         valid=torch.nn.functional.pad(batch.valid, [0, 4]),
     )
-    one, other = (trainer().validate(ours, BatchLoader((x, None)), verbose=False)[0] for x in (batch, wider))
+    one, other = (
+        trainer().validate(ours, BatchLoader((x, None)), verbose=False)[0] for x in (batch, wider)
+    )
     assert one == pytest.approx(other, rel=1e-6)

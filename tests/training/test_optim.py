@@ -49,7 +49,9 @@ def test_adamw_decays_matrices_only_and_takes_every_parameter_once():
     assert {"embedder.mask_token", "backbone.norm.weight", "head.linear.bias"} <= names(free, m)
 
 
-@pytest.mark.parametrize("factory", [AdamW(), TorchOptimizer(torch.optim.SGD)], ids=["AdamW", "SGD"])
+@pytest.mark.parametrize(
+    "factory", [AdamW(), TorchOptimizer(torch.optim.SGD)], ids=["AdamW", "SGD"]
+)
 def test_frozen_parameters_are_left_out(factory):
     m = model()
     m.backbone.requires_grad_(False)
@@ -62,7 +64,9 @@ def test_muon_takes_the_backbones_matrices_and_adamw_the_rest(backbone):
     m = model(backbone())
     both = Muon(1e-2, adamw=AdamW(1e-3)).build(m)
     of_muon, *rest = both.param_groups
-    right = {name for name, p in m.named_parameters() if name.startswith("backbone.") and p.ndim == 2}
+    right = {
+        name for name, p in m.named_parameters() if name.startswith("backbone.") and p.ndim == 2
+    }
     assert names(of_muon, m) == right
     others = set().union(*(names(group, m) for group in rest))
     assert others == {name for name, _ in m.named_parameters()} - right
@@ -77,7 +81,9 @@ def test_muon_leaves_tables_of_edge_types_and_distances_to_adamw():
     backbone = Transformer(24, 2, num_heads=3, position=[T5Bias(3), T5Bias(3)])
     m = Model(spec, backbone, Masked())
     of_muon, *rest = Muon(adamw=AdamW(1e-3)).build(m).param_groups
-    tables = {name for name, _ in m.named_parameters() if "positions." in name or "edge_biases." in name}
+    tables = {
+        name for name, _ in m.named_parameters() if "positions." in name or "edge_biases." in name
+    }
     assert {m.get_parameter(name).ndim for name in tables} == {2}
     assert len(tables) == 3
     assert not tables & names(of_muon, m)
@@ -121,7 +127,9 @@ def test_muons_steps_are_those_of_torch_to_the_precision_of_its_bfloat16(shape):
     before = ours.weight.detach().clone()
     settings = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.3, "ns_steps": 4}
     optimizers = [Muon(**settings).build(ours)]
-    optimizers.append(torch.optim.Muon(theirs.parameters(), adjust_lr_fn="match_rms_adamw", **settings))
+    optimizers.append(
+        torch.optim.Muon(theirs.parameters(), adjust_lr_fn="match_rms_adamw", **settings)
+    )
     for step in range(5):
         gradient = torch.randn(before.shape, generator=torch.Generator().manual_seed(step))
         for layer, optimizer in zip((ours, theirs), optimizers):
@@ -135,11 +143,22 @@ SHAPES = [(7, 31), (31, 7), (23, 23), (7, 31), (23, 23), (5, 11)]
 
 def muons(steps, *, skipped=None, **settings):
     """Matrices and momenta after steps of the loop and of the stacks, both in float32."""
-    group = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.3, "nesterov": True, "eps": 1e-7, "ns_steps": 4, **settings}
+    group = {
+        "lr": 0.02,
+        "momentum": 0.9,
+        "weight_decay": 0.3,
+        "nesterov": True,
+        "eps": 1e-7,
+        "ns_steps": 4,
+        **settings,
+    }
     group["ns_coefficients"] = (3.4445, -4.775, 2.0315)
     torch.manual_seed(0)
     matrices = [nn.Parameter(torch.randn(shape)) for shape in SHAPES]
-    stacked, momenta = [p.detach().clone() for p in matrices], [torch.zeros(shape) for shape in SHAPES]
+    stacked, momenta = (
+        [p.detach().clone() for p in matrices],
+        [torch.zeros(shape) for shape in SHAPES],
+    )
     loop = muon.Muon(matrices, **group)
     for step in range(steps):
         gradients = [torch.randn(shape) for shape in SHAPES]
@@ -150,11 +169,15 @@ def muons(steps, *, skipped=None, **settings):
             loop.step()
         else:
             gradients[2][3, 5] = float("nan")
-        muon.batched_step({**group, "lr": torch.tensor(0.02)}, stacked, gradients, momenta, found, torch.float32)
+        muon.batched_step(
+            {**group, "lr": torch.tensor(0.02)}, stacked, gradients, momenta, found, torch.float32
+        )
     return matrices, stacked, [loop.state[p]["momentum_buffer"] for p in matrices], momenta
 
 
-@pytest.mark.parametrize("settings", [{}, {"nesterov": False}, {"weight_decay": 0.0, "ns_steps": 5}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"nesterov": False}, {"weight_decay": 0.0, "ns_steps": 5}]
+)
 def test_muon_over_stacks_of_matrices_makes_the_steps_of_the_loop(settings):
     loop, stacked, *momenta = muons(4, **settings)
     assert_close(list(map(torch.Tensor.detach, loop)), stacked, rtol=1e-6, atol=1e-6)
@@ -204,7 +227,9 @@ def _train(m, optimizer, scheduler, steps, start=0):
     for step in range(start, start + steps):
         optimizer.zero_grad()
         g = torch.Generator().manual_seed(step)
-        loss = sum((p * torch.randn(p.shape, generator=g)).sum() + p.square().sum() for p in m.parameters())
+        loss = sum(
+            (p * torch.randn(p.shape, generator=g)).sum() + p.square().sum() for p in m.parameters()
+        )
         loss.backward()
         optimizer.step()
         scheduler.step()
@@ -243,7 +268,10 @@ def test_a_combined_optimizer_equals_its_optimizers_apart():
     for step in range(2):
         apart.zero_grad()
         g = torch.Generator().manual_seed(step)
-        sum((p * torch.randn(p.shape, generator=g)).sum() + p.square().sum() for p in apart.parameters()).backward()
+        sum(
+            (p * torch.randn(p.shape, generator=g)).sum() + p.square().sum()
+            for p in apart.parameters()
+        ).backward()
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = 1e-2 / (1 + step)
@@ -254,7 +282,10 @@ def test_a_combined_optimizer_equals_its_optimizers_apart():
 
 def test_a_closure_runs_once():
     weights = [nn.Parameter(torch.ones(2)) for _ in range(2)]
-    optimizer, calls = CombinedOptimizer({str(i): torch.optim.SGD([w], lr=0.1) for i, w in enumerate(weights)}), []
+    optimizer, calls = (
+        CombinedOptimizer({str(i): torch.optim.SGD([w], lr=0.1) for i, w in enumerate(weights)}),
+        [],
+    )
 
     def closure():
         calls.append(1)
@@ -272,7 +303,10 @@ def test_a_closure_runs_once():
 @pytest.mark.parametrize(
     ("schedule", "formula"),
     [
-        (Cosine(warmup_steps=7, floor=0.2), lambda s: 0.2 + 0.8 * (1 + math.cos(math.pi * (s - 7) / (31 - 7))) / 2),
+        (
+            Cosine(warmup_steps=7, floor=0.2),
+            lambda s: 0.2 + 0.8 * (1 + math.cos(math.pi * (s - 7) / (31 - 7))) / 2,
+        ),
         (Cosine(floor=0.0), lambda s: (1 + math.cos(math.pi * s / 31)) / 2),
         (InverseSqrt(warmup_steps=7), lambda s: 7**0.5 * min((s + 1) ** -0.5, (s + 1) * 7**-1.5)),
         (InverseSqrt(), lambda s: (s + 1) ** -0.5),
@@ -335,7 +369,10 @@ def gradients(m, step):
 def test_a_torch_optimizer_is_built_with_its_arguments_over_every_parameter(cls, arguments):
     ours, theirs = model(), model()
     theirs.load_state_dict(ours.state_dict())
-    built, right = TorchOptimizer(cls, **arguments).build(ours), cls(theirs.parameters(), **arguments)
+    built, right = (
+        TorchOptimizer(cls, **arguments).build(ours),
+        cls(theirs.parameters(), **arguments),
+    )
     assert type(built) is cls
     for step in range(3):
         for m, optimizer in ((ours, built), (theirs, right)):
@@ -354,7 +391,9 @@ def test_a_torch_optimizer_is_built_with_its_arguments_over_every_parameter(cls,
         (TorchSchedule, lr_scheduler.LinearLR, {"start_factor": 2.0}, "Starting"),
     ],
 )
-def test_impossible_arguments_of_torchs_classes_are_refused_when_the_factory_is_made(factory, cls, arguments, message):
+def test_impossible_arguments_of_torchs_classes_are_refused_when_the_factory_is_made(
+    factory, cls, arguments, message
+):
     with pytest.raises((ValueError, TypeError), match=message):
         factory(cls, **arguments)
 
@@ -373,7 +412,9 @@ def learning_rates(factory, schedule):
 
 
 @pytest.mark.parametrize("factory", [AdamW(0.5), Muon(0.5)], ids=["AdamW", "Muon"])
-@pytest.mark.parametrize("schedule", [Cosine(warmup_steps=2, floor=0.2), InverseSqrt(warmup_steps=1), Constant()])
+@pytest.mark.parametrize(
+    "schedule", [Cosine(warmup_steps=2, floor=0.2), InverseSqrt(warmup_steps=1), Constant()]
+)
 def test_a_schedule_builds_a_scheduler_of_its_factor(factory, schedule):
     groups, _ = learning_rates(factory, schedule)
     for rates in groups:
@@ -385,9 +426,17 @@ def test_a_schedule_builds_a_scheduler_of_its_factor(factory, schedule):
     ("cls", "arguments", "formula"),
     [
         (lr_scheduler.StepLR, {"step_size": 2, "gamma": 0.1}, lambda s: 0.5 * 0.1 ** (s // 2)),
-        (lr_scheduler.LinearLR, {"start_factor": 0.2, "total_iters": 4}, lambda s: 0.5 * (0.2 + 0.8 * min(s, 4) / 4)),
+        (
+            lr_scheduler.LinearLR,
+            {"start_factor": 0.2, "total_iters": 4},
+            lambda s: 0.5 * (0.2 + 0.8 * min(s, 4) / 4),
+        ),
         (lr_scheduler.ExponentialLR, {"gamma": 0.9}, lambda s: 0.5 * 0.9**s),
-        (lr_scheduler.CosineAnnealingLR, {"T_max": 5}, lambda s: 0.25 * (1 + math.cos(math.pi * s / 5))),
+        (
+            lr_scheduler.CosineAnnealingLR,
+            {"T_max": 5},
+            lambda s: 0.25 * (1 + math.cos(math.pi * s / 5)),
+        ),
     ],
 )
 def test_a_torch_scheduler_is_built_with_its_arguments(factory, cls, arguments, formula):
@@ -413,7 +462,9 @@ def test_warm_up_of_more_than_half_of_the_training_becomes_a_tenth_and_one_warni
     is_shorter = taken < warmup_steps
     assert len(caplog.messages) == is_shorter
     for message in caplog.messages:
-        assert message.startswith(f"schedule: warmup_steps={warmup_steps} is more than half of the 31 steps")
+        assert message.startswith(
+            f"schedule: warmup_steps={warmup_steps} is more than half of the 31 steps"
+        )
         assert message.endswith(f"takes {taken}")
 
 

@@ -63,7 +63,9 @@ class TestTwoProcesses:
     def test_each_block_is_sharded_alone(self, found):
         assert found["blocks"] == [True] * 5
 
-    def test_a_checkpoint_passed_on_by_other_numbers_of_processes_stays_to_the_bit(self, found, tmp_path):
+    def test_a_checkpoint_passed_on_by_other_numbers_of_processes_stays_to_the_bit(
+        self, found, tmp_path
+    ):
         first = point = Path(found["point"])
         for i, number in enumerate((1, 4, 2)):
             source, point = point, tmp_path / f"resume-step={i}.ckpt"
@@ -102,7 +104,9 @@ def test_what_is_not_known_to_be_right_with_sharded_weights_is_refused_with_what
 
 
 def test_what_is_known_to_be_right_is_taken():
-    decoder = Transformer(12, 2, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True))
+    decoder = Transformer(
+        12, 2, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True)
+    )
     for optimizer in (AdamW(), Muon(), TorchOptimizer(torch.optim.SGD, lr=0.1)):
         refusal(optimizer=optimizer)
         refusal(EncoderDecoder(Transformer(12, 2, num_heads=2), decoder), optimizer)
@@ -115,7 +119,13 @@ def test_other_names_for_it_are_refused_with_the_right_one(name):
 
 
 def test_float16_is_refused_in_one_line():
-    settings = {"accelerator": "cpu", "strategy": "fsdp", "devices": 1, "precision": "16-mixed", "max_steps": 1}
+    settings = {
+        "accelerator": "cpu",
+        "strategy": "fsdp",
+        "devices": 1,
+        "precision": "16-mixed",
+        "max_steps": 1,
+    }
     with pytest.raises(UsageError, match="16-mixed") as refused:
         make_trainer(settings, logger=False)
     assert "\n" not in str(refused.value)

@@ -32,12 +32,19 @@ def test_every_recipe_trains_in_bfloat16(index, recipe):
     """With both precisions. An operation that lacks the type is the model's or the optimizer's, not of a pair of them:
     each recipe takes the next optimizers."""
     try:
-        prepared = prepare(complete(recipe, "debug", {"trainer.accelerator": "cpu", "data.batch_size": 4}))
+        prepared = prepare(
+            complete(recipe, "debug", {"trainer.accelerator": "cpu", "data.batch_size": 4})
+        )
     except DataError as error:
         if "package" in str(error):
             pytest.skip(str(error))
         raise
-    settings = {**prepared.built.trainer, "max_steps": 1, "max_epochs": None, "log_every_n_steps": 1}
+    settings = {
+        **prepared.built.trainer,
+        "max_steps": 1,
+        "max_epochs": None,
+        "log_every_n_steps": 1,
+    }
     settings |= {"gradient_clip_val": 0.5, "enable_progress_bar": False}
     for i, (precision, dtype) in enumerate(PRECISIONS.items()):
         optimizer = OPTIMIZERS[(index + i) % len(OPTIMIZERS)]

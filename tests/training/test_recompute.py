@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from seqkit.analysis.peak_memory import peak_bytes
-from seqkit.backbones import GRU, LSTM, TCN, AttentionDecoder, EncoderDecoder, Mamba, MeanPool, Transformer
+from seqkit.backbones import (
+    GRU,
+    LSTM,
+    TCN,
+    AttentionDecoder,
+    EncoderDecoder,
+    Mamba,
+    MeanPool,
+    Transformer,
+)
 from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
@@ -19,7 +28,11 @@ from seqkit.training.recompute import activation_checkpointing, blocks_of
 BACKBONES = {
     "Transformer": lambda: Transformer(12, 3, num_heads=2, causal=True, dropout=0.3),
     "experts": lambda: Transformer(
-        12, 2, num_heads=2, causal=True, block=partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=3))
+        12,
+        2,
+        num_heads=2,
+        causal=True,
+        block=partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=3)),
     ),
     "TCN": lambda: TCN(12, 2, causal=True, dropout=0.3),
     "Mamba": lambda: Mamba(12, 2, causal=True),
@@ -30,7 +43,9 @@ BACKBONES = {
 def model_and_input(backbone, num_tokens=(5, 11), vocab_size=7):
     torch.manual_seed(0)
     model = Model(TokenSpec(vocab_size=vocab_size), backbone, NextToken())
-    tokens = [Tokens(torch.randint(vocab_size, (n,)), torch.arange(float(n))[:, None]) for n in num_tokens]
+    tokens = [
+        Tokens(torch.randint(vocab_size, (n,)), torch.arange(float(n))[:, None]) for n in num_tokens
+    ]
     return model, NextToken().prepare(TokenBatch.collate(tokens), None)
 
 
@@ -67,7 +82,9 @@ def test_each_block_is_computed_twice_a_step_and_once_after_the_context():
 
 
 def test_a_deep_transformer_takes_less_than_half_of_the_memory():
-    model, inputs = model_and_input(Transformer(24, 12, num_heads=2, causal=True), num_tokens=(61, 61, 61))
+    model, inputs = model_and_input(
+        Transformer(24, 12, num_heads=2, causal=True), num_tokens=(61, 61, 61)
+    )
 
     def step():
         NextToken().loss(model(inputs.batch, inputs.masked), inputs.target).loss.backward()
@@ -79,9 +96,13 @@ def test_a_deep_transformer_takes_less_than_half_of_the_memory():
 
 
 def test_blocks_are_those_of_encoder_and_decoder():
-    decoder = Transformer(12, 3, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True))
+    decoder = Transformer(
+        12, 3, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True)
+    )
     assert len(blocks_of(EncoderDecoder(Transformer(12, 2, num_heads=2), decoder))) == 5
-    assert len(blocks_of(EncoderDecoder(GRU(12, 2), AttentionDecoder(TCN(12, 3, causal=True))))) == 5
+    assert (
+        len(blocks_of(EncoderDecoder(GRU(12, 2), AttentionDecoder(TCN(12, 3, causal=True))))) == 5
+    )
 
 
 @pytest.mark.parametrize(

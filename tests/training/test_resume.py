@@ -17,7 +17,8 @@ def trainer(**settings):
     """What is asked of a trainer, which is in the middle of an epoch."""
     loop = SimpleNamespace(_should_accumulate=lambda: settings.get("accumulates", False))
     return SimpleNamespace(
-        **{"global_rank": 0, "world_size": 1, "global_step": 3, **settings}, fit_loop=SimpleNamespace(epoch_loop=loop)
+        **{"global_rank": 0, "world_size": 1, "global_step": 3, **settings},
+        fit_loop=SimpleNamespace(epoch_loop=loop),
     )
 
 
@@ -74,7 +75,9 @@ def test_seconds_before_a_resume_are_counted(monkeypatch, before):
     if before:
         facts.on_load_checkpoint(None, None, {"run": {"seconds": before}})
     facts.on_fit_start(trainer(), None)
-    facts.on_save_checkpoint(trainer(is_global_zero=False), SimpleNamespace(num_steps=7), checkpoint)
+    facts.on_save_checkpoint(
+        trainer(is_global_zero=False), SimpleNamespace(num_steps=7), checkpoint
+    )
     found = checkpoint["run"]
     assert found["seconds"] == before + 7
     assert (found["format"], found["num_steps"], found["config_sha256"]) == (FORMAT, 7, "abc")
@@ -99,7 +102,12 @@ def test_a_checkpoint_of_another_format_configuration_or_step_is_refused(wrong, 
 
 @pytest.mark.parametrize(
     ("settings", "is_point"),
-    [({}, True), ({"accumulates": True}, False), ({"global_step": 9}, False), ({"global_step": 8}, True)],
+    [
+        ({}, True),
+        ({"accumulates": True}, False),
+        ({"global_step": 9}, False),
+        ({"global_step": 8}, True),
+    ],
 )
 def test_a_point_is_after_an_optimizer_step_that_is_not_the_last(settings, is_point):
     assert resume.is_point(trainer(**settings), SimpleNamespace(num_steps=9)) is is_point

@@ -36,7 +36,10 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 
 def batches(count, *, n=11):
     g = torch.Generator().manual_seed(0)
-    made = [Tokens(torch.randint(7, (n,), generator=g), torch.arange(float(n))[:, None]) for _ in range(3 * count)]
+    made = [
+        Tokens(torch.randint(7, (n,), generator=g), torch.arange(float(n))[:, None])
+        for _ in range(3 * count)
+    ]
     return [(TokenBatch.collate(made[i : i + 3]), None) for i in range(0, len(made), 3)]
 
 
@@ -48,7 +51,9 @@ def module(optimizer=None, *, num_steps=24, backbone=None, **settings):
     return TrainingModule(model, NextToken(), num_steps=num_steps, **given)
 
 
-def fit(ours, data, graph=None, *, device="cuda", checkpoint=None, epochs=1, valid=None, **settings):
+def fit(
+    ours, data, graph=None, *, device="cuda", checkpoint=None, epochs=1, valid=None, **settings
+):
     """Losses of all steps."""
     losses = []
 
@@ -66,13 +71,18 @@ def fit(ours, data, graph=None, *, device="cuda", checkpoint=None, epochs=1, val
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = pl.Trainer(**settings)
-        loaders = [None if one is None else DataLoader(one, batch_size=None) for one in (data, valid)]
+        loaders = [
+            None if one is None else DataLoader(one, batch_size=None) for one in (data, valid)
+        ]
         trainer.fit(ours, *loaders, ckpt_path=checkpoint, weights_only=True)
     return trainer, [float(loss) for loss in losses]
 
 
 def same_weights(one, other):
-    return all(torch.equal(x, y) for x, y in zip(one.model.state_dict().values(), other.model.state_dict().values()))
+    return all(
+        torch.equal(x, y)
+        for x, y in zip(one.model.state_dict().values(), other.model.state_dict().values())
+    )
 
 
 class Launched(StepGraph):
@@ -80,8 +90,13 @@ class Launched(StepGraph):
 
     def on_train_start(self, trainer, pl_module):
         self._trainer, self._module = trainer, pl_module
-        self._parameters, self._modules = list(pl_module.model.parameters()), list(pl_module.model.modules())
-        self._rates = torch.zeros(len(trainer.optimizers[0].param_groups), device=pl_module.device).unbind()
+        self._parameters, self._modules = (
+            list(pl_module.model.parameters()),
+            list(pl_module.model.modules()),
+        )
+        self._rates = torch.zeros(
+            len(trainer.optimizers[0].param_groups), device=pl_module.device
+        ).unbind()
         pl_module.run_step = self._run
 
     def _run(self, optimizer, closure):
@@ -99,7 +114,12 @@ class Emulated(Launched):
         return ""
 
     def _capture(self, inputs, kind, optimizer, closure):
-        ours, values, loss, counted = self._module, torch.zeros(5), torch.zeros(()), torch.zeros((), dtype=torch.int64)
+        ours, values, loss, counted = (
+            self._module,
+            torch.zeros(5),
+            torch.zeros(()),
+            torch.zeros((), dtype=torch.int64),
+        )
         ours.settle()
 
         def compute():
@@ -116,7 +136,9 @@ class Emulated(Launched):
 
         replay = [SimpleNamespace(replay=one) for one in (compute, update)]
         step = step_graph.MicroBatch(loss, torch.tensor(1), 0)
-        self._graphs[kind] = step_graph.Graph(*replay, inputs, step, counted, step_graph.Outcome(values, []))
+        self._graphs[kind] = step_graph.Graph(
+            *replay, inputs, step, counted, step_graph.Outcome(values, [])
+        )
 
 
 def test_replays_leave_what_launched_steps_leave(monkeypatch):
@@ -138,7 +160,10 @@ def test_replays_leave_what_launched_steps_leave(monkeypatch):
 def test_a_launched_step_is_lightnings(optimizer):
     constant = {"optimizer": optimizer, "schedule": None}  # a rate that float32 holds exactly
     ours, theirs = module(**constant), module(**constant)
-    got, right = (fit(one, batches(6), graph, device="cpu")[1] for one, graph in ((ours, Launched()), (theirs, None)))
+    got, right = (
+        fit(one, batches(6), graph, device="cpu")[1]
+        for one, graph in ((ours, Launched()), (theirs, None))
+    )
     assert got == right
     assert same_weights(ours, theirs)
 
@@ -151,7 +176,9 @@ def training(**changes):
         world_size=1, accumulate_grad_batches=1, precision_plugin=None, profiler=PassThroughProfiler(),
         callbacks=[StepLog(), RandomState()], optimizers=[optimizer],
     )  # fmt: skip
-    ours = SimpleNamespace(device=torch.device("cuda"), model=model, tasks={"": None}, _auxiliary=[])
+    ours = SimpleNamespace(
+        device=torch.device("cuda"), model=model, tasks={"": None}, _auxiliary=[]
+    )
     for name, value in changes.items():
         setattr(trainer if hasattr(trainer, name) else ours, name, value)
     return trainer, ours
@@ -172,7 +199,10 @@ def test_nothing_stands_against_a_plain_training():
         ({"_auxiliary": [nn.Identity()]}, "auxiliary"),
         ({"profiler": SimpleProfiler()}, "profiler"),
         ({"callbacks": [GradientNorms()]}, "GradientNorms looks into it"),
-        ({"optimizer": TorchOptimizer(torch.optim.SGD, lr=0.1)}, "SGD takes its learning rate from the host"),
+        (
+            {"optimizer": TorchOptimizer(torch.optim.SGD, lr=0.1)},
+            "SGD takes its learning rate from the host",
+        ),
     ],
 )
 def test_each_obstacle_is_named(changes, said):
@@ -242,13 +272,19 @@ def test_what_a_step_changes_on_the_host_is_found():
     counts.calls += 1
     counts.mean = counts.mean + 1
     after = step_graph._host_state(counts, object.__new__(NextToken))
-    assert [name for name, value in after.items() if not step_graph._same(before[name], value)] == [".calls", ".mean"]
+    assert [name for name, value in after.items() if not step_graph._same(before[name], value)] == [
+        ".calls",
+        ".mean",
+    ]
 
 
 def recipe_block(**settings):
     """A backbone with the block of text/char-lm: rotary positions, normed queries and keys, convolutions."""
     attention = partial(
-        MultiHeadAttention, bias=False, qk_norm=partial(nn.LayerNorm, bias=False), convolution=CausalConvolution
+        MultiHeadAttention,
+        bias=False,
+        qk_norm=partial(nn.LayerNorm, bias=False),
+        convolution=CausalConvolution,
     )
     block = partial(PreNormBlock, attention=attention, mlp=partial(MLP, activation=ReLUSquared))
     return Transformer(32, 2, num_heads=2, causal=True, position=Rotary(), block=block, **settings)
@@ -289,8 +325,13 @@ def test_compiled_and_replayed_trainings_have_the_losses_of_a_plain_one(monkeypa
 @pytest.mark.parametrize("optimizer", [AdamW(0.01), Muon(0.01)])
 def test_replayed_steps_are_launched_ones_bit_for_bit(optimizer):
     ours, theirs, graph = module(optimizer), module(optimizer), StepGraph(True)
-    data, given = batches(24), {"valid": batches(2), "val_check_interval": 10, "deterministic": True}
-    got, right = (fit(one, data, how, **given)[1] for one, how in ((ours, graph), (theirs, Launched())))
+    data, given = (
+        batches(24),
+        {"valid": batches(2), "val_check_interval": 10, "deterministic": True},
+    )
+    got, right = (
+        fit(one, data, how, **given)[1] for one, how in ((ours, graph), (theirs, Launched()))
+    )
     assert graph.num_replayed == 24 - step_graph.WARM_UP
     assert got == right
     assert same_weights(ours, theirs)
@@ -307,7 +348,10 @@ def test_compiled_and_replayed_trainings_on_a_gpu_have_the_losses_of_a_plain_one
 def test_batches_of_other_shapes_are_launched_between_replays():
     data = [*batches(8), *batches(1, n=5), *batches(8), *batches(1, n=7)]
     ours, theirs, graph = module(), module(), StepGraph(True)
-    got, right = (fit(one, data, how, deterministic=True)[1] for one, how in ((ours, graph), (theirs, Launched())))
+    got, right = (
+        fit(one, data, how, deterministic=True)[1]
+        for one, how in ((ours, graph), (theirs, Launched()))
+    )
     assert graph.num_replayed == 16 - step_graph.WARM_UP
     assert got == right
 
@@ -371,9 +415,12 @@ def test_after_a_capture_that_fails_the_training_goes_on(monkeypatch):
     monkeypatch.setattr(StepGraph, "_measure", lambda self, step: step() or "")
     ours, theirs, graph = module(), module(), StepGraph(True)
     for one in (ours, theirs):
-        one.model.register_forward_pre_hook(lambda model, _: float(next(model.parameters()).sum()) and None)
+        one.model.register_forward_pre_hook(
+            lambda model, _: float(next(model.parameters()).sum()) and None
+        )
     got, right = (
-        fit(one, batches(9), how, deterministic=True)[1] for one, how in ((ours, graph), (theirs, Launched()))
+        fit(one, batches(9), how, deterministic=True)[1]
+        for one, how in ((ours, graph), (theirs, Launched()))
     )
     assert graph.num_replayed == 0
     assert got == right

@@ -11,7 +11,8 @@ from seqkit.training.step_log import StepLog
 from seqkit.training.trainer import make_trainer
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),  # torch, on how Lightning uses it
+    # torch, on how Lightning uses it
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
     pytest.mark.filterwarnings("ignore:.*(log_every_n_steps|no `val_dataloader`).*"),
 ]
 
@@ -57,7 +58,9 @@ def logged(batches, module=None, valid=None, **settings):
 def test_loss_and_norm_are_those_of_the_step_before_clipping():
     """The weights stay as they are, so the mean loss and its gradient can be computed for each batch afterwards."""
     batches = [ragged(7, 3, seed=1), ragged(11, seed=2), ragged(2, 13, seed=3)]
-    rows = logged(batches, module=training_module(optimizer=SGD(0.0), num_steps=3), gradient_clip_val=1e-3)
+    rows = logged(
+        batches, module=training_module(optimizer=SGD(0.0), num_steps=3), gradient_clip_val=1e-3
+    )
     twin = training_module()
     assert sorted(rows) == [0, 1, 2]
     for step, (batch, _) in enumerate(batches):
@@ -74,12 +77,16 @@ def test_the_learning_rate_is_the_one_that_the_step_was_made_with():
     schedule = Cosine(warmup_steps=2, floor=0.2)
     module = training_module(optimizer=SGD(0.5), schedule=schedule, num_steps=5)
     rows = logged([ragged(5, seed=i) for i in range(5)], module=module)
-    assert [rows[step]["lr"] for step in range(5)] == pytest.approx([0.5 * schedule.factor(i, 5) for i in range(5)])
+    assert [rows[step]["lr"] for step in range(5)] == pytest.approx(
+        [0.5 * schedule.factor(i, 5) for i in range(5)]
+    )
 
 
 def test_a_row_is_written_every_few_optimizer_steps_and_for_the_last_one():
     batches = [ragged(5, seed=i) for i in range(14)]
-    rows = logged(batches, module=training_module(num_steps=7), log_every_n_steps=3, accumulate_grad_batches=2)
+    rows = logged(
+        batches, module=training_module(num_steps=7), log_every_n_steps=3, accumulate_grad_batches=2
+    )
     assert sorted(rows) == [2, 5, 6]
 
 
@@ -92,6 +99,8 @@ def test_speeds_are_of_the_time_since_the_row_before(clock):
 
 
 def test_a_validation_is_left_out_of_the_speed(clock):
-    rows = logged([ragged(7, seed=i) for i in range(6)], valid=[ragged(5)], max_epochs=1, val_check_interval=2)
+    rows = logged(
+        [ragged(7, seed=i) for i in range(6)], valid=[ragged(5)], max_epochs=1, val_check_interval=2
+    )
     has_speed = [("train/tokens_per_second" in row) for _, row in sorted(rows.items())]
     assert has_speed == [False, True, False, True, False, True]

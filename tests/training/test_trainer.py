@@ -10,22 +10,37 @@ import pytest
 import torch
 
 from seqkit.errors import UsageError
-from seqkit.training.trainer import TrainerSettings, count_steps, make_trainer, resolved_precision, train
+from seqkit.training.trainer import (
+    TrainerSettings,
+    count_steps,
+    make_trainer,
+    resolved_precision,
+    train,
+)
 
 QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
 
 
 DIFFERENT = {"max_epochs": None, "log_every_n_steps": 20, "precision": "auto"}
-OURS = {"activation_checkpointing", "compile", "cuda_graph", "fine_tuning", "skip_nonfinite", "weights"} | {
-    f"checkpoint_{name}" for name in ("every_minutes", "every_n_steps", "keep")
-}
+OURS = {
+    "activation_checkpointing",
+    "compile",
+    "cuda_graph",
+    "fine_tuning",
+    "skip_nonfinite",
+    "weights",
+} | {f"checkpoint_{name}" for name in ("every_minutes", "every_n_steps", "keep")}
 
 
 def test_settings_are_arguments_of_lightnings_trainer_with_its_defaults_but_ours():
     import pytorch_lightning as pl
 
-    theirs = {name: p.default for name, p in inspect.signature(pl.Trainer).parameters.items()} | DIFFERENT
-    ours = {field.name: field.default for field in fields(TrainerSettings) if field.name not in OURS}
+    theirs = {
+        name: p.default for name, p in inspect.signature(pl.Trainer).parameters.items()
+    } | DIFFERENT
+    ours = {
+        field.name: field.default for field in fields(TrainerSettings) if field.name not in OURS
+    }
     assert ours == {name: theirs[name] for name in ours}
 
 
@@ -33,7 +48,11 @@ def test_settings_reach_the_trainer():
     settings = TrainerSettings(**QUIET, max_steps=3, gradient_clip_val=0.5)
     for given in (settings, {**QUIET, "max_steps": 3, "gradient_clip_val": 0.5}):
         trainer = make_trainer(given, logger=False)
-        assert (trainer.max_steps, trainer.gradient_clip_val, trainer.log_every_n_steps) == (3, 0.5, 20)
+        assert (trainer.max_steps, trainer.gradient_clip_val, trainer.log_every_n_steps) == (
+            3,
+            0.5,
+            20,
+        )
         assert trainer.checkpoint_callback is None
         assert trainer.logger is None
 
@@ -102,7 +121,10 @@ def test_two_processes_share_the_batches_of_an_epoch_and_drop_the_odd_one(settin
         ({"max_steps": 5, "min_steps": 6}, "min_steps is 6, but trainer.max_steps 5"),
         ({"max_epochs": 1, "limit_train_batches": 0}, "limit_train_batches is 0"),
         ({"max_epochs": 1, "limit_train_batches": 0.0}, "limit_train_batches is 0.0"),
-        ({"max_epochs": 1, "limit_train_batches": 0.1}, "7 batches, too few .*limit_train_batches 0.1"),
+        (
+            {"max_epochs": 1, "limit_train_batches": 0.1},
+            "7 batches, too few .*limit_train_batches 0.1",
+        ),
         ({"max_epochs": 1, "limit_train_batches": -1}, "-1"),
         ({"max_epochs": 1, "limit_train_batches": 1.5}, "1.5"),
         ({"val_check_interval": 0}, "trainer.val_check_interval is 0:"),
@@ -184,7 +206,9 @@ def misconfigured():
         (KeyError("two\nlines"), "pytorch_lightning.loops", 0, KeyError),
     ],
 )
-def test_what_lightning_refuses_before_the_first_step_is_a_usage_error(error, module, global_step, becomes):
+def test_what_lightning_refuses_before_the_first_step_is_a_usage_error(
+    error, module, global_step, becomes
+):
     with pytest.raises(becomes) as caught:
         train(Failing(error, module, global_step), None, None, None)
     assert type(caught.value) is becomes

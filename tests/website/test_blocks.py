@@ -12,7 +12,10 @@ from docs.website.blocks import Blocks
 @pytest.mark.parametrize(
     ("block", "copied"),
     [
-        ("console\n$ seqkit fit a \\\n  --out b\nprinted\n$ ls", 'data-copy="seqkit fit a \\\n  --out b\nls"'),
+        (
+            "console\n$ seqkit fit a \\\n  --out b\nprinted\n$ ls",
+            'data-copy="seqkit fit a \\\n  --out b\nls"',
+        ),
         ("pycon\n>>> for x in (1, 2):\n...     x\n1", 'data-copy="for x in (1, 2):\n    x"'),
     ],
 )

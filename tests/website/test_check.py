@@ -10,7 +10,9 @@ def site(folder, body, style=""):
     (folder / "style.css").write_text(style)
     (folder / "picture.png").write_bytes(b"")
     (folder / "page" / "index.html").write_text("<h1 id='there'>a page</h1>")
-    (folder / "index.html").write_text(f"<link rel='stylesheet' href='style.css'><p id='own'>{body}</p>")
+    (folder / "index.html").write_text(
+        f"<link rel='stylesheet' href='style.css'><p id='own'>{body}</p>"
+    )
     return folder
 
 
@@ -39,9 +41,15 @@ def test_what_is_right_passes(body, tmp_path):
         ("<img src='other.png'>", "other.png is fetched and is no file"),
         ("<img srcset='https://example.org/a.png 2x'>", "is fetched from another host"),
         ("<script src='//example.org/a.js'></script>", "is fetched from another host"),
-        ("<svg><use xlink:href='https://example.org/a.svg#b'/></svg>", "is fetched from another host"),
+        (
+            "<svg><use xlink:href='https://example.org/a.svg#b'/></svg>",
+            "is fetched from another host",
+        ),
         ("<style>@import 'https://example.org/a.css'</style>", "is fetched from another host"),
-        ("<b style='background: url(https://example.org/a.png)'></b>", "is fetched from another host"),
+        (
+            "<b style='background: url(https://example.org/a.png)'></b>",
+            "is fetched from another host",
+        ),
         ("<pre class='mermaid'></pre>", "the class mermaid makes the theme load a library"),
     ],
 )
@@ -52,5 +60,7 @@ def test_what_is_wrong_is_said(body, fault, tmp_path):
 
 
 def test_a_style_sheet_may_fetch_nothing_from_elsewhere(tmp_path):
-    found = list(faults(site(tmp_path, "", "@font-face { src: url('https://example.org/a.woff2') }")))
+    found = list(
+        faults(site(tmp_path, "", "@font-face { src: url('https://example.org/a.woff2') }"))
+    )
     assert found == ["style.css: https://example.org/a.woff2 is fetched from another host"]

@@ -41,7 +41,9 @@ def test_cells_are_text_and_code_with_their_lines():
 
 
 def test_a_cell_shows_what_it_prints_its_last_value_and_its_figures(tmp_path):
-    (path := tmp_path / "one.py").write_text(SOURCE.replace("plt.plot([1, 2]);", "_ = plt.plot([1, 2])"))
+    (path := tmp_path / "one.py").write_text(
+        SOURCE.replace("plt.plot([1, 2]);", "_ = plt.plot([1, 2])")
+    )
     main = sys.modules["__main__"]
     _, first, second = run(path, tmp_path)
     assert (first.printed, first.value, len(first.figures)) == ("said\n", "", 1)
@@ -64,9 +66,8 @@ def test_classes_of_a_notebook_can_be_pickled(tmp_path):
 
 
 def test_the_page_and_the_notebook_file_hold_the_outputs(tmp_path):
-    source = (
-        "# %% [markdown]\n# # One\n#\n# See [it](made/a.html) and [two](two.py).\n\n# %%\nfrom pathlib import Path\n"
-    )
+    source = "# %% [markdown]\n# # One\n#\n# See [it](made/a.html) and [two](two.py).\n\n"
+    source += "# %%\nfrom pathlib import Path\n"
     source += "Path('made').mkdir()\nPath('made/a.html').write_text('<p>a</p>')\n"
     (path := tmp_path / "one.py").write_text(source)
     (made := tmp_path / "pages").mkdir()
@@ -88,7 +89,9 @@ def test_a_progress_bar_leaves_its_last_state():
 @pytest.mark.filterwarnings("ignore:.*have no `val_dataloader`")
 @pytest.mark.filterwarnings("ignore:.*smaller than the logging interval")
 @pytest.mark.slow
-@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "notebooks").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "notebooks").glob("*.py")), ids=lambda path: path.stem
+)
 def test_a_notebook_runs_from_top_to_bottom(path, registry, tmp_path):
     write(path, tmp_path)
     page = (tmp_path / f"{path.stem}.md").read_text(encoding="utf-8")

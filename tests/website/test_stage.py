@@ -53,7 +53,9 @@ def test_every_page_is_in_the_navigation_once(tmp_path):
     write_comparisons(tmp_path / "docs")
     write_reference(tmp_path / "docs" / "reference")
     text = configuration(tmp_path).read_text(encoding="utf-8")
-    listed = re.findall(r"^ +- (?:[^:\n]+: |\"[^\"]+\": )?([\w/.-]+\.md)$", text, flags=re.MULTILINE)
+    listed = re.findall(
+        r"^ +- (?:[^:\n]+: |\"[^\"]+\": )?([\w/.-]+\.md)$", text, flags=re.MULTILINE
+    )
     pages = {page.as_posix() for page in places().values() if page.suffix == ".md"} | {"gallery.md"}
     pages |= {f"reference/{package}.md" for package in packages()}
     assert sorted(listed) == sorted(pages)

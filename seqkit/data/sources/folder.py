@@ -69,10 +69,17 @@ class ClassFolder(DataSource):
 
     def __init__(self, path: str, *, test_fraction: float = 0.2, seed: int = 0, skip_bad: int = 0):
         if not 0 < test_fraction < 1:
-            raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.2")
+            raise ValueError(
+                f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.2"
+            )
         if skip_bad < 0:
-            raise ValueError(f"skip_bad is {skip_bad}; give the most files that may be left out, 0 or more")
-        self.path, self.test_fraction, self.seed, self.skip_bad = path, test_fraction, seed, skip_bad
+            raise ValueError(
+                f"skip_bad is {skip_bad}; give the most files that may be left out, 0 or more"
+            )
+        self.path = path
+        self.test_fraction = test_fraction
+        self.seed = seed
+        self.skip_bad = skip_bad
 
     @abstractmethod
     def described(self, headers: Sequence[Any]) -> str:
@@ -85,7 +92,9 @@ class ClassFolder(DataSource):
     def found(self, root: Path) -> tuple[Walked, list[str]]:
         """Files below the folder, and the names of those that are examples."""
         below = walk(root)
-        return below, [name for name in below.files if not self.suffixes or suffix_of(name) in self.suffixes]
+        return below, [
+            name for name in below.files if not self.suffixes or suffix_of(name) in self.suffixes
+        ]
 
     def splits(self) -> Splits:
         """Files are read on access, and their headers now; class names are in alphabetical order.
@@ -96,7 +105,9 @@ class ClassFolder(DataSource):
         """
         root = Path(self.path)
         if not root.is_dir():
-            raise DataError(f"{root} is not a folder; give one that holds a folder of {self._formats} for each class")
+            raise DataError(
+                f"{root} is not a folder; give one that holds a folder of {self._formats} for each class"
+            )
         below, fitting = self.found(root)
         folders = _split_folders(below)
         parts, skipped = self._files(root, below, fitting, folders)
@@ -113,15 +124,34 @@ class ClassFolder(DataSource):
         if names and max(name.count("/") for name in parts["train"]) > 1 + bool(folders["train"]):
             rule += "; the class is the folder that a file is in"
         sizes = ", ".join(f"{len(files):,} {SPLIT_WORDS[split]}" for split, files in parts.items())
-        of = f"of {len(names)} {'class' if len(names) == 1 else 'classes'}" if names else "without classes"
-        log.warning("%s: %s %s %s; %s; %s", root, sizes, self.plural, of, rule, self.described([*headers.values()]))
+        if names:
+            of = f"of {len(names)} {'class' if len(names) == 1 else 'classes'}"
+        else:
+            of = "without classes"
+        log.warning(
+            "%s: %s %s %s; %s; %s",
+            root,
+            sizes,
+            self.plural,
+            of,
+            rule,
+            self.described([*headers.values()]),
+        )
         if found := _counted(skipped):
             log.warning("%s: not read are %s", root, found)
         for said in self.cautions(headers):
             log.warning(Caution(f"{root}: {said}"))
-        advice = "" if self.skip_bad else "--data.skip_bad N leaves out up to N such files"
+        if self.skip_bad:
+            advice = ""
+        else:
+            advice = "--data.skip_bad N leaves out up to N such files"
         made = {
-            split: of_files([root / name for name in files], [*map(labels.get, files.values())], self.read, advice)
+            split: of_files(
+                [root / name for name in files],
+                [*map(labels.get, files.values())],
+                self.read,
+                advice,
+            )
             for split, files in parts.items()
         }
         each = [name for files in parts.values() for name in files]
@@ -146,13 +176,20 @@ class ClassFolder(DataSource):
         for split, folder in folders.items():
             start = f"{folder}/" if folder else ""
             inside = [name for name in fitting if name.startswith(start)]
-            labelled: dict[str, str | None] = {n: n.split("/")[-2] for n in inside if "/" in n[len(start) :]}
+            labelled: dict[str, str | None] = {
+                n: n.split("/")[-2] for n in inside if "/" in n[len(start) :]
+            }
             used = {name[:i] for name in labelled for i, letter in enumerate(name) if letter == "/"}
             empty = [name for name in below.folders if name.startswith(start) and name not in used]
             if not inside or (labelled and empty):
                 faulty = root / empty[0] if labelled else root / folder
-                found = f" (but {_counted(skipped)})" if skipped.total() and not labelled else ""
-                raise DataError(f"{faulty} holds no {self._formats}{found}; add some or take the folder out")
+                if skipped.total() and not labelled:
+                    found = f" (but {_counted(skipped)})"
+                else:
+                    found = ""
+                raise DataError(
+                    f"{faulty} holds no {self._formats}{found}; add some or take the folder out"
+                )
             parts[split] = labelled or dict.fromkeys(inside)
             skipped["in no class folder"] += len(inside) - len(parts[split])
             fitting = [name for name in fitting if not name.startswith(start)]
@@ -173,9 +210,13 @@ class ClassFolder(DataSource):
                 reasons.append(str(error))
         many = f"{len(reasons):,} of {len(paths):,} files cannot be read"
         if len(reasons) > self.skip_bad:
-            raise DataError(f"{reasons[0]} ({many}; --data.skip_bad {len(reasons)} leaves them out)")
+            raise DataError(
+                f"{reasons[0]} ({many}; --data.skip_bad {len(reasons)} leaves them out)"
+            )
         if reasons:
-            log.warning(Caution(f"{self.path}: {many} and are left out; the first: {one_line(reasons[0])}"))
+            log.warning(
+                Caution(f"{self.path}: {many} and are left out; the first: {one_line(reasons[0])}")
+            )
         return headers
 
     def _divided(
@@ -183,14 +224,24 @@ class ClassFolder(DataSource):
     ) -> tuple[_Parts, str]:
         """Training and test, and the rule in words. Raises DataError where nothing would be left for test."""
         each = [*files.items()]
-        train, test = stratified([labels.get(label) for _, label in each], self.test_fraction, self.seed)
+        train, test = stratified(
+            [labels.get(label) for _, label in each], self.test_fraction, self.seed
+        )
         if not test:
-            one_each = f"each of its {len(labels)} classes has one file" if labels else "it has one file"
+            if labels:
+                one_each = f"each of its {len(labels)} classes has one file"
+            else:
+                one_each = "it has one file"
             raise DataError(f"{root}: {one_each}, and training and test need one each; add files")
         counts = Counter(files.values())
         if single := [label for label in labels if label and counts[label] == 1]:
             many = f"{len(single)} of {len(labels)} classes have one file alone"
-            log.warning("%s: %s, which stays in training (%s)", root, many, one_line(", ".join(sorted(single)[:5])))
+            log.warning(
+                "%s: %s, which stays in training (%s)",
+                root,
+                many,
+                one_line(", ".join(sorted(single)[:5])),
+            )
         of_each = "of each class " if labels else ""
         rule = f"{100 * self.test_fraction:.0f} % {of_each}are test, SHA-256 with seed {self.seed}"
         return {"train": dict(each[i] for i in train), "test": dict(each[i] for i in test)}, rule
@@ -204,7 +255,9 @@ class ImageFolder(ClassFolder):
     path, test_fraction, seed, skip_bad: as of `ClassFolder`.
     """
 
-    suffixes, plural, header = IMAGE.suffixes, "images", staticmethod(image_header)
+    suffixes = IMAGE.suffixes
+    plural = "images"
+    header = staticmethod(image_header)
     read: Any = staticmethod(read_image)
     _rule = "in colour"
 
@@ -214,27 +267,44 @@ class ImageFolder(ClassFolder):
 
         if not isinstance(tokenizer, Patches):
             return
-        resizing, channels = tokenizer.resizing, tokenizer.channels if tokenizer.channels in (1, 3) else 3
-        resized = tokenizer.resized if resizing and resizing.keeps_its_result else None  # others would be resized twice
+        resizing = tokenizer.resizing
+        channels = tokenizer.channels if tokenizer.channels in (1, 3) else 3
+        # others would be resized twice
+        resized = None
+        if resizing and resizing.keeps_its_result:
+            resized = tokenizer.resized
         self.read = partial(_read_resized, channels=channels, resized=resized)
         self._rule = "in grey" if channels == 1 else "in colour"
         if resizing is not None:
             part = "their middle is" if tokenizer.crop or resizing.crop else "they are"
-            size = f"a shorter side of {resizing.size}" if tokenizer.size is None else "{} × {}".format(*tokenizer.size)
+            if tokenizer.size is None:
+                size = f"a shorter side of {resizing.size}"
+            else:
+                size = "{} × {}".format(*tokenizer.size)
             self._rule += f"; {part} resized to {size} (--tokenizer.resize)"
 
     def described(self, headers: Sequence[tuple[int, int, bool]]) -> str:
         """Sizes of the images, and how many have transparency."""
         by_size = sorted(headers, key=lambda header: header[0] * header[1])
         small, large = (f"{by_size[i][0]} × {by_size[i][1]}" for i in (0, -1))
-        sizes = small if len({header[:2] for header in headers}) == 1 else f"from {small} to {large}"
+        if len({header[:2] for header in headers}) == 1:
+            sizes = small
+        else:
+            sizes = f"from {small} to {large}"
         num_transparent = sum(is_transparent for *_, is_transparent in headers)
-        dropped = f"; the transparency of {num_transparent:,} is dropped" if num_transparent else ""
+        if num_transparent:
+            dropped = f"; the transparency of {num_transparent:,} is dropped"
+        else:
+            dropped = ""
         return f"{sizes} pixels, read {self._rule}{dropped}"
 
     def cautions(self, headers: Mapping[Path, Any]) -> Iterator[str]:
         """Images of 16 bits that use less than a sixteenth of them, as those of a camera of 12 bits do."""
-        found = [value for value in _tried(brightest_of_16_bits, [*headers]).values() if value is not None]
+        found = [
+            value
+            for value in _tried(brightest_of_16_bits, [*headers]).values()
+            if value is not None
+        ]
         if found and max(found) < WHITE_OF_16_BITS / 16:
             what = f"the largest value of {len(found)} of them is {max(found):,} of {WHITE_OF_16_BITS:,}"
             yield f"images of 16 bit are dark: {what}; multiply the values, by 16 if they have 12 bits"
@@ -251,8 +321,10 @@ class AudioFolder(ClassFolder):
     Recordings keep their rates, and the tokenizer resamples. path, test_fraction, seed, skip_bad: as of `ClassFolder`.
     """
 
-    suffixes, plural = AUDIO.suffixes, "recordings"
-    read, header = staticmethod(read_audio), staticmethod(audio_header)
+    suffixes = AUDIO.suffixes
+    plural = "recordings"
+    read = staticmethod(read_audio)
+    header = staticmethod(audio_header)
     _rate: int | None = None
     _mixes = False
 
@@ -275,7 +347,9 @@ class AudioFolder(ClassFolder):
 
     def cautions(self, headers: Mapping[Path, tuple[int, int, int]]) -> Iterator[str]:
         """Recordings whose channels cancel each other when they are mixed, as of which one is the other's negative."""
-        several = [path for path, (samples, _, c) in headers.items() if c > 1 and samples * c < 10_000_000]
+        several = [
+            path for path, (samples, _, c) in headers.items() if c > 1 and samples * c < 10_000_000
+        ]
         losses = _tried(_loss_of_mix, several) if self._mixes else {}
         if lost := [path.name for path, loss in losses.items() if loss > 20]:
             many = f"{len(lost)} of {len(losses)} recordings with several channels (first: {one_line(lost[0])})"
@@ -285,7 +359,8 @@ class AudioFolder(ClassFolder):
 def _loss_of_mix(path: Path) -> float:
     """Ratio of the power of the channels to that of their mean, in dB."""
     samples = read_audio(path).samples.double()
-    power, mixed = float((samples**2).mean()), float((samples.mean(dim=0) ** 2).mean())
+    power = float((samples**2).mean())
+    mixed = float((samples.mean(dim=0) ** 2).mean())
     return 10 * log10(power / max(mixed, 1e-30)) if power else 0.0
 
 
@@ -295,7 +370,8 @@ class TextFolder(ClassFolder):
     path, test_fraction, seed, skip_bad: as of `ClassFolder`; each text is read once beforehand.
     """
 
-    suffixes, plural = TEXT.suffixes, "texts"
+    suffixes = TEXT.suffixes
+    plural = "texts"
     read = staticmethod(read_text)
 
     def header(self, path: Path) -> int:
@@ -304,8 +380,11 @@ class TextFolder(ClassFolder):
 
     def described(self, headers: Sequence[int]) -> str:
         """Lengths of the texts."""
-        low, high = min(headers), max(headers)
-        return f"{low:,} characters each" if low == high else f"of {low:,} to {high:,} characters"
+        low = min(headers)
+        high = max(headers)
+        if low == high:
+            return f"{low:,} characters each"
+        return f"of {low:,} to {high:,} characters"
 
 
 def _no_tokenizer(_: Path) -> Any:
@@ -329,7 +408,8 @@ class FileFolder(ClassFolder):
         if reader is None:
             fault = f"is read by the tokenizer's read(path), which {type(tokenizer).__name__} does not have"
             raise UsageError(f"{self.path} {fault}; write it, or give another --tokenizer")
-        self.read, self.header = reader, reader.check
+        self.read = reader
+        self.header = reader.check
 
     def described(self, headers: Sequence[None]) -> str:
         """The tokenizer that reads them."""
@@ -359,10 +439,14 @@ class _Files:
         if "<lambda>" in str(reader) or "<locals>" in str(reader):
             return None
         settings = sorted(getattr(self.read, "keywords", {}).items())
-        return fingerprint(*map(state_of, self.paths), f"{getattr(reader, '__qualname__', reader)} {settings}")
+        return fingerprint(
+            *map(state_of, self.paths), f"{getattr(reader, '__qualname__', reader)} {settings}"
+        )
 
 
-def of_files(paths: Sequence[Path], labels: Sequence[Any], read: Callable[[Path], Any], advice: str = "") -> Samples:
+def of_files(
+    paths: Sequence[Path], labels: Sequence[Any], read: Callable[[Path], Any], advice: str = ""
+) -> Samples:
     """Samples that are read from their files on access. advice: what to do about a file that has a fault."""
     files = _Files(paths, read, advice)
     return Samples(files.raw, labels, name=files.name, key=files.key)
@@ -379,28 +463,44 @@ def _split_folders(below: Walked) -> dict[str, str]:
     for name in top:
         if split := SPLIT_NAMES.get(name.lower()):
             if split in named:
-                raise DataError(f"folders {named[split]} and {name} are both the {SPLIT_WORDS[split]} split; join them")
+                raise DataError(
+                    f"folders {named[split]} and {name} are both the {SPLIT_WORDS[split]} split; join them"
+                )
             named[split] = name
     train = named.get("train")
     is_alone = len(top) == 1 and any(name.startswith(f"{train}/") for name in below.folders)
-    return named if train and (len(named) > 1 or is_alone) else {"train": ""}
+    if train and (len(named) > 1 or is_alone):
+        return named
+    return {"train": ""}
 
 
 def _class_names(root: Path, parts: _Parts) -> list[str]:
     """The classes of training. Raises DataError where another split has more, or a name is not UTF-8."""
     counts = Counter(parts["train"].values())
     names = sorted(label for label in counts if label is not None)
-    if undecodable := [name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)]:
-        raise DataError(f"{root} has a class folder whose name is not UTF-8, {one_line(undecodable[0])}; rename it")
+    if undecodable := [
+        name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)
+    ]:
+        raise DataError(
+            f"{root} has a class folder whose name is not UTF-8, {one_line(undecodable[0])}; rename it"
+        )
     for split, files in parts.items():
         if not files:
-            raise DataError(f"{root}: no file of the {SPLIT_WORDS[split]} split can be read; replace them")
+            raise DataError(
+                f"{root}: no file of the {SPLIT_WORDS[split]} split can be read; replace them"
+            )
         for name, label in files.items():
             if (label is None) != (not names):
-                raise DataError(f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training")
+                raise DataError(
+                    f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training"
+                )
             if label not in counts:
-                known = f"it has: {one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
-                raise DataError(f"{root} has class {one_line(label)!r}, which training does not have; {known}")
+                known = (
+                    f"it has: {one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
+                )
+                raise DataError(
+                    f"{root} has class {one_line(label)!r}, which training does not have; {known}"
+                )
     return names
 
 
@@ -415,5 +515,7 @@ def _tried(look: Callable[[Path], Any], paths: Sequence[Path]) -> dict[Path, Any
 
 def _counted(skipped: Mapping[str, int]) -> str:
     """The number of files of each kind, in words; nothing where there are none."""
-    found = [f"{count:,} {one_line(what)}" for what, count in Counter(skipped).most_common() if count]
+    found = [
+        f"{count:,} {one_line(what)}" for what, count in Counter(skipped).most_common() if count
+    ]
     return ", ".join(found[:8]) + (f", and {len(found) - 8} more kinds" if len(found) > 8 else "")

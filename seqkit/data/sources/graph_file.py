@@ -30,7 +30,18 @@ from seqkit.tokenizers.graph_encodings import adjacency_of
 
 log = logging.getLogger("seqkit")
 
-TARGET_NAMES = ("label", "class", "y", "target", "club", "category", "subject", "field", "community", "group")
+TARGET_NAMES = (
+    "label",
+    "class",
+    "y",
+    "target",
+    "club",
+    "category",
+    "subject",
+    "field",
+    "community",
+    "group",
+)
 """Attributes that are taken for the label, where they hold classes."""
 
 MAX_WORDS = 100
@@ -72,11 +83,21 @@ class GraphFile(DataSource):
         seed: int = 0,
     ):
         if not 0 < test_fraction < 1 - VALID_FRACTION:
-            raise ValueError(f"test_fraction is {test_fraction}; give a number above 0 and below {1 - VALID_FRACTION}")
+            raise ValueError(
+                f"test_fraction is {test_fraction}; give a number above 0 and below {1 - VALID_FRACTION}"
+            )
         if eigenvectors is not None and eigenvectors < 0:
-            raise ValueError(f"eigenvectors is {eigenvectors}; give their number, 0 for none, or leave it out")
-        self.path, self.target, self.features, self.eigenvectors = path, target, features, eigenvectors
-        self.edge_type, self.split, self.test_fraction, self.seed = edge_type, split, test_fraction, seed
+            raise ValueError(
+                f"eigenvectors is {eigenvectors}; give their number, 0 for none, or leave it out"
+            )
+        self.path = path
+        self.target = target
+        self.features = features
+        self.eigenvectors = eigenvectors
+        self.edge_type = edge_type
+        self.split = split
+        self.test_fraction = test_fraction
+        self.seed = seed
 
     def decided(self) -> dict[str, Any]:
         """The number of eigenvectors; a run keeps it."""
@@ -92,11 +113,16 @@ class GraphFile(DataSource):
         split, rule, used = self._split_of(raw, label)
         known = [IGNORE if name == "test" else int(c) for name, c in zip(split, label)]
         graph, said = self._graph(raw, {target, *used}, np.array(known))
-        parts = {name: label.masked_fill(torch.tensor([one != name for one in split]), IGNORE) for name in _NAMES}
+        parts = {
+            name: label.masked_fill(torch.tensor([one != name for one in split]), IGNORE)
+            for name in _NAMES
+        }
         counts = {name: int((part != IGNORE).sum()) for name, part in parts.items()}
         for line in (
             _described(raw, label, names),
-            "" if self.target else f"the label is {one_line(target)!r} by its name; to choose: --data.target",
+            ""
+            if self.target
+            else f"the label is {one_line(target)!r} by its name; to choose: --data.target",
             *said,
             f"labelled nodes: {', '.join(f'{count:,} {name}' for name, count in counts.items())}, {rule}",
         ):
@@ -105,10 +131,14 @@ class GraphFile(DataSource):
         for name in ("train", "test"):
             if not counts[name]:
                 fault = f"no labelled node is left for the {name} split"
-                raise DataError(f"{self.path}: {fault}; label two of a class at least, or give --data.split")
+                raise DataError(
+                    f"{self.path}: {fault}; label two of a class at least, or give --data.split"
+                )
         if unseen := set(parts["test"].tolist()) - set(parts["train"].tolist()) - {IGNORE}:
             shown = ", ".join(one_line(names[i]) for i in sorted(unseen)[:5])
-            raise DataError(f"{self.path}: no training node has the class {shown}, and test nodes have; label one")
+            raise DataError(
+                f"{self.path}: no training node has the class {shown}, and test nodes have; label one"
+            )
         train, valid, test = ([Sample(graph, part)] for part in parts.values())
         return Splits(train, test, valid if counts["valid"] else None, names, rule)
 
@@ -128,7 +158,9 @@ class GraphFile(DataSource):
         means_the_same = graph.nodes.ndim == 2 and (graph.nodes.shape[1] == 0 or raw.x is not None)
         if self.eigenvectors or self.features or self.edge_type or not means_the_same:
             fault = f"features are made of all nodes of {self.path}, so those of another file mean something else"
-            raise DataError(f"{path}: {fault}; give that file, or train with --data.eigenvectors 0 on numbers x (.npz)")
+            raise DataError(
+                f"{path}: {fault}; give that file, or train with --data.eigenvectors 0 on numbers x (.npz)"
+            )
         return graph, raw.ids
 
     def _labels(self, raw: RawGraph) -> tuple[str, Tensor, list[str]]:
@@ -142,11 +174,19 @@ class GraphFile(DataSource):
         name = self.target or fitting[0]
         values = self._values(raw.attributes, name, "nodes")
         if fault := _no_classes(values):
-            raise DataError(f"{self.path}: {one_line(name)} {fault}, so it holds no classes; give --data.target")
+            raise DataError(
+                f"{self.path}: {one_line(name)} {fault}, so it holds no classes; give --data.target"
+            )
         # classes are numbered as they occur: a label of 10^8 is not 10^8 classes
         names = sorted({_word(value) for value in values if not is_missing(value)}, key=_in_order)
         codes = {name: i for i, name in enumerate(names)}
-        return name, torch.tensor([IGNORE if is_missing(value) else codes[_word(value)] for value in values]), names
+        return (
+            name,
+            torch.tensor(
+                [IGNORE if is_missing(value) else codes[_word(value)] for value in values]
+            ),
+            names,
+        )
 
     def _values(self, attributes: dict[str, list[Any]], name: str, of: str) -> list[Any]:
         """The values of an attribute. Raises DataError where there is none such."""
@@ -159,30 +199,50 @@ class GraphFile(DataSource):
         """The split of each node, "" for none, the rule in words, and the attributes that say it."""
         masks = {name: SPLIT_NAMES[name[:-5]] for name in raw.attributes if name in MASKS}
         if self.split is None and masks:
-            each = zip(*([_word(value).lower() in ("1", "true") for value in raw.attributes[name]] for name in masks))
-            split = [" and ".join(name for name, is_in in zip(masks.values(), mask) if is_in) for mask in each]
-            rule, used = "by masks", [*masks]
+            each = zip(
+                *(
+                    [_word(value).lower() in ("1", "true") for value in raw.attributes[name]]
+                    for name in masks
+                )
+            )
+            split = [
+                " and ".join(name for name, is_in in zip(masks.values(), mask) if is_in)
+                for mask in each
+            ]
+            rule = "by masks"
+            used = [*masks]
         elif self.split or "split" in raw.attributes:
             used = [self.split or "split"]
             words = [_word(value) for value in self._values(raw.attributes, used[0], "nodes")]
             is_none = [is_missing(word, AMBIGUOUS) for word in words]
-            split = ["" if none else SPLIT_NAMES.get(word.lower(), word) for word, none in zip(words, is_none)]
+            split = [
+                "" if none else SPLIT_NAMES.get(word.lower(), word)
+                for word, none in zip(words, is_none)
+            ]
             rule = f"by attribute {one_line(used[0])}"
         else:
-            split, rule, used = [""] * len(raw.ids), f"by class, SHA-256 with seed {self.seed}", []
+            split = [""] * len(raw.ids)
+            rule = f"by class, SHA-256 with seed {self.seed}"
+            used = []
             nodes = (label != IGNORE).nonzero()[:, 0].tolist()
             rest, test = stratified(label[nodes].tolist(), self.test_fraction, self.seed)
             share = VALID_FRACTION / (1 - self.test_fraction)
             train, valid = stratified([int(label[nodes[i]]) for i in rest], share, self.seed)
-            for name, places in zip(_NAMES, ([rest[i] for i in train], [rest[i] for i in valid], test)):
+            for name, places in zip(
+                _NAMES, ([rest[i] for i in train], [rest[i] for i in valid], test)
+            ):
                 for i in places:
                     split[nodes[i]] = name
         if odd := next((name for name in split if name not in ("", *_NAMES)), None):
             where = f"{self.path}: {', '.join(map(one_line, used))}"
-            raise DataError(f"{where}: a node is in {one_line(odd)!r}; write one of train, valid, test, or nothing")
+            raise DataError(
+                f"{where}: a node is in {one_line(odd)!r}; write one of train, valid, test, or nothing"
+            )
         return split, rule, used
 
-    def _graph(self, raw: RawGraph, used: set[str], known: np.ndarray | None = None) -> tuple[GraphData, list[str]]:
+    def _graph(
+        self, raw: RawGraph, used: set[str], known: np.ndarray | None = None
+    ) -> tuple[GraphData, list[str]]:
         """The graph without labels, and in words its features, their eigenvectors and its edge types.
 
         known: class of each node [n] that may decide on the eigenvectors, IGNORE where there is none; None: it is
@@ -207,25 +267,43 @@ class GraphFile(DataSource):
         columns: list[np.ndarray] = [np.zeros((len(raw.ids), 0))]
         taken: list[str] = []
         left_out: list[str] = []
-        for name in [one for one in raw.attributes if one not in used] if self.features is None else self.features:
+        for name in (
+            [one for one in raw.attributes if one not in used]
+            if self.features is None
+            else self.features
+        ):
             made, what = self._columns(name, self._values(raw.attributes, name, "nodes"))
             columns += [made]
             (taken if made.shape[1] else left_out).append(f"{one_line(name)} ({what})")
         if left_out and self.features is not None:
-            raise DataError(f"{self.path}: no feature is {', '.join(left_out)}; leave it out of --data.features")
-        said = f"features: {', '.join(taken[:8])}{', …' * (len(taken) > 8)}" if taken else "nodes have no features"
-        said += f"; not used: {', '.join(left_out[:8])}{', …' * (len(left_out) > 8)}" if left_out else ""
+            raise DataError(
+                f"{self.path}: no feature is {', '.join(left_out)}; leave it out of --data.features"
+            )
+        if taken:
+            said = f"features: {', '.join(taken[:8])}{', …' * (len(taken) > 8)}"
+        else:
+            said = "nodes have no features"
+        said += (
+            f"; not used: {', '.join(left_out[:8])}{', …' * (len(left_out) > 8)}"
+            if left_out
+            else ""
+        )
         return torch.from_numpy(np.concatenate(columns, axis=1).astype(np.float32)), said
 
     def _columns(self, name: str, values: list[Any]) -> tuple[np.ndarray, str]:
         """Features [n f] of an attribute, and what they are; f = 0: it cannot be used."""
         missing = np.array([is_missing(value) for value in values])
-        numbers = None if all(isinstance(value, str | None) for value in values) else [_number(v) for v in values]
+        if all(isinstance(value, str | None) for value in values):
+            numbers = None
+        else:
+            numbers = [_number(v) for v in values]
         if numbers is not None and None not in numbers:
             column = np.array(numbers, float)
             missing = np.isnan(column)
             if np.isinf(column).any():
-                raise DataError(f"{self.path}: {one_line(name)} of a node is infinite; correct it, or leave it empty")
+                raise DataError(
+                    f"{self.path}: {one_line(name)} of a node is infinite; correct it, or leave it empty"
+                )
             distinct = set(column[~missing].tolist())
             what = "0 or 1" if distinct <= {0.0, 1.0} else "standardised"
             if what == "standardised" and len(distinct) > 1:
@@ -236,7 +314,9 @@ class GraphFile(DataSource):
             what = f"{len(distinct):,} categories"
             if len(distinct) > min(MAX_WORDS, len(values) / 2):
                 return np.zeros((len(values), 0)), f"{len(distinct):,} different words"
-            made = np.array([_word(value) for value in values])[:, None] == np.array(sorted(distinct) or [""])
+            made = np.array([_word(value) for value in values])[:, None] == np.array(
+                sorted(distinct) or [""]
+            )
             made &= ~missing[:, None]
         if len(distinct) < 2:
             return np.zeros((len(values), 0)), "the same at all nodes" if distinct else "empty"
@@ -247,12 +327,17 @@ class GraphFile(DataSource):
 
     def _with_eigenvectors(self, graph: GraphData, known: np.ndarray | None) -> tuple[Tensor, str]:
         """Features of the nodes with the graph's eigenvectors, where they are wanted or help, and why, in words."""
-        features, n = graph.nodes, len(graph.nodes)
+        features = graph.nodes
+        n = len(graph.nodes)
         is_bare = features.ndim == 2 and features.shape[1] == 0
         if self.eigenvectors == 0:
             return features, "nodes have their degree alone" if is_bare else ""
-        wide = torch.nn.functional.one_hot(features).float() if features.ndim == 1 else features
-        adjacency, num = adjacency_of(graph.edges.numpy(), n), self.eigenvectors
+        if features.ndim == 1:
+            wide = torch.nn.functional.one_hot(features).float()
+        else:
+            wide = features
+        adjacency = adjacency_of(graph.edges.numpy(), n)
+        num = self.eigenvectors
         if num is None:
             assert known is not None
             num = max(LEAST_EIGENVECTORS, len(np.unique(known[known != IGNORE])))
@@ -264,17 +349,25 @@ class GraphFile(DataSource):
             and not help_to_classify(vectors, wide.numpy(), adjacency, known)
         ):
             self.eigenvectors = 0
-            return features, f"the graph's eigenvectors do not help a regression; with them: --data.eigenvectors {num}"
+            return (
+                features,
+                f"the graph's eigenvectors do not help a regression; with them: --data.eigenvectors {num}",
+            )
         self.eigenvectors = num
         said = f"nodes get the graph's first {num} eigenvectors, so the model learns this graph and no other"
-        return torch.cat([wide, torch.from_numpy(vectors)], dim=1), f"{said} (without: --data.eigenvectors 0)"
+        return torch.cat(
+            [wide, torch.from_numpy(vectors)], dim=1
+        ), f"{said} (without: --data.eigenvectors 0)"
 
     def _edge_types(self, raw: RawGraph) -> tuple[Tensor | None, str]:
         """The type of each edge [e], None: there is one, and a sentence."""
         if self.edge_type is None:
-            types, names = raw.edge_types, ", ".join(map(one_line, [*raw.edge_attributes][:5]))
+            types = raw.edge_types
+            names = ", ".join(map(one_line, [*raw.edge_attributes][:5]))
             unused = names and f"attributes of edges are not used ({names}); --data.edge_type"
-            return (None, unused) if types is None else (torch.from_numpy(types), f"{len(np.unique(types))} edge types")
+            if types is None:
+                return (None, unused)
+            return (torch.from_numpy(types), f"{len(np.unique(types))} edge types")
         values = self._values(raw.edge_attributes, self.edge_type, "edges")
         words = sorted(set(map(_word, values)), key=_in_order)
         if any(map(is_missing, values)) or len(words) > MAX_WORDS:
@@ -286,10 +379,14 @@ class GraphFile(DataSource):
 
 def _described(raw: RawGraph, label: Tensor, names: list[str]) -> str:
     """Numbers of nodes, edges and labels, and what of them does not count, in words."""
-    n, (source, target) = len(raw.ids), raw.edges
+    n = len(raw.ids)
+    source, target = raw.edges
     is_loop = source == target
     ordered = (source * n + target)[~is_loop]
-    pairs = ordered if raw.directed else (np.minimum(source, target) * n + np.maximum(source, target))[~is_loop]
+    if raw.directed:
+        pairs = ordered
+    else:
+        pairs = (np.minimum(source, target) * n + np.maximum(source, target))[~is_loop]
     counts = Counter(names[i] for i in label[label != IGNORE].tolist())
     left_out = {
         "loops left out": int(is_loop.sum()),
@@ -298,7 +395,11 @@ def _described(raw: RawGraph, label: Tensor, names: list[str]) -> str:
         "unlabelled": n - counts.total(),
     }
     edges = f"{len(np.unique(pairs)):,} {'directed' if raw.directed else 'undirected'} edges"
-    what = [f"{n:,} nodes", edges, *(f"{count:,} {said}" for said, count in left_out.items() if count)]
+    what = [
+        f"{n:,} nodes",
+        edges,
+        *(f"{count:,} {said}" for said, count in left_out.items() if count),
+    ]
     shown = ", ".join(f"{one_line(name)} {count:,}" for name, count in counts.most_common(7))
     return f"{', '.join(what)}; classes: {shown}{', …' if len(counts) > 7 else ''}"
 
@@ -329,4 +430,6 @@ def _no_classes(values: Sequence[Any]) -> str:
         return f"has {num} value"
     if any(isinstance(value, float) and not value.is_integer() for value in known):
         return "holds fractions"
-    return f"has {num:,} different values at {len(known):,} nodes" if num > max(2, len(known) / 2) else ""
+    if num > max(2, len(known) / 2):
+        return f"has {num:,} different values at {len(known):,} nodes"
+    return ""

@@ -38,19 +38,30 @@ class Pairs(DataSource):
         valid_fraction: float = 0.1,
         unlabelled: bool = False,
     ):
-        self.parts, self.words, self.label, self.only = dict(parts), dict(words or {}), label, only
-        self.rounds, self.valid_fraction, self.unlabelled = rounds, valid_fraction, unlabelled
+        self.parts = dict(parts)
+        self.words = dict(words or {})
+        self.label = label
+        self.only = only
+        self.rounds = rounds
+        self.valid_fraction = valid_fraction
+        self.unlabelled = unlabelled
         names = [*self.parts, *self.words]
         if not self.parts or len(names) < 2:
-            raise ValueError(f"Pairs has the parts {', '.join(names) or 'none'}; give two or more, one with a source")
+            raise ValueError(
+                f"Pairs has the parts {', '.join(names) or 'none'}; give two or more, one with a source"
+            )
         if only is not None and only not in names:
             raise ValueError(f"only names {only!r}, which is no part; {suggest(only, names)}")
         if twice := [name for name in self.words if name in self.parts]:
             raise ValueError(f"the part {twice[0]} has a source and words; give it one of the two")
         if self.words and label == "sum":
-            raise ValueError("words hold the class of an example, which is the answer with label=sum; leave them out")
+            raise ValueError(
+                "words hold the class of an example, which is the answer with label=sum; leave them out"
+            )
         if rounds < 1:
-            raise ValueError(f"rounds is {rounds}; give the passes over the largest part, 1 or more")
+            raise ValueError(
+                f"rounds is {rounds}; give the passes over the largest part, 1 or more"
+            )
 
     def read_for(self, tokenizer: Any) -> None:
         """Prepare each source for the tokenizer of its part."""
@@ -66,18 +77,25 @@ class Pairs(DataSource):
         (first, classes), *others = ((name, splits.names) for name, splits in given.items())
         for name, own in others:
             if own != classes:
-                raise DataError(f"the parts {first} and {name} have the classes {classes} and {own}; give the same")
+                raise DataError(
+                    f"the parts {first} and {name} have the classes {classes} and {own}; give the same"
+                )
         if not classes:
             raise DataError(f"the part {first} has no classes by which samples could be paired")
         for name, words in self.words.items():
             if words and len(words) != len(classes):
-                raise DataError(f"the part {name} has {len(words)} words, and there are {len(classes)} classes")
-        train, valid = dict[str, Samples](), dict[str, Samples]()
+                raise DataError(
+                    f"the part {name} has {len(words)} words, and there are {len(classes)} classes"
+                )
+        train = dict[str, Samples]()
+        valid = dict[str, Samples]()
         for name, splits in given.items():
-            train[name], valid[name] = splits.train, splits.valid or Samples.of([])
+            train[name] = splits.train
+            valid[name] = splits.valid or Samples.of([])
             if splits.valid is None and self.valid_fraction:
                 rest, aside = stratified(splits.train.labels, self.valid_fraction, seed=1)
-                train[name], valid[name] = splits.train.at(rest), splits.train.at(aside)
+                train[name] = splits.train.at(rest)
+                valid[name] = splits.train.at(aside)
         return Splits(
             self._paired("training", train, classes, self.rounds),
             self._paired("test", {name: splits.test for name, splits in given.items()}, classes),
@@ -85,13 +103,20 @@ class Pairs(DataSource):
             None if self.unlabelled else classes,
         )
 
-    def _paired(self, split: str, parts: Mapping[str, Samples], classes: list[str], rounds: int = 1) -> Samples:
+    def _paired(
+        self, split: str, parts: Mapping[str, Samples], classes: list[str], rounds: int = 1
+    ) -> Samples:
         rows: list[tuple[int, ...]] = []
         for one in range(len(classes)) if self.label == "same" else [None]:
-            members = [[i for i, label in enumerate(own.labels) if one in (None, label)] for own in parts.values()]
+            members = [
+                [i for i, label in enumerate(own.labels) if one in (None, label)]
+                for own in parts.values()
+            ]
             for name, own in zip(parts, members):
                 if not own:
-                    raise DataError(f"the {split} split of the part {name} has no sample of class {classes[one or 0]}")
+                    raise DataError(
+                        f"the {split} split of the part {name} has no sample of class {classes[one or 0]}"
+                    )
             drawn = [_repeated(own, f"{split} {i}") for i, own in enumerate(members)]
             rows += islice(zip(*drawn), rounds * max(map(len, members)))
         rows = [rows[i] for i in shuffled(len(rows), seed=4)]
@@ -120,7 +145,11 @@ class _Pairs:
     def raw(self, index: int) -> dict[str, Any]:
         each = zip(self.parts.items(), self.rows[index])
         raws = {name: samples.read(i) for (name, samples), i in each if self.only in (None, name)}
-        texts = {name: own[self.classes[index]] for name, own in self.words.items() if self.only in (None, name)}
+        texts = {
+            name: own[self.classes[index]]
+            for name, own in self.words.items()
+            if self.only in (None, name)
+        }
         return raws | texts
 
     def name(self, index: int) -> str:
@@ -130,10 +159,15 @@ class _Pairs:
 
     def groups(self) -> list[str | None] | None:
         """Groups of the parts' samples, as far as they are known."""
-        known = [(i, one.groups) for i, one in enumerate(self.parts.values()) if one.groups is not None]
+        known = [
+            (i, one.groups) for i, one in enumerate(self.parts.values()) if one.groups is not None
+        ]
         if not known:
             return None
-        names = [[f"sample {i}" if group is None else group for i, group in enumerate(groups)] for _, groups in known]
+        names = [
+            [f"sample {i}" if group is None else group for i, group in enumerate(groups)]
+            for _, groups in known
+        ]
         return [" · ".join(own[row[i]] for own, (i, _) in zip(names, known)) for row in self.rows]
 
 

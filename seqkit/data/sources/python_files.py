@@ -31,17 +31,25 @@ class PythonFiles(DataSource):
 
     def __init__(self, path: str, *, test_fraction: float = 0.1):
         if not 0 < test_fraction < 1:
-            raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.1")
-        self.path, self.test_fraction = path, test_fraction
+            raise ValueError(
+                f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.1"
+            )
+        self.path = path
+        self.test_fraction = test_fraction
 
     def splits(self) -> Splits:
         """Raises DataError where a file is no Python, and where there are fewer than two functions."""
         root = Path(self.path)
-        found = [str(root / name) for name in walk(root).files] if root.is_dir() else matching(self.path)
+        if root.is_dir():
+            found = [str(root / name) for name in walk(root).files]
+        else:
+            found = matching(self.path)
         files = [Path(name) for name in found if CODE.fits(name)]
         samples = distinct(sample for path in files for sample in functions(path))
         if len(samples) < 2:
-            raise DataError(f"{self.path} has {len(samples)} functions with names of their own; give more code")
+            raise DataError(
+                f"{self.path} has {len(samples)} functions with names of their own; give more code"
+            )
         if len({sample.group for sample in samples}) == 1:
             samples = [sample._replace(group=None) for sample in samples]
         rest, aside = by_group([sample.group for sample in samples], self.test_fraction, seed=0)
@@ -57,14 +65,18 @@ def functions(path: Path) -> list[Sample]:
     """
     try:
         return [
-            Sample(_nameless(node), _label(node.name), str(path), f"{path}:{node.lineno} {node.name}")
+            Sample(
+                _nameless(node), _label(node.name), str(path), f"{path}:{node.lineno} {node.name}"
+            )
             for node in _outermost(parsed(read_regular(path)))
             if not node.name.startswith("__")
         ]
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); give a file that you may read") from None
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}); give a file that you may read"
+        ) from None
     except RecursionError:
         raise DataError(f"{path} nests too deep; take it out") from None
 
@@ -79,7 +91,9 @@ def _outermost(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 
 def distinct(samples: Iterable[Sample]) -> list[Sample]:
     """The samples with a label, the first of each code alone: a copy in another file would be in two splits."""
-    return list({sample.raw: sample for sample in reversed(list(samples)) if sample.label}.values())[::-1]
+    return list(
+        {sample.raw: sample for sample in reversed(list(samples)) if sample.label}.values()
+    )[::-1]
 
 
 def _label(name: str) -> str:
@@ -87,9 +101,19 @@ def _label(name: str) -> str:
 
 
 def _nameless(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    name, node = re.escape(node.name), copy(node)
+    name = re.escape(node.name)
+    node = copy(node)
     if ast.get_docstring(node, clean=False) is not None:
         node.body = node.body[1:] or [ast.Pass()]
     node.decorator_list = []
-    keyword = rf"^ +{name} (?!\W{{0,3}}= )" if name in softkwlist else "(?!)"  # `match x:` stays in a function `match`
-    return re.sub(rf"({keyword})|\b{name}\b", lambda found: found[1] or NAME, ast.unparse(node), flags=re.MULTILINE)
+    # `match x:` stays in a function `match`
+    if name in softkwlist:
+        keyword = rf"^ +{name} (?!\W{{0,3}}= )"
+    else:
+        keyword = "(?!)"
+    return re.sub(
+        rf"({keyword})|\b{name}\b",
+        lambda found: found[1] or NAME,
+        ast.unparse(node),
+        flags=re.MULTILINE,
+    )

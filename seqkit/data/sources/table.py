@@ -54,9 +54,13 @@ class Division:
 
     def __post_init__(self) -> None:
         if not 0 < self.test_fraction < 1:
-            raise ValueError(f"test_fraction is {self.test_fraction}; give a number between 0 and 1, such as 0.2")
+            raise ValueError(
+                f"test_fraction is {self.test_fraction}; give a number between 0 and 1, such as 0.2"
+            )
         if self.split is not None and (self.test is not None or self.valid is not None):
-            raise ValueError("split names a column that says the split of each row; leave test and valid out")
+            raise ValueError(
+                "split names a column that says the split of each row; leave test and valid out"
+            )
 
 
 class Table(DataSource):
@@ -84,8 +88,13 @@ class Table(DataSource):
         skip_bad: int = 0,
     ):
         if skip_bad < 0:
-            raise ValueError(f"skip_bad is {skip_bad}; give the most rows that may be left out, 0 or more")
-        self.path, self.columns, self.division, self.skip_bad = path, columns, division, skip_bad
+            raise ValueError(
+                f"skip_bad is {skip_bad}; give the most rows that may be left out, 0 or more"
+            )
+        self.path = path
+        self.columns = columns
+        self.division = division
+        self.skip_bad = skip_bad
         self._folder, self._tokenizer, self._schema = folder, None, None  # type: tuple[str | None, Any, Schema | None]
 
     def read_for(self, tokenizer: Any) -> None:
@@ -114,7 +123,8 @@ class Table(DataSource):
                 folder=self.folder if reads_files else None,
             )  # fmt: skip
             lines = list(self._schema.lines())
-            for line in [*rows.notes, *lines] if lines else []:  # what a run knows is not said again
+            # what a run knows is not said again
+            for line in [*rows.notes, *lines] if lines else []:
                 log.warning("%s", line)
         return self._schema
 
@@ -132,7 +142,9 @@ class Table(DataSource):
 
     def divided(self, say: Callable[[str], None]) -> Splits:
         """The splits, as `splits` returns them; `say` gets the lines in place of the log, as of a data set."""
-        schema = self.schema(reads=self._reads(), reads_files=own_reader(self._tokenizer) is not None)
+        schema = self.schema(
+            reads=self._reads(), reads_files=own_reader(self._tokenizer) is not None
+        )
         self._contents = Compared(self.folder)
         train, others = self._files()
         read: dict[str, UsableRows] = {}
@@ -140,21 +152,33 @@ class Table(DataSource):
             rows = self._rows(path)
             for column in (*schema.targets, *(schema.inputs if not schema.steps else ())):
                 check_column(rows, column.name, "--data.columns")
-            unknown = [name for name in rows.names if name not in {column.name for column in schema.columns}]
+            unknown = [
+                name
+                for name in rows.names
+                if name not in {column.name for column in schema.columns}
+            ]
             if unknown and not schema.steps:
-                say(f"{rows.name}: {', '.join(map(repr, unknown[:8]))} is in no row of training, and is not used")
+                say(
+                    f"{rows.name}: {', '.join(map(repr, unknown[:8]))} is in no row of training, and is not used"
+                )
             examples = Examples(rows, schema, self.folder, self._tokenizer)
             read[split] = UsableRows(examples, say=say, skip_bad=self.skip_bad)
         name = read["train"].rows.name
         if len(read["train"]) < 2 and "test" not in read:
-            raise DataError(f"{name} holds {len(read['train'])} usable row; training and test need at least one each")
-        names = [column.name for column in schema.targets] if schema.target_kind == "labels" else None
+            raise DataError(
+                f"{name} holds {len(read['train'])} usable row; training and test need at least one each"
+            )
+        names = None
+        if schema.target_kind == "labels":
+            names = [column.name for column in schema.targets]
         if schema.target_kind in ("classes", "tags"):
             names = _class_names(read["train"], say)
             for split, part in read.items():
                 part.number(names, split)
         made = {
-            split: Samples(part.raw, part.labels, groups=self._groups(part, say), name=part.name, key=part.key)
+            split: Samples(
+                part.raw, part.labels, groups=self._groups(part, say), name=part.name, key=part.key
+            )
             for split, part in read.items()
         }
         chosen, rule = self._split_up(made, read["train"], say)
@@ -165,7 +189,9 @@ class Table(DataSource):
         _check_learnable(found, schema, name, names)
         inputs = {split: self._inputs(part) for split, part in read.items()}
         keys = {split: [inputs[of][i] for i in rows] for split, (of, rows) in chosen.items()}
-        self._tell_leaks(found, keys, schema, say, is_given="test" in read or self.division.split is not None)
+        self._tell_leaks(
+            found, keys, schema, say, is_given="test" in read or self.division.split is not None
+        )
         sizes = ", ".join(f"{len(part):,} {SPLIT_WORDS[split]}" for split, part in found.items())
         say(f"{name}: {sizes} rows; {rule}")
         return Splits(found["train"], found["test"], found.get("valid"), names, rule)
@@ -182,7 +208,11 @@ class Table(DataSource):
         """Paths of the training rows, and of the other splits: as given, or by the names of the files in a folder."""
         given = {"valid": self.division.valid, "test": self.division.test}
         others = {split: path for split, path in given.items() if path is not None}
-        is_folder = isinstance(self.path, str) and not is_remote(self.path) and Path(self.path).expanduser().is_dir()
+        is_folder = (
+            isinstance(self.path, str)
+            and not is_remote(self.path)
+            and Path(self.path).expanduser().is_dir()
+        )
         if not is_folder or "test" in others or self.division.split is not None:
             return self.path, others
         files: dict[str | None, list[str]] = {}
@@ -193,8 +223,12 @@ class Table(DataSource):
             return self.path, others
         if None in files:
             what = f"{self.path} holds {files['train'][0]} and {files[None][0]}, of which the split is not clear"
-            raise DataError(f"{what}; name files: --data {shlex.quote(files['train'][0])} --data.test FILE")
-        return files["train"], {split: files[split] for split in ("valid", "test") if split in files} | others
+            raise DataError(
+                f"{what}; name files: --data {shlex.quote(files['train'][0])} --data.test FILE"
+            )
+        return files["train"], {
+            split: files[split] for split in ("valid", "test") if split in files
+        } | others
 
     def _rows(self, path: str | list[str], max_rows: int | None = None) -> Rows:
         is_split = isinstance(path, str) and "/" not in path and not Path(path).suffix
@@ -208,29 +242,44 @@ class Table(DataSource):
         self, made: dict[str, Samples], train: UsableRows, say: Callable[[str], None]
     ) -> tuple[dict[str, tuple[str, Sequence[int]]], str]:
         """For each split, where its rows were read and their indices there; and the rule in words."""
-        group, fraction, seed = self.division.group, self.division.test_fraction, self.division.seed
-        found: dict[str, tuple[str, Sequence[int]]] = {split: (split, range(len(made[split]))) for split in made}
+        group = self.division.group
+        fraction = self.division.test_fraction
+        seed = self.division.seed
+        found: dict[str, tuple[str, Sequence[int]]] = {
+            split: (split, range(len(made[split]))) for split in made
+        }
         if self.division.split is not None:
-            found = {split: ("train", rows) for split, rows in _by_column(train, self.division.split).items() if rows}
+            found = {
+                split: ("train", rows)
+                for split, rows in _by_column(train, self.division.split).items()
+                if rows
+            }
             return found, f"by column {self.division.split!r}"
         if "test" in made:
             return found, "as given"
         groups = made["train"].groups
         if groups is None:
             has_classes = train.schema.target_kind == "classes"
-            rest, aside = stratified(train.labels if has_classes else [None] * len(train), fraction, seed)
+            rest, aside = stratified(
+                train.labels if has_classes else [None] * len(train), fraction, seed
+            )
             rule = f"{100 * fraction:.0f} % of the rows are test, {'by class, ' * has_classes}SHA-256 with seed {seed}"
             return found | {"train": ("train", rest), "test": ("train", aside)}, rule
         try:
             rest, aside = by_group(groups, fraction, seed)
         except ValueError:
-            raise DataError(f"{train.rows.name}: all rows have the same {group}; give another") from None
-        num_test, num_all = len({groups[i] or i for i in aside}), len({one or i for i, one in enumerate(groups)})
+            raise DataError(
+                f"{train.rows.name}: all rows have the same {group}; give another"
+            ) from None
+        num_test = len({groups[i] or i for i in aside})
+        num_all = len({one or i for i, one in enumerate(groups)})
         rule = f"{num_test:,} of {num_all:,} groups by {group!r} are test, SHA-256 with seed {seed}"
         if not 1 / MAX_OF_GROUP < len(aside) / (fraction * len(train)) < MAX_OF_GROUP:
             largest = max(Counter(one for one in groups if one is not None).values())
             why = f"as groups by {group!r} stay whole and the largest has {largest:,} rows"
-            say(Caution(f"{train.rows.name}: {len(aside):,} of {len(train):,} rows are test, {why}"))
+            say(
+                Caution(f"{train.rows.name}: {len(aside):,} of {len(train):,} rows are test, {why}")
+            )
         return found | {"train": ("train", rest), "test": ("train", aside)}, rule
 
     def _groups(self, part: UsableRows, say: Callable[[str], None]) -> list[str | None] | None:
@@ -247,7 +296,9 @@ class Table(DataSource):
         found = [None if is_missing(x, part.schema.missing) else repr(key) for x, key in each]
         if alone := [i for i, key in enumerate(found) if key is None]:
             if len(alone) == len(found):
-                raise DataError(f"{part.rows.name}: no row has a {name}; fill it in, or give another --data.group")
+                raise DataError(
+                    f"{part.rows.name}: no row has a {name}; fill it in, or give another --data.group"
+                )
             where = f"{part.rows.name}: {len(alone):,} rows have no {name} (first: {part.name(alone[0])})"
             say(f"{where}; each is a group of its own")
         return found
@@ -285,7 +336,10 @@ class Table(DataSource):
             return  # equal numbers or categories are no copies
         keep = "take them out of one of them"
         if not is_given and self.division.group is None:
-            column = schema.inputs[0].name if len(schema.inputs) == 1 and not schema.steps else "COLUMN"
+            if len(schema.inputs) == 1 and not schema.steps:
+                column = schema.inputs[0].name
+            else:
+                column = "COLUMN"
             keep += f", or keep them together: --data.group {shlex.quote(column)}"
         tell_leaks(schema.name, found, keys, keep, say)
 
@@ -296,18 +350,25 @@ def _by_column(train: UsableRows, name: str) -> dict[str, list[int]]:
     for i, row in enumerate(train.indices):
         split = SPLIT_NAMES.get(str(column[row]).strip().lower())
         if split is None:
-            raise DataError(f"{train.name(i)}: {name} is {short(column[row])}; write train, test or valid")
+            raise DataError(
+                f"{train.name(i)}: {name} is {short(column[row])}; write train, test or valid"
+            )
         found[split].append(i)
     for split in ("train", "test"):
         if not found[split]:
-            raise DataError(f"{train.rows.name}: no row has the {name} {split}; add some, or give no --data.split")
+            raise DataError(
+                f"{train.rows.name}: no row has the {name} {split}; add some, or give no --data.split"
+            )
     return found
 
 
-def _tell_shared_groups(found: dict[str, Samples], table: str, name: str, say: Callable[[str], None]) -> None:
+def _tell_shared_groups(
+    found: dict[str, Samples], table: str, name: str, say: Callable[[str], None]
+) -> None:
     """Say how many groups of test are in training, too, where the split was given."""
     test = found["test"].groups or []
-    groups, of_training = {group for group in test if group is not None}, set(found["train"].groups or ())
+    groups = {group for group in test if group is not None}
+    of_training = set(found["train"].groups or ())
     if shared := groups & of_training:
         first = found["test"].name(next(i for i, group in enumerate(test) if group in shared))
         say(
@@ -321,30 +382,43 @@ def _tell_shared_groups(found: dict[str, Samples], table: str, name: str, say: C
 
 def _class_names(train: UsableRows, say: Callable[[str], None]) -> list[str]:
     """Classes in the order of their numbers or names. Raises DataError where there are too few or too many."""
-    table, target = train.rows.name, train.schema.targets[0].name
+    table = train.rows.name
+    target = train.schema.targets[0].name
     is_tags = train.schema.target_kind == "tags"
-    counts = Counter(tag for tags in train.labels for tag in tags) if is_tags else Counter(train.labels)
+    if is_tags:
+        counts = Counter(tag for tags in train.labels for tag in tags)
+    else:
+        counts = Counter(train.labels)
     names = list(counts)
     if not is_tags:
         if len(names) < 2:
             all_alike = f"{target} is {short(names[0])} in all {len(train):,} rows"
-            raise DataError(f"{table}: {all_alike}, and a classifier needs two classes; name another --data.target")
+            raise DataError(
+                f"{table}: {all_alike}, and a classifier needs two classes; name another --data.target"
+            )
         if len(train) >= 10 and len(names) > len(train) / 2:
-            kind = "numbers" if all(number(name) is not None for name in names) else "text"
+            if all(number(name) is not None for name in names):
+                kind = "numbers"
+            else:
+                kind = "text"
             raise DataError(
                 f"{table}: {target} has {len(names):,} different values in {len(train):,} rows, which are no classes; "
                 f"did you mean --data.target_kind {kind}, or another column (--data.target)?"
             )
         if single := sorted(name for name, count in counts.items() if count == 1):
             few = ", ".join(map(one_line, single[:5])) + (", …" if len(single) > 5 else "")
-            say(f"{table}: {len(single)} of {len(names)} classes of {target} have one row alone, in training ({few})")
+            say(
+                f"{table}: {len(single)} of {len(names)} classes of {target} have one row alone, in training ({few})"
+            )
     values = [number(name) for name in names]
     if all(value is not None and math.isfinite(value) for value in values):
         return [name for _, name in sorted(zip(values, names))]  # type: ignore[type-var]
     return sorted(names)
 
 
-def _check_learnable(found: dict[str, Samples], schema: Schema, table: str, names: Sequence[str] | None) -> None:
+def _check_learnable(
+    found: dict[str, Samples], schema: Schema, table: str, names: Sequence[str] | None
+) -> None:
     """Raise DataError where training has one number alone, or another split has a class that training lacks."""
     train = found["train"]
     if schema.target_kind in ("numbers", "labels") and len(train) > 1:
@@ -352,12 +426,19 @@ def _check_learnable(found: dict[str, Samples], schema: Schema, table: str, name
             each = (label[j] if isinstance(label, list) else label for label in train.labels)
             numbers = {x for x in each if not math.isnan(x)}
             if len(numbers) < 2:
-                what = f"is {numbers.pop():g} in all rows" if numbers else "has no number in the rows"
-                raise DataError(f"{table}: {target.name} {what} of the training split; name another --data.target")
+                if numbers:
+                    what = f"is {numbers.pop():g} in all rows"
+                else:
+                    what = "has no number in the rows"
+                raise DataError(
+                    f"{table}: {target.name} {what} of the training split; name another --data.target"
+                )
     if schema.target_kind == "classes" and names is not None:
         known = set(train.labels)
         for split, samples in found.items():
             for i, label in enumerate(samples.labels):
                 if label not in known:
                     what = f"is in the {split} split with class {short(names[label])}, which training lacks"
-                    raise DataError(f"{samples.name(i)} {what}; add rows of it, or give another --data.seed")
+                    raise DataError(
+                        f"{samples.name(i)} {what}; add rows of it, or give another --data.seed"
+                    )

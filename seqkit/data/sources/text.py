@@ -28,8 +28,11 @@ class TextFiles(DataSource):
 
     def __init__(self, path: str | list[str], *, test_fraction: float = 0.1):
         if not 0 < test_fraction < 1:
-            raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.1")
-        self.path, self.test_fraction = path, test_fraction
+            raise ValueError(
+                f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.1"
+            )
+        self.path = path
+        self.test_fraction = test_fraction
 
     def splits(self) -> Splits:
         """Raises DataError where a file is missing, empty, too short to be cut in two or not UTF-8, or none matches.
@@ -41,11 +44,15 @@ class TextFiles(DataSource):
             filled = [path for path in paths if not Path(path).is_file() or _has_text(path)]
             if 0 < len(filled) < len(paths):
                 empty = next(path for path in paths if path not in set(filled))
-                log.warning("%s", f"{len(paths) - len(filled):,} of {len(paths):,} files are empty (such as {empty})")
+                log.warning(
+                    "%s",
+                    f"{len(paths) - len(filled):,} of {len(paths):,} files are empty (such as {empty})",
+                )
                 paths = filled
         samples = []
         for path in track(paths, "reading text", len(paths)):
-            texts, start = _pieces(path), 0
+            texts = _pieces(path)
+            start = 0
             group = _sha256(texts) if len(paths) > 1 else path
             for text in texts:
                 samples.append(Sample(text, group=group, name=place(path, start)))
@@ -79,11 +86,15 @@ def _pieces(path: str) -> list[str]:
     if not file.is_file() or file.stat().st_size <= PIECE_CHARACTERS:
         return [read_text(path)]
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:  # as it is: no line ends are changed
+        # as it is: no line ends are changed
+        with file.open(encoding="utf-8-sig", newline="") as lines:
             found = list(iter(lambda: lines.read(PIECE_CHARACTERS), ""))
     except (OSError, UnicodeDecodeError):
         found = []
-    return [read_text(path)] if all(map(str.isspace, found)) else found  # which says what is wrong
+    # which says what is wrong
+    if all(map(str.isspace, found)):
+        return [read_text(path)]
+    return found
 
 
 def _sha256(texts: list[str]) -> str:

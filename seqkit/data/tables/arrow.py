@@ -27,7 +27,9 @@ class ArrowColumn(Sequence[Any]):
     """Cells of a column of an Arrow table, converted on access, since they may be whole files."""
 
     def __init__(self, name: str, values: Any, classes: Sequence[str] | None):
-        self._name, self._values, self._classes = name, values, classes
+        self._name = name
+        self._values = values
+        self._classes = classes
 
     def __len__(self) -> int:
         return len(self._values)
@@ -45,7 +47,9 @@ class ArrowColumn(Sequence[Any]):
 
     def _plain(self, value: Any) -> Any:
         if self._classes is not None and isinstance(value, int):
-            return self._classes[value] if 0 <= value < len(self._classes) else None
+            if 0 <= value < len(self._classes):
+                return self._classes[value]
+            return None
         return value
 
 
@@ -74,13 +78,18 @@ def _of_arrow(table: Any, name: str) -> Rows:
             continue
         if column in columns:
             raise DataError(f"{name} has two columns called {column!r}; rename one")
-        values, kind = table.column(column), table.schema.field(column).type
+        values = table.column(column)
+        kind = table.schema.field(column).type
         with _reading(f"{name}: column {column!r}"):
             if pa.types.is_decimal(kind):
                 values = values.cast(pa.float64())
             elif pa.types.is_duration(kind):
-                values = pa.compute.divide(values.cast(pa.duration("ns")).cast(pa.int64()).cast(pa.float64()), 1e9)
-        columns[column] = ArrowColumn(f"{name}: column {column!r}", values, _classes(table.schema.metadata, column))
+                values = pa.compute.divide(
+                    values.cast(pa.duration("ns")).cast(pa.int64()).cast(pa.float64()), 1e9
+                )
+        columns[column] = ArrowColumn(
+            f"{name}: column {column!r}", values, _classes(table.schema.metadata, column)
+        )
     return Rows(columns, [(name, int(table.num_rows))])
 
 
@@ -88,7 +97,9 @@ def _classes(metadata: dict[bytes, bytes] | None, column: str) -> list[str] | No
     """Names of the classes of a column of numbers, as `datasets` of Hugging Face saves them; None: it has none."""
     with suppress(ValueError, KeyError, TypeError):
         feature = load_json((metadata or {})[b"huggingface"].decode())["info"]["features"][column]
-        if feature["_type"] == "ClassLabel" and all(isinstance(name, str) for name in feature["names"]):
+        if feature["_type"] == "ClassLabel" and all(
+            isinstance(name, str) for name in feature["names"]
+        ):
             return list(feature["names"])
     return None
 
@@ -112,9 +123,13 @@ def read_hub(path: str, split: str) -> Rows:
     """Rows of a data set of the Hugging Face hub, `hf://owner/name`; its code is never run."""
     name = re.fullmatch(r"hf://(\w[\w.-]*/\w[\w.-]*)/?", path)
     if name is None:
-        raise DataError(f"{one_line(path)} is not read: give a local file, or hf://owner/name for the hub")
+        raise DataError(
+            f"{one_line(path)} is not read: give a local file, or hf://owner/name for the hub"
+        )
     if Path(name[1]).exists():  # `datasets` would read this folder instead
-        raise DataError(f"{path} is on the hub, but there is a folder {name[1]} here; run the command elsewhere")
+        raise DataError(
+            f"{path} is on the hub, but there is a folder {name[1]} here; run the command elsewhere"
+        )
     for switch in ("HF_HUB_DISABLE_TELEMETRY", "HF_DATASETS_DISABLE_PROGRESS_BARS"):
         os.environ.setdefault(switch, "1")
     datasets = import_optional("datasets", "hub")
@@ -122,5 +137,7 @@ def read_hub(path: str, split: str) -> Rows:
         found = datasets.load_dataset(name[1], split=split, cache_dir=str(cache_folder() / "hub"))
         table = found.data.table.replace_schema_metadata(found.features.arrow_schema.metadata)
     except Exception as error:  # its file systems raise errors of many types
-        raise DataError(f"{path} cannot be read ({_reason(error)}); check the name, and that it is online") from error
+        raise DataError(
+            f"{path} cannot be read ({_reason(error)}); check the name, and that it is online"
+        ) from error
     return _of_arrow(table, path)

@@ -28,7 +28,18 @@ MISSING = {
 AMBIGUOUS = ("na", "none", "-", "?", ".", "missing")
 """Words, in lower case, that may be a value. Where one stands among numbers, it is missing in the whole table."""
 
-TRUTHS = {"yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0, "true": 1.0, "false": 0.0, "t": 1.0, "f": 0.0, "1": 1.0, "0": 0.0}
+TRUTHS = {
+    "yes": 1.0,
+    "no": 0.0,
+    "y": 1.0,
+    "n": 0.0,
+    "true": 1.0,
+    "false": 0.0,
+    "t": 1.0,
+    "f": 0.0,
+    "1": 1.0,
+    "0": 0.0,
+}
 """Words, in lower case, for yes and no."""
 
 _NUMBER = re.compile(
@@ -50,7 +61,9 @@ def is_blank(cell: Any) -> bool:
 
 def is_missing(cell: Any, missing: Iterable[str] = ()) -> bool:
     """Whether a cell is blank, or a word says that nothing is known. missing: further such words, in lower case."""
-    return is_blank(cell) or (isinstance(cell, str) and ((word := cell.strip().lower()) in MISSING or word in missing))
+    return is_blank(cell) or (
+        isinstance(cell, str) and ((word := cell.strip().lower()) in MISSING or word in missing)
+    )
 
 
 def number(cell: Any, form: str = "") -> float | None:
@@ -59,7 +72,9 @@ def number(cell: Any, form: str = "") -> float | None:
     form: "," where decimals stand behind a comma, and points group digits.
     """
     if isinstance(cell, int | float) and not isinstance(cell, bool):
-        return float(cell) if abs(cell) < 1e300 or cell != cell else math.inf * (1 if cell > 0 else -1)
+        if abs(cell) < 1e300 or cell != cell:
+            return float(cell)
+        return math.inf * (1 if cell > 0 else -1)
     if not isinstance(cell, str):
         return None
     text = cell.translate(_SWAPPED) if form == "," else cell
@@ -84,7 +99,8 @@ _SWAPPED = str.maketrans(",.", ".,")
 def years(cell: Any, form: str = "") -> Years | None:
     """A date in years since 1970, as ISO 8601 ("") or `form` writes it; None: it is something else."""
     if isinstance(cell, str):
-        text, parsed = cell.strip(), None
+        text = cell.strip()
+        parsed = None
         with suppress(ValueError):
             if form:
                 parsed = datetime.strptime(text, form)
@@ -100,7 +116,9 @@ def truth(cell: Any, missing: Iterable[str] = ()) -> float | None:
         return math.nan
     if isinstance(cell, bool | int | float):
         return float(cell) if cell in (0, 1) else None
-    return TRUTHS.get(cell.strip().lower()) if isinstance(cell, str) else None
+    if isinstance(cell, str):
+        return TRUTHS.get(cell.strip().lower())
+    return None
 
 
 def word_of(cell: Any) -> str:
@@ -110,7 +128,9 @@ def word_of(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:.15g}"
     word = str(cell).strip()
-    return word[1:-1].strip() if len(word) > 2 and word[0] == word[-1] == '"' else word
+    if len(word) > 2 and word[0] == word[-1] == '"':
+        return word[1:-1].strip()
+    return word
 
 
 def is_word(cell: Any) -> bool:
@@ -120,7 +140,11 @@ def is_word(cell: Any) -> bool:
 
 def words_of(cell: Any) -> list[Any]:
     """Words or tags of a cell: a list, or a text with spaces between them."""
-    return cell.split() if isinstance(cell, str) else list(cell) if isinstance(cell, list) else [cell]
+    if isinstance(cell, str):
+        return cell.split()
+    if isinstance(cell, list):
+        return list(cell)
+    return [cell]
 
 
 def short(value: Any) -> str:
@@ -137,7 +161,9 @@ def content_of(cell: Any) -> bytes | None:
 
 def name_of(cell: Any) -> Any:
     """The cell itself, or what stands under the key `path` where it has no bytes: the name of a file."""
-    return cell.get("path") if isinstance(cell, dict) and cell.keys() <= {"bytes", "path"} else cell
+    if isinstance(cell, dict) and cell.keys() <= {"bytes", "path"}:
+        return cell.get("path")
+    return cell
 
 
 def read_content(content: bytes, read: Callable[[Path], Any], column: str) -> Any:
@@ -154,8 +180,13 @@ def read_content(content: bytes, read: Callable[[Path], Any], column: str) -> An
 def is_series(cell: Any) -> bool:
     """Whether a cell is a list of numbers, or of lists of numbers."""
     rows = cell if isinstance(cell, list) else []
-    steps = [x for row in rows for x in row] if all(isinstance(row, list) for row in rows) else rows
-    return bool(steps) and all(isinstance(x, int | float) and not isinstance(x, bool) for x in steps)
+    if all(isinstance(row, list) for row in rows):
+        steps = [x for row in rows for x in row]
+    else:
+        steps = rows
+    return bool(steps) and all(
+        isinstance(x, int | float) and not isinstance(x, bool) for x in steps
+    )
 
 
 def conversation(cell: Any) -> str | None:
@@ -167,7 +198,14 @@ def conversation(cell: Any) -> str | None:
         return None
     lines = []
     for message in cell:
-        keys = next((keys for keys in MESSAGE_KEYS if isinstance(message, dict) and {*keys} <= message.keys()), None)
+        keys = next(
+            (
+                keys
+                for keys in MESSAGE_KEYS
+                if isinstance(message, dict) and {*keys} <= message.keys()
+            ),
+            None,
+        )
         if keys is None or not all(isinstance(message[key], str) for key in keys):
             return None
         lines.append(f"{message[keys[0]]}: {message[keys[1]]}")
@@ -193,5 +231,7 @@ def _canonical(smiles: str) -> str | None:
 
         with rdBase.BlockLogs():
             molecule = Chem.MolFromSmiles(smiles.strip())
-            return None if molecule is None else str(Chem.MolToSmiles(molecule))
+            if molecule is None:
+                return None
+            return str(Chem.MolToSmiles(molecule))
     return None

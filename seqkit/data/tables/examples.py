@@ -14,7 +14,15 @@ from typing import Any
 from seqkit.data.cache import state_of
 from seqkit.data.formats import OF_KIND, own_reader
 from seqkit.data.notes import Caution
-from seqkit.data.tables.cells import is_blank, is_missing, read_content, short, truth, word_of, words_of
+from seqkit.data.tables.cells import (
+    is_blank,
+    is_missing,
+    read_content,
+    short,
+    truth,
+    word_of,
+    words_of,
+)
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import CELLS, FILES, OF_CELLS, Column, Schema
 from seqkit.errors import DataError, attempt, one_line, reason
@@ -36,10 +44,14 @@ class Examples:
     """
 
     def __init__(self, rows: Rows, schema: Schema, folder: Path, tokenizer: Any = None):
-        self.rows, self.schema, self.folder = rows, schema, folder
+        self.rows = rows
+        self.schema = schema
+        self.folder = folder
         parts: Mapping[str, Any] | None = getattr(tokenizer, "parts", None)
         reads: Mapping[str, str] = getattr(tokenizer, "reads", {})
-        is_one = parts is None and (tokenizer is not None or [c.kind in OF_CELLS for c in schema.inputs] == [False])
+        is_one = parts is None and (
+            tokenizer is not None or [c.kind in OF_CELLS for c in schema.inputs] == [False]
+        )
         self._one = schema.inputs[0] if is_one else None
         self._tokenizers = {reads.get(part, part): one for part, one in (parts or {}).items()}
         if self._one is not None and tokenizer is not None:
@@ -54,7 +66,11 @@ class Examples:
         for column in schema.inputs:
             if column.name in rows.columns or schema.steps:
                 self.values[column.name] = self._read(column)
-        known = [(column, self.values[column.name]) for column in schema.inputs if column.name in self.values]
+        known = [
+            (column, self.values[column.name])
+            for column in schema.inputs
+            if column.name in self.values
+        ]
         self._parts = [(column, values) for column, values in known if column.kind not in OF_CELLS]
         self._cells = [(column.name, values) for column, values in known if column.kind in OF_CELLS]
 
@@ -69,7 +85,9 @@ class Examples:
         """The raw example of a row. Raises DataError if a file cannot be read."""
         if self._one is not None:
             return self._part(self._one, self.values[self._one.name][row], row)
-        parts = [(column, value) for column, values in self._parts if (value := values[row]) is not None]
+        parts = [
+            (column, value) for column, values in self._parts if (value := values[row]) is not None
+        ]
         cells = {name: value for name, values in self._cells if (value := values[row]) is not None}
         example = {column.name: self._part(column, value, row) for column, value in parts}
         return example | ({CELLS: cells} if cells else {})
@@ -89,7 +107,9 @@ class Examples:
         steps = [self._values(step, self.rows.columns[step.name]) for step in self.schema.steps]
         for step, values in zip(self.schema.steps, steps):
             for row in (row for row, value in enumerate(values) if value is None):
-                self.faults.setdefault(row, f"{step.name} is empty, and each column of a series holds a number")
+                self.faults.setdefault(
+                    row, f"{step.name} is empty, and each column of a series holds a number"
+                )
         return [None if None in numbers else list(numbers) for numbers in zip(*steps)]
 
     def _values(self, column: Column, cells: Iterable[Any]) -> list[Any]:
@@ -112,9 +132,13 @@ class Examples:
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise ValueError(f"{one_line(name)[:200]} is not below {self.folder}; {where}")
         if not path.is_file():
-            near = next(iter(sorted(path.parent.glob(f"{path.name}.*"))), None) if path.parent.is_dir() else None
+            near = None
+            if path.parent.is_dir():
+                near = next(iter(sorted(path.parent.glob(f"{path.name}.*"))), None)
             hint = f"; there is {near.name}" if near is not None else ""
-            raise ValueError(f"{one_line(name)[:200]} does not exist in {self.folder}{hint}; {where}")
+            raise ValueError(
+                f"{one_line(name)[:200]} does not exist in {self.folder}{hint}; {where}"
+            )
         return name
 
     def _part(self, column: Column, value: Any, row: int) -> Any:
@@ -124,13 +148,17 @@ class Examples:
         if column.kind not in FILES:
             return value
         tokenizer = self._tokenizers.get(column.name)
-        read = own_reader(tokenizer) or (lambda file: OF_KIND[column.kind].read_for(file, tokenizer))
+        read = own_reader(tokenizer) or (
+            lambda file: OF_KIND[column.kind].read_for(file, tokenizer)
+        )
         if isinstance(value, str):
             return read(self.folder / value)
         return read_content(column.read(self.rows.columns[column.name][row]), read, column.name)
 
 
-def read_cells(cells: Iterable[Any], read: Callable[[Any], Any]) -> tuple[list[Any], dict[int, str]]:
+def read_cells(
+    cells: Iterable[Any], read: Callable[[Any], Any]
+) -> tuple[list[Any], dict[int, str]]:
     """The value of each cell, None if `read` raises ValueError or OSError, and the reasons by row.
 
     In a column of texts, equal ones are read once.
@@ -139,13 +167,18 @@ def read_cells(cells: Iterable[Any], read: Callable[[Any], Any]) -> tuple[list[A
     if {*map(type, cells)} <= {str, type(None)}:
         distinct = tuple(dict.fromkeys(cells))
         each, faults = _read_each(distinct, read)
-        value_of, fault_of = dict(zip(distinct, each)), {distinct[i]: fault for i, fault in faults.items()}
-        rows = (row for row, cell in enumerate(cells) if cell in fault_of) if fault_of else ()
+        value_of = dict(zip(distinct, each))
+        fault_of = {distinct[i]: fault for i, fault in faults.items()}
+        rows: list[int] = []
+        if fault_of:
+            rows = [row for row, cell in enumerate(cells) if cell in fault_of]
         return [*map(value_of.__getitem__, cells)], {row: fault_of[cells[row]] for row in rows}
     return _read_each(cells, read)
 
 
-def _read_each(cells: Iterable[Any], read: Callable[[Any], Any]) -> tuple[list[Any], dict[int, str]]:
+def _read_each(
+    cells: Iterable[Any], read: Callable[[Any], Any]
+) -> tuple[list[Any], dict[int, str]]:
     values: list[Any] = []
     faults: dict[int, str] = {}
     for i, cell in enumerate(cells):
@@ -168,9 +201,13 @@ class UsableRows:
     """
 
     def __init__(self, examples: Examples, *, say: Callable[[str], None], skip_bad: int = 0):
-        self.examples, self.rows, self.schema = examples, examples.rows, examples.schema
+        self.examples = examples
+        self.rows = examples.rows
+        self.schema = examples.schema
         files = [Path(name) for name, _ in self.rows.files]
-        self._files = [*map(state_of, files)] if all(file.is_file() for file in files) else None
+        self._files = None
+        if all(file.is_file() for file in files):
+            self._files = [*map(state_of, files)]
         self.indices: list[int] = []
         self.labels: list[Any] = []
         self._read(say, skip_bad)
@@ -190,11 +227,15 @@ class UsableRows:
         """Fingerprint of rows, schema, and files (path, size, time of change); None if the table is no local file."""
         if self._files is None:
             return None
-        digest = sha256(f"{self._files} {self.schema} {self.indices}".encode(errors="surrogatepass"))
+        digest = sha256(
+            f"{self._files} {self.schema} {self.indices}".encode(errors="surrogatepass")
+        )
         for values in (self.examples.values[c.name] for c in self.schema.inputs if c.kind in FILES):
             for name in (values[row] for row in self.indices):
                 if isinstance(name, str):
-                    digest.update(state_of(self.examples.folder / name).encode(errors="surrogatepass"))
+                    digest.update(
+                        state_of(self.examples.folder / name).encode(errors="surrogatepass")
+                    )
         return digest.hexdigest()
 
     def number(self, names: Sequence[str], split: str) -> None:
@@ -216,10 +257,14 @@ class UsableRows:
             self.labels = [known[label] for label in self.labels]
 
     def _read(self, say: Callable[[str], None], skip_bad: int) -> None:
-        examples, bad = self.examples, list(self.rows.faults)
+        examples = self.examples
+        bad = list(self.rows.faults)
         labels, faults = labels_of(examples)
         empty: dict[str, list[int]] = {}
-        what = self.schema.inputs[0].name if len(self.schema.inputs) == 1 else "filled cell"
+        if len(self.schema.inputs) == 1:
+            what = self.schema.inputs[0].name
+        else:
+            what = "filled cell"
         for row in range(len(self.rows)):
             try:
                 if row in examples.faults:
@@ -230,7 +275,9 @@ class UsableRows:
                 if row in faults:
                     raise DataError(faults[row])
                 if labels[row] is None and self.schema.target_kind != "none":
-                    empty.setdefault(" or ".join(c.name for c in self.schema.targets), []).append(row)
+                    empty.setdefault(" or ".join(c.name for c in self.schema.targets), []).append(
+                        row
+                    )
                     continue
                 if skip_bad > 0:
                     examples.attempt(row)
@@ -243,13 +290,20 @@ class UsableRows:
         if len(bad) > skip_bad:
             advice = f"; --data.skip_bad {len(bad)} leaves them out" if len(self) else ""
             raise DataError(f"{bad[0]} ({len(bad):,} of {total:,} rows cannot be used{advice})")
-        why = [f"no {what}: {len(rows):,}, the first: {self.rows.place(rows[0])}" for what, rows in empty.items()]
+        why = [
+            f"no {what}: {len(rows):,}, the first: {self.rows.place(rows[0])}"
+            for what, rows in empty.items()
+        ]
         why += [f"cannot be used: {len(bad):,}, the first: {bad[0]}"] if bad else []
         if not len(self):
             none = f"none of the {total:,} rows has both input and target ({', '.join(why)})"
             raise DataError(f"{self.rows.name}: {none}; give --data.columns and --data.target")
         if why:
-            say(Caution(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({'; '.join(why)})"))
+            say(
+                Caution(
+                    f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({'; '.join(why)})"
+                )
+            )
 
 
 def labels_of(examples: Examples) -> tuple[list[Any], dict[int, str]]:
@@ -257,10 +311,13 @@ def labels_of(examples: Examples) -> tuple[list[Any], dict[int, str]]:
 
     A label is the word of a class, a number, a list of numbers, a text or several, or tags; None: the row has none.
     """
-    schema, columns = examples.schema, examples.rows.columns
-    kind, targets = schema.target_kind, schema.targets
+    schema = examples.schema
+    columns = examples.rows.columns
+    kind = schema.target_kind
+    targets = schema.targets
     if kind in ("numbers", "labels"):
-        each, faults = [], dict[int, str]()
+        each = []
+        faults = dict[int, str]()
         for target in targets:
             read = partial(_number if kind == "numbers" else _truth, target, schema.missing)
             values, wrong = read_cells(columns[target.name], read)
@@ -280,7 +337,9 @@ def labels_of(examples: Examples) -> tuple[list[Any], dict[int, str]]:
         for row, tags in enumerate(labels):
             if tags is not None and words[row] is not None and len(tags) != len(words[row]):
                 what = f"{name} has {len(words[row])} words and {target.name} {len(tags)}"
-                faults[row] = f"{what}; give a tag for each word, or for several labels of a text a column each"
+                faults[row] = (
+                    f"{what}; give a tag for each word, or for several labels of a text a column each"
+                )
     return labels, faults
 
 
@@ -288,27 +347,38 @@ def _number(target: Column, missing: Sequence[str], cell: Any) -> float | None:
     try:
         found: float | None = replace(target, kind="number").read(cell, missing)
     except ValueError as error:
-        raise ValueError(f"{error}; correct it, or take the row out (words: --data.target_kind classes)") from None
+        raise ValueError(
+            f"{error}; correct it, or take the row out (words: --data.target_kind classes)"
+        ) from None
     return found
 
 
 def _truth(target: Column, missing: Sequence[str], cell: Any) -> float | None:
     if (found := truth(cell, missing)) is None:
-        raise ValueError(f"{target.name} is {short(cell)}; write yes or no, true or false, 1 or 0, or nothing")
+        raise ValueError(
+            f"{target.name} is {short(cell)}; write yes or no, true or false, 1 or 0, or nothing"
+        )
     return None if math.isnan(found) else found
 
 
 def _answer(target: Column, _: Sequence[str], cell: Any) -> str | list[str] | None:
     if is_blank(cell):
         return None
-    if not all(isinstance(text, str) and text.strip() for text in (cell if isinstance(cell, list) else [cell])):
-        raise ValueError(f"{target.name} is {short(cell)}, which is no text; choose another with --data.target")
+    if not all(
+        isinstance(text, str) and text.strip()
+        for text in (cell if isinstance(cell, list) else [cell])
+    ):
+        raise ValueError(
+            f"{target.name} is {short(cell)}, which is no text; choose another with --data.target"
+        )
     answer: str | list[str] = cell
     return answer
 
 
 def _tags(_: Column, __: Sequence[str], cell: Any) -> list[str] | None:
-    return None if is_blank(cell) else [word_of(tag) for tag in words_of(cell)]
+    if is_blank(cell):
+        return None
+    return [word_of(tag) for tag in words_of(cell)]
 
 
 def _class(target: Column, missing: Sequence[str], cell: Any) -> str | None:

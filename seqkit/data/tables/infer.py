@@ -86,7 +86,9 @@ INPUT_NAMES = {
 }  # fmt: skip
 """Names of columns that are the input of a recipe that reads one, the likeliest first."""
 
-SMILES_NAMES = re.compile(r"smiles|\b(smi|mol|molecule|drug|ligand|compound|structure)\b", re.IGNORECASE)
+SMILES_NAMES = re.compile(
+    r"smiles|\b(smi|mol|molecule|drug|ligand|compound|structure)\b", re.IGNORECASE
+)
 
 NUMBERING = ("id", "idx", "index", "row", "uuid", "key")
 """Names of columns that number the rows, as those that end in `_id` do; they are not used."""
@@ -134,11 +136,21 @@ def infer(
     """
     given = given or Given()
     if len(rows) == 0:
-        raise DataError([*rows.faults, f"{rows.name} has a header ({', '.join(rows.names)}) and no rows; add some"][0])
+        raise DataError(
+            [
+                *rows.faults,
+                f"{rows.name} has a header ({', '.join(rows.names)}) and no rows; add some",
+            ][0]
+        )
     own = {name for name in (split, group) if name is not None}
     steps = _steps(rows, given, own)
     named = steps or ([given.input] if isinstance(given.input, str) else [])
-    said = {"input": named, "target": given.targets, "columns": given.kinds, "forms": given.forms or ()}
+    said = {
+        "input": named,
+        "target": given.targets,
+        "columns": given.kinds,
+        "forms": given.forms or (),
+    }
     for flag, names in (said | {"split": own & {split}, "group": own & {group}}).items():
         for name in names:
             check_column(rows, name, f"--data.{flag}")
@@ -146,16 +158,28 @@ def infer(
         raise DataError(
             f"{rows.name}: {given.targets[0]!r} is the target, and names split or group; give another column"
         )
-    if both := [name for name in given.targets if name in named or given.kinds.get(name, "unused") != "unused"]:
-        raise DataError(f"{rows.name}: {both[0]!r} is input and target; give another column with --data.target")
+    if both := [
+        name
+        for name in given.targets
+        if name in named or given.kinds.get(name, "unused") != "unused"
+    ]:
+        raise DataError(
+            f"{rows.name}: {both[0]!r} is input and target; give another column with --data.target"
+        )
     cells = {name: list(islice(rows.columns[name], LOOKED_AT)) for name in rows.names}
     words = _missing(cells.values()) if given.missing is None else given.missing
     missing = tuple(word.strip().lower() for word in words)
-    columns = {name: _column(name, looked_at, given, missing, folder) for name, looked_at in cells.items()}
+    columns = {
+        name: _column(name, looked_at, given, missing, folder) for name, looked_at in cells.items()
+    }
     if any(column.form == "," for column in columns.values()):  # 1.234 beside 0,5 has a thousand
         for name, column in columns.items():
             has_points = column.kind == "number" and any("." in str(cell) for cell in cells[name])
-            if has_points and not column.is_given and all(_fits_number(cell, ",") for cell in cells[name]):
+            if (
+                has_points
+                and not column.is_given
+                and all(_fits_number(cell, ",") for cell in cells[name])
+            ):
                 columns[name] = replace(column, form=",")
     for name in own - {*named, *given.kinds}:
         if name == split or columns[name].kind in (*OF_CELLS, "unused"):
@@ -165,7 +189,9 @@ def infer(
     targets = [column for column in columns.values() if column.role == "target"]
     target_kind = given.target_kind or _target_kind(rows, targets, cells)
     series = tuple(replace(columns[name], kind="number") for name in steps)
-    schema = Schema(tuple(columns.values()), target_kind, missing, rows.name, series, tuple(given.header or ()))
+    schema = Schema(
+        tuple(columns.values()), target_kind, missing, rows.name, series, tuple(given.header or ())
+    )
     return _with_input(schema, rows, named, reads, cells)
 
 
@@ -184,7 +210,9 @@ def _missing(columns: Iterable[Sequence[Any]]) -> list[str]:
 # ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _column(name: str, cells: Sequence[Any], given: Given, missing: Sequence[str], folder: Path | None) -> Column:
+def _column(
+    name: str, cells: Sequence[Any], given: Given, missing: Sequence[str], folder: Path | None
+) -> Column:
     """A column, by what is given, else by its name and cells. A form says that it holds dates or numbers."""
     filled = [cell for cell in cells if not is_missing(cell, missing)]
     form = (given.forms or {}).get(name, "")
@@ -217,7 +245,9 @@ def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: 
         if all(map(is_series, cells)):
             return Column(name, "series")
         is_words = all(isinstance(cell, list) and all(map(is_word, cell)) for cell in cells)
-        return Column(name, "words") if is_words else unused("it holds lists or objects")
+        if is_words:
+            return Column(name, "words")
+        return unused("it holds lists or objects")
     if isinstance(cells[0], date):
         return Column(name, "date")
     texts = [cell for cell in cells if isinstance(cell, str)]
@@ -232,14 +262,18 @@ def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: 
     if distinct == 1 and not has_gaps:  # beside gaps, it says which rows have it
         return unused(f"every cell is {short(cells[0])}")
     if (form := _number_form(cells)) is not None:
-        return unused("it counts the rows") if _counts(name, cells) else Column(name, "number", form=form)
+        if _counts(name, cells):
+            return unused("it counts the rows")
+        return Column(name, "number", form=form)
     forms = _date_forms(texts) if is_texts else []
     if len(forms) == 1:
         return Column(name, "date", form=forms[0])
     if forms:
         return unused(_two_forms(name, texts))
     if is_texts and (other := _date_of_another_form(texts)) is not None:
-        return unused(f"it holds dates of several forms, {short(texts[0])} and {short(other)}; write all in one")
+        return unused(
+            f"it holds dates of several forms, {short(texts[0])} and {short(other)}; write all in one"
+        )
     comes_again = distinct <= max(2, len(cells) // 2) and distinct < len(cells)
     if comes_again and sum(map(len, texts)) <= MAX_WORD * len(cells):
         return Column(name, "category", why=_odd_cells(cells))
@@ -258,7 +292,9 @@ def _odd_cells(cells: Sequence[Any]) -> str:
     odd = [cell for cell in cells if not _fits_number(cell, "") and not _fits_number(cell, ",")]
     if 10 * len(odd) > len(cells) or not odd:
         return ""
-    return f"numbers but for {short(odd[0])} and others like it: {len(odd):,} of {len(cells):,} cells"
+    return (
+        f"numbers but for {short(odd[0])} and others like it: {len(odd):,} of {len(cells):,} cells"
+    )
 
 
 def _fits_number(cell: Any, form: str) -> bool:
@@ -272,7 +308,9 @@ def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> Kind
     for known in (IMAGE, *OF_CLASSES):
         if suffixes <= set(known.suffixes):
             return known.kind  # type: ignore[return-value]
-    if folder is not None and 2 * sum(exists_as(folder / text, Path.is_file) for text in first) > len(first):
+    if folder is not None and 2 * sum(
+        exists_as(folder / text, Path.is_file) for text in first
+    ) > len(first):
         return "file"
     if name.lower().strip() in IMAGE_NAMES and all(map(is_word, first)):
         return "image"  # names without a suffix, which are refused where they are read
@@ -307,7 +345,9 @@ def _date_forms(cells: Sequence[Any]) -> list[str]:
         return []
     found: dict[tuple[float | None, ...], str] = {}
     for form in DATE_FORMS:
-        if years(cells[0], form) is not None and None not in (read := tuple(years(cell, form) for cell in cells)):
+        if years(cells[0], form) is not None and None not in (
+            read := tuple(years(cell, form) for cell in cells)
+        ):
             found.setdefault(read, form)
     return list(found.values())
 
@@ -326,7 +366,9 @@ def _date_of_another_form(cells: Sequence[str]) -> str | None:
 # ── target ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _targets(rows: Rows, columns: Mapping[str, Column], given: Given, named: Sequence[str]) -> list[str]:
+def _targets(
+    rows: Rows, columns: Mapping[str, Column], given: Given, named: Sequence[str]
+) -> list[str]:
     """The columns of the target: the named ones, one with a well-known name, or the last of numbers or classes."""
     if given.targets or given.target_kind == "none":
         return given.targets
@@ -342,14 +384,20 @@ def _targets(rows: Rows, columns: Mapping[str, Column], given: Given, named: Seq
             for column in open_ones
             if column.name.lower().strip() == wanted and column.role in ("input", "unused")
         ]
-        kinds = ("text", "words", "category") if given.target_kind in ("text", "tags") else ("number", "category")
+        kinds = {"number", "category"}
+        if given.target_kind in ("text", "tags"):
+            kinds = {"text", "words", "category"}
         last = [name for name in free if columns[name].kind in kinds]
         targets = known[:1] or last[-1:] or free[-1:]
-        left = {column.name for column in open_ones if column.role in ("input", "group")} - {*targets}
+        left = {column.name for column in open_ones if column.role in ("input", "group")} - {
+            *targets
+        }
         if not (named or given.kinds or left):
             targets = []
     if not targets and given.target_kind is not None:
-        raise DataError(f"{rows.name} has no column for the target ({', '.join(rows.names)}); name one: --data.target")
+        raise DataError(
+            f"{rows.name} has no column for the target ({', '.join(rows.names)}); name one: --data.target"
+        )
     return targets
 
 
@@ -358,7 +406,9 @@ def _is_yes_no(cells: Sequence[Any]) -> bool:
     return {0.0, 1.0} <= found and None not in found
 
 
-def _target_kind(rows: Rows, targets: Sequence[Column], cells: Mapping[str, Sequence[Any]]) -> TargetKind:
+def _target_kind(
+    rows: Rows, targets: Sequence[Column], cells: Mapping[str, Sequence[Any]]
+) -> TargetKind:
     """The content of the targets: words and few whole numbers under a name of classes are classes, numbers measured."""
     if not targets:
         return "none"
@@ -368,16 +418,24 @@ def _target_kind(rows: Rows, targets: Sequence[Column], cells: Mapping[str, Sequ
         if all(_is_yes_no(cells[column.name]) for column in targets):
             return "labels"
         names = ", ".join(column.name for column in targets)
-        raise DataError(f"{rows.name}: several targets ({names}) are all numbers or all yes and no; give --data.target")
+        raise DataError(
+            f"{rows.name}: several targets ({names}) are all numbers or all yes and no; give --data.target"
+        )
     (target,) = targets
     if target.kind == "words":
         return "tags"
     filled = [cell for cell in cells[target.name] if not is_blank(cell)]
     if target.kind in FILES or any(isinstance(cell, list | dict) for cell in filled):
         what = f"{target.name} is {short(filled[0])}, which is no target"
-        raise DataError(f"{rows.name}: {what}; give another --data.target, or what it holds: --data.target_kind")
-    numbers = [x for cell in filled if (x := number(cell, target.form)) is not None and not math.isnan(x)]
-    if target.kind == "number" or (target.kind in ("unused", "date") and len(numbers) == len(filled)):
+        raise DataError(
+            f"{rows.name}: {what}; give another --data.target, or what it holds: --data.target_kind"
+        )
+    numbers = [
+        x for cell in filled if (x := number(cell, target.form)) is not None and not math.isnan(x)
+    ]
+    if target.kind == "number" or (
+        target.kind in ("unused", "date") and len(numbers) == len(filled)
+    ):
         few = set(numbers)
         is_whole = all(x.is_integer() for x in few) and 2 * len(few) <= len(numbers)
         is_class = len(few) == 2 or (len(few) <= FEW_VALUES and target.name.lower() in CLASS_NAMES)
@@ -389,7 +447,11 @@ def _target_kind(rows: Rows, targets: Sequence[Column], cells: Mapping[str, Sequ
 
 
 def _with_input(
-    schema: Schema, rows: Rows, named: Sequence[str], reads: str | None, cells: Mapping[str, Sequence[Any]]
+    schema: Schema,
+    rows: Rows,
+    named: Sequence[str],
+    reads: str | None,
+    cells: Mapping[str, Sequence[Any]],
 ) -> Schema:
     """The schema in which only what is read is an input: named columns, one for a recipe of one, or all."""
     inputs = [column for column in schema.columns if column.role == "input"]
@@ -407,20 +469,37 @@ def _with_input(
         if column.name in chosen:
             kind = _wanted(column, reads, is_tagged=schema.target_kind == "tags")
             why = column.why if column.role == "input" else ""
-            columns.append(replace(column, kind=kind, role="input", why=why, is_given=column.is_given or bool(named)))
+            columns.append(
+                replace(
+                    column,
+                    kind=kind,
+                    role="input",
+                    why=why,
+                    is_given=column.is_given or bool(named),
+                )
+            )
         elif column.role == "input":
             columns.append(replace(column, role="unused", why="the recipe reads one column"))
         else:
             columns.append(column)
     if schema.steps:
-        series = Column(f"{schema.steps[0].name} … {schema.steps[-1].name}", "series", is_given=True)
+        series = Column(
+            f"{schema.steps[0].name} … {schema.steps[-1].name}", "series", is_given=True
+        )
         columns = [series, *(column for column in columns if column.name not in named)]
     elif not chosen:
-        why = "; ".join(f"{column.name}: {column.why}" for column in columns if column.why) or ", ".join(rows.names)
+        why = "; ".join(
+            f"{column.name}: {column.why}" for column in columns if column.why
+        ) or ", ".join(rows.names)
         raise DataError(f"{rows.name}: no column is left as input ({why}); give --data.columns")
     if schema.target_kind == "tags" and len(chosen) > 1:
-        raise DataError(f"{rows.name}: tags need one input, not {', '.join(chosen)}; name one with --data.input")
-    if any(column.name == CELLS and column.role == "input" and column.kind not in OF_CELLS for column in columns):
+        raise DataError(
+            f"{rows.name}: tags need one input, not {', '.join(chosen)}; name one with --data.input"
+        )
+    if any(
+        column.name == CELLS and column.role == "input" and column.kind not in OF_CELLS
+        for column in columns
+    ):
         raise DataError(f"{rows.name}: a column cannot be called {CELLS!r}; rename it")
     return replace(schema, columns=tuple(columns))
 
@@ -434,15 +513,22 @@ def _wanted(column: Column, reads: str | None, *, is_tagged: bool) -> Kind:
     return reads  # type: ignore[return-value]
 
 
-def _one_input(schema: Schema, inputs: Sequence[Column], reads: str, cells: Mapping[str, Sequence[Any]]) -> str:
+def _one_input(
+    schema: Schema, inputs: Sequence[Column], reads: str, cells: Mapping[str, Sequence[Any]]
+) -> str:
     """The one column that a recipe reads: of its kind, by name, else the longest text."""
-    same = [column for column in inputs if column.kind == reads] if reads else list(inputs)
+    if reads:
+        same = [column for column in inputs if column.kind == reads]
+    else:
+        same = list(inputs)
     if reads == "text" and not same:
         free = [column for column in schema.columns if column.role in ("input", "group")]
         same = [column for column in free if column.kind in ("category", "words", "smiles")]
     if not same:
         held = ", ".join(f"{column.name}: {column.kind}" for column in inputs) or "none"
-        raise DataError(f"{schema.name} has no column of {reads or 'input'} left ({held}); name one with --data.input")
+        raise DataError(
+            f"{schema.name} has no column of {reads or 'input'} left ({held}); name one with --data.input"
+        )
     names = INPUT_NAMES.get(reads or same[0].kind, ())
     known = [column for wanted in names for column in same if column.name.lower().strip() == wanted]
     if known or len(same) == 1:
@@ -452,19 +538,33 @@ def _one_input(schema: Schema, inputs: Sequence[Column], reads: str, cells: Mapp
     if reads == "text" and lengths[first] >= 2 * lengths[second]:
         return first
     both = ", ".join(map(repr, lengths))
-    raise DataError(f"{schema.name}: the columns {both} fit equally as input; name one with --data.input")
+    raise DataError(
+        f"{schema.name}: the columns {both} fit equally as input; name one with --data.input"
+    )
 
 
 def _steps(rows: Rows, given: Given, own: set[str]) -> list[str]:
     """The columns that are one series; empty: the input is one column, or all."""
     if isinstance(given.input, list):
         if not given.input or len(set(given.input)) < len(given.input):
-            raise DataError(f"{rows.name}: --data.input is {given.input}; give each column of a series once")
+            raise DataError(
+                f"{rows.name}: --data.input is {given.input}; give each column of a series once"
+            )
         return given.input
-    if given.input is None or given.input in rows.names or not ("*" in given.input or "?" in given.input):
+    if (
+        given.input is None
+        or given.input in rows.names
+        or not ("*" in given.input or "?" in given.input)
+    ):
         return []
     pattern = re.compile(re.escape(given.input).replace(r"\*", ".*").replace(r"\?", "."))
-    found = [name for name in rows.names if pattern.fullmatch(name) and name not in {*own, *given.targets}]
+    found = [
+        name
+        for name in rows.names
+        if pattern.fullmatch(name) and name not in {*own, *given.targets}
+    ]
     if not found:
-        raise DataError(f"{rows.name}: no column is called as in {given.input!r} ({', '.join(rows.names[:5])})")
+        raise DataError(
+            f"{rows.name}: no column is called as in {given.input!r} ({', '.join(rows.names[:5])})"
+        )
     return found

@@ -59,9 +59,13 @@ def files_of(path: str) -> list[str]:
         return matching(str(file))
     found = [str(file / name) for name in walk(file).files if format_suffix(name) in TABLE.suffixes]
     if not found:
-        raise DataError(f"{path} holds no table; give a folder of {', '.join(TABLE.suffixes)} files")
+        raise DataError(
+            f"{path} holds no table; give a folder of {', '.join(TABLE.suffixes)} files"
+        )
     if len(kinds := sorted({format_suffix(name) for name in found})) > 1:
-        raise DataError(f"{path} holds tables of several formats ({', '.join(kinds)}); give one, as {path}/*{kinds[0]}")
+        raise DataError(
+            f"{path} holds tables of several formats ({', '.join(kinds)}); give one, as {path}/*{kinds[0]}"
+        )
     return found
 
 
@@ -71,13 +75,16 @@ def _list(names: Sequence[str]) -> str:
 
 def _read(path: str, split: str, header: Sequence[str] | None, max_rows: int | None) -> Rows:
     """Rows of a file, or of a split of a hub's data set. Raises DataError where it cannot be read."""
-    file, suffix = Path(path), format_suffix(path)
+    file = Path(path)
+    suffix = format_suffix(path)
     if not is_remote(path):
         read_bytes(file, 4, if_empty="give a table with a header and rows")
     if is_remote(path) or suffix in (".parquet", ".arrow", ".feather"):
         from seqkit.data.tables.arrow import read_arrow, read_hub  # brings pyarrow
 
-        return read_hub(path, split) if is_remote(path) else read_arrow(file, max_rows)
+        if is_remote(path):
+            return read_hub(path, split)
+        return read_arrow(file, max_rows)
     reader = TextReader(file, max_rows)
     if suffix in (".csv", ".tsv"):
         return reader.delimited(header)

@@ -44,8 +44,11 @@ class Rows:
     def place(self, index: int) -> str:
         """File and line of a row, for messages; a file without lines has row numbers, from 1."""
         number = bisect_right(self.files, index, key=itemgetter(1))
-        name, start = self.files[number][0], self.files[number - 1][1] if number else 0
-        return f"{name}, line {self.lines[index]}" if self.lines is not None else f"{name}, row {index - start + 1}"
+        name = self.files[number][0]
+        start = self.files[number - 1][1] if number else 0
+        if self.lines is not None:
+            return f"{name}, line {self.lines[index]}"
+        return f"{name}, row {index - start + 1}"
 
 
 def format_suffix(file: str | Path) -> str:
@@ -56,12 +59,16 @@ def format_suffix(file: str | Path) -> str:
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """Rows of several files, one after the other."""
-    files, end = [], 0
+    files = []
+    end = 0
     for part in parts:
         end += len(part)
         files.append((part.name, end))
     columns = {name: _Joined([part.columns[name] for part in parts]) for name in parts[0].names}
-    lines = None if parts[0].lines is None else [line for part in parts for line in part.lines or ()]
+    if parts[0].lines is None:
+        lines = None
+    else:
+        lines = [line for part in parts for line in part.lines or ()]
     notes = list(dict.fromkeys(note for part in parts for note in part.notes))
     return Rows(columns, files, lines, [fault for part in parts for fault in part.faults], notes)
 
@@ -70,7 +77,8 @@ class _Joined(Sequence[Any]):
     """Cells of a column in several files. They stay where they are, as they may be whole files."""
 
     def __init__(self, parts: Sequence[Sequence[Any]]):
-        self._parts, self._ends = parts, list(accumulate(map(len, parts)))
+        self._parts = parts
+        self._ends = list(accumulate(map(len, parts)))
 
     def __len__(self) -> int:
         return self._ends[-1]

@@ -169,8 +169,12 @@ class Given:
         if isinstance(self.columns, list):
             object.__setattr__(self, "header", self.columns)
             object.__setattr__(self, "columns", None)
-        if isinstance(self.target, list) and (not self.target or len(set(self.target)) < len(self.target)):
-            raise ValueError(f"target is {self.target}; give one column or several different ones, or leave it out")
+        if isinstance(self.target, list) and (
+            not self.target or len(set(self.target)) < len(self.target)
+        ):
+            raise ValueError(
+                f"target is {self.target}; give one column or several different ones, or leave it out"
+            )
         if self.target_kind is not None and self.target_kind not in get_args(TargetKind):
             raise ValueError(
                 f"target_kind is {self.target_kind!r}; {suggest(str(self.target_kind), get_args(TargetKind))}"
@@ -181,7 +185,9 @@ class Given:
             )
         for name, kind in self.kinds.items():
             if kind not in KINDS:
-                raise ValueError(f"columns says that {name!r} is {kind!r}; {suggest(str(kind), KINDS)}")
+                raise ValueError(
+                    f"columns says that {name!r} is {kind!r}; {suggest(str(kind), KINDS)}"
+                )
         for name, form in (self.forms or {}).items():
             if form not in ("", ",") and "%" not in form:
                 raise ValueError(
@@ -196,7 +202,9 @@ class Given:
     @property
     def targets(self) -> list[str]:
         """Columns of the target."""
-        return [self.target] if isinstance(self.target, str) else list(self.target or ())
+        if isinstance(self.target, str):
+            return [self.target]
+        return list(self.target or ())
 
 
 @dataclass(frozen=True)
@@ -233,36 +241,54 @@ class Schema:
     @property
     def parts(self) -> dict[str, str]:
         """Kind of each part of an example: columns, and `cells` for numbers, categories and dates together."""
-        found: dict[str, str] = {column.name: column.kind for column in self.inputs if column.kind not in OF_CELLS}
+        found: dict[str, str] = {
+            column.name: column.kind for column in self.inputs if column.kind not in OF_CELLS
+        }
         return found | ({CELLS: CELLS} if len(found) < len(self.inputs) else {})
 
     def settings(self) -> dict[str, Any]:
         """The schema as the settings of a data source (`Given`) that are saved with a run."""
-        used = [c for c in self.columns if c.role == "unused" or (c.role == "input" and not self.steps)]
+        used = [
+            c for c in self.columns if c.role == "unused" or (c.role == "input" and not self.steps)
+        ]
         targets = [column.name for column in self.targets]
         return {
             "target": targets[0] if len(targets) == 1 else targets or None,
             "target_kind": self.target_kind,
-            "columns": {column.name: column.kind if column.role == "input" else "unused" for column in used},
-            "forms": {column.name: column.form for column in (*self.columns, *self.steps) if column.form} or None,
+            "columns": {
+                column.name: column.kind if column.role == "input" else "unused" for column in used
+            },
+            "forms": {
+                column.name: column.form for column in (*self.columns, *self.steps) if column.form
+            }
+            or None,
             "missing": list(self.missing) or None,
             "header": list(self.header) or None,
         } | ({"input": [column.name for column in self.steps]} if self.steps else {})
 
     def lines(self) -> Iterator[str]:
         """The inferred columns, a line for each."""
-        inferred = [c for c in self.columns if c.role not in ("group", "split") and (c.why or not c.is_given)]
+        inferred = [
+            c
+            for c in self.columns
+            if c.role not in ("group", "split") and (c.why or not c.is_given)
+        ]
         for column in inferred[:SAID_COLUMNS]:
             words = [repr(column.name)]
             if column.form:
-                words.append("with decimal commas" if column.form == "," else f"written {column.form}")
+                words.append(
+                    "with decimal commas" if column.form == "," else f"written {column.form}"
+                )
             flag = option("columns", {column.name: "KIND"})
             if column.role == "target":
                 words.append(f"target ({self.target_kind})")
                 flag = "--data.target NAME --data.target_kind KIND"
             elif column.role != "unused":
                 words.append(column.role)
-            kind = {"unused": "column"}.get(column.kind, column.kind) if column.role != "unused" else "not used"
+            if column.role != "unused":
+                kind = {"unused": "column"}.get(column.kind, column.kind)
+            else:
+                kind = "not used"
             why = f" ({column.why})" if column.why else ""
             yield f"{self.name}: {kind}: {', '.join(words)}{why}; to change: {flag}"
         if (more := len(inferred) - SAID_COLUMNS) > 0:
@@ -274,7 +300,9 @@ class Schema:
 def check_column(rows: Rows, column: str, flag: str) -> None:
     """Raise DataError where there is no such column, with the nearest one and the flag that names it."""
     if column not in rows.columns:
-        raise DataError(f"{rows.name} has no column {column!r}; {suggest(column, rows.names)} ({flag})")
+        raise DataError(
+            f"{rows.name} has no column {column!r}; {suggest(column, rows.names)} ({flag})"
+        )
 
 
 def option(name: str, value: str | Mapping[str, str] | Sequence[str]) -> str:

@@ -90,29 +90,43 @@ class TextReader:
     def _delimited(self, header: Sequence[str] | None, *, quoted: bool) -> Rows:
         with _opened(self.file) as text, _large_cells():
             beginning = [*islice(text, LOOKED_AT)]
-            separator, skipped = self._layout([line.rstrip("\r\n") for line in beginning if line.strip()], header)
-            rows: Iterator[tuple[int, list[str]]] = self._cells(chain(beginning, text), separator, quoted)
+            separator, skipped = self._layout(
+                [line.rstrip("\r\n") for line in beginning if line.strip()], header
+            )
+            rows: Iterator[tuple[int, list[str]]] = self._cells(
+                chain(beginning, text), separator, quoted
+            )
             for _ in range(skipped):
                 next(rows)
             names = list(header or ())
             if header is None:
-                names = [word_of(cell) or f"column {i}" for i, cell in enumerate(next(rows)[1], start=1)]
+                names = [
+                    word_of(cell) or f"column {i}" for i, cell in enumerate(next(rows)[1], start=1)
+                ]
                 below = [*islice(rows, LOOKED_AT - 1)]
                 self._check_header(names, [row for _, row in below])
                 rows = chain(below, rows)
             if twice := sorted({name for name in names if names.count(name) > 1}):
-                raise DataError(f"{self.file} has two columns called {twice[0]!r}; rename one, or give --data.columns")
+                raise DataError(
+                    f"{self.file} has two columns called {twice[0]!r}; rename one, or give --data.columns"
+                )
             if separator == "\t" and quoted:
                 rows = _strict(rows, len(names))
-            return self._in_columns(names, self._checked(rows, names, separator, has_header=header is None))
+            return self._in_columns(
+                names, self._checked(rows, names, separator, has_header=header is None)
+            )
 
     def texts(self) -> Rows:
         """Rows of a file with a text a line."""
-        return self._in_columns(["text"], ((number, [line]) for number, line in self.lines() if line.strip()))
+        return self._in_columns(
+            ["text"], ((number, [line]) for number, line in self.lines() if line.strip())
+        )
 
     def _in_columns(self, names: Sequence[str], rows: Iterator[tuple[int, list[str]]]) -> Rows:
         """Cells by column, some rows at a time, so that no row stays in memory."""
-        rows, lines, columns = islice(rows, self.max_rows), list[int](), {name: list[str]() for name in names}
+        rows = islice(rows, self.max_rows)
+        lines = list[int]()
+        columns = {name: list[str]() for name in names}
         while chunk := [*islice(rows, 500)]:
             lines += [line for line, _ in chunk]
             for column, cells in zip(columns.values(), zip(*(row for _, row in chunk))):
@@ -122,21 +136,29 @@ class TextReader:
     def _layout(self, first: Sequence[str], header: Sequence[str] | None) -> tuple[str, int]:
         """The separator, and the number of lines above the header. first: the first lines that are not blank."""
         if not first:
-            raise DataError(f"{self.file} holds only blank lines; give a table with a header and rows")
+            raise DataError(
+                f"{self.file} holds only blank lines; give a table with a header and rows"
+            )
         is_tabs = format_suffix(self.file) == ".tsv"
         if named := re.fullmatch(r"sep=(.)", first[0]):
             return named[1], 1
         skipped = next((i for i, line in enumerate(first) if not line.startswith("#")), len(first))
         if skipped == len(first):
-            raise DataError(f"{self.file} begins with {len(first)} lines or more of comments; take them out")
+            raise DataError(
+                f"{self.file} begins with {len(first)} lines or more of comments; take them out"
+            )
         separator = "\t" if is_tabs else self._separator(first[skipped:])
         if skipped:
-            if header is None and 0 < first[skipped].count(separator) == first[skipped - 1].count(separator):
+            if header is None and 0 < first[skipped].count(separator) == first[skipped - 1].count(
+                separator
+            ):
                 advice = "take out the # if it is the header, else the line"
                 raise DataError(
                     f"{self.file}, line {skipped} begins with # and has as many cells as the next; {advice}"
                 )
-            self.notes.append(f"{self.file}: {skipped} lines at the top that begin with # are left out")
+            self.notes.append(
+                f"{self.file}: {skipped} lines at the top that begin with # are left out"
+            )
         return separator, skipped
 
     def _separator(self, first: Sequence[str]) -> str:
@@ -163,17 +185,31 @@ class TextReader:
         values = [any(row[i].strip() == name for row in below) for i, name in enumerate(names)]
         texts = [len(name.split()) >= SEVERAL_WORDS for name in names]
         if sum(name.startswith("column ") for name in names) > len(names) / 2:
-            raise DataError(f"{self.file}, line 1 looks like a title: most of its cells are empty; take it out")
+            raise DataError(
+                f"{self.file}, line 1 looks like a title: most of its cells are empty; take it out"
+            )
         has_decimal = any(is_one and "." in name for is_one, name in zip(numbers, names))
-        if all(numbers) or has_decimal or (any(texts) and any(values)) or (len(names) > 1 and all(texts)):
-            example = ", ".join(f"column{i}" for i in range(1, min(len(names), 3) + 1)) + ", …" * (len(names) > 3)
+        if (
+            all(numbers)
+            or has_decimal
+            or (any(texts) and any(values))
+            or (len(names) > 1 and all(texts))
+        ):
+            example = ", ".join(f"column{i}" for i in range(1, min(len(names), 3) + 1)) + ", …" * (
+                len(names) > 3
+            )
             raise DataError(
                 f"{self.file}, line 1 looks like a row, not like a header: {one_line(repr(names[-1]))[:60]}; write a "
                 f"header into the file, or name all {len(names)} columns: --data.columns '[{example}]'"
             )
 
     def _checked(
-        self, rows: Iterator[tuple[int, list[str]]], names: Sequence[str], separator: str, *, has_header: bool
+        self,
+        rows: Iterator[tuple[int, list[str]]],
+        names: Sequence[str],
+        separator: str,
+        *,
+        has_header: bool,
     ) -> Iterator[tuple[int, list[str]]]:
         """The rows that have a cell for each column."""
         mark = {"\t": "a tab"}.get(separator, repr(separator))
@@ -181,18 +217,32 @@ class TextReader:
             if len(row) != len(names):
                 count = f"{len(row)} cell{'' if len(row) == 1 else 's'}"
                 what = "the header" if has_header else "--data.columns"
-                self.fault(f"line {line} has {count}, and {what} has {len(names)}; quote cells that hold {mark}")
+                self.fault(
+                    f"line {line} has {count}, and {what} has {len(names)}; quote cells that hold {mark}"
+                )
             elif "\0" in "".join(row):
                 self.fault(f"line {line} holds NUL bytes, so it is no text; give CSV as UTF-8")
-            elif word_of(row[0]) == names[0] and has_header and len(row) > 1 and [*map(word_of, row)] == [*names]:
-                self.fault(f"line {line} is the header again, as where files were joined; take it out")
+            elif (
+                word_of(row[0]) == names[0]
+                and has_header
+                and len(row) > 1
+                and [*map(word_of, row)] == [*names]
+            ):
+                self.fault(
+                    f"line {line} is the header again, as where files were joined; take it out"
+                )
             else:
                 yield line, row
 
-    def _cells(self, text: Iterable[str], separator: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+    def _cells(
+        self, text: Iterable[str], separator: str, quoted: bool
+    ) -> Iterator[tuple[int, list[str]]]:
         """(line, cells) of each row that is not blank. Raises DataError with the line where quotes are wrong."""
         reader = csv.reader(
-            text, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=quoted
+            text,
+            delimiter=separator,
+            quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+            strict=quoted,
         )
         begins = 1
         try:
@@ -205,8 +255,12 @@ class TextReader:
                 raise _Unquoted from error
             is_open = "unexpected end of data" in str(error) or "field larger" in str(error)
             reason = "a quote that opens there is not closed" if is_open else str(error)
-            where = f"line {begins}" + ("" if begins == reader.line_num else f" to {reader.line_num}")
-            raise DataError(f"{self.file}, {where}: {reason}; double the quotes inside a cell") from error
+            where = f"line {begins}" + (
+                "" if begins == reader.line_num else f" to {reader.line_num}"
+            )
+            raise DataError(
+                f"{self.file}, {where}: {reason}; double the quotes inside a cell"
+            ) from error
 
     # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -223,13 +277,17 @@ class TextReader:
                 continue
             names.update(dict.fromkeys(record))
             if len(names) > MAX_FIELDS:
-                raise DataError(f"{self.file}, {unit} {number}: there are more than {MAX_FIELDS:,} fields so far")
+                raise DataError(
+                    f"{self.file}, {unit} {number}: there are more than {MAX_FIELDS:,} fields so far"
+                )
             records.append(record)
             places.append(number)
             if len(records) == self.max_rows:
                 break
         if not names:
-            no_fields = f'{self.file} holds no objects with fields; give one a line, such as {{"text": …}}'
+            no_fields = (
+                f'{self.file} holds no objects with fields; give one a line, such as {{"text": …}}'
+            )
             raise DataError(self.faults[0] if self.faults else no_fields)
         columns = {name: [record.get(name) for record in records] for name in names}
         return Rows(columns, [(str(self.file), len(records))], places, self.faults, self.notes)
@@ -255,21 +313,30 @@ class TextReader:
         begin = next((line for _, line in self.lines() if line.strip()), "")
         if not begin.lstrip().startswith(("[", "{")):
             return None
-        text, length = [], 0
+        text = []
+        length = 0
         with _opened(self.file) as lines:
             for line in lines:
                 text.append(line)
                 length += len(line)
                 if length > MAX_ARRAY:
-                    raise DataError(f"{self.file} has more than {MAX_ARRAY:,} characters; write JSON Lines: .jsonl")
+                    raise DataError(
+                        f"{self.file} has more than {MAX_ARRAY:,} characters; write JSON Lines: .jsonl"
+                    )
         try:
             whole = load_json("".join(text))
         except (ValueError, RecursionError) as error:
             if "Extra data" in str(error):  # objects, one after the other
                 return None
-            raise DataError(f"{self.file} is no JSON ({one_line(str(error))}); give an array of objects") from error
+            raise DataError(
+                f"{self.file} is no JSON ({one_line(str(error))}); give an array of objects"
+            ) from error
         if isinstance(whole, dict):
-            lists = [x for x in whole.values() if isinstance(x, list) and all(isinstance(one, dict) for one in x)]
+            lists = [
+                x
+                for x in whole.values()
+                if isinstance(x, list) and all(isinstance(one, dict) for one in x)
+            ]
             whole = lists[0] if len(lists) == 1 else [whole]
         return list(whole)
 
@@ -303,8 +370,13 @@ def _opened(file: Path) -> Iterator[Iterator[str]]:
     opener = COMPRESSED.get(file.suffix.lower())
     try:
         with (opener or Path.open)(file, "rb") as data:
-            is_utf16 = isinstance(data, BufferedReader) and data.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")
-            with TextIOWrapper(data, encoding="utf-16" if is_utf16 else "utf-8-sig", newline="") as text:
+            is_utf16 = isinstance(data, BufferedReader) and data.peek(2)[:2] in (
+                b"\xff\xfe",
+                b"\xfe\xff",
+            )
+            with TextIOWrapper(
+                data, encoding="utf-16" if is_utf16 else "utf-8-sig", newline=""
+            ) as text:
                 yield text if opener is None else _bounded(file, text)
     except UnicodeError:
         raise not_utf8(file) from None
@@ -318,5 +390,7 @@ def _bounded(file: Path, text: IO[str]) -> Iterator[str]:
     while line := text.readline(MAX_LINE):
         number += 1
         if len(line) == MAX_LINE:
-            raise DataError(f"{file}, line {number} has more than {MAX_LINE:,} characters; write a row a line")
+            raise DataError(
+                f"{file}, line {number} has more than {MAX_LINE:,} characters; write a row a line"
+            )
         yield line

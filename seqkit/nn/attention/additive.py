@@ -30,6 +30,8 @@ class AdditiveAttention(DenseScoreAttention):
         self.score_weight = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        pairs = rearrange(q, "b h n c -> b h n 1 c") + rearrange(repeat_kv(k, q), "b h m c -> b h 1 m c")
+        pairs = rearrange(q, "b h n c -> b h n 1 c") + rearrange(
+            repeat_kv(k, q), "b h m c -> b h 1 m c"
+        )
         scores = einsum(self.score_weight.to(q.dtype), pairs.tanh(), "h c, b h n m c -> b h n m")
         return softmax(scores + as_bias(q, k, context))

@@ -89,14 +89,22 @@ def attention_context(
     causal query never attends to padding. Padded queries may attend to anything: backbones return zeros there.
     Raises ValueError for adjacency, segments or reach with a past: only plain sequences are generated step by step.
     """
-    valid, positions, is_padded = embedded.valid, embedded.positions, embedded.valid is not embedded.whole
-    adjacency, segments, reach = embedded.adjacency, embedded.segments, embedded.reach
+    valid = embedded.valid
+    positions = embedded.positions
+    is_padded = embedded.valid is not embedded.whole
+    adjacency = embedded.adjacency
+    segments = embedded.segments
+    reach = embedded.reach
     if past is not None:
         if adjacency is not None or segments is not None or reach is not None:
-            raise ValueError("a cache supports plain sequences only; encode graphs and packed sequences without one")
-        valid, positions = torch.cat([past.valid, valid], dim=1), torch.cat([past.positions, positions], dim=1)
+            raise ValueError(
+                "a cache supports plain sequences only; encode graphs and packed sequences without one"
+            )
+        valid = torch.cat([past.valid, valid], dim=1)
+        positions = torch.cat([past.positions, positions], dim=1)
         is_padded = is_padded or past.is_padded
-    (b, n), m = embedded.valid.shape, valid.shape[1]
+    b, n = embedded.valid.shape
+    m = valid.shape[1]
     rotary = bias = None
     if position is not None:
         if position.rotates:
@@ -123,12 +131,16 @@ def attention_context(
         masks.append(padding_mask(valid))
 
     attn_mask = dense(masks, b, n, m, valid.device) if masks and needs_mask else None
-    if attn_mask is not None and adjacency is not None:  # padding has no edges, and ONNX's softmax over no key is NaN
+    # padding has no edges, and ONNX's softmax over no key is NaN
+    if attn_mask is not None and adjacency is not None:
         attn_mask = attn_mask | torch.eye(n, dtype=torch.bool, device=valid.device)
     if bias is not None:
         # on CPUs without AVX2, torch's kernel misreads a mask of a narrower dtype than the queries (torch 2.11)
         bias = bias.to(torch.promote_types(bias.dtype, embedded.hidden.dtype))
-        attn_mask = bias if attn_mask is None else bias.masked_fill(~attn_mask, -torch.inf)
+        if attn_mask is None:
+            attn_mask = bias
+        else:
+            attn_mask = bias.masked_fill(~attn_mask, -torch.inf)
     return AttentionContext(
         attn_mask,
         is_causal=causal if not needs_mask else is_plain_causal,
@@ -142,9 +154,14 @@ def attention_context(
     )
 
 
-def cross_attention_context(valid: Tensor, memory: Embedded, *, needs_mask: bool = True) -> AttentionContext:
+def cross_attention_context(
+    valid: Tensor, memory: Embedded, *, needs_mask: bool = True
+) -> AttentionContext:
     """The context of cross-attention from tokens, valid [b n], to all real tokens of the memory."""
-    (b, m), device = memory.valid.shape, memory.valid.device
-    attn_mask = dense([padding_mask(memory.valid)], b, 1, m, device) if needs_mask and memory.is_padded else None
+    b, m = memory.valid.shape
+    device = memory.valid.device
+    attn_mask = None
+    if needs_mask and memory.is_padded:
+        attn_mask = dense([padding_mask(memory.valid)], b, 1, m, device)
     key_valid = memory.valid if memory.is_padded else None
     return AttentionContext(attn_mask, query_valid=valid, key_valid=key_valid, memory=memory.hidden)

@@ -47,15 +47,21 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
         super().__init__(dropout)
         self.scale = head_dim**-0.5
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
+    ) -> Tensor:
         """[b h n c]; sums are made in float32 at least."""
         adjacency = _adjacency(context)
         source, target = adjacency.edge_index
         own, edge = self._scores(q, k, context)
         highest = _highest(own.detach(), target, edge.detach())
-        own, edge = (own - highest).exp(), (edge - highest[target]).exp()
+        own = (own - highest).exp()
+        edge = (edge - highest[target]).exp()
         total = own.index_add(0, target, edge)
-        own, edge = (rearrange(F.dropout(x, self.dropout, self.training), "e g r -> e g r 1") for x in (own, edge))
+        own, edge = (
+            rearrange(F.dropout(x, self.dropout, self.training), "e g r -> e g r 1")
+            for x in (own, edge)
+        )
         values = _flat(v.to(own.dtype), v.shape[1])
         output = (own * values).index_add(0, target, edge * values.index_select(0, source))
         output = output / rearrange(total, "N g r -> N g r 1")
@@ -63,7 +69,8 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """[b h n m], without dropout; O(n^2) memory."""
-        n, (source, target) = q.shape[2], _adjacency(context).edge_index
+        n = q.shape[2]
+        source, target = _adjacency(context).edge_index
         own, edge = (rearrange(x, "e g r -> e (g r)") for x in self._scores(q, k, context))
         scores = own.new_full((len(own), n, own.shape[1]), -torch.inf)
         token = torch.arange(len(own), device=q.device)
@@ -75,17 +82,25 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
         adjacency = _adjacency(context)
         source, target = adjacency.edge_index
         wide = torch.promote_types(q.dtype, torch.float32)
-        queries, keys = _flat(q.to(wide) * self.scale, k.shape[1]), _flat(k.to(wide), k.shape[1])
+        queries = _flat(q.to(wide) * self.scale, k.shape[1])
+        keys = _flat(k.to(wide), k.shape[1])
         own = reduce(queries * keys, "N g r c -> N g r", "sum")
-        edge = reduce(queries.index_select(0, target) * keys.index_select(0, source), "e g r c -> e g r", "sum")
+        edge = reduce(
+            queries.index_select(0, target) * keys.index_select(0, source),
+            "e g r c -> e g r",
+            "sum",
+        )
         itself = source == target
         if context.edge_bias is not None:
             bias = context.edge_bias.to(wide)
             # an edge from a token to itself adds no attention, it sets the type of the token's own score
-            own_type = adjacency.edge_type.new_zeros(own.shape[0]).index_add(0, target, adjacency.edge_type * itself)
+            own_type = adjacency.edge_type.new_zeros(own.shape[0]).index_add(
+                0, target, adjacency.edge_type * itself
+            )
             by_type = (bias_of_types(bias, types) for types in (own_type, adjacency.edge_type))
             own_bias, edge_bias = (rearrange(x, "e (g r) -> e g r", g=k.shape[1]) for x in by_type)
-            own, edge = own + own_bias, edge + edge_bias
+            own = own + own_bias
+            edge = edge + edge_bias
         masked = itself
         if context.is_causal:
             masked = masked | (source > target)

@@ -26,7 +26,8 @@ class KVCache(MechanismCache):
     """Keys and values of all tokens so far, in slots that are filled from the left."""
 
     def __init__(self, max_tokens: int):
-        self.max_tokens, self.num_tokens = max_tokens, 0
+        self.max_tokens = max_tokens
+        self.num_tokens = 0
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
 
@@ -39,16 +40,23 @@ class KVCache(MechanismCache):
             b, g, _, c = keys.shape
             self.keys = keys.new_empty(b, g, self.max_tokens, c)
             self.values = values.new_empty(b, g, self.max_tokens, values.shape[-1])
-        start, end = self.num_tokens, self.num_tokens + keys.shape[2]
+        start = self.num_tokens
+        end = self.num_tokens + keys.shape[2]
         if end > self.max_tokens:
-            raise ValueError(f"the cache holds at most {self.max_tokens} tokens, got {end}; make max_tokens larger")
-        self.keys[:, :, start:end], self.values[:, :, start:end] = keys, values
+            raise ValueError(
+                f"the cache holds at most {self.max_tokens} tokens, got {end}; make max_tokens larger"
+            )
+        self.keys[:, :, start:end] = keys
+        self.values[:, :, start:end] = values
         self.num_tokens = end
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def reorder(self, rows: Tensor) -> None:
         if self.keys is not None and self.values is not None:
-            self.keys, self.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
+            self.keys, self.values = (
+                self.keys.index_select(0, rows),
+                self.values.index_select(0, rows),
+            )
 
 
 class LayerCache:
@@ -93,9 +101,14 @@ class TransformerCache(Cache):
 
     def append(self, embedded: Embedded) -> None:
         """Add the columns of a forward pass."""
-        valid, positions, past = embedded.valid, embedded.positions, self.past
+        valid = embedded.valid
+        positions = embedded.positions
+        past = self.past
         self.valid = valid if past is None else torch.cat([past.valid, valid], dim=1)
-        self.positions = positions if past is None else torch.cat([past.positions, positions], dim=1)
+        if past is None:
+            self.positions = positions
+        else:
+            self.positions = torch.cat([past.positions, positions], dim=1)
         self.is_padded = self.is_padded or embedded.is_padded
         self.num_tokens += valid.shape[1]
 
@@ -103,7 +116,8 @@ class TransformerCache(Cache):
         for layer in self.layers:
             layer.reorder(rows)
         if self.valid is not None and self.positions is not None:
-            self.valid, self.positions = self.valid[rows], self.positions[rows]
+            self.valid = self.valid[rows]
+            self.positions = self.positions[rows]
         self.memory = reordered(self.memory, rows)
 
 

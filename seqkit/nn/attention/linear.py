@@ -64,7 +64,12 @@ class FeatureMapAttention(AttentionMechanism):
         """[b g m f] >= 0."""
 
     def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: LinearAttentionCache | None = None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        context: AttentionContext,
+        cache: LinearAttentionCache | None = None,
     ) -> Tensor:
         with no_autocast(q):
             queries, keys = self._features(q, k, context)
@@ -108,7 +113,13 @@ class LinearAttention(FeatureMapAttention):
     then gives up weights that sum to one.
     """
 
-    def __init__(self, num_heads: int, head_dim: int, *, feature_map: Callable[[Tensor], Tensor] | None = None):
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        feature_map: Callable[[Tensor], Tensor] | None = None,
+    ):
         super().__init__()
         self.feature_map = elu_plus_one if feature_map is None else feature_map
 
@@ -132,9 +143,14 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, past: Tensor | None) -> tuple[Tenso
     """
     n = q.shape[2]
     if is_exporting():  # every pair is scored: the number of chunks is no size of a graph
-        return einsum(einsum(q, k, "b h i f, b h j f -> b h i j").tril(), v, "b h i j, b h j c -> b h i c"), v
+        return einsum(
+            einsum(q, k, "b h i f, b h j f -> b h i j").tril(), v, "b h i j, b h j c -> b h i c"
+        ), v
     size = min(CHUNK, n)
-    q, k, v = (rearrange(F.pad(x, [0, 0, 0, -n % size]), "b h (t s) c -> b h t s c", s=size) for x in (q, k, v))
+    q, k, v = (
+        rearrange(F.pad(x, [0, 0, 0, -n % size]), "b h (t s) c -> b h t s c", s=size)
+        for x in (q, k, v)
+    )
     added = einsum(k, v, "b h t s f, b h t s c -> b h t f c")
     if past is not None:
         added = torch.cat([rearrange(past, "b h f c -> b h 1 f c"), added], dim=2)

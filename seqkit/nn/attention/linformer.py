@@ -38,23 +38,42 @@ class LinformerAttention(AttentionMechanism):
     def __init__(self, num_heads: int, head_dim: int, *, max_tokens: int, rank: int):
         super().__init__()
         if max_tokens < 1 or rank < 1:
-            raise ValueError(f"max_tokens={max_tokens}, rank={rank}; both count something, make them at least 1")
-        self.max_tokens, self.rank = max_tokens, rank
+            raise ValueError(
+                f"max_tokens={max_tokens}, rank={rank}; both count something, make them at least 1"
+            )
+        self.max_tokens = max_tokens
+        self.rank = rank
         # so that projections of a full row are as large as what they project
         self.key_projection = nn.Parameter(torch.randn(max_tokens, rank) * max_tokens**-0.5)
         self.value_projection = nn.Parameter(torch.randn(max_tokens, rank) * max_tokens**-0.5)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
+    ) -> Tensor:
         assert cache is None
-        keys = einsum(self._zero_padded(k, context), self.key_projection[: k.shape[2]], "b g m c, m r -> b g r c")
-        values = einsum(self._zero_padded(v, context), self.value_projection[: v.shape[2]], "b g m c, m r -> b g r c")
+        keys = einsum(
+            self._zero_padded(k, context),
+            self.key_projection[: k.shape[2]],
+            "b g m c, m r -> b g r c",
+        )
+        values = einsum(
+            self._zero_padded(v, context),
+            self.value_projection[: v.shape[2]],
+            "b g m c, m r -> b g r c",
+        )
         return F.scaled_dot_product_attention(q, keys, values, enable_gqa=q.shape[1] != k.shape[1])
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """[b h n m]: those of the projected keys, projected back. They may be negative and need not sum to one."""
-        keys = einsum(self._zero_padded(k, context), self.key_projection[: k.shape[2]], "b g m c, m r -> b g r c")
+        keys = einsum(
+            self._zero_padded(k, context),
+            self.key_projection[: k.shape[2]],
+            "b g m c, m r -> b g r c",
+        )
         scores = einsum(q, repeat_kv(keys, q), "b h n c, b h r c -> b h n r") / q.shape[-1] ** 0.5
-        weights = einsum(scores.softmax(dim=-1), self.value_projection[: k.shape[2]], "b h n r, m r -> b h n m")
+        weights = einsum(
+            scores.softmax(dim=-1), self.value_projection[: k.shape[2]], "b h n r, m r -> b h n m"
+        )
         weights = F.pad(weights, [0, k.shape[2] - weights.shape[-1]])
         if context.key_valid is None:
             return weights
@@ -62,12 +81,17 @@ class LinformerAttention(AttentionMechanism):
 
     def _zero_padded(self, k: Tensor, context: AttentionContext) -> Tensor:
         """Keys or values of the first max_tokens columns, zero where there is padding."""
-        m, valid = k.shape[2], context.key_valid
-        if m > self.max_tokens and (valid is None or valid.is_meta or bool(valid[:, self.max_tokens :].any())):
+        m = k.shape[2]
+        valid = context.key_valid
+        if m > self.max_tokens and (
+            valid is None or valid.is_meta or bool(valid[:, self.max_tokens :].any())
+        ):
             longest = m if valid is None or valid.is_meta else int(valid.sum(dim=1).max())
             raise ValueError(
                 f"a sequence has {longest} tokens, and LinformerAttention weights for max_tokens={self.max_tokens}; "
                 "shorten the input or build it with more"
             )
         k = k[:, :, : self.max_tokens]
-        return k if valid is None else k.masked_fill(rearrange(~valid[:, : k.shape[2]], "b m -> b 1 m 1"), 0.0)
+        if valid is None:
+            return k
+        return k.masked_fill(rearrange(~valid[:, : k.shape[2]], "b m -> b 1 m 1"), 0.0)

@@ -55,26 +55,42 @@ class LSHAttention(AttentionMechanism):
     needs_mask = False
     directions: Tensor
 
-    def __init__(self, num_heads: int, head_dim: int, *, bucket_size: int, num_buckets: int = 32, num_rounds: int = 2):
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        bucket_size: int,
+        num_buckets: int = 32,
+        num_rounds: int = 2,
+    ):
         super().__init__()
         if num_buckets < 2 or num_buckets % 2:
-            raise ValueError(f"num_buckets={num_buckets}; a direction has two ends, so give an even number from 2 on")
+            raise ValueError(
+                f"num_buckets={num_buckets}; a direction has two ends, so give an even number from 2 on"
+            )
         if bucket_size < 2 or num_rounds < 1:
             raise ValueError(
                 f"bucket_size={bucket_size}, num_rounds={num_rounds}; "
                 "make it at least 2, for itself and another token, and at least 1 round"
             )
-        self.bucket_size, self.num_buckets = bucket_size, num_buckets
+        self.bucket_size = bucket_size
+        self.num_buckets = num_buckets
         self.register_buffer("directions", torch.randn(num_rounds, head_dim, num_buckets // 2))
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: None = None) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: None = None
+    ) -> Tensor:
         valid = context.key_valid
         if valid is not None:  # NaN in padding would pass through a product with zero
             padded = rearrange(~valid, "b m -> b 1 m 1")
-            k, v = k.masked_fill(padded, 0.0), v.masked_fill(padded, 0.0)
+            k = k.masked_fill(padded, 0.0)
+            v = v.masked_fill(padded, 0.0)
         plan = self._plan(q, k, context)
-        k, v = repeat_kv(k, q), repeat_kv(v, q)
-        if q.shape[2] <= 2 * self.bucket_size:  # then scoring every pair costs no more than blocks do
+        k = repeat_kv(k, q)
+        v = repeat_kv(v, q)
+        # then scoring every pair costs no more than blocks do
+        if q.shape[2] <= 2 * self.bucket_size:
             return einsum(self._dense_weights(q, k, plan), v, "b h n m, b h m c -> b h n c")
         return self._by_blocks(q, k, v, plan, context.is_causal)
 
@@ -91,10 +107,13 @@ class LSHAttention(AttentionMechanism):
     @torch.no_grad()
     def _plan(self, q: Tensor, k: Tensor, context: AttentionContext) -> Plan:
         """Sorted by bucket and then column, a token's bucket is a run of keys, its own column a rank in it."""
-        m, buckets = q.shape[2], self._hash(k)
+        m = q.shape[2]
+        buckets = self._hash(k)
         column = torch.arange(m, device=q.device)
         if context.key_valid is not None:  # padding goes behind all buckets, where no query looks
-            buckets = buckets.masked_fill(rearrange(~context.key_valid, "b m -> b 1 m 1"), self.num_buckets)
+            buckets = buckets.masked_fill(
+                rearrange(~context.key_valid, "b m -> b 1 m 1"), self.num_buckets
+            )
         codes = rearrange(repeat_kv(buckets, q), "b h m r -> r b h m").contiguous() * m + column
         in_order, order = codes.sort(dim=-1)
         ranks = torch.empty_like(order).scatter_(-1, order, column.expand_as(order).contiguous())
@@ -126,31 +145,42 @@ class LSHAttention(AttentionMechanism):
         total = output[..., -1:]
         return output[..., :-1] / total.masked_fill(total == 0, 1.0)
 
-    def _round(self, r: int, q: Tensor, k: Tensor, v: Tensor, plan: Plan, causal: bool) -> tuple[Tensor, Tensor]:
+    def _round(
+        self, r: int, q: Tensor, k: Tensor, v: Tensor, plan: Plan, causal: bool
+    ) -> tuple[Tensor, Tensor]:
         """The largest score of each query [b h n 1], and the sum of values [b h n c] weighted by exp(score - largest).
 
         Queries are merged among the sorted keys, and the merged row is cut every bucket_size. Cut so, a block has at
         most bucket_size queries, and all their keys lie among the block's and bucket_size more on either side, however
         the queries crowd (pairs of an earlier round are left out).
         """
-        n, m, size = q.shape[2], k.shape[2], self.bucket_size
+        n = q.shape[2]
+        m = k.shape[2]
+        size = self.bucket_size
         max_distance = size if causal else 2 * size - 1  # high - low at most
         with torch.no_grad():
             rank, by_rank = plan.high[r].sort(dim=-1)
             merged = torch.arange(n, device=q.device) + rank
-            cuts = torch.arange(0, n + m + size, size, device=q.device).expand(*merged.shape[:2], -1).contiguous()
+            cuts = (
+                torch.arange(0, n + m + size, size, device=q.device)
+                .expand(*merged.shape[:2], -1)
+                .contiguous()
+            )
             first = torch.searchsorted(merged, cuts)
             block = merged // size
             slot = block * size + torch.arange(n, device=q.device) - first.gather(-1, block)
             slot_of_query = torch.empty_like(slot).scatter_(-1, by_rank, slot)
 
-            first, first_key = (rearrange(x[..., :-1], "b h t -> b h t 1") for x in (first, cuts - first))
+            first, first_key = (
+                rearrange(x[..., :-1], "b h t -> b h t 1") for x in (first, cuts - first)
+            )
             queries = _take(by_rank, (first + torch.arange(size, device=q.device)).clamp(max=n - 1))
             ranks = first_key + torch.arange(-max_distance, size, device=q.device)
             keys = _take(plan.order[r], ranks.clamp(0, m - 1))
             attn_mask = _in_range(ranks, _take(plan.low[r], queries), _take(plan.high[r], queries))
             for e in range(r):
-                low, high = _take(plan.low[e], queries), _take(plan.high[e], queries)
+                low = _take(plan.low[e], queries)
+                high = _take(plan.high[e], queries)
                 attn_mask &= ~_in_range(_take(plan.ranks[e], keys), low, high)
 
         scores = einsum(_take(q, queries), _take(k, keys), "b h t l c, b h t s c -> b h t l s")
@@ -160,13 +190,18 @@ class LSHAttention(AttentionMechanism):
         weights = (scores - peak).clamp(min=-80.0).exp().masked_fill(~attn_mask, 0.0)
         output = einsum(weights, _take(v, keys), "b h t l s, b h t s c -> b h t l c")
         slots = rearrange(slot_of_query, "b h n -> b h 1 n")
-        peak, output = (_take(rearrange(x, "b h t l c -> b h (t l) c"), slots) for x in (peak, output))
+        peak, output = (
+            _take(rearrange(x, "b h t l c -> b h (t l) c"), slots) for x in (peak, output)
+        )
         return rearrange(peak, "b h 1 n c -> b h n c"), rearrange(output, "b h 1 n c -> b h n c")
 
 
 def _in_range(ranks: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """[... n m], True where a key's rank [... m] lies within low to high - 1 of a query, both [... n]."""
-    ranks, low, high = rearrange(ranks, "... m -> ... 1 m"), *(rearrange(x, "... n -> ... n 1") for x in (low, high))
+    ranks, low, high = (
+        rearrange(ranks, "... m -> ... 1 m"),
+        *(rearrange(x, "... n -> ... n 1") for x in (low, high)),
+    )
     return (low <= ranks) & (ranks < high)
 
 

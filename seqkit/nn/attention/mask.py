@@ -52,7 +52,9 @@ def edge_mask(edge_types: Tensor, graphs: Tensor | None) -> Mask:
 
     def mask(b: Tensor, i: Tensor, j: Tensor) -> Tensor:
         joined = (edge_types[b, i, j] > 0) | (i == j)
-        return joined if graphs is None else joined | ~_in_one_graph(graphs)(b, i, j)
+        if graphs is None:
+            return joined
+        return joined | ~_in_one_graph(graphs)(b, i, j)
 
     return mask
 
@@ -66,14 +68,17 @@ def dense(masks: Sequence[Mask], b: int, n: int, m: int, device: torch.device) -
     example = rearrange(torch.arange(b, device=device), "b -> b 1 1")
     key = rearrange(torch.arange(m, device=device), "m -> 1 1 m")
     query = rearrange(torch.arange(m - n, m, device=device), "n -> 1 n 1")
-    return rearrange(reduce(and_, (mask(example, query, key) for mask in masks)), "b n m -> b 1 n m")
+    return rearrange(
+        reduce(and_, (mask(example, query, key) for mask in masks)), "b n m -> b 1 n m"
+    )
 
 
 def dense_edge_types(adjacency: Adjacency, b: int, n: int) -> Tensor:
     """Edge types as [b n n] (target, source), 0 where there is no edge. O(b n^2) memory, for some hundred tokens."""
     edge_types = torch.zeros(b * n * n, dtype=torch.int64, device=adjacency.edge_type.device)
     source, target = adjacency.edge_index
-    column = torch.arange(n, device=source.device).expand(b, n).reshape(-1)  # ONNX has no source % n
+    # ONNX has no source % n
+    column = torch.arange(n, device=source.device).expand(b, n).reshape(-1)
     edge_types[target * n + column[source]] = adjacency.edge_type
     return rearrange(edge_types, "(b n m) -> b n m", b=b, n=n)
 

@@ -30,7 +30,9 @@ class AttentionMechanism(nn.Module, ABC):
     needs_adjacency: ClassVar[bool] = False
 
     @abstractmethod
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
+    ) -> Tensor:
         """Attention output [b h n c] from q [b h n c] and k, v [b g m c].
 
         cache: from `init_cache`; k and v continue what it holds.
@@ -56,20 +58,27 @@ class DenseScoreAttention(AttentionMechanism):
     gives zeros where all is masked; `repeat_kv(k, q)` repeats keys for all heads.
     """
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
+    ) -> Tensor:
         if cache is not None:
             k, v = cache.update(k, v)
-        return einsum(self.attention_weights(q, k, context), repeat_kv(v, q), "b h n m, b h m c -> b h n c")
+        return einsum(
+            self.attention_weights(q, k, context), repeat_kv(v, q), "b h n m, b h m c -> b h n c"
+        )
 
 
 def as_bias(q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
     """The attention mask as a bias on scores, [b|1 h|1 n|1 m]: 0 or the bias, -inf where masked."""
-    n, m = q.shape[2], k.shape[2]
+    n = q.shape[2]
+    m = k.shape[2]
     attn_mask = context.attn_mask
     if attn_mask is None:
         if not context.is_causal:
             return q.new_zeros(1, 1, 1, 1)
-        attn_mask = rearrange(torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n), "n m -> 1 1 n m")
+        attn_mask = rearrange(
+            torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n), "n m -> 1 1 n m"
+        )
     if attn_mask.dtype == torch.bool:
         return q.new_zeros(attn_mask.shape).masked_fill(~attn_mask, -torch.inf)
     return attn_mask.to(q.dtype)
@@ -104,11 +113,18 @@ def capped(x: Tensor, softcap: float) -> Tensor:
 def repeat_kv(k: Tensor, q: Tensor) -> Tensor:
     """Keys (or values) [b g m c] repeated for all heads of q, [b h m c]: head i uses key head i // (h / g)."""
     times = q.shape[1] // k.shape[1]
-    return k if times == 1 else repeat(k, "b g m c -> b (g times) m c", times=times)
+    if times == 1:
+        return k
+    return repeat(k, "b g m c -> b (g times) m c", times=times)
 
 
 def soft_lookup(
-    query: Tensor, key: Tensor, value: Tensor, *, temperature: float, attn_mask: Tensor | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    temperature: float,
+    attn_mask: Tensor | None = None,
 ) -> Tensor:
     """Attention as a soft dictionary, as plain as it can be written: what the other mechanisms are checked against.
 

@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature, check_supported
 from seqkit.nn.attention.kv_cache import LayerCache
-from seqkit.nn.attention.mechanism import AttentionMechanism, as_bias, bounded, check_positive, repeat_kv, softmax
+from seqkit.nn.attention.mechanism import (
+    AttentionMechanism,
+    as_bias,
+    bounded,
+    check_positive,
+    repeat_kv,
+    softmax,
+)
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.packing import Packing, has_flash_attention
@@ -49,7 +56,9 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         self.temperature = head_dim**0.5 if temperature is None else temperature
         self.softcap = softcap
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
+    ) -> Tensor:
         if cache is not None:
             k, v = cache.update(k, v)
         if self.softcap is not None:
@@ -85,7 +94,9 @@ class AttentionLayer(nn.Module, ABC):
     needs_adjacency: bool = False
 
     @abstractmethod
-    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
+    ) -> Tensor:
         """[b n d] from x [b n d]. Keys and values are computed from `context.memory`, or from x if that is None."""
 
     @abstractmethod
@@ -134,14 +145,18 @@ class MultiHeadAttention(AttentionLayer):
     ):
         super().__init__()
         if dim < 1 or num_heads < 1:
-            raise ValueError(f"dim={dim} and num_heads={num_heads} count channels and heads; make both 1 or more")
+            raise ValueError(
+                f"dim={dim} and num_heads={num_heads} count channels and heads; make both 1 or more"
+            )
         if head_dim is None and dim % num_heads:
             raise ValueError(
                 f"dim={dim} does not split into num_heads={num_heads} equal heads; make it a multiple, or give head_dim"
             )
         head_dim = dim // num_heads if head_dim is None else head_dim
         if head_dim < 1:
-            raise ValueError(f"head_dim={head_dim} counts the channels of a head; make it 1 or more")
+            raise ValueError(
+                f"head_dim={head_dim} counts the channels of a head; make it 1 or more"
+            )
         if qk_norm_level not in ("head", "all"):
             raise ValueError(f"qk_norm_level={qk_norm_level!r}; it is one of 'head', 'all'")
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
@@ -149,27 +164,44 @@ class MultiHeadAttention(AttentionLayer):
             raise ValueError(
                 f"num_heads={num_heads} is not a multiple of num_kv_heads={num_kv_heads}; make num_kv_heads a divisor"
             )
-        self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
-        self.qkv_proj: nn.Linear | None = nn.Linear(dim, (num_heads + 2 * num_kv_heads) * head_dim, bias=bias)
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        self.head_dim = head_dim
+        self.qkv_proj: nn.Linear | None = nn.Linear(
+            dim, (num_heads + 2 * num_kv_heads) * head_dim, bias=bias
+        )
         self.q_proj: nn.Linear | None
         self.kv_proj: nn.Linear | None
-        self.register_module("q_proj", None)  # cross-attention has these two instead: see `for_cross_attention`
+        # cross-attention has these two instead: see `for_cross_attention`
+        self.register_module("q_proj", None)
         self.register_module("kv_proj", None)
-        self.convolution = convolution(self.qkv_proj.out_features) if convolution is not None else None
+        self.convolution = None
+        if convolution is not None:
+            self.convolution = convolution(self.qkv_proj.out_features)
         self.mechanism = mechanism(num_heads, head_dim)
-        self.out_proj = nn.Linear(num_heads * head_dim, dim, bias=bias if out_bias is None else out_bias)
+        self.out_proj = nn.Linear(
+            num_heads * head_dim, dim, bias=bias if out_bias is None else out_bias
+        )
         self.norms_heads = qk_norm_level == "head"  # True: each head by itself; False: all together
-        queries_of_norm, keys_of_norm = (1, 1) if self.norms_heads else (num_heads, num_kv_heads)
-        self.query_norm = qk_norm(queries_of_norm * head_dim) if qk_norm is not None else None
+        if self.norms_heads:
+            queries_of_norm, keys_of_norm = (1, 1)
+        else:
+            queries_of_norm, keys_of_norm = (num_heads, num_kv_heads)
+        self.query_norm = None
+        if qk_norm is not None:
+            self.query_norm = qk_norm(queries_of_norm * head_dim)
         self.key_norm = qk_norm(keys_of_norm * head_dim) if qk_norm is not None else None
         self.supports = self.mechanism.supports
         if self.convolution is not None:
             self.supports &= ~CausalConvolution.UNSUPPORTED
-        self.needs_mask, self.needs_adjacency = self.mechanism.needs_mask, self.mechanism.needs_adjacency
+        self.needs_mask = self.mechanism.needs_mask
+        self.needs_adjacency = self.mechanism.needs_adjacency
         if num_kv_heads != num_heads:
             self.check_supported(AttentionFeature.GROUPED_QUERY)
 
-    def forward(self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
+    ) -> Tensor:
         if context.packing is not None and self._attends_in_row(x, context):
             return self._forward_in_row(x, context, context.packing)
         if context.memory is None:
@@ -177,20 +209,37 @@ class MultiHeadAttention(AttentionLayer):
         else:
             q, k, v = self._cross_qkv(x, context, context.memory, cache)
         if context.rotary is not None:
-            q, k = apply_rotary(q, context.rotary), apply_rotary(k, context.rotary)
-        continued = None if cache is None or context.memory is not None else cache.self_attention
+            q = apply_rotary(q, context.rotary)
+            k = apply_rotary(k, context.rotary)
+        if cache is None or context.memory is not None:
+            continued = None
+        else:
+            continued = cache.self_attention
         output = rearrange(self.mechanism(q, k, v, context, continued), "b h n c -> b n (h c)")
         return self.out_proj(output if context.packing is None else context.packing.pack(output))
 
     def _attends_in_row(self, x: Tensor, context: AttentionContext) -> bool:
         """Whether torch's FlashAttention can take the place of the mechanism, without padding."""
         own = self.mechanism
-        if not (x.is_cuda and context.is_plain and type(own) is ScaledDotProductAttention and own.softcap is None):
+        if not (
+            x.is_cuda
+            and context.is_plain
+            and type(own) is ScaledDotProductAttention
+            and own.softcap is None
+        ):
             return False
-        if self.convolution is not None or own._forward_hooks:  # hooks get queries and keys of the padded batch
+        # hooks get queries and keys of the padded batch
+        if self.convolution is not None or own._forward_hooks:
             return False
-        dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
-        fits = dtype in (torch.float16, torch.bfloat16) and self.head_dim % 8 == 0 and self.head_dim <= 256
+        if torch.is_autocast_enabled("cuda"):
+            dtype = torch.get_autocast_dtype("cuda")
+        else:
+            dtype = x.dtype
+        fits = (
+            dtype in (torch.float16, torch.bfloat16)
+            and self.head_dim % 8 == 0
+            and self.head_dim <= 256
+        )
         return fits and has_flash_attention()
 
     def _forward_in_row(self, x: Tensor, context: AttentionContext, packing: Packing) -> Tensor:
@@ -198,8 +247,11 @@ class MultiHeadAttention(AttentionLayer):
         assert self.qkv_proj is not None
         q, k, v = self._split(self.qkv_proj(x))
         if context.rotary is not None:
-            rotary = rearrange(packing.pack(rearrange(context.rotary, "b 1 n r -> b n r")), "1 t r -> 1 1 t r")
-            q, k = apply_rotary(q, rotary), apply_rotary(k, rotary)
+            rotary = rearrange(
+                packing.pack(rearrange(context.rotary, "b 1 n r -> b n r")), "1 t r -> 1 1 t r"
+            )
+            q = apply_rotary(q, rotary)
+            k = apply_rotary(k, rotary)
         dropout = self.mechanism.dropout if self.training else 0.0
         q, k, v = q.to(v.dtype), repeat_kv(k, q).to(v.dtype), repeat_kv(v, q)
         output = packing.attend(
@@ -222,23 +274,35 @@ class MultiHeadAttention(AttentionLayer):
 
     def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Heads of queries, keys and values."""
-        sizes = [heads * self.head_dim for heads in (self.num_heads, self.num_kv_heads, self.num_kv_heads)]
+        sizes = [
+            heads * self.head_dim
+            for heads in (self.num_heads, self.num_kv_heads, self.num_kv_heads)
+        ]
         # split before rearrange: the gradient then is copied once, in the other order twice
         query, key, value = qkv.split(sizes, dim=-1)
-        return self._heads(query, self.query_norm), self._heads(key, self.key_norm), self._heads(value)
+        return (
+            self._heads(query, self.query_norm),
+            self._heads(key, self.key_norm),
+            self._heads(value),
+        )
 
     def _cross_qkv(
         self, x: Tensor, context: AttentionContext, memory: Tensor, cache: LayerCache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x, and keys and values of the memory; a cache keeps these for all decoding steps."""
         if self.q_proj is None or self.kv_proj is None:
-            raise ValueError("this attention was built for one sequence and got a memory; call its for_cross_attention")
+            raise ValueError(
+                "this attention was built for one sequence and got a memory; call its for_cross_attention"
+            )
         query = self.q_proj(x)
-        q = self._heads(query if context.packing is None else context.packing.pad(query), self.query_norm)
+        q = self._heads(
+            query if context.packing is None else context.packing.pad(query), self.query_norm
+        )
         if cache is not None and cache.cross_attention is not None:
             return q, *cache.cross_attention
         key, value = self.kv_proj(memory).chunk(2, dim=-1)
-        k, v = self._heads(key, self.key_norm), self._heads(value)
+        k = self._heads(key, self.key_norm)
+        v = self._heads(value)
         if cache is not None:
             cache.cross_attention = (k, v)
         return q, k, v
@@ -259,7 +323,8 @@ class MultiHeadAttention(AttentionLayer):
         assert joint is not None
         sizes = self.num_heads * self.head_dim, 2 * self.num_kv_heads * self.head_dim
         parts = zip(*(p.detach().split(sizes) for p in joint.parameters()))
-        self.qkv_proj, (self.q_proj, self.kv_proj) = None, (_linear_of(*part) for part in parts)
+        self.qkv_proj = None
+        self.q_proj, self.kv_proj = (_linear_of(*part) for part in parts)
         return self
 
     def init_cache(self, max_tokens: int) -> LayerCache:
@@ -269,7 +334,9 @@ class MultiHeadAttention(AttentionLayer):
         """Raise ValueError if its mechanism or its convolution does not support a required feature."""
         name = type(self.mechanism).__name__
         check_supported(name, self.mechanism.supports, required)
-        check_supported(f"{name} with a convolution", self.supports, required, "leave the convolution out")
+        check_supported(
+            f"{name} with a convolution", self.supports, required, "leave the convolution out"
+        )
 
 
 def _linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
@@ -291,5 +358,9 @@ def apply_rotary(x: Tensor, rotary: Tensor) -> Tensor:
     if x.shape[-1] % 2:
         paired = paired.contiguous()  # view_as_complex needs even strides
     pairs = torch.view_as_complex(rearrange(paired, "b h n (r two) -> b h n r two", two=2))
-    rotated = rearrange(torch.view_as_real(pairs * rotary), "b h n r two -> b h n (r two)").to(x.dtype)
-    return rotated if x.shape[-1] == 2 * r else torch.cat([rotated, x[..., 2 * r :]], dim=-1)
+    rotated = rearrange(torch.view_as_real(pairs * rotary), "b h n r two -> b h n (r two)").to(
+        x.dtype
+    )
+    if x.shape[-1] == 2 * r:
+        return rotated
+    return torch.cat([rotated, x[..., 2 * r :]], dim=-1)

@@ -34,7 +34,9 @@ class PerformerAttention(FeatureMapAttention):
     def __init__(self, num_heads: int, head_dim: int, *, num_features: int = 256):
         super().__init__()
         if num_features < 1:
-            raise ValueError(f"num_features={num_features}; give at least 1, and hundreds for a good estimate")
+            raise ValueError(
+                f"num_features={num_features}; give at least 1, and hundreds for a good estimate"
+            )
         self.register_buffer("directions", orthogonal_directions(num_features, head_dim))
 
     def query_features(self, q: Tensor) -> Tensor:
@@ -63,7 +65,8 @@ def orthogonal_directions(num_features: int, head_dim: int) -> Tensor:
     blocks = []
     for start in range(0, num_features, head_dim):
         frame, triangle = torch.linalg.qr(torch.randn(head_dim, head_dim))
-        frame = frame * triangle.diagonal().sign()  # QR alone is not uniformly distributed (Mezzadri 2007, section 5)
+        # QR alone is not uniformly distributed (Mezzadri 2007, section 5)
+        frame = frame * triangle.diagonal().sign()
         blocks.append(frame.T[: num_features - start])
     lengths = torch.randn(num_features, head_dim).norm(dim=-1, keepdim=True)
     return torch.cat(blocks) * lengths

@@ -61,25 +61,38 @@ class SlidingWindowAttention(AttentionMechanism):
     ):
         super().__init__()
         if size < 2:
-            raise ValueError(f"size={size} counts the token itself, so it attends to no other; make it 2 or more")
+            raise ValueError(
+                f"size={size} counts the token itself, so it attends to no other; make it 2 or more"
+            )
         if stride < 0 or stride == 1:
-            raise ValueError(f"stride={stride}; make it 2 or more, or 0 for none (1: use ScaledDotProductAttention)")
+            raise ValueError(
+                f"stride={stride}; make it 2 or more, or 0 for none (1: use ScaledDotProductAttention)"
+            )
         if num_global < 0:
             raise ValueError(f"num_global={num_global} counts tokens; make it 0 or more")
-        self.size, self.stride, self.num_global = size, stride, num_global
+        self.size = size
+        self.stride = stride
+        self.num_global = num_global
         self.attend = ScaledDotProductAttention(
             num_heads, head_dim, temperature=temperature, dropout=dropout, softcap=softcap
         )
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
+    ) -> Tensor:
         if cache is not None:
             k, v = cache.update(k, v)
-        n, m = q.shape[2], k.shape[2]
-        if is_exporting() or n != m or self.stride or n <= self.size:  # a graph with blocks is of one length
+        n = q.shape[2]
+        m = k.shape[2]
+        # a graph with blocks is of one length
+        if is_exporting() or n != m or self.stride or n <= self.size:
             return self.attend(q, k, v, self._dense_context(q, k, context))
         output = self._by_blocks(q, k, v, context)
         if self.num_global and not context.is_causal:
-            padding = [] if context.key_valid is None else [padding_mask(context.key_valid)]
+            if context.key_valid is None:
+                padding = []
+            else:
+                padding = [padding_mask(context.key_valid)]
             attn_mask = dense(padding, q.shape[0], 1, m, q.device) if padding else None
             from_global = self.attend(q[:, :, : self.num_global], k, v, AttentionContext(attn_mask))
             output = torch.cat([from_global, output[:, :, self.num_global :]], dim=2)
@@ -91,10 +104,14 @@ class SlidingWindowAttention(AttentionMechanism):
 
     def _dense_context(self, q: Tensor, k: Tensor, context: AttentionContext) -> AttentionContext:
         """The context for scoring every pair; queries are the last n of m columns."""
-        n, m = q.shape[2], k.shape[2]
-        if not is_exporting() and n == m <= self.size and context.is_causal:  # padding comes after all real queries
+        n = q.shape[2]
+        m = k.shape[2]
+        # padding comes after all real queries
+        if not is_exporting() and n == m <= self.size and context.is_causal:
             return AttentionContext(is_causal=True)
-        return AttentionContext(dense([self._mask(context, is_continued=n < m)], q.shape[0], n, m, q.device))
+        return AttentionContext(
+            dense([self._mask(context, is_continued=n < m)], q.shape[0], n, m, q.device)
+        )
 
     def _mask(self, context: AttentionContext, *, is_continued: bool) -> Mask:
         """The mask of windows, strides and global tokens; each token attends to itself, so that no row is empty.
@@ -104,10 +121,12 @@ class SlidingWindowAttention(AttentionMechanism):
         valid = context.key_valid
 
         def mask(b: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            query, key = i, j
+            query = i
+            key = j
             if is_continued and valid is not None:
                 place = valid.cumsum(dim=1) - 1
-                query, key = place[b, i], place[b, j]
+                query = place[b, i]
+                key = place[b, j]
             near = (query - key).abs() < self.size
             if self.stride:
                 near = near | ((query - key) % self.stride == 0)
@@ -123,30 +142,45 @@ class SlidingWindowAttention(AttentionMechanism):
 
     def _by_blocks(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext) -> Tensor:
         """Attention by blocks of queries, each with the global keys and the keys of its windows."""
-        b, n, device = q.shape[0], q.shape[2], q.device
-        s = min(max(self.size, MIN_BLOCK_SIZE), n)  # a block as long as the window uses half of its scores
-        before, after = self.size - 1, 0 if context.is_causal else self.size - 1
+        b = q.shape[0]
+        n = q.shape[2]
+        device = q.device
+        # a block as long as the window uses half of its scores
+        s = min(max(self.size, MIN_BLOCK_SIZE), n)
+        before = self.size - 1
+        after = 0 if context.is_causal else self.size - 1
         num_global = min(self.num_global, n)
         starts = torch.arange(0, n, s, device=device)
-        i = rearrange(starts, "t -> 1 t 1 1") + rearrange(torch.arange(s, device=device), "s -> 1 1 s 1")
+        i = rearrange(starts, "t -> 1 t 1 1") + rearrange(
+            torch.arange(s, device=device), "s -> 1 1 s 1"
+        )
         windows = rearrange(starts, "t -> t 1") + torch.arange(-before, s + after, device=device)
         first = torch.arange(num_global, device=device).expand(len(windows), -1)
         j = rearrange(torch.cat([first, windows], dim=1), "t w -> 1 t 1 w")
         in_window = torch.arange(j.shape[-1], device=device) >= num_global
-        counts = (j < n) & ((j >= num_global) | ~in_window)  # windows leave out the global keys, which come first
+        # windows leave out the global keys, which come first
+        counts = (j < n) & ((j >= num_global) | ~in_window)
         example = rearrange(torch.arange(b, device=device), "b -> b 1 1 1")
         last = n - 1
-        attn_mask = self._mask(context, is_continued=False)(example, i.clamp(max=last), j.clamp(0, last)) & counts
+        attn_mask = (
+            self._mask(context, is_continued=False)(example, i.clamp(max=last), j.clamp(0, last))
+            & counts
+        )
         attn_mask = rearrange(attn_mask.expand(b, -1, -1, -1), "b t s w -> (b t) 1 s w")
 
         def blocks(x: Tensor) -> Tensor:
             """Keys or values [b g n c] of each block, [(b t) g w c]."""
             padded = rearrange(F.pad(x, [0, 0, s, s + -n % s]), "b g (t s) c -> b t g s c", s=s)
             parts = [padded[:, :-2, :, s - before :], padded[:, 1:-1], padded[:, 2:, :, :after]]
-            found = rearrange(torch.cat(parts if after else parts[:2], dim=3), "b t g w c -> (b t) g w c")
+            found = rearrange(
+                torch.cat(parts if after else parts[:2], dim=3), "b t g w c -> (b t) g w c"
+            )
             if num_global == 0:
                 return found
-            return torch.cat([repeat(x[:, :, :num_global], "b g w c -> (b t) g w c", t=len(starts)), found], dim=2)
+            return torch.cat(
+                [repeat(x[:, :, :num_global], "b g w c -> (b t) g w c", t=len(starts)), found],
+                dim=2,
+            )
 
         queries = rearrange(F.pad(q, [0, 0, 0, -n % s]), "b h (t s) c -> (b t) h s c", s=s)
         output = self.attend(queries, blocks(k), blocks(v), AttentionContext(attn_mask))

@@ -37,21 +37,26 @@ class Sinusoidal(PositionalEncoding):
 
     std = 1.0
 
-    def __init__(self, dim: int, num_axes: int, *, max_wavelength: float = 10_000.0, interleaved: bool = True):
+    def __init__(
+        self, dim: int, num_axes: int, *, max_wavelength: float = 10_000.0, interleaved: bool = True
+    ):
         super().__init__(dim, num_axes)
         if num_axes and dim % (2 * num_axes):
             raise ValueError(
                 f"dim={dim} does not split into a sine and a cosine for each of {num_axes} axes equally; "
                 f"make it a multiple of {2 * num_axes}"
             )
-        self.max_wavelength, self.interleaved = max_wavelength, interleaved
+        self.max_wavelength = max_wavelength
+        self.interleaved = interleaved
 
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [b n d] for positions [b n p]."""
         if self.num_axes == 0:
             return positions.new_zeros(1, 1, self.dim, dtype=self.dtype)
         wide = torch.promote_types(torch.promote_types(positions.dtype, self.dtype), torch.float32)
-        angles = rearrange(positions.to(wide), "b n p -> b n p 1") * self._frequencies(positions.device)
+        angles = rearrange(positions.to(wide), "b n p -> b n p 1") * self._frequencies(
+            positions.device
+        )
         sinusoids = torch.stack([angles.sin(), angles.cos()], dim=-1)
         order = "i two" if self.interleaved else "two i"
         return rearrange(sinusoids, f"b n p i two -> b n (p {order})").to(self.dtype)
@@ -59,7 +64,11 @@ class Sinusoidal(PositionalEncoding):
     def _frequencies(self, device: torch.device) -> Tensor:
         """[i]. Made anew each time: a buffer would be rounded by `model.half()` and lost by `to_empty`."""
         share = self.dim // self.num_axes
-        precise = torch.float32 if device.type == "mps" else torch.float64  # Apple's GPUs have no more
+        # Apple's GPUs have no more
+        if device.type == "mps":
+            precise = torch.float32
+        else:
+            precise = torch.float64
         exponents = torch.arange(0, share, 2, dtype=precise, device=device) / share
         return (self.max_wavelength**-exponents).float()
 
@@ -76,7 +85,9 @@ class SinusoidalConcat(PositionalEncoding):
     def __init__(self, dim: int, num_axes: int, *, channels: int, max_wavelength: float = 10_000.0):
         super().__init__(dim, num_axes)
         if not 0 < channels < dim:
-            raise ValueError(f"channels={channels} of dim={dim} should leave some to content and some to positions")
+            raise ValueError(
+                f"channels={channels} of dim={dim} should leave some to content and some to positions"
+            )
         self.channels = channels if num_axes else 0
         self.sinusoidal = Sinusoidal(channels, num_axes, max_wavelength=max_wavelength)
 
@@ -105,16 +116,23 @@ class Learned(PositionalEncoding):
         super().__init__(dim, num_axes)
         sizes = tuple(sizes)
         if sizes and min(sizes) < 1:
-            raise ValueError(f"Learned(sizes={list(sizes)}) counts entries of tables; make each 1 or more")
+            raise ValueError(
+                f"Learned(sizes={list(sizes)}) counts entries of tables; make each 1 or more"
+            )
         if len(sizes) != num_axes or num_axes == 0:
             raise ValueError(
                 f"Learned(sizes={list(sizes)}) has {len(sizes)} axes, the tokens have {num_axes}; give one size each"
             )
         if not 0 <= first < sizes[0]:
-            raise ValueError(f"Learned(first={first}) is the entry of position 0; give one from 0 to {sizes[0] - 1}")
+            raise ValueError(
+                f"Learned(first={first}) is the entry of position 0; give one from 0 to {sizes[0] - 1}"
+            )
         self.first = first
-        self.sizes, self.num_positions = sizes, min([sizes[0] - first, *sizes[1:]])
-        self.tables = nn.ParameterList([nn.Parameter(torch.randn(size, dim) * self.std) for size in sizes])
+        self.sizes = sizes
+        self.num_positions = min([sizes[0] - first, *sizes[1:]])
+        self.tables = nn.ParameterList(
+            [nn.Parameter(torch.randn(size, dim) * self.std) for size in sizes]
+        )
 
     def begin_with_std(self, std: float) -> None:
         with torch.no_grad():
@@ -162,4 +180,6 @@ def default_position(backbone: Backbone | None, spec: TokenSpec) -> type[Positio
     if backbone is None:
         return Sinusoidal
     knows_columns = backbone.is_recurrent and spec.num_axes == 1
-    return NoPosition if backbone.uses_positions or knows_columns or backbone.ignores_order else Sinusoidal
+    if backbone.uses_positions or knows_columns or backbone.ignores_order:
+        return NoPosition
+    return Sinusoidal

@@ -36,8 +36,10 @@ class PositionalEncoding(nn.Module, ABC):
 
     def __init__(self, dim: int, num_axes: int):
         super().__init__()
-        self.dim, self.num_axes = dim, num_axes
-        self.register_buffer("_moved", torch.zeros(()), persistent=False)  # a module itself has no dtype
+        self.dim = dim
+        self.num_axes = num_axes
+        # a module itself has no dtype
+        self.register_buffer("_moved", torch.zeros(()), persistent=False)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -79,7 +81,8 @@ class RelativePosition(nn.Module):
         backbone is built)."""
         own = type(self)
         for name in ("rotary", "bias"):
-            feature, method = AttentionFeature[name.upper()], getattr(own, name)
+            feature = AttentionFeature[name.upper()]
+            method = getattr(own, name)
             is_written = method is not getattr(RelativePosition, name)
             if is_written and feature not in self.requires:
                 raise ValueError(
@@ -112,11 +115,15 @@ class RelativePosition(nn.Module):
 
 def offsets(query_positions: Tensor, key_positions: Tensor) -> Tensor:
     """Key position minus query position on one axis, rounded, [b n m]."""
-    return (rearrange(key_positions, "b m 1 -> b 1 m") - rearrange(query_positions, "b n 1 -> b n 1")).round()
+    return (
+        rearrange(key_positions, "b m 1 -> b 1 m") - rearrange(query_positions, "b n 1 -> b n 1")
+    ).round()
 
 
 def distances(query_positions: Tensor, key_positions: Tensor) -> Tensor:
     """Euclidean distances over all axes, [b n m]."""
-    difference = rearrange(key_positions, "b m p -> b 1 m p") - rearrange(query_positions, "b n p -> b n 1 p")
+    difference = rearrange(key_positions, "b m p -> b 1 m p") - rearrange(
+        query_positions, "b n p -> b n 1 p"
+    )
     # not torch's norm: compiled, it keeps an axis of size 1 (torch 2.11); a square's root is exact
     return difference.square().sum(dim=-1).sqrt()

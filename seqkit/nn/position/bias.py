@@ -29,7 +29,9 @@ class ALiBi(RelativePosition):
         """-slope * distance, [b h n m]."""
         if query_positions.shape[-1] == 0:
             return None
-        slopes = torch.tensor(alibi_slopes(num_heads), dtype=query_positions.dtype, device=query_positions.device)
+        slopes = torch.tensor(
+            alibi_slopes(num_heads), dtype=query_positions.dtype, device=query_positions.device
+        )
         return -einsum(slopes, distances(query_positions, key_positions), "h, b n m -> b h n m")
 
 
@@ -61,23 +63,37 @@ class T5Bias(RelativePosition):
 
     requires = AttentionFeature.BIAS
 
-    def __init__(self, num_heads: int, *, num_buckets: int = 32, max_distance: int = 128, causal: bool = False):
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        causal: bool = False,
+    ):
         super().__init__()
         least = 2 if causal else 4
         if num_buckets < least or (num_buckets % 2 and not causal):
-            raise ValueError(f"num_buckets={num_buckets} should be {least} or more, and even with causal=False")
+            raise ValueError(
+                f"num_buckets={num_buckets} should be {least} or more, and even with causal=False"
+            )
         if max_distance <= num_buckets // 2:
             raise ValueError(
                 f"max_distance={max_distance} is covered by the {num_buckets // 2} buckets of one distance each; "
                 "make it larger, or num_buckets smaller"
             )
-        self.num_heads, self.num_buckets, self.max_distance, self.causal = num_heads, num_buckets, max_distance, causal
+        self.num_heads = num_heads
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.causal = causal
         self.table = nn.Parameter(torch.randn(num_buckets, num_heads) * 0.02)
 
     def check_heads(self, num_heads: int, head_dim: int) -> None:
         """Raise ValueError for another number of heads."""
         if num_heads != self.num_heads:
-            raise ValueError(f"T5Bias(num_heads={self.num_heads}) does not fit {num_heads} heads; make them equal")
+            raise ValueError(
+                f"T5Bias(num_heads={self.num_heads}) does not fit {num_heads} heads; make them equal"
+            )
 
     def check_axes(self, num_axes: int, head_dim: int) -> None:
         """Raise ValueError for tokens without positions."""
@@ -86,12 +102,17 @@ class T5Bias(RelativePosition):
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, num_heads: int) -> Tensor | None:
         self.check_axes(query_positions.shape[-1], 0)
-        return rearrange(F.embedding(self.buckets(query_positions, key_positions), self.table), "b n m h -> b h n m")
+        return rearrange(
+            F.embedding(self.buckets(query_positions, key_positions), self.table),
+            "b n m h -> b h n m",
+        )
 
     def buckets(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """The bucket (row of the table) of each pair, [b n m]."""
         if query_positions.shape[-1] > 1:
-            return self._by_distance(distances(query_positions, key_positions).round(), self.num_buckets)
+            return self._by_distance(
+                distances(query_positions, key_positions).round(), self.num_buckets
+            )
         ahead = offsets(query_positions, key_positions)
         if self.causal:
             return self._by_distance((-ahead).clamp(min=0), self.num_buckets)
@@ -102,7 +123,9 @@ class T5Bias(RelativePosition):
         """One bucket for each of the first num_buckets / 2 distances, the rest by their logarithm."""
         exact = num_buckets // 2
         # in single precision and in this order, since weights from elsewhere depend on where buckets end
-        share = torch.log(distance.float().clamp(min=1) / exact) / math.log(self.max_distance / exact)
+        share = torch.log(distance.float().clamp(min=1) / exact) / math.log(
+            self.max_distance / exact
+        )
         far = exact + (share * (num_buckets - exact)).long()
         return torch.where(distance < exact, distance.long(), far.clamp(max=num_buckets - 1))
 
@@ -130,4 +153,5 @@ def bias_of_types(weight: Tensor, edge_types: Tensor) -> Tensor:
     As a product: the gradient of an index with few rows is computed serially on CUDA (200 times as slow).
     """
     types = torch.arange(len(weight), device=weight.device)
-    return (edge_types[..., None] == types).to(weight.dtype) @ weight  # `F.one_hot` may read the types on the CPU
+    # `F.one_hot` may read the types on the CPU
+    return (edge_types[..., None] == types).to(weight.dtype) @ weight

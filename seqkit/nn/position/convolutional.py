@@ -27,7 +27,9 @@ class ConvolutionalPosition(PositionalEncoding):
     def __init__(self, dim: int, num_axes: int, *, kernel_size: int = 128, num_groups: int = 16):
         super().__init__(dim, num_axes)
         if num_axes != 1:
-            raise ValueError(f"ConvolutionalPosition is for tokens on one axis, and these have {num_axes}")
+            raise ValueError(
+                f"ConvolutionalPosition is for tokens on one axis, and these have {num_axes}"
+            )
         if kernel_size < 1 or num_groups < 1 or dim % num_groups:
             raise ValueError(
                 f"kernel_size={kernel_size}, num_groups={num_groups} of dim={dim}; give a size of at least 1, and "

@@ -43,14 +43,21 @@ class Rotary(RelativePosition):
         if base <= 0:
             raise ValueError(f"base={base} should be positive")
         if not 0 < share <= 1:
-            raise ValueError(f"share={share} of a head's channels are rotated; make it above 0 and at most 1")
-        self.base, self.share, self.scaling = base, share, scaling
+            raise ValueError(
+                f"share={share} of a head's channels are rotated; make it above 0 and at most 1"
+            )
+        self.base = base
+        self.share = share
+        self.scaling = scaling
         self.interleaved = self.takes_unlike_axes = interleaved
 
     def check_axes(self, num_axes: int, head_dim: int) -> None:
         """Raise ValueError if a head has fewer channel pairs than the tokens have axes, or the scaling does not fit."""
         if self._pairs(head_dim) < num_axes:
-            narrowed, wider = ("", "") if self.share == 1 else (f" with share={self.share}", " or a larger share")
+            if self.share == 1:
+                narrowed, wider = ("", "")
+            else:
+                narrowed, wider = (f" with share={self.share}", " or a larger share")
             raise ValueError(
                 f"a head_dim of {head_dim}{narrowed} has no channel pair for each of {num_axes} axes; "
                 f"use wider heads{wider}"
@@ -75,7 +82,9 @@ class Rotary(RelativePosition):
             return None
         self.check_axes(num_axes, head_dim)
         r = self._pairs_of_axis(head_dim, num_axes)
-        frequencies = self.base ** -(torch.arange(r, device=positions.device, dtype=torch.float32) / r)
+        frequencies = self.base ** -(
+            torch.arange(r, device=positions.device, dtype=torch.float32) / r
+        )
         if self.scaling is not None:
             frequencies = self.scaling(frequencies, self.base)
         if self.interleaved:

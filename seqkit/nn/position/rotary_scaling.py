@@ -70,12 +70,16 @@ class LLaMA3Scaling(RotaryScaling):
                 f"low_freq_factor={low_freq_factor} and high_freq_factor={high_freq_factor} have nothing between them; "
                 "make the first smaller"
             )
-        self.factor, self.original_max_tokens = factor, original_max_tokens
-        self.low_freq_factor, self.high_freq_factor = low_freq_factor, high_freq_factor
+        self.factor = factor
+        self.original_max_tokens = original_max_tokens
+        self.low_freq_factor = low_freq_factor
+        self.high_freq_factor = high_freq_factor
 
     def __call__(self, frequencies: Tensor, base: float) -> Tensor:
         turns = self.original_max_tokens * frequencies / (2 * math.pi)
-        kept = ((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
+        kept = (
+            (turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)
+        ).clamp(0, 1)
         return (1 - kept) * frequencies / self.factor + kept * frequencies
 
 
@@ -106,25 +110,35 @@ class YaRNScaling(RotaryScaling):
     ):
         _check_above_0(factor=factor, original_max_tokens=original_max_tokens, beta_slow=beta_slow)
         if not beta_slow < beta_fast:
-            raise ValueError(f"beta_slow={beta_slow} and beta_fast={beta_fast} count turns; make the first smaller")
+            raise ValueError(
+                f"beta_slow={beta_slow} and beta_fast={beta_fast} count turns; make the first smaller"
+            )
         growth = 0.1 * math.log(max(factor, 1.0))
         computed = (mscale * growth + 1) / (mscale_all_dim * growth + 1)
         self.attention_factor = computed if attention_factor is None else attention_factor
         _check_above_0(attention_factor=self.attention_factor)
-        self.factor, self.original_max_tokens, self.truncate = factor, original_max_tokens, truncate
-        self.beta_fast, self.beta_slow = beta_fast, beta_slow
+        self.factor = factor
+        self.original_max_tokens = original_max_tokens
+        self.truncate = truncate
+        self.beta_fast = beta_fast
+        self.beta_slow = beta_slow
 
     def check_pairs(self, num_pairs: int, base: float) -> None:
         """Raise ValueError for a base that is not above 1, with which no pair turns more slowly than another."""
         if not base > 1:
-            raise ValueError(f"base={base} turns all channel pairs alike, and YaRNScaling tells them apart; raise it")
+            raise ValueError(
+                f"base={base} turns all channel pairs alike, and YaRNScaling tells them apart; raise it"
+            )
 
     def __call__(self, frequencies: Tensor, base: float) -> Tensor:
         r = len(frequencies)
         first, last = (self._pair(turns, r, base) for turns in (self.beta_fast, self.beta_slow))
         if self.truncate:
-            first, last = math.floor(first), math.ceil(last)
-        first, last = max(first, 0), min(last, 2 * r - 1)  # theirs counts channels here, not pairs
+            first = math.floor(first)
+            last = math.ceil(last)
+        # theirs counts channels here, not pairs
+        first = max(first, 0)
+        last = min(last, 2 * r - 1)
         pair = torch.arange(r, device=frequencies.device, dtype=torch.float32)
         divided = ((pair - first) / (last - first or 0.001)).clamp(0, 1)
         return divided * (frequencies / self.factor) + (1 - divided) * frequencies
@@ -153,13 +167,22 @@ class LongRoPEScaling(RotaryScaling):
         original_max_tokens: int,
         attention_factor: float | None = None,
     ):
-        _check_above_0(factor=factor, attention_factor=1.0 if attention_factor is None else attention_factor)
+        _check_above_0(
+            factor=factor, attention_factor=1.0 if attention_factor is None else attention_factor
+        )
         if not all(0 < one < math.inf for one in factors):
-            raise ValueError(f"factors={list(factors)} divide the frequencies; make each larger than 0")
+            raise ValueError(
+                f"factors={list(factors)} divide the frequencies; make each larger than 0"
+            )
         if original_max_tokens < 2:
-            raise ValueError(f"original_max_tokens={original_max_tokens} counts tokens of a context; make it 2 or more")
+            raise ValueError(
+                f"original_max_tokens={original_max_tokens} counts tokens of a context; make it 2 or more"
+            )
         growth = math.log(max(factor, 1.0)) / math.log(original_max_tokens)
-        self.attention_factor = math.sqrt(1 + growth) if attention_factor is None else attention_factor
+        if attention_factor is None:
+            self.attention_factor = math.sqrt(1 + growth)
+        else:
+            self.attention_factor = attention_factor
         self.factors = tuple(factors)
 
     def check_pairs(self, num_pairs: int, base: float) -> None:
@@ -170,11 +193,16 @@ class LongRoPEScaling(RotaryScaling):
             )
 
     def __call__(self, frequencies: Tensor, base: float) -> Tensor:
-        return frequencies / torch.tensor(self.factors, device=frequencies.device, dtype=frequencies.dtype)
+        return frequencies / torch.tensor(
+            self.factors, device=frequencies.device, dtype=frequencies.dtype
+        )
 
 
 def _check_above_0(**settings: float) -> None:
     for name, value in settings.items():
         if not 0 < value < math.inf:
-            what = "divides the frequencies" if name == "factor" else "should be a positive number"
+            if name == "factor":
+                what = "divides the frequencies"
+            else:
+                what = "should be a positive number"
             raise ValueError(f"{name}={value} {what}; make it larger than 0")

@@ -8,7 +8,14 @@ from __future__ import annotations
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.audio import HUBERT, WAV2VEC2
-from seqkit.pretrained.families.bart import BART, MARIAN, PEGASUS, WHOLE_BART, WHOLE_MARIAN, WHOLE_PEGASUS
+from seqkit.pretrained.families.bart import (
+    BART,
+    MARIAN,
+    PEGASUS,
+    WHOLE_BART,
+    WHOLE_MARIAN,
+    WHOLE_PEGASUS,
+)
 from seqkit.pretrained.families.encoders import BERT, ROBERTA
 from seqkit.pretrained.families.gpt import GPT2
 from seqkit.pretrained.families.llama import KINDS, LLAMA
@@ -46,4 +53,6 @@ def family_of(config: ConfigFile, task: str | None) -> Family:
             f"{config.path}: the model type {one_line(config.model_type)} is not read; "
             f"{suggest(config.model_type, FAMILIES)}"
         )
-    return WHOLE.get(config.model_type, found) if task == "Seq2Seq" else found
+    if task == "Seq2Seq":
+        return WHOLE.get(config.model_type, found)
+    return found

@@ -17,7 +17,8 @@ YES_OR_NO = {True: True, False: False}
 def _pre_norm(found: Settings) -> Settings:
     """Settings of a post-norm encoder as those of a pre-norm one, whose norm of the inputs is that of the outputs."""
     backbone = found["backbone"]
-    backbone["norm"], backbone["block"]["type"] = found.pop("embedding_norm"), "PreNormBlock"
+    backbone["norm"] = found.pop("embedding_norm")
+    backbone["block"]["type"] = "PreNormBlock"
     return found
 
 
@@ -30,15 +31,21 @@ def _convolutions(config: ConfigFile) -> dict[str, Any]:
         ("strides", "conv_stride", [5, 2, 2, 2, 2, 2, 2]),
     ):
         found[ours] = config.get(theirs, default)
-        if not isinstance(found[ours], list) or not all(type(x) is int and 1 <= x < 1 << 16 for x in found[ours]):
+        if not isinstance(found[ours], list) or not all(
+            type(x) is int and 1 <= x < 1 << 16 for x in found[ours]
+        ):
             raise config.refused(theirs, "a list of whole numbers from 1 to 65,535")
     if len({len(sizes) for sizes in found.values()}) > 1 or not found["widths"]:
         raise config.refused("conv_dim", "a number for each of conv_kernel and conv_stride")
     if any(kernel < stride for kernel, stride in zip(found["kernels"], found["strides"])):
         raise config.refused("conv_kernel", "kernels as long as their strides, or longer")
-    found["norm"] = config.one_of("feat_extract_norm", {"group": "group", "layer": "layer"}, "group")
+    found["norm"] = config.one_of(
+        "feat_extract_norm", {"group": "group", "layer": "layer"}, "group"
+    )
     found["bias"] = config.one_of("conv_bias", YES_OR_NO, False)
-    is_normed = config.model_type == "wav2vec2" or config.one_of("feat_proj_layer_norm", YES_OR_NO, True)
+    is_normed = config.model_type == "wav2vec2" or config.one_of(
+        "feat_proj_layer_norm", YES_OR_NO, True
+    )
     return {**found, "norm_eps": config.positive("layer_norm_eps", 1e-5) if is_normed else None}
 
 
@@ -50,7 +57,8 @@ def _wav2vec2(config: ConfigFile) -> Settings:
     config.must_be("gelu", "feat_extract_activation")
     config.must_be(False, "conv_pos_batch_norm" if config.model_type == "hubert" else "add_adapter")
     config.must_be(None, "adapter_attn_dim")
-    dim, groups = config.size("hidden_size", 768), config.size("num_conv_pos_embedding_groups", 16)
+    dim = config.size("hidden_size", 768)
+    groups = config.size("num_conv_pos_embedding_groups", 16)
     if dim % groups:
         raise config.refused("num_conv_pos_embedding_groups", f"a divisor of hidden_size, {dim}")
     found = post_norm(
@@ -73,7 +81,8 @@ def _wav2vec2_table(config: ConfigFile) -> Rows:
         *module("mlp_norm", "final_layer_norm"),
     ]
     convolution = [*module("conv", "conv"), *module("norm", "layer_norm")]
-    depth, theirs = len(_convolutions(config)["widths"]), "feature_extractor.conv_layers.{}."
+    depth = len(_convolutions(config)["widths"])
+    theirs = "feature_extractor.conv_layers.{}."
     norms = [f"parametrizations.weight.original{i}" for i in range(2)]
     around = [row for name in ("bias", *norms) for row in tensor(name, name)]
     return [
@@ -91,6 +100,14 @@ def _wav2vec2_inputs(folder: Path, config: ConfigFile) -> Settings:
     return {**sounds(folder, "SampleWindows", {}), "convolutions": _convolutions(config)}
 
 
-HEADS = ("lm_head.", "classifier.", "projector.", "layer_weights", "quantizer.", "project_q.", "project_hid.")
+HEADS = (
+    "lm_head.",
+    "classifier.",
+    "projector.",
+    "layer_weights",
+    "quantizer.",
+    "project_q.",
+    "project_hid.",
+)
 WAV2VEC2 = Family(_wav2vec2, _wav2vec2_table, "wav2vec2.", {}, HEADS, _wav2vec2_inputs)
 HUBERT = Family(_wav2vec2, _wav2vec2_table, "hubert.", {}, HEADS, _wav2vec2_inputs)

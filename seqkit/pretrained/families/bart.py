@@ -45,7 +45,9 @@ class Bart:
         rows = config.size("max_position_embeddings", 1024) + (self.first or 0)
         learned = {"type": "Learned", "sizes": [rows], "first": self.first}
         found: Settings = {
-            "position": {"type": "Sinusoidal", "interleaved": False} if self.first is None else learned,
+            "position": {"type": "Sinusoidal", "interleaved": False}
+            if self.first is None
+            else learned,
             "dropout": self.layers.dropout_of(config),
             "embedding_scale": self._scale(config),
             "backbone": self.layers.settings(config, "encoder"),
@@ -56,7 +58,9 @@ class Bart:
     def _scale(self, config: ConfigFile) -> float:
         """Factor of the embeddings."""
         is_scaled = config.one_of("scale_embedding", YES_OR_NO, False)
-        return float(self.layers.dim_of(config) ** 0.5) if is_scaled else 1.0
+        if is_scaled:
+            return float(self.layers.dim_of(config) ** 0.5)
+        return 1.0
 
     def whole(self, config: ConfigFile) -> Settings:
         """Section `model` of encoder and decoder."""
@@ -77,7 +81,10 @@ class Bart:
 
     def encoder_table(self, config: ConfigFile) -> Rows:
         """Rows of the encoder alone."""
-        return [*shared_table("embedder.content.weight"), *self._rows(config, "encoder", "embedder", "backbone")]
+        return [
+            *shared_table("embedder.content.weight"),
+            *self._rows(config, "encoder", "embedder", "backbone"),
+        ]
 
     def whole_table(self, config: ConfigFile) -> Rows:
         """Rows of encoder and decoder."""
@@ -94,7 +101,12 @@ class Bart:
             start.append(Generation(config).one_id("bos_token_id", 0))
         dim = self.layers.dim_of(config)
         scale = dim**0.5 / self._scale(config) if self.first is None else 1.0
-        return {**writes(config, start, self.eos, self.num_ids), "tied": True, "bias": True, "logit_scale": scale}
+        return {
+            **writes(config, start, self.eos, self.num_ids),
+            "tied": True,
+            "bias": True,
+            "logit_scale": scale,
+        }
 
     def head_table(self, config: ConfigFile) -> Rows:
         """Rows of the output layer, whose weight is the table. Files without a head have no bias: it is zero."""
@@ -110,12 +122,26 @@ class Bart:
     def families(self) -> tuple[Family, Family]:
         """The encoder alone, and encoder and decoder."""
         head = Head(
-            ("ForConditionalGeneration", "MTModel"), self.objective, self.head_table, written_state(self.longest)
+            ("ForConditionalGeneration", "MTModel"),
+            self.objective,
+            self.head_table,
+            written_state(self.longest),
         )
-        of_no_use = ("encoder.embed_positions.", "decoder.embed_positions.") if self.first is None else ()
-        others = ("lm_head.", "final_logits_bias", "decoder.", "classification_head.", "qa_outputs.", *of_no_use)
+        of_no_use: tuple[str, ...] = ()
+        if self.first is None:
+            of_no_use = ("encoder.embed_positions.", "decoder.embed_positions.")
+        others = (
+            "lm_head.",
+            "final_logits_bias",
+            "decoder.",
+            "classification_head.",
+            "qa_outputs.",
+            *of_no_use,
+        )
         return (
-            Family(self.encoder, self.encoder_table, "model.", left_out=others, lacks=lacks_decoder),
+            Family(
+                self.encoder, self.encoder_table, "model.", left_out=others, lacks=lacks_decoder
+            ),
             Family(self.whole, self.whole_table, "model.", {"Seq2Seq": head}, of_no_use),
         )
 

@@ -12,7 +12,8 @@ from seqkit.pretrained.config_file import ConfigFile, own_file, read_json
 from seqkit.pretrained.family import ACTIVATIONS, Settings, class_of, depth_of
 from seqkit.pretrained.rows import Rows, alias, layers, module, tensor
 
-GENERATION, TOKENIZER = "generation_config.json", "tokenizer.json"
+GENERATION = "generation_config.json"
+TOKENIZER = "tokenizer.json"
 SIDES = ("encoder", "decoder")
 LAYER_NORM = {"type": "LayerNorm", "eps": 1e-5}
 
@@ -26,7 +27,8 @@ class Generation:
     """
 
     def __init__(self, config: ConfigFile):
-        self._config, self.path = config, config.path.parent / GENERATION
+        self._config = config
+        self.path = config.path.parent / GENERATION
         held = read_json(self.path) if self.path.exists() else {}
         self._held: dict[str, Any] = held if isinstance(held, dict) else {}
 
@@ -38,7 +40,12 @@ class Generation:
     def ids(self, name: str, default: list[int]) -> list[int]:
         """One id or several as a list. Raises DataError for anything else."""
         value = self.get(name)
-        found = default if value is None else value if isinstance(value, list) else [value]
+        if value is None:
+            found = default
+        elif isinstance(value, list):
+            found = value
+        else:
+            found = [value]
         if not all(type(i) is int and i >= 0 for i in found):
             raise self.refused(name, "an id, or a list of ids")
         return found
@@ -62,7 +69,9 @@ class Generation:
         return DataError(f"{self.path}: {name} is {self.get(name)!r}, and what is read is {known}")
 
 
-def writes(config: ConfigFile, start: list[int], eos: int, num_ids: int, first: list[int] | None = None) -> Settings:
+def writes(
+    config: ConfigFile, start: list[int], eos: int, num_ids: int, first: list[int] | None = None
+) -> Settings:
     """Section `objective` of a model that writes texts.
 
     start: first inputs of the decoder. eos, num_ids: last id and number of ids, where the file does not say them.
@@ -85,15 +94,22 @@ def written_state(longest: Callable[[ConfigFile], int]) -> Callable[[ConfigFile]
     def state(config: ConfigFile) -> dict[str, Any]:
         path = config.path.parent / TOKENIZER
         if not path.is_file():
-            raise DataError(f"{path.parent} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
-        return {"target": {TOKENIZER: decoded(read_small(own_file(path), MAX_JSON_BYTES))}, "longest": longest(config)}
+            raise DataError(
+                f"{path.parent} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)"
+            )
+        return {
+            "target": {TOKENIZER: decoded(read_small(own_file(path), MAX_JSON_BYTES))},
+            "longest": longest(config),
+        }
 
     return state
 
 
 def lacks_decoder(config: ConfigFile) -> str:
     """The part that a run of the encoder alone does not hold; empty: the model has no decoder."""
-    return "" if class_of(config).endswith(("EncoderModel", "ForAudioClassification")) else "a decoder"
+    if class_of(config).endswith(("EncoderModel", "ForAudioClassification")):
+        return ""
+    return "a decoder"
 
 
 # ── stacks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -124,8 +140,12 @@ class Kind:
 
     def settings(self, config: ConfigFile, side: str) -> Settings:
         """The backbone of a side, encoder or decoder."""
-        dim, is_decoder = self.dim_of(config), side == "decoder"
-        mechanism = {"type": "ScaledDotProductAttention", "dropout": config.number("attention_dropout", 0.0)}
+        dim = self.dim_of(config)
+        is_decoder = side == "decoder"
+        mechanism = {
+            "type": "ScaledDotProductAttention",
+            "dropout": config.number("attention_dropout", 0.0),
+        }
         ratio = config.size(f"{side}_ffn_dim", self.inner) / dim
         return {
             "type": "Transformer", "dim": dim, "depth": self._depth(config, side), "causal": is_decoder,
@@ -150,7 +170,9 @@ class Kind:
             rows = module(f"{ours}.out_proj", f"{theirs}.out_proj")
             for name, of in projections:
                 names = [f"{theirs}.{letter}_proj" for letter in of]
-                rows += module(f"{ours}.{name}", *names, sizes=(dim,) * len(names), without_bias=without)
+                rows += module(
+                    f"{ours}.{name}", *names, sizes=(dim,) * len(names), without_bias=without
+                )
             return rows
 
         layer = [
@@ -161,7 +183,9 @@ class Kind:
             *module("mlp_norm", "final_layer_norm"),
         ]
         if side == "decoder":
-            layer += attention("cross_attention", "encoder_attn", ("q_proj", "q"), ("kv_proj", "kv"))
+            layer += attention(
+                "cross_attention", "encoder_attn", ("q_proj", "q"), ("kv_proj", "kv")
+            )
             layer += module("cross_norm", "encoder_attn_layer_norm")
         norm = module(f"{ours}.norm", f"{side}.layer_norm") if self.is_pre_norm else []
         depth = self._depth(config, side)

@@ -5,17 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of, has_classes
+from seqkit.pretrained.family import (
+    ACTIVATIONS,
+    Family,
+    Head,
+    Settings,
+    class_names,
+    depth_of,
+    has_classes,
+)
 from seqkit.pretrained.rows import Rows, alias, layers, module, tensor
 
 
 def post_norm(
-    config: ConfigFile, dim: int, depth: int, heads: int, inner: int, eps: float, names: tuple[str, ...]
+    config: ConfigFile,
+    dim: int,
+    depth: int,
+    heads: int,
+    inner: int,
+    eps: float,
+    names: tuple[str, ...],
 ) -> Settings:
     """A post-norm encoder. names: keys of activation, dropout and dropout of attention."""
     activation, dropout, of_attention = names
     norm = {"type": "LayerNorm", "eps": eps}
-    branches, attention = config.number(dropout, 0.1), config.number(of_attention, 0.1)
+    branches = config.number(dropout, 0.1)
+    attention = config.number(of_attention, 0.1)
     return {
         "dropout": branches,
         "embedding_norm": norm,
@@ -90,12 +105,19 @@ def _eps(config: ConfigFile) -> float:
 
 def _first(config: ConfigFile) -> int:
     """Row of the first token in the table of positions: RoBERTa counts from behind the padding's id."""
-    return 0 if config.model_type == "bert" else int(config.get("pad_token_id", 1)) + 1
+    if config.model_type == "bert":
+        return 0
+    return int(config.get("pad_token_id", 1)) + 1
 
 
 def _bert_table(config: ConfigFile) -> Rows:
     layer = [
-        *module("attention.qkv_proj", "attention.self.query", "attention.self.key", "attention.self.value"),
+        *module(
+            "attention.qkv_proj",
+            "attention.self.query",
+            "attention.self.key",
+            "attention.self.value",
+        ),
         *module("attention.out_proj", "attention.output.dense"),
         *module("attention_norm", "attention.output.LayerNorm"),
         *module("mlp.up_proj", "intermediate.dense"),

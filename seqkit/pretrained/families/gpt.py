@@ -9,9 +9,14 @@ from seqkit.pretrained.rows import Rows, Transposed, alias, layers, module, tens
 
 def _gpt2(config: ConfigFile) -> Settings:
     config.must_be(True, "scale_attn_weights", "tie_word_embeddings")
-    config.must_be(False, "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
-    dim, norm = config.size("n_embd", 768), {"type": "LayerNorm", "eps": config.positive("layer_norm_epsilon", 1e-5)}
-    embeddings, branches, attention = (config.number(f"{name}_pdrop", 0.1) for name in ("embd", "resid", "attn"))
+    config.must_be(
+        False, "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"
+    )
+    dim = config.size("n_embd", 768)
+    norm = {"type": "LayerNorm", "eps": config.positive("layer_norm_epsilon", 1e-5)}
+    embeddings, branches, attention = (
+        config.number(f"{name}_pdrop", 0.1) for name in ("embd", "resid", "attn")
+    )
     inner = config.get("n_inner") or 4 * dim
     block = {
         "type": "PreNormBlock", "norm": norm,
@@ -51,5 +56,9 @@ TIED = Head(
     lambda _: alias("embedder.content.weight", "lm_head.weight"),
 )
 GPT2 = Family(
-    _gpt2, _gpt2_table, "transformer.", {"NextToken": TIED}, ("multiple_choice_head.", "score.", "classifier.")
+    _gpt2,
+    _gpt2_table,
+    "transformer.",
+    {"NextToken": TIED},
+    ("multiple_choice_head.", "score.", "classifier."),
 )

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.family import ACTIVATIONS, TANH, Family, Head, Settings, are_alike, depth_of, rotary_settings
+from seqkit.pretrained.family import (
+    ACTIVATIONS,
+    TANH,
+    Family,
+    Head,
+    Settings,
+    are_alike,
+    depth_of,
+    rotary_settings,
+)
 from seqkit.pretrained.rows import Pairs, Rows, alias, below, layers, module, tensor
 
 
@@ -45,7 +54,11 @@ class Kind:
 
 
 GEMMA = Kind(
-    norm="ZeroCenteredRMSNorm", default_activation="gelu_pytorch_tanh", embedding_scale=True, tied=True, head_dim=256
+    norm="ZeroCenteredRMSNorm",
+    default_activation="gelu_pytorch_tanh",
+    embedding_scale=True,
+    tied=True,
+    head_dim=256,
 )
 GEMMA2 = Kind(
     norm="ZeroCenteredRMSNorm", norms="both", activation="hidden_activation", default_activation="gelu_pytorch_tanh",
@@ -78,7 +91,9 @@ def _kind(config: ConfigFile) -> Kind:
 
 
 def _model(config: ConfigFile) -> Settings:
-    kind, dim, depth = _kind(config), config.size("hidden_size"), depth_of(config)
+    kind = _kind(config)
+    dim = config.size("hidden_size")
+    depth = depth_of(config)
     heads, _, _ = _heads(config)
     config.must_be(False, "mlp_bias", "use_parallel_residual", "qk_layernorm")
     config.must_be(None, "clip_qkv")
@@ -87,19 +102,34 @@ def _model(config: ConfigFile) -> Settings:
         config.get(of_head)
     if config.get("use_bidirectional_attention"):
         raise config.refused("use_bidirectional_attention", "a causal model")
-    norm, dropout = _norm(config), config.number("hidden_dropout", 0.0)
-    attention, sizes = _attention(config), _windows(config, depth)
-    constant = {"scale": scale} if (scale := config.number("residual_multiplier", 1.0)) != 1 else {}
+    norm = _norm(config)
+    dropout = config.number("hidden_dropout", 0.0)
+    attention = _attention(config)
+    sizes = _windows(config, depth)
+    if (scale := config.number("residual_multiplier", 1.0)) != 1:
+        constant = {"scale": scale}
+    else:
+        constant = {}
     has_after = kind.norms != "before"
-    residual = {"residual": {**({"norm": norm} if has_after else {}), **constant}} if has_after or constant else {}
-    block = {"type": "PreNormBlock", "norm": "Identity" if kind.norms == "after" else norm, **residual}
+    if has_after or constant:
+        residual = {"residual": {**({"norm": norm} if has_after else {}), **constant}}
+    else:
+        residual = {}
+    block = {
+        "type": "PreNormBlock",
+        "norm": "Identity" if kind.norms == "after" else norm,
+        **residual,
+    }
     mechanisms = [_mechanism(config, size) for size in sizes]
     blocks = [
         {**block, "attention": {**attention, "mechanism": mechanism}, "mlp": mlp}
         for mechanism, mlp in zip(mechanisms, _mlps(config, depth), strict=True)
     ]
     positions = _positions(config, sizes)
-    scale = dim**0.5 if kind.embedding_scale else config.number("embedding_multiplier", 1.0)
+    if kind.embedding_scale:
+        scale = dim**0.5
+    else:
+        scale = config.number("embedding_multiplier", 1.0)
     return {
         "position": "NoPosition",
         "dropout": 0.0,
@@ -131,7 +161,8 @@ def _heads(config: ConfigFile) -> tuple[int, int, int]:
 
 
 def _attention(config: ConfigFile) -> Settings:
-    kind, (_, kv_heads, head_dim) = _kind(config), _heads(config)
+    kind = _kind(config)
+    _, kv_heads, head_dim = _heads(config)
     found: Settings = {
         "num_kv_heads": kv_heads, "bias": config.get("attention_bias", False) is True, "head_dim": head_dim,
     }  # fmt: skip
@@ -155,7 +186,8 @@ def _mechanism(config: ConfigFile, size: int | None) -> Settings:
     if divisor != head_dim**0.5:
         found["temperature"] = divisor
     if config.model_type == "gemma3_text":
-        config.must_be(None, "attn_logit_softcapping")  # transformers keeps the key, and applies none
+        # transformers keeps the key, and applies none
+        config.must_be(None, "attn_logit_softcapping")
     if (softcap := config.get("attn_logit_softcapping", _softcaps(config)[0])) is not None:
         found["softcap"] = softcap
     return found
@@ -163,30 +195,45 @@ def _mechanism(config: ConfigFile, size: int | None) -> Settings:
 
 def _softcaps(config: ConfigFile) -> tuple[float | None, float | None]:
     """Bounds of scores and logits where the file does not say them."""
-    return (50.0, 30.0) if config.model_type == "gemma2" else (None, None)
+    if config.model_type == "gemma2":
+        return (50.0, 30.0)
+    return (None, None)
 
 
 def _mlps(config: ConfigFile, depth: int) -> list[Settings]:
     """The MLP of each layer, or its experts."""
-    kind, activation = _kind(config), _activation(config)
-    dense = {"type": "GatedMLP", "width": config.size("intermediate_size"), "activation": activation}
+    kind = _kind(config)
+    activation = _activation(config)
+    dense = {
+        "type": "GatedMLP",
+        "width": config.size("intermediate_size"),
+        "activation": activation,
+    }
     if kind.experts is None:
         return [dense] * depth
     config.must_be(0.0, "router_jitter_noise")
-    coefficient, has_experts = config.number("router_aux_loss_coef", 0.001), _with_experts(config, depth)
-    width = config.size("moe_intermediate_size", 768) if config.model_type == "qwen3_moe" else dense["width"]
+    coefficient = config.number("router_aux_loss_coef", 0.001)
+    has_experts = _with_experts(config, depth)
+    if config.model_type == "qwen3_moe":
+        width = config.size("moe_intermediate_size", 768)
+    else:
+        width = dense["width"]
     experts: Settings = {
         "type": "MixtureOfExperts", "num_experts": _num_experts(config),
         "top_k": config.size("num_experts_per_tok", 2 if config.model_type == "mixtral" else 8),
         "aux_loss_weight": 0.0,
         "expert": {**dense, "width": width},
     }  # fmt: skip
-    if config.get("output_router_logits", False):  # theirs counts tokens of all layers together: top_k where balanced
+    # theirs counts tokens of all layers together: top_k where balanced
+    if config.get("output_router_logits", False):
         experts["aux_loss_weight"] = coefficient * experts["top_k"] / max(sum(has_experts), 1)
     if config.model_type == "qwen3_moe":
         experts["normalize_gates"] = config.get("norm_topk_prob", False) is True
     if experts["top_k"] == 1 and experts.get("normalize_gates", True):
-        raise config.refused("num_experts_per_tok", "2 or more where gates are normalised: of one the gate would be 1")
+        raise config.refused(
+            "num_experts_per_tok",
+            "2 or more where gates are normalised: of one the gate would be 1",
+        )
     return [experts if has else dense for has in has_experts]
 
 
@@ -209,17 +256,21 @@ def _num_experts(config: ConfigFile) -> int:
 def _with_experts(config: ConfigFile, depth: int) -> list[bool]:
     if config.model_type == "mixtral":
         return [True] * depth
-    every, dense = config.size("decoder_sparse_step", 1), config.get("mlp_only_layers") or []
+    every = config.size("decoder_sparse_step", 1)
+    dense = config.get("mlp_only_layers") or []
     return [i not in dense and (i + 1) % every == 0 for i in range(depth)]
 
 
 def _windows(config: ConfigFile, depth: int) -> list[int | None]:
     """Tokens that each layer attends to; None: all."""
     usual = 4096 if config.model_type not in ("mixtral", "phi3", "smollm3") else None
-    size, used = config.get("sliding_window", usual), config.get("use_sliding_window", _kind(config).windows)
-    first, kinds = config.get("max_window_layers", 28), config.get("layer_types")
+    size = config.get("sliding_window", usual)
+    used = config.get("use_sliding_window", _kind(config).windows)
+    first = config.get("max_window_layers", 28)
+    kinds = config.get("layer_types")
     if config.model_type == "gemma2":
-        for unused in ("hidden_act", "sliding_window_size"):  # of official files, beside the names that count
+        # of official files, beside the names that count
+        for unused in ("hidden_act", "sliding_window_size"):
             config.get(unused)
     every = config.get("_sliding_window_pattern", config.get("sliding_window_pattern", 6))
     if not used or size is None:
@@ -237,14 +288,19 @@ def _windows(config: ConfigFile, depth: int) -> list[int | None]:
 
 def _positions(config: ConfigFile, sizes: list[int | None]) -> list[Settings | None]:
     """Rotary positions of each layer, or None (SmolLM3 has layers without)."""
-    share, depth = _kind(config).rotary_share, len(sizes)
+    share = _kind(config).rotary_share
+    depth = len(sizes)
     if config.model_type == "gemma3_text":
         given = config.get("rope_parameters")
-        local, full = {"rope_theta": config.get("rope_local_base_freq", 10_000.0)}, None
+        local = {"rope_theta": config.get("rope_local_base_freq", 10_000.0)}
+        full = None
         if given:
             if {*given} != {"sliding_attention", "full_attention"}:
-                raise config.refused("rope_parameters", "those of sliding_attention and of full_attention")
-            local, full = given["sliding_attention"], given["full_attention"]
+                raise config.refused(
+                    "rope_parameters", "those of sliding_attention and of full_attention"
+                )
+            local = given["sliding_attention"]
+            full = given["full_attention"]
         elif "rope_type" not in (config.get("rope_scaling") or {"rope_type": "default"}):
             raise config.refused("rope_scaling", "with rope_type; transformers ignores it without")
         by_kind = [rotary_settings(config, full, base=1_000_000.0), rotary_settings(config, local)]
@@ -252,29 +308,45 @@ def _positions(config: ConfigFile, sizes: list[int | None]) -> list[Settings | N
     rotary = rotary_settings(config, base=_kind(config).base, share=share)
     if config.model_type != "smollm3":
         return [rotary] * depth
-    every, given = config.get("no_rope_layer_interval", 4), config.get("no_rope_layers")
-    return [rotary if has else None for has in given or [(i + 1) % every != 0 for i in range(depth)]]
+    every = config.get("no_rope_layer_interval", 4)
+    given = config.get("no_rope_layers")
+    return [
+        rotary if has else None for has in given or [(i + 1) % every != 0 for i in range(depth)]
+    ]
 
 
 # ── names of weights ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 NORMS = {
     "before": {"attention_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"},
-    "after": {"attention_residual.norm": "post_attention_layernorm", "mlp_residual.norm": "post_feedforward_layernorm"},
+    "after": {
+        "attention_residual.norm": "post_attention_layernorm",
+        "mlp_residual.norm": "post_feedforward_layernorm",
+    },
 }
-NORMS["both"] = {**NORMS["after"], "attention_norm": "input_layernorm", "mlp_norm": "pre_feedforward_layernorm"}
+NORMS["both"] = {
+    **NORMS["after"],
+    "attention_norm": "input_layernorm",
+    "mlp_norm": "pre_feedforward_layernorm",
+}
 
 
 def _layer(config: ConfigFile, *, has_experts: bool) -> Rows:
-    kind, (heads, kv_heads, head_dim) = _kind(config), _heads(config)
+    kind = _kind(config)
+    heads, kv_heads, head_dim = _heads(config)
     turned = None if kind.rotary_share is None else int(head_dim * _share(config))
-    pairs, kv = Pairs(head_dim, turned), kv_heads * head_dim
+    pairs = Pairs(head_dim, turned)
+    kv = kv_heads * head_dim
     qkv = module(
         "attention.qkv_proj", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
         sizes=(heads * head_dim, kv, kv), changes=(pairs, pairs, None),
     )  # fmt: skip
     if kind.fused:
-        qkv = module("attention.qkv_proj", "self_attn.qkv_proj", whole=Pairs(head_dim, turned, heads + kv_heads))
+        qkv = module(
+            "attention.qkv_proj",
+            "self_attn.qkv_proj",
+            whole=Pairs(head_dim, turned, heads + kv_heads),
+        )
     rows = [
         *qkv,
         *module("attention.query_norm", "self_attn.q_norm", whole=pairs),
@@ -287,7 +359,10 @@ def _layer(config: ConfigFile, *, has_experts: bool) -> Rows:
         mlp = [*module("gate_up_proj", *gate_up), *module("down_proj", "down_proj")]
         return rows + below(mlp, "mlp.", "mlp.")
     assert kind.experts is not None
-    gate, up, down = ("w1", "w3", "w2") if config.model_type == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    if config.model_type == "mixtral":
+        gate, up, down = ("w1", "w3", "w2")
+    else:
+        gate, up, down = ("gate_proj", "up_proj", "down_proj")
     expert = [*module("gate_up_proj", gate, up), *module("down_proj", down)]
     return [
         *rows,
@@ -302,8 +377,12 @@ def _share(config: ConfigFile) -> float:
 
 
 def _table(config: ConfigFile) -> Rows:
-    depth, kind = depth_of(config), _kind(config)
-    with_experts = [False] * depth if kind.experts is None else _with_experts(config, depth)
+    depth = depth_of(config)
+    kind = _kind(config)
+    if kind.experts is None:
+        with_experts = [False] * depth
+    else:
+        with_experts = _with_experts(config, depth)
     return [
         *tensor("embedder.content.weight", "embed_tokens.weight"),
         *[
@@ -337,5 +416,9 @@ def _head(config: ConfigFile) -> Rows:
 
 
 LLAMA = Family(
-    _model, _table, "model.", {"NextToken": Head(("ForCausalLM",), _objective, _head)}, ("score.", "lm_head.")
+    _model,
+    _table,
+    "model.",
+    {"NextToken": Head(("ForCausalLM",), _objective, _head)},
+    ("score.", "lm_head."),
 )

@@ -34,7 +34,8 @@ def _model(config: ConfigFile) -> Settings:
 
 
 def _table(config: ConfigFile) -> Rows:
-    kernel = InTurn((Rearranged("e 1 k -> k 1 e", {}), Reversed()))  # ours counts back from the token, theirs up to it
+    # ours counts back from the token, theirs up to it
+    kernel = InTurn((Rearranged("e 1 k -> k 1 e", {}), Reversed()))
     layer = [
         *module("norm", "norm"),
         *module("in_proj", "mixer.in_proj"),
@@ -43,7 +44,11 @@ def _table(config: ConfigFile) -> Rows:
         *module("ssm.dt_proj", "mixer.dt_proj"),
         *tensor("ssm.convolution.weight", "mixer.conv1d.weight", whole=kernel),
         *tensor("ssm.convolution_bias", "mixer.conv1d.bias"),
-        *tensor("ssm.A_log", "mixer.A_log", whole=Rearranged("e s -> (e s)", {"s": config.size("state_size", 16)})),
+        *tensor(
+            "ssm.A_log",
+            "mixer.A_log",
+            whole=Rearranged("e s -> (e s)", {"s": config.size("state_size", 16)}),
+        ),
         *tensor("ssm.D", "mixer.D"),
     ]
     return [

@@ -18,16 +18,21 @@ from seqkit.pretrained.family import (
 )
 from seqkit.pretrained.rows import Pairs, Rows, layers, module, tensor
 
-FULL, LOCAL = "full_attention", "sliding_attention"
+FULL = "full_attention"
+LOCAL = "sliding_attention"
 FLAG = {True: True, False: False}
 
 
 def _model(config: ConfigFile) -> Settings:
     """Layers with full and with local attention, each kind with a rotary base of its own; the first has no norm."""
-    kinds, norm = _kinds(config), _norm(config)
+    kinds = _kinds(config)
+    norm = _norm(config)
     attention = {"bias": config.one_of("attention_bias", FLAG, False)}
     dropout = config.number("attention_dropout", 0.0)
-    window: Settings = {"type": "SlidingWindowAttention", "size": config.size("local_attention", 128) // 2 + 1}
+    window: Settings = {
+        "type": "SlidingWindowAttention",
+        "size": config.size("local_attention", 128) // 2 + 1,
+    }
     mechanisms: dict[str, Settings] = {LOCAL: window, FULL: {"type": "ScaledDotProductAttention"}}
     block: Settings = {
         "type": "PreNormBlock", "norm": norm,
@@ -38,7 +43,8 @@ def _model(config: ConfigFile) -> Settings:
         },
     }  # fmt: skip
     blocks = [
-        {**block, "attention": {**attention, "mechanism": {**mechanisms[kind], "dropout": dropout}}} for kind in kinds
+        {**block, "attention": {**attention, "mechanism": {**mechanisms[kind], "dropout": dropout}}}
+        for kind in kinds
     ]
     blocks[0]["attention_norm"] = "Identity"
     rotary = {FULL: _rotary(config, FULL, "global_rope_theta", 160_000.0)}
@@ -56,11 +62,9 @@ def _model(config: ConfigFile) -> Settings:
 
 def _kinds(config: ConfigFile) -> list[str]:
     """Kind of attention of each layer."""
-    depth, every, kinds = (
-        depth_of(config, default=22),
-        config.size("global_attn_every_n_layers", 3),
-        config.get("layer_types"),
-    )
+    depth = depth_of(config, default=22)
+    every = config.size("global_attn_every_n_layers", 3)
+    kinds = config.get("layer_types")
     if kinds is None:
         return [LOCAL if i % every else FULL for i in range(depth)]
     if len(kinds) != depth or not {*kinds} <= {FULL, LOCAL}:
@@ -87,7 +91,8 @@ def _rotary(config: ConfigFile, kind: str, old: str, base: float) -> Settings:
 
 def _table(config: ConfigFile) -> Rows:
     heads = config.size("num_attention_heads", 12)
-    pairs = Pairs(config.size("hidden_size", 768) // heads, heads=2 * heads)  # of queries and keys, not of values
+    # of queries and keys, not of values
+    pairs = Pairs(config.size("hidden_size", 768) // heads, heads=2 * heads)
     layer = [
         *module("attention_norm", "attn_norm"),
         *module("attention.qkv_proj", "attn.Wqkv", whole=pairs),
@@ -135,7 +140,11 @@ def _tag(config: ConfigFile) -> Settings:
     return {"type": "Classify", "level": "token", "transform": _transform(config)}
 
 
-MASKED = Head(("ForMaskedLM",), _masked, lambda _: masked_rows("head.dense", "head.norm", "decoder", "decoder.bias"))
+MASKED = Head(
+    ("ForMaskedLM",),
+    _masked,
+    lambda _: masked_rows("head.dense", "head.norm", "decoder", "decoder.bias"),
+)
 HEADS = {
     "Masked": MASKED,
     "Classify": _classifier("ForSequenceClassification", _classify),

@@ -15,7 +15,8 @@ from seqkit.pretrained.families.vision import checked_images, kernel
 from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_of, depth_of
 from seqkit.pretrained.rows import Rearranged, Rows, below, layers, module, tensor
 
-TEXT, IMAGE = "text", "image"
+TEXT = "text"
+IMAGE = "image"
 
 
 PREFIX = {TEXT: "text_model.", IMAGE: "vision_model."}
@@ -50,12 +51,17 @@ def _heads(config: ConfigFile, part: str) -> int:
 
 
 def _norm(config: ConfigFile) -> Settings:
-    return {"type": "LayerNorm", "eps": config.positive("layer_norm_eps", 1e-5 if _is_clip(config) else 1e-6)}
+    return {
+        "type": "LayerNorm",
+        "eps": config.positive("layer_norm_eps", 1e-5 if _is_clip(config) else 1e-6),
+    }
 
 
 def _mlp(config: ConfigFile, part: str) -> Settings:
     is_small = _is_clip(config) and part == TEXT
-    activation = config.one_of("hidden_act", ACTIVATIONS, "quick_gelu" if _is_clip(config) else "gelu_pytorch_tanh")
+    activation = config.one_of(
+        "hidden_act", ACTIVATIONS, "quick_gelu" if _is_clip(config) else "gelu_pytorch_tanh"
+    )
     ratio = config.size("intermediate_size", 2048 if is_small else 3072) / _dim(config, part)
     return {"type": "MLP", "ratio": ratio, "activation": activation}
 
@@ -67,7 +73,8 @@ def _patch(config: ConfigFile) -> int:
 def _num_positions(config: ConfigFile, part: str) -> int:
     if part == TEXT:
         return config.size("max_position_embeddings", 77 if _is_clip(config) else 64)
-    side, p = config.size("image_size", 224), _patch(config)
+    side = config.size("image_size", 224)
+    p = _patch(config)
     if side % p:
         raise config.refused("image_size", f"a multiple of the patch size, {p}")
     return _is_clip(config) + (side // p) ** 2
@@ -80,8 +87,12 @@ def _position(config: ConfigFile, part: str) -> Settings:
 def _backbone(config: ConfigFile, part: str) -> Settings:
     if part == IMAGE:
         config.must_be(3, "num_channels")
-    norm, dim = _norm(config), _dim(config, part)
-    mechanism = {"type": "ScaledDotProductAttention", "dropout": config.number("attention_dropout", 0.0)}
+    norm = _norm(config)
+    dim = _dim(config, part)
+    mechanism = {
+        "type": "ScaledDotProductAttention",
+        "dropout": config.number("attention_dropout", 0.0),
+    }
     block = {
         "type": "PreNormBlock", "norm": norm, "mlp": _mlp(config, part), "attention": {"mechanism": mechanism},
     }  # fmt: skip
@@ -98,7 +109,8 @@ def _projection(config: ConfigFile, part: str) -> Settings:
         pool = "last" if part == TEXT else "first"
         return {"type": "LinearProjection", "pool": pool, "bias": not _is_clip(config)}
     config.must_be(True, "vision_use_head")
-    norm, mlp = _norm(config), _mlp(config, part)
+    norm = _norm(config)
+    mlp = _mlp(config, part)
     return {"type": "AttentionPooling", "num_heads": _heads(config, part), "mlp": mlp, "norm": norm}
 
 
@@ -119,12 +131,18 @@ def _tower(config: ConfigFile, part: str) -> Rows:
         return rows + module("backbone.norm", "final_layer_norm")
     content = "embedder.content"
     if _is_clip(config):
-        rows += tensor("embedder.content.prefix", "embeddings.class_embedding", whole=Rearranged("d -> 1 d", {}))
+        rows += tensor(
+            "embedder.content.prefix",
+            "embeddings.class_embedding",
+            whole=Rearranged("d -> 1 d", {}),
+        )
         rows += module("backbone.input_norm", "pre_layrnorm")
         content += ".projection"
     else:
         rows += tensor(f"{content}.bias", "embeddings.patch_embedding.bias")
-    rows += tensor(f"{content}.weight", "embeddings.patch_embedding.weight", whole=kernel(3, _patch(config)))
+    rows += tensor(
+        f"{content}.weight", "embeddings.patch_embedding.weight", whole=kernel(3, _patch(config))
+    )
     return rows + module("backbone.norm", "post_layernorm")
 
 
@@ -149,14 +167,17 @@ def _projection_rows(config: ConfigFile, part: str) -> Rows:
 
 
 def _images(folder: Path, config: ConfigFile) -> Settings:
-    return checked_images(folder, _patch(config), config.size("image_size", 224), int(_is_clip(config)))
+    return checked_images(
+        folder, _patch(config), config.size("image_size", 224), int(_is_clip(config))
+    )
 
 
 def _texts(folder: Path, config: ConfigFile) -> Settings:
     """Texts as they are published for: CLIP's end at the first end token, SigLIP's are filled up to all positions."""
     from seqkit.tokenizers.from_file import NAME, FromFile
 
-    path, most = own_file(folder / NAME), _num_positions(config, TEXT)
+    path = own_file(folder / NAME)
+    most = _num_positions(config, TEXT)
     num_ids = config.size("vocab_size", 49408 if _is_clip(config) else 32000)
     found = {"type": "FromFile", "path": str(path), "num_ids": num_ids, "max_tokens": most}
     if not path.is_file():
@@ -173,10 +194,13 @@ def _texts(folder: Path, config: ConfigFile) -> Settings:
         pad = of_tokenizer.get("pad_token") or "</s>"
         pad = pad.get("content") if isinstance(pad, Mapping) else pad
         if (pad_id := known.id_of(str(pad))) is None:
-            raise DataError(f"{path} has no token {pad}, which fills texts; give the pad_token of {said.name}")
+            raise DataError(
+                f"{path} has no token {pad}, which fills texts; give the pad_token of {said.name}"
+            )
         return {**found, "pad_id": pad_id}
     # 2 stands in files whose model pools at the greatest id
-    end, last = config.get("eos_token_id", 49407), int(known.encode("a").content[-1])
+    end = config.get("eos_token_id", 49407)
+    last = int(known.encode("a").content[-1])
     end = known.vocab_size - 1 if end == 2 else end
     if last != end:
         raise DataError(
@@ -195,7 +219,9 @@ def _num_outputs(config: ConfigFile, part: str) -> int:
     if _is_clip(config):
         return config.size("projection_dim", 512)
     dim = _dim(config, part)
-    return config.size("projection_size", dim) if part == TEXT and config.get("projection_size") is not None else dim
+    if part == TEXT and config.get("projection_size") is not None:
+        return config.size("projection_size", dim)
+    return dim
 
 
 def _alone(part: str) -> Family:
@@ -203,8 +229,14 @@ def _alone(part: str) -> Family:
 
     def model(config: ConfigFile) -> Settings:
         objective(config)  # which other objectives leave out
-        position, bias = _position(config, part), not _is_clip(config)
-        return {"position": position, "backbone": _backbone(config, part), "dropout": 0.0, "embedding_bias": bias}
+        position = _position(config, part)
+        bias = not _is_clip(config)
+        return {
+            "position": position,
+            "backbone": _backbone(config, part),
+            "dropout": 0.0,
+            "embedding_bias": bias,
+        }
 
     def is_clips_with_projection(config: ConfigFile) -> bool:
         return class_of(config).endswith("WithProjection")
@@ -219,11 +251,20 @@ def _alone(part: str) -> Family:
         return {"type": "Features", "projection": projection, "dim": _num_outputs(config, part)}
 
     def table(config: ConfigFile) -> Rows:
-        return below(_projection_rows(config, part), "head.projection.", "") if has_projection(config) else []
+        if has_projection(config):
+            return below(_projection_rows(config, part), "head.projection.", "")
+        return []
 
     head = Head(("",), objective, table, has_prefix=is_clips_with_projection)
     left_out = ("text_projection.", "visual_projection.", "head.")
-    return Family(model, lambda config: _tower(config, part), PREFIX[part], {"Features": head}, left_out, INPUTS[part])
+    return Family(
+        model,
+        lambda config: _tower(config, part),
+        PREFIX[part],
+        {"Features": head},
+        left_out,
+        INPUTS[part],
+    )
 
 
 def _whole(config: ConfigFile) -> Settings:
@@ -233,7 +274,10 @@ def _whole(config: ConfigFile) -> Settings:
         "positions": {part: _position(tower, part) for part, tower in towers.items()},
         "dropout": 0.0,
         "embedding_bias": not _is_clip(config),
-        "backbone": {"type": "Towers", "parts": {part: _backbone(tower, part) for part, tower in towers.items()}},
+        "backbone": {
+            "type": "Towers",
+            "parts": {part: _backbone(tower, part) for part, tower in towers.items()},
+        },
     }
 
 
@@ -243,7 +287,9 @@ def _contrastive(config: ConfigFile) -> Settings:
     of_whole = {part: config if _is_clip(config) else tower for part, tower in towers.items()}
     dim, *others = {_num_outputs(of_whole[part], part) for part in INPUTS}
     if others:
-        raise towers[TEXT].refused("projection_size", f"the width of images, {_dim(towers[IMAGE], IMAGE)}")
+        raise towers[TEXT].refused(
+            "projection_size", f"the width of images, {_dim(towers[IMAGE], IMAGE)}"
+        )
     return {
         "type": "Contrastive", "parts": [*INPUTS], "dim": dim, "max_scale": None,
         "loss": "softmax" if _is_clip(config) else "sigmoid",
@@ -253,7 +299,10 @@ def _contrastive(config: ConfigFile) -> Settings:
 
 def _of_tower(rows: Rows, part: str) -> Rows:
     """Rows of a tower alone as those of the same in the whole."""
-    return [replace(row, ours=row.ours.replace(".", f".parts.{part}.", 1)) for row in below(rows, "", PREFIX[part])]
+    return [
+        replace(row, ours=row.ours.replace(".", f".parts.{part}.", 1))
+        for row in below(rows, "", PREFIX[part])
+    ]
 
 
 def _whole_table(config: ConfigFile) -> Rows:
@@ -261,11 +310,17 @@ def _whole_table(config: ConfigFile) -> Rows:
 
 
 def _contrastive_table(config: ConfigFile) -> Rows:
-    rows = tensor("head.logit_scale", "logit_scale", whole=Rearranged("-> 1", {}) if _is_clip(config) else None)
+    rows = tensor(
+        "head.logit_scale",
+        "logit_scale",
+        whole=Rearranged("-> 1", {}) if _is_clip(config) else None,
+    )
     for part in INPUTS:
         own = _projection_rows(_section(config, part), part)
         rows += below(own, f"head.projections.{part}.", "" if _is_clip(config) else PREFIX[part])
-    return rows if _is_clip(config) else rows + tensor("head.logit_bias", "logit_bias")
+    if _is_clip(config):
+        return rows
+    return rows + tensor("head.logit_bias", "logit_bias")
 
 
 def _joined(folder: Path, config: ConfigFile) -> Settings:

@@ -40,10 +40,13 @@ def _is_gated(config: ConfigFile) -> bool:
 
 def _mlp(config: ConfigFile, dim: int) -> Settings:
     """The MLP: with a gate or without. Raises DataError for an activation that is not read."""
-    given, inner = str(config.get("feed_forward_proj", _default(config, 4))), config.size("d_ff", _default(config, 1))
+    given = str(config.get("feed_forward_proj", _default(config, 4)))
+    inner = config.size("d_ff", _default(config, 1))
     name = given.removeprefix("gated-")
     if name not in ACTIVATIONS:
-        raise config.refused("feed_forward_proj", "relu, gated-gelu, or another activation, with gated- before it")
+        raise config.refused(
+            "feed_forward_proj", "relu, gated-gelu, or another activation, with gated- before it"
+        )
     theirs = "gelu_new" if given == "gated-gelu" else name
     config.must_be(theirs, "dense_act_fn")
     config.must_be(_is_gated(config), "is_gated_act")
@@ -53,7 +56,9 @@ def _mlp(config: ConfigFile, dim: int) -> Settings:
 
 
 def _stack(config: ConfigFile, side: str) -> Settings:
-    dim, heads, is_decoder = config.size("d_model", _default(config, 0)), _heads(config), side == "decoder"
+    dim = config.size("d_model", _default(config, 0))
+    heads = _heads(config)
+    is_decoder = side == "decoder"
     norm = {"type": "RMSNorm", "eps": config.positive("layer_norm_epsilon", 1e-6)}
     dropout = config.number("dropout_rate", 0.1)
     mechanism = {"type": "ScaledDotProductAttention", "temperature": 1.0, "dropout": dropout}
@@ -87,7 +92,11 @@ def _encoder(config: ConfigFile) -> Settings:
 def _whole(config: ConfigFile) -> Settings:
     """Section `model` of encoder and decoder."""
     sides = {side: _stack(config, side) for side in SIDES}
-    return {**_encoder(config), "share_embeddings": True, "backbone": {"type": "EncoderDecoder", **sides}}
+    return {
+        **_encoder(config),
+        "share_embeddings": True,
+        "backbone": {"type": "EncoderDecoder", **sides},
+    }
 
 
 def _rows(config: ConfigFile, side: str, ours: str) -> Rows:
@@ -102,10 +111,15 @@ def _rows(config: ConfigFile, side: str, ours: str) -> Rows:
         *module("attention_norm", "layer.0.layer_norm"),
     ]
     if side == "decoder":
-        layer += attention("cross_attention", "layer.1.EncDecAttention", ("q_proj", "q"), ("kv_proj", "kv"))
+        layer += attention(
+            "cross_attention", "layer.1.EncDecAttention", ("q_proj", "q"), ("kv_proj", "kv")
+        )
         layer += module("cross_norm", "layer.1.layer_norm")
     mlp = "layer.1" if side == "encoder" else "layer.2"
-    first = [f"{mlp}.DenseReluDense.{name}" for name in (("wi_0", "wi_1") if _is_gated(config) else ("wi",))]
+    first = [
+        f"{mlp}.DenseReluDense.{name}"
+        for name in (("wi_0", "wi_1") if _is_gated(config) else ("wi",))
+    ]
     layer += [
         *module("mlp.gate_up_proj" if _is_gated(config) else "mlp.up_proj", *first),
         *module("mlp.down_proj", f"{mlp}.DenseReluDense.wo"),
@@ -133,13 +147,18 @@ def _is_tied(config: ConfigFile) -> bool:
     if config.model_type == "mt5":
         return False
     is_scaled = config.get("scale_decoder_outputs")
-    return config.get("tie_word_embeddings", True) is not False if is_scaled is None else bool(is_scaled)
+    if is_scaled is None:
+        return config.get("tie_word_embeddings", True) is not False
+    return bool(is_scaled)
 
 
 def _objective(config: ConfigFile) -> Settings:
     held = Generation(config)
     start = held.one_id("decoder_start_token_id", held.one_id("pad_token_id", 0))
-    scale = config.size("d_model", _default(config, 0)) ** -0.5 if _is_tied(config) else 1.0
+    if _is_tied(config):
+        scale = config.size("d_model", _default(config, 0)) ** -0.5
+    else:
+        scale = 1.0
     head = {"tied": _is_tied(config), "bias": False, "logit_scale": scale}
     return {**writes(config, [start], 1, _default(config, 5)), **head}
 

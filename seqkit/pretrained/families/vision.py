@@ -57,11 +57,18 @@ def _image_size(found: Settings) -> list[int] | None:
 def _model(config: ConfigFile) -> Settings:
     config.must_be(3, "num_channels")
     is_dino = config.model_type == "dinov2"
-    config.must_be(True, "qkv_bias", *(["apply_layernorm", "reshape_hidden_states"] if is_dino else []))
+    config.must_be(
+        True, "qkv_bias", *(["apply_layernorm", "reshape_hidden_states"] if is_dino else [])
+    )
     dim = config.size("hidden_size", 768)
-    norm = {"type": "LayerNorm", "eps": config.positive("layer_norm_eps", 1e-6 if is_dino else 1e-12)}
+    norm = {
+        "type": "LayerNorm",
+        "eps": config.positive("layer_norm_eps", 1e-6 if is_dino else 1e-12),
+    }
     activation = config.one_of("hidden_act", ACTIVATIONS, "gelu")
-    branches, attention = (config.number(f"{name}_dropout_prob", 0.0) for name in ("hidden", "attention_probs"))
+    branches, attention = (
+        config.number(f"{name}_dropout_prob", 0.0) for name in ("hidden", "attention_probs")
+    )
     block: Settings = {
         "type": "PreNormBlock", "norm": norm,
         "mlp": {"ratio": _inner(config, dim) / dim, "activation": activation},
@@ -105,12 +112,16 @@ def _interpolated(config: ConfigFile) -> Change:
 def _table(config: ConfigFile) -> Rows:
     before = ["cls_token", *(["distillation_token"] if config.model_type == "deit" else [])]
     is_dino = config.model_type == "dinov2"
-    names = ("norm1", "norm2", "mlp.fc1", "mlp.fc2") if is_dino else (
-        "layernorm_before", "layernorm_after", "intermediate.dense", "output.dense"
-    )  # fmt: skip
+    if is_dino:
+        names = ("norm1", "norm2", "mlp.fc1", "mlp.fc2")
+    else:
+        names = ("layernorm_before", "layernorm_after", "intermediate.dense", "output.dense")
     layer = [
         *module("attention_norm", names[0]),
-        *module("attention.qkv_proj", *(f"attention.attention.{name}" for name in ("query", "key", "value"))),
+        *module(
+            "attention.qkv_proj",
+            *(f"attention.attention.{name}" for name in ("query", "key", "value")),
+        ),
         *module("attention.out_proj", "attention.output.dense"),
         *module("mlp_norm", names[1]),
         *module("mlp.up_proj", names[2]),
@@ -174,8 +185,12 @@ class Interpolated:
 
 def _inputs(folder: Path, config: ConfigFile) -> Settings:
     if config.model_type == "dinov2":
-        return checked_images(folder, _patch(config), _image_side(folder, _patch(config)), _num_prefix(config))
-    return checked_images(folder, _patch(config), config.size("image_size", 224), _num_prefix(config))
+        return checked_images(
+            folder, _patch(config), _image_side(folder, _patch(config)), _num_prefix(config)
+        )
+    return checked_images(
+        folder, _patch(config), config.size("image_size", 224), _num_prefix(config)
+    )
 
 
 def checked_images(folder: Path, p: int, side: int, num_prefix: int) -> Settings:
@@ -197,4 +212,5 @@ CLASSIFY = Head(
 LEFT_OUT = ("pooler.", "classifier.", "decoder.", "distillation_classifier.", "cls_classifier.")
 VIT = Family(_model, _table, "vit.", {"Classify": CLASSIFY}, LEFT_OUT, _inputs)
 DEIT = Family(_model, _table, "deit.", {"Classify": CLASSIFY}, LEFT_OUT, _inputs)
-DINOV2 = Family(_model, _table, "dinov2.", {}, LEFT_OUT, _inputs)  # its classes also see the mean of the patches
+# its classes also see the mean of the patches
+DINOV2 = Family(_model, _table, "dinov2.", {}, LEFT_OUT, _inputs)

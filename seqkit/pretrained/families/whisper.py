@@ -7,7 +7,14 @@ from pathlib import Path
 from seqkit.errors import DataError
 from seqkit.pretrained.audio_inputs import sounds
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.encoder_decoder import SIDES, Generation, Kind, lacks_decoder, writes, written_state
+from seqkit.pretrained.families.encoder_decoder import (
+    SIDES,
+    Generation,
+    Kind,
+    lacks_decoder,
+    writes,
+    written_state,
+)
 from seqkit.pretrained.family import Family, Head, Settings
 from seqkit.pretrained.rows import Rows, alias, module, tensor
 
@@ -29,7 +36,8 @@ def _encoder(config: ConfigFile) -> Settings:
 def _whole(config: ConfigFile) -> Settings:
     """Section `model` of encoder and decoder."""
     config.must_be(True, "tie_word_embeddings")
-    found, sides = _encoder(config), {side: LAYERS.settings(config, side) for side in SIDES}
+    found = _encoder(config)
+    sides = {side: LAYERS.settings(config, side) for side in SIDES}
     return {
         **found,
         "positions": {"source": found["position"]}, "position": {"type": "Learned", "sizes": [_longest(config)]},
@@ -51,7 +59,9 @@ def _longest(config: ConfigFile) -> int:
 
 
 def _encoder_rows(config: ConfigFile, embedder: str, backbone: str) -> Rows:
-    convolutions = [row for i in (1, 2) for row in module(f"{embedder}.content.conv{i}", f"encoder.conv{i}")]
+    convolutions = [
+        row for i in (1, 2) for row in module(f"{embedder}.content.conv{i}", f"encoder.conv{i}")
+    ]
     table = tensor(f"{embedder}.position.tables.0", "encoder.embed_positions.weight")
     return [*convolutions, *table, *LAYERS.rows(config, "encoder", backbone)]
 
@@ -76,8 +86,11 @@ def _start(config: ConfigFile) -> list[int]:
     Where the files name no languages, what they force to stand first.
     """
     held = Generation(config)
-    first, forced = held.one_id("decoder_start_token_id", 50257), held.get("forced_decoder_ids") or []
-    languages, tasks, untimed = (held.get(name) for name in ("lang_to_id", "task_to_id", "no_timestamps_token_id"))
+    first = held.one_id("decoder_start_token_id", 50257)
+    forced = held.get("forced_decoder_ids") or []
+    languages, tasks, untimed = (
+        held.get(name) for name in ("lang_to_id", "task_to_id", "no_timestamps_token_id")
+    )
     if isinstance(languages, dict) and isinstance(tasks, dict):
         named = [languages.get("<|en|>"), tasks.get("transcribe"), untimed]
     else:
@@ -89,7 +102,11 @@ def _start(config: ConfigFile) -> list[int]:
 
 
 def _objective(config: ConfigFile) -> Settings:
-    return {**writes(config, _start(config), 50256, 51865, [220, 50256]), "tied": True, "bias": False}
+    return {
+        **writes(config, _start(config), 50256, 51865, [220, 50256]),
+        "tied": True,
+        "bias": False,
+    }
 
 
 def _most(config: ConfigFile) -> int:
@@ -98,7 +115,10 @@ def _most(config: ConfigFile) -> int:
 
 TABLE = "embedder.content.weight"
 SEQ2SEQ = Head(
-    ("ForConditionalGeneration",), _objective, lambda _: alias(TABLE, "proj_out.weight"), written_state(_most)
+    ("ForConditionalGeneration",),
+    _objective,
+    lambda _: alias(TABLE, "proj_out.weight"),
+    written_state(_most),
 )
 WHISPER = Family(
     _encoder, lambda config: _encoder_rows(config, "embedder", "backbone"), "model.", {},

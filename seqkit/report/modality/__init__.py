@@ -30,4 +30,6 @@ RENDERERS: dict[type, type[Renderer]] = {
 
 def find_renderer(tokenizer: Tokenizer) -> Renderer:
     """The renderer of the tokenizer's class or its nearest base class; the generic one where none is listed."""
-    return next((RENDERERS[cls] for cls in type(tokenizer).__mro__ if cls in RENDERERS), Renderer)(tokenizer)
+    return next((RENDERERS[cls] for cls in type(tokenizer).__mro__ if cls in RENDERERS), Renderer)(
+        tokenizer
+    )

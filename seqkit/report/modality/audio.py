@@ -34,16 +34,23 @@ class AudioRenderer(Renderer):
     size = (2.6, 1.7)
     note = "Each picture is a spectrogram: yellow is loud for its frequency, dark blue is quiet."
 
-    def draw(self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None) -> None:
+    def draw(
+        self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None
+    ) -> None:
         """Frames over seconds and kilohertz: of the frames stacked in a token, the one at its position."""
-        m, hop = self.tokenizer.num_mels, self._hop_seconds
-        frames = rearrange(tokens.content.numpy(), "n (s m) -> s m n", m=m)[self.tokenizer.stack // 2]
+        m = self.tokenizer.num_mels
+        hop = self._hop_seconds
+        frames = rearrange(tokens.content.numpy(), "n (s m) -> s m n", m=m)[
+            self.tokenizer.stack // 2
+        ]
         low, high = np.percentile(frames, [1, 99])  # one loud frame must not hide the others
         place: dict[str, Any] = {
             "aspect": "auto", "interpolation": "nearest", "origin": "lower",
             "extent": (-hop / 2, (len(tokens) - 0.5) * hop, -0.5, m - 0.5),
         }  # fmt: skip
-        axes.imshow(frames, cmap="cividis" if received is None else "gray", vmin=low, vmax=high, **place)
+        axes.imshow(
+            frames, cmap="cividis" if received is None else "gray", vmin=low, vmax=high, **place
+        )
         if received is not None:
             axes.imshow(received[None], **HEAT, alpha=0.6, **place)
         axes.set(xlabel="seconds", ylabel="kHz")
@@ -67,7 +74,8 @@ class AudioRenderer(Renderer):
 
 def player_source(sound: Waveform) -> str:
     """The beginning of a sound as `data:audio/wav;base64,…`, 16 bits a sample; empty if it cannot be resampled."""
-    samples, rate = np.atleast_2d(np.asarray(sound.samples)), sound.sample_rate
+    samples = np.atleast_2d(np.asarray(sound.samples))
+    rate = sound.sample_rate
     samples = samples[:, : round(MAX_SECONDS * rate)].mean(axis=0, dtype=np.float32)
     if rate > MAX_RATE:
         try:

@@ -60,7 +60,9 @@ class Renderer:
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
 
-    def draw(self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None) -> None:
+    def draw(
+        self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None
+    ) -> None:
         """The example on axes; raw: None where only its tokens are known. Here: features over tokens.
 
         received: [n], attention that each token receives, in times the average, drawn over the example. Here: bars.
@@ -68,7 +70,14 @@ class Renderer:
         if received is None:
             draw_content(axes, tokens)
             return
-        axes.bar(range(len(received)), received, width=0.9, color=WARM.to_rgba(received), edgecolor=INK, linewidth=0.3)
+        axes.bar(
+            range(len(received)),
+            received,
+            width=0.9,
+            color=WARM.to_rgba(received),
+            edgecolor=INK,
+            linewidth=0.3,
+        )
         axes.axhline(1, color=INK, linestyle="--", linewidth=0.7)
         axes.set(xlabel="token", ylabel="times the average")
         whole_numbers(axes.xaxis)
@@ -108,7 +117,10 @@ class Renderer:
 def draw_content(axes: Axes, tokens: Tokens) -> None:
     """Content as [f n]; ids are a single row."""
     content = tokens.content.numpy()
-    matrix = rearrange(content, "n -> 1 n") if content.ndim == 1 else rearrange(content, "n f -> f n")
+    if content.ndim == 1:
+        matrix = rearrange(content, "n -> 1 n")
+    else:
+        matrix = rearrange(content, "n f -> f n")
     axes.imshow(matrix, aspect="auto", cmap="cividis", interpolation="nearest", origin="lower")
     axes.set(xlabel="token", ylabel="id" if content.ndim == 1 else "feature")
     whole_numbers(axes.xaxis)
@@ -123,7 +135,8 @@ def draw_adjacency(axes: Axes, tokens: Tokens) -> None:
     Of a large graph, the first `MAX_SIDE` tokens are drawn.
     """
     assert tokens.adjacency is not None
-    edges, edge_type = tokens.adjacency.edge_index.numpy(), tokens.adjacency.edge_type.numpy()
+    edges = tokens.adjacency.edge_index.numpy()
+    edge_type = tokens.adjacency.edge_type.numpy()
     side = min(len(tokens), MAX_SIDE)
     is_drawn = (edges < side).all(axis=0)
     source, target = edges[:, is_drawn]
@@ -145,7 +158,12 @@ def picture(renderer: Renderer, raw: Any, tokens: Tokens) -> Figure:
     for part, (name, own, own_raw, run) in zip(
         figure.subfigures(len(runs), 1, height_ratios=heights, squeeze=False)[:, 0], runs
     ):
-        columns = 1 if own.is_text else 2 if run.adjacency is None else 3
+        if own.is_text:
+            columns = 1
+        elif run.adjacency is None:
+            columns = 2
+        else:
+            columns = 3
         example, *others = part.subplots(1, columns, squeeze=False)[0]
         own.draw(example, own_raw, run)
         own.mark_tokens(example, own_raw, run)
@@ -164,7 +182,9 @@ def attended(renderer: Renderer, raw: Any, tokens: Tokens, received: np.ndarray)
     """The attention that each token receives [n], in times the average, over the example; each part has its picture."""
     runs = list(renderer.runs(raw, tokens))
     heights = [one.renderer.height(one.tokens) for one in runs]
-    figure, axes = new_figure(WIDTH + 0.8, sum(heights) + 0.3, rows=len(runs), height_ratios=heights)
+    figure, axes = new_figure(
+        WIDTH + 0.8, sum(heights) + 0.3, rows=len(runs), height_ratios=heights
+    )
     start = 0
     for ax, (name, own, own_raw, run) in zip(axes, runs):
         own.draw(ax, own_raw, run, received[start : start + len(run)])
@@ -173,7 +193,8 @@ def attended(renderer: Renderer, raw: Any, tokens: Tokens, received: np.ndarray)
         start += len(run)
     place: dict[str, Any] = {"ax": axes, "pad": 0.02, "shrink": min(1.0, 2.2 / sum(heights))}
     if len(runs) > 1:
-        place["panchor"] = False  # pictures of several parts begin at the left, one alone stands beside the bar
+        # pictures of several parts begin at the left, one alone stands beside the bar
+        place["panchor"] = False
     bar = figure.colorbar(WARM, extend="max", aspect=18, **place)
     bar.set_label("attention received (1: average)", fontsize=7)
     bar.ax.yaxis.set_major_locator(MaxNLocator(integer=True))

@@ -15,7 +15,8 @@ from seqkit.report.figures import INK
 from seqkit.report.modality.base import WARM, Renderer
 from seqkit.tokenizers.cells import Cells
 
-MAX_NAME, MAX_CELL = 22, 10
+MAX_NAME = 22
+MAX_CELL = 10
 """Characters of a token's name, and of the cell in it."""
 
 
@@ -25,9 +26,12 @@ class CellsRenderer(Renderer):
     tokenizer: Cells
     note = ""
 
-    def draw(self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None) -> None:
+    def draw(
+        self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None
+    ) -> None:
         """The cells below each other, with the attention that each receives as a bar."""
-        places, names = range(len(tokens)), self.token_names(raw, tokens)
+        places = range(len(tokens))
+        names = self.token_names(raw, tokens)
         values = np.zeros(len(tokens)) if received is None else received
         axes.barh(places, values, color=WARM.to_rgba(values), edgecolor=INK, linewidth=0.3)
         axes.set_yticks(places, names, fontsize=7, parse_math=False)
@@ -46,11 +50,16 @@ class CellsRenderer(Renderer):
         names = []
         for place in tokens.content[:, 0].tolist():
             value = raw.get(columns[place]) if isinstance(raw, Mapping) else None
-            cell = "" if value is None else f" = {shortened(one_line(written(value)), MAX_CELL)}"
+            if value is None:
+                cell = ""
+            else:
+                cell = f" = {shortened(one_line(written(value)), MAX_CELL)}"
             names.append(f"{shortened(one_line(columns[place]), MAX_NAME - len(cell))}{cell}")
         return names
 
 
 def written(value: Any) -> str:
     """A cell as a person writes it: a date as a date, a number with six digits."""
-    return f"{value:.6g}" if isinstance(value, float) and not isinstance(value, Years) else str(value)
+    if isinstance(value, float) and not isinstance(value, Years):
+        return f"{value:.6g}"
+    return str(value)

@@ -16,7 +16,8 @@ from seqkit.report.modality.base import WARM, Renderer
 from seqkit.tokenizers.graph import Graph
 from seqkit.tokenizers.molecule import BONDS, Molecule
 
-MAX_NODES, MAX_ANSWERED = 40, 300
+MAX_NODES = 40
+MAX_ANSWERED = 300
 """At most this many nodes of a graph are drawn, from around the first, and with answers."""
 
 _GREY = "#8795a3"
@@ -30,7 +31,9 @@ class GraphRenderer(Renderer):
     size = (1.7, 1.5)
     note = "Each picture is the graph: dots are nodes, lines are edges."
 
-    def draw(self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None) -> None:
+    def draw(
+        self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None
+    ) -> None:
         """Nodes and edges, with names where attention is drawn; of tokens without an example, their features."""
         if raw is None:
             super().draw(axes, raw, tokens, received)
@@ -41,7 +44,9 @@ class GraphRenderer(Renderer):
         axes.add_collection(LineCollection(lines, colors=_GREY, linewidths=1, zorder=0))
         xs, ys = np.array([places[node] for node in graph]).T
         colors = BLUE if received is None else WARM.to_rgba(received[list(graph)])
-        axes.scatter(xs, ys, s=14 if received is None else 160, c=colors, edgecolors=_GREY, linewidths=0.5)
+        axes.scatter(
+            xs, ys, s=14 if received is None else 160, c=colors, edgecolors=_GREY, linewidths=0.5
+        )
         if received is not None:
             self.mark_tokens(axes, raw, tokens)
         axes.margins(0.08)
@@ -51,7 +56,8 @@ class GraphRenderer(Renderer):
 
     def mark_tokens(self, axes: Axes, raw: Any, tokens: Tokens) -> None:
         """Names beside the nodes."""
-        graph, names = self._nearby(tokens), self.token_names(raw, tokens)
+        graph = self._nearby(tokens)
+        names = self.token_names(raw, tokens)
         places = self.places(raw, graph)
         for node in graph:
             axes.annotate(names[node], places[node], (6, 5), textcoords="offset points", fontsize=8)
@@ -76,13 +82,24 @@ class GraphRenderer(Renderer):
         """
         tokens = self.tokenizer.encode(raw)
         graph = self._nearby(tokens, MAX_ANSWERED, int(np.argmin(right)))
-        places, nodes = self.places(raw, graph), np.array(graph)
+        places = self.places(raw, graph)
+        nodes = np.array(graph)
         figure, (axes,) = new_figure(6.0, 4.2)
         lines = [(places[one], places[other]) for one, other in graph.edges]
-        axes.add_collection(LineCollection(lines, colors=_GREY, linewidths=0.5, alpha=0.6, zorder=0))
-        for value, label, color in ((0, "not asked", _GREY), (1, "right", GREEN), (-1, "wrong", VERMILION)):
-            xs, ys = np.array([places[node] for node in nodes[right[nodes] == value]]).reshape(-1, 2).T
-            axes.scatter(xs, ys, s=24 if value else 10, c=color, linewidths=0, label=f"{label} ({len(xs):,})")
+        axes.add_collection(
+            LineCollection(lines, colors=_GREY, linewidths=0.5, alpha=0.6, zorder=0)
+        )
+        for value, label, color in (
+            (0, "not asked", _GREY),
+            (1, "right", GREEN),
+            (-1, "wrong", VERMILION),
+        ):
+            xs, ys = (
+                np.array([places[node] for node in nodes[right[nodes] == value]]).reshape(-1, 2).T
+            )
+            axes.scatter(
+                xs, ys, s=24 if value else 10, c=color, linewidths=0, label=f"{label} ({len(xs):,})"
+            )
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         axes.set(xticks=[], yticks=[], xlabel=_drawn(graph, tokens))
         axes.set_frame_on(False)
@@ -95,10 +112,19 @@ class GraphRenderer(Renderer):
         graph = networkx.Graph()
         graph.add_nodes_from(range(len(tokens)))
         if tokens.adjacency is not None:
-            most = len(BONDS) if isinstance(self.tokenizer, Molecule) else self.tokenizer.num_edge_types
-            graph.add_edges_from(tokens.adjacency.edge_index[:, tokens.adjacency.edge_type <= most].T.tolist())
+            if isinstance(self.tokenizer, Molecule):
+                most = len(BONDS)
+            else:
+                most = self.tokenizer.num_edge_types
+            graph.add_edges_from(
+                tokens.adjacency.edge_index[:, tokens.adjacency.edge_type <= most].T.tolist()
+            )
         parts = sorted(networkx.connected_components(graph), key=lambda part: start not in part)
-        order = [node for part in parts for node in networkx.bfs_tree(graph, start if start in part else min(part))]
+        order = [
+            node
+            for part in parts
+            for node in networkx.bfs_tree(graph, start if start in part else min(part))
+        ]
         return graph.subgraph(order[:most_nodes])
 
 
@@ -137,18 +163,26 @@ class MoleculeRenderer(GraphRenderer):
         molecule = _molecule(raw)
         rdDepictor.Compute2DCoords(molecule)
         found = dict(enumerate(np.asarray(molecule.GetConformer().GetPositions())[:, :2]))
-        others = [node for node in graph if node not in found]  # bonds that are tokens, a virtual node
-        between = {node: [found[end] for end in graph[node] if end in found] or [*found.values()] for node in others}
+        # bonds that are tokens, a virtual node
+        others = [node for node in graph if node not in found]
+        between = {
+            node: [found[end] for end in graph[node] if end in found] or [*found.values()]
+            for node in others
+        }
         return found | {node: np.mean(ends, axis=0) for node, ends in between.items()}
 
 
 def _drawn(graph: Any, tokens: Tokens) -> str:
     """How many nodes are drawn, if not all."""
-    return f"{len(graph)} of {len(tokens):,} nodes are drawn" if len(graph) < len(tokens) else ""
+    if len(graph) < len(tokens):
+        return f"{len(graph)} of {len(tokens):,} nodes are drawn"
+    return ""
 
 
 def _molecule(raw: Any) -> Any:
     """A copy of an rdkit molecule, or the molecule of a SMILES."""
     from rdkit import Chem
 
-    return Chem.MolFromSmiles(raw.strip()) if isinstance(raw, str) else Chem.Mol(raw)
+    if isinstance(raw, str):
+        return Chem.MolFromSmiles(raw.strip())
+    return Chem.Mol(raw)

@@ -23,7 +23,9 @@ class ImageRenderer(Renderer):
     tokenizer: Patches
     note = ""
 
-    def draw(self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None) -> None:
+    def draw(
+        self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None
+    ) -> None:
         """The image in colour if it has three channels; otherwise, and below attention, their mean in grey."""
         image = np.clip(self.tokenizer.pixels(tokens).numpy(), 0, 1)
         if len(image) == 3 and received is None:
@@ -33,13 +35,15 @@ class ImageRenderer(Renderer):
         if received is not None:
             p, q = self.tokenizer.patch
             large = repeat(self._on_grid(tokens, received), "r s -> (r p) (s q)", p=p, q=q)
-            cold = 0.55 * np.clip(large / MAX_RECEIVED, 0.1, 1)  # the picture shows through where little attention goes
+            # the picture shows through where little attention goes
+            cold = 0.55 * np.clip(large / MAX_RECEIVED, 0.1, 1)
             axes.imshow(large, **HEAT, alpha=cold, interpolation="nearest")
         axes.set(xticks=[], yticks=[])
 
     def mark_tokens(self, axes: Axes, raw: Any, tokens: Tokens) -> None:
         """Lines between the patches."""
-        (height, width), (p, q) = self._grid_size(tokens), self.tokenizer.patch
+        height, width = self._grid_size(tokens)
+        p, q = self.tokenizer.patch
         for y in range(1, height):
             axes.axhline(y * p - 0.5, color=BLUE, linewidth=0.6)
         for x in range(1, width):
@@ -53,7 +57,9 @@ class ImageRenderer(Renderer):
         """Row and column of each patch; the learned tokens before them are numbered."""
         places = iter(self.tokenizer.patches(tokens).positions.int().tolist())
         is_patch = self.tokenizer.is_patch(tokens).tolist()
-        return [",".join(map(str, next(places))) if one else f"+{i}" for i, one in enumerate(is_patch)]
+        return [
+            ",".join(map(str, next(places))) if one else f"+{i}" for i, one in enumerate(is_patch)
+        ]
 
     def _on_grid(self, tokens: Tokens, values: np.ndarray) -> np.ndarray:
         """Values of tokens [n] by row and column of the patches, without those of learned tokens."""
@@ -64,5 +70,7 @@ class ImageRenderer(Renderer):
 
     def _grid_size(self, tokens: Tokens) -> tuple[int, int]:
         """Rows and columns of patches."""
-        height, width = (int(x) + 1 for x in self.tokenizer.patches(tokens).positions.max(dim=0).values)
+        height, width = (
+            int(x) + 1 for x in self.tokenizer.patches(tokens).positions.max(dim=0).values
+        )
         return height, width

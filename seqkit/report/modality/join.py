@@ -21,7 +21,10 @@ class JoinRenderer(Renderer):
         from seqkit.report.modality import find_renderer
 
         parts = tokens.alone()
-        raws = [None] * len(parts) if raw is None else [part for _, part in self.tokenizer.runs(raw)]
+        if raw is None:
+            raws = [None] * len(parts)
+        else:
+            raws = [part for _, part in self.tokenizer.runs(raw)]
         for (name, run), part in zip(parts, raws, strict=True):
             yield Run(name, find_renderer(self.tokenizer.parts[name]), part, run)
 

@@ -14,7 +14,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from seqkit.interfaces import Tokens
-from seqkit.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, STYLE, VERMILION, new_figure
+from seqkit.report.figures import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    STYLE,
+    VERMILION,
+    new_figure,
+)
 from seqkit.report.modality.base import Renderer, whole_numbers
 
 
@@ -24,7 +34,9 @@ class SeriesRenderer(Renderer):
     size = (2.4, 1.5)
     note = "A line is a feature over time steps."
 
-    def draw(self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None) -> None:
+    def draw(
+        self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None
+    ) -> None:
         if raw is None or received is not None:
             super().draw(axes, raw, tokens, received)
             return
@@ -46,7 +58,9 @@ def forecast(past: np.ndarray, target: np.ndarray, predicted: np.ndarray) -> Fig
     ahead = np.arange(1, len(target) + 1)
     axes.axvline(0, color=INK, linewidth=0.6, linestyle=":")
     axes.plot(np.arange(1 - len(past), len(target) + 1), [*past, *target], color=INK, linewidth=0.9)
-    axes.plot(ahead, predicted, color=VERMILION, marker="o" if len(ahead) == 1 else None, markersize=3)
+    axes.plot(
+        ahead, predicted, color=VERMILION, marker="o" if len(ahead) == 1 else None, markersize=3
+    )
     axes.set(xlabel="steps ahead")
     whole_numbers(axes.xaxis)
     return figure

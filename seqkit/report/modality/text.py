@@ -36,19 +36,36 @@ class TextRenderer(Renderer):
     tokenizer: Text | CharNGrams
     is_text = True
 
-    def draw(self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None) -> None:
+    def draw(
+        self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None
+    ) -> None:
         """A box for each of the first pieces, in lines."""
         texts, ids = self._shown(tokens)
         line = 0
-        for i, (text, number, (line, left, width)) in enumerate(zip(texts, ids, _boxes(texts, ids))):
-            color = _TINTS[i % len(_TINTS)] if received is None else WARM.to_rgba(received[i])
+        for i, (text, number, (line, left, width)) in enumerate(
+            zip(texts, ids, _boxes(texts, ids))
+        ):
+            color: Any = _TINTS[i % len(_TINTS)]
+            if received is not None:
+                color = WARM.to_rgba(received[i])
             box = Rectangle(
-                (left + 0.06, -line - 0.5), width - 0.12, 0.5, facecolor=color, edgecolor=INK, linewidth=0.3
+                (left + 0.06, -line - 0.5),
+                width - 0.12,
+                0.5,
+                facecolor=color,
+                edgecolor=INK,
+                linewidth=0.3,
             )
             axes.add_patch(box)
             is_hot = received is not None and received[i] > 0.7 * MAX_RECEIVED
             place: dict[str, Any] = {"x": left + width / 2, "ha": "center", "va": "center"}
-            axes.text(y=-line - 0.27, s=text, family="monospace", color="#ffffff" if is_hot else "#1a1a1a", **place)
+            axes.text(
+                y=-line - 0.27,
+                s=text,
+                family="monospace",
+                color="#ffffff" if is_hot else "#1a1a1a",
+                **place,
+            )
             if received is None:
                 axes.text(y=-line - 0.68, s=number, fontsize=6, color=BLUE, **place)
         axes.set(xlim=(0, LINE_WIDTH), ylim=(-line - 0.9, 0.1))
@@ -60,14 +77,19 @@ class TextRenderer(Renderer):
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """The piece of text of each token."""
-        return [text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…" for text in self.pieces(tokens)]
+        return [
+            text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
+            for text in self.pieces(tokens)
+        ]
 
     def pieces(self, tokens: Tokens) -> list[str]:
         """The text of each token by itself; spaces are made visible, a byte that is no character is hexadecimal."""
         texts = []
         for ids in tokens.content.split(1):
             text = self.tokenizer.decode(ids)
-            broken = "\N{REPLACEMENT CHARACTER}" in text or not text.translate(_VISIBLE).isprintable()
+            broken = (
+                "\N{REPLACEMENT CHARACTER}" in text or not text.translate(_VISIBLE).isprintable()
+            )
             texts.append(f"‹{int(ids.flatten()[0]):02x}›" if broken else text.translate(_VISIBLE))
         return texts
 
@@ -79,11 +101,14 @@ class TextRenderer(Renderer):
 
 def _boxes(texts: list[str], ids: list[str]) -> list[tuple[int, float, float]]:
     """Line, left edge and width of each piece, in characters."""
-    boxes, line, left = [], 0, 0.0
+    boxes = []
+    line = 0
+    left = 0.0
     for text, number in zip(texts, ids):
         width = max(len(text) + 0.9, 0.7 * len(number) + 0.7, 2.0)  # ids are smaller
         if left and left + width > LINE_WIDTH:
-            line, left = line + 1, 0.0
+            line = line + 1
+            left = 0.0
         boxes.append((line, left, width))
         left += width
     return boxes

@@ -18,4 +18,8 @@ KINDS = (tables, texts, images, sounds, molecules, graphs, series)
 
 def cases(half: Literal["tune", "judge"]) -> dict[str, Callable[[], Case]]:
     """The sets of a half by name; nothing is fetched before one is called."""
-    return {name: load for kind in KINDS for name, load in (kind.TUNE if half == "tune" else kind.JUDGE).items()}
+    return {
+        name: load
+        for kind in KINDS
+        for name, load in (kind.TUNE if half == "tune" else kind.JUDGE).items()
+    }

@@ -42,7 +42,9 @@ def split(num_rows: int, name: str) -> np.ndarray:
 
 def split_groups(groups: list[str], name: str) -> np.ndarray:
     """Which rows are for the test: whole groups (such as a font), drawn by the name, up to 30 % of the rows."""
-    order = sorted(set(groups), key=lambda group: hashlib.sha256(f"{name} {group}".encode()).hexdigest())
+    order = sorted(
+        set(groups), key=lambda group: hashlib.sha256(f"{name} {group}".encode()).hexdigest()
+    )
     chosen: set[str] = set()
     for group in order:
         if sum(one in chosen or one == group for one in groups) <= TEST_SHARE * len(groups):
@@ -83,13 +85,19 @@ def each_class(found: list[tuple[Any, str]], each: int) -> tuple[list[Any], list
     return [rows[i] for i in sorted(kept)], [targets[i] for i in sorted(kept)]
 
 
-def write_table(folder: Path, rows: list[dict[str, Any]], targets: list[Any], is_test: np.ndarray) -> list[str]:
+def write_table(
+    folder: Path, rows: list[dict[str, Any]], targets: list[Any], is_test: np.ndarray
+) -> list[str]:
     """train.csv and test.csv, with a column `target`."""
     for part, kept in (("train", ~is_test), ("test", is_test)):
         with (folder / f"{part}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, [*rows[0], "target"])
             writer.writeheader()
-            writer.writerows({**row, "target": y} for row, y, keep in zip(rows, targets, kept, strict=True) if keep)
+            writer.writerows(
+                {**row, "target": y}
+                for row, y, keep in zip(rows, targets, kept, strict=True)
+                if keep
+            )
     return [str(folder), "--data.target", "target"]
 
 

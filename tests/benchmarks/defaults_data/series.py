@@ -20,17 +20,27 @@ TUNE = {
     "series/gestures": lambda: _series("PickupGestureWiimoteZ"),
     "series/meat": lambda: _series("Tecator", package="sktime", classes=False, once=True),
     "series/cylinder-bell-funnel": lambda: _cylinder_bell_funnel(),
-    "forecast/temperatures": lambda: _forecast("vega_datasets/_data/seattle-temps.csv", "temp", 48, 12),
+    "forecast/temperatures": lambda: _forecast(
+        "vega_datasets/_data/seattle-temps.csv", "temp", 48, 12
+    ),
     "forecast/co2": lambda: _co2(),
-    "forecast/shares": lambda: _windows(r_table("datasets/EuStockMarkets")["DAX"].to_numpy(float), 30, 5, 1),
-    "forecast/unemployment": lambda: _forecast("statsmodels/datasets/macrodata/macrodata.csv", "unemp", 12, 4),
+    "forecast/shares": lambda: _windows(
+        r_table("datasets/EuStockMarkets")["DAX"].to_numpy(float), 30, 5, 1
+    ),
+    "forecast/unemployment": lambda: _forecast(
+        "statsmodels/datasets/macrodata/macrodata.csv", "unemp", 12, 4
+    ),
 }
 JUDGE = {
     "series/processes": lambda: _processes(),
     "series/faults": lambda: _faults(),
     "forecast/gas": lambda: _windows(r_table("forecast/gas")["value"].to_numpy(float), 24, 6, 1),
-    "forecast/wine": lambda: _windows(r_table("forecast/wineind")["value"].to_numpy(float), 24, 3, 1),
-    "forecast/tree-rings": lambda: _windows(r_table("datasets/treering")["value"].to_numpy(float), 30, 5, 4),
+    "forecast/wine": lambda: _windows(
+        r_table("forecast/wineind")["value"].to_numpy(float), 24, 3, 1
+    ),
+    "forecast/tree-rings": lambda: _windows(
+        r_table("datasets/treering")["value"].to_numpy(float), 30, 5, 4
+    ),
 }
 
 
@@ -46,7 +56,9 @@ def _series(name: str, *, package: str = "aeon", classes: bool = True, once: boo
             if not line or line[0] in "@#":
                 continue
             *channels, target = line.split(":")
-            rows.append(np.array([[float(x) for x in channel.split(",")] for channel in channels]).T)
+            rows.append(
+                np.array([[float(x) for x in channel.split(",")] for channel in channels]).T
+            )
             targets.append(f"class {target.strip()}" if classes else float(target))
             parts.append(part == "TEST")
     if once:
@@ -75,7 +87,11 @@ def _windows(values: np.ndarray, past: int, ahead: int, step: int) -> Case:
     """Windows of a series, the last 30 % of which are for the test, scaled by what lies before."""
     end = int((1 - TEST_SHARE) * len(values))
     scaled = np.round((values - values[:end].mean()) / values[:end].std(), 4)
-    starts = [s for s in range(0, len(scaled) - past - ahead + 1, step) if s + past + ahead <= end or s + past >= end]
+    starts = [
+        s
+        for s in range(0, len(scaled) - past - ahead + 1, step)
+        if s + past + ahead <= end or s + past >= end
+    ]
     rows = [scaled[s : s + past, None] for s in starts]
     targets = [scaled[s + past : s + past + ahead].tolist() for s in starts]
     return _of_series(rows, targets, np.array([s + past >= end for s in starts]), "forecast")
@@ -90,7 +106,9 @@ def _forecast(path: str, column: str, past: int, ahead: int) -> Case:
 def _co2() -> Case:
     """Weekly CO2 at Mauna Loa; a missing week is as the last one before it, so that no value comes from later."""
     values: list[float] = []
-    for row in csv.DictReader(io.StringIO(text_of("statsmodels", "statsmodels/datasets/co2/co2.csv"))):
+    for row in csv.DictReader(
+        io.StringIO(text_of("statsmodels", "statsmodels/datasets/co2/co2.csv"))
+    ):
         values.append(float(row["co2"]) if row["co2"] else values[-1])
     return _windows(np.array(values), 52, 8, 1)
 
@@ -109,7 +127,9 @@ def _cylinder_bell_funnel() -> Case:
             "bell": (at - start) / (end - start),
             "funnel": (end - at) / (end - start),
         }[name]
-        wave = (6 + random.normal()) * form * ((at >= start) & (at <= end)) + random.normal(size=128)
+        wave = (6 + random.normal()) * form * ((at >= start) & (at <= end)) + random.normal(
+            size=128
+        )
         rows.append(wave[:, None])
         targets.append(name)
     return _of_series(rows, targets, np.arange(360) >= 60, "series")
@@ -137,8 +157,13 @@ def _faults() -> Case:
     rows: list[np.ndarray] = []
     targets: list[Any] = []
     for i in range(360):
-        name, phase = ("sound", "stuck", "drifting", "exchanged")[i % 4], random.uniform(0.1, 0.4) * at
-        wave = np.stack([np.sin(phase), np.cos(phase), np.sin(2 * phase)], 1) + random.normal(0, 0.1, (100, 3))
+        name, phase = (
+            ("sound", "stuck", "drifting", "exchanged")[i % 4],
+            random.uniform(0.1, 0.4) * at,
+        )
+        wave = np.stack([np.sin(phase), np.cos(phase), np.sin(2 * phase)], 1) + random.normal(
+            0, 0.1, (100, 3)
+        )
         which, start = random.integers(3), random.integers(20, 60)
         if name == "stuck":
             wave[start:, which] = wave[start, which] + random.normal(0, 0.02, 100 - start)

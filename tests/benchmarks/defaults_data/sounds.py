@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.defaults_data.case import Case, distinct, each_class, files_case, split, split_groups
+from tests.benchmarks.defaults_data.case import (
+    Case,
+    distinct,
+    each_class,
+    files_case,
+    split,
+    split_groups,
+)
 from tests.benchmarks.defaults_data.packages import debian
 
 TUNE = {
@@ -25,8 +32,12 @@ JUDGE = {
 RATE = 8_000
 
 
-def _sounds(name: str, rows: list[np.ndarray], targets: list[Any], is_test: np.ndarray | None = None) -> Case:
-    return files_case("audio", rows, targets, split(len(rows), name) if is_test is None else is_test, _save_sound)
+def _sounds(
+    name: str, rows: list[np.ndarray], targets: list[Any], is_test: np.ndarray | None = None
+) -> Case:
+    return files_case(
+        "audio", rows, targets, split(len(rows), name) if is_test is None else is_test, _save_sound
+    )
 
 
 def _save_sound(path: Path, samples: np.ndarray) -> None:
@@ -43,7 +54,12 @@ def _chirps() -> Case:
     for i in range(480):
         name = ("up", "down", "bow", "flat")[i % 4]
         at = np.linspace(0, 1, rate // 2)
-        course = {"up": at, "down": 1 - at, "bow": 1 - np.abs(2 * at - 1), "flat": np.full_like(at, 0.5)}[name]
+        course = {
+            "up": at,
+            "down": 1 - at,
+            "bow": 1 - np.abs(2 * at - 1),
+            "flat": np.full_like(at, 0.5),
+        }[name]
         pitch = random.uniform(300, 900) * (1 + random.uniform(0.3, 1.0) * course)
         wave = np.sin(2 * math.pi * np.cumsum(pitch) / rate)
         rows.append(0.2 * wave + random.normal(0, random.uniform(0.02, 0.3), wave.shape))
@@ -73,31 +89,50 @@ def _drums() -> Case:
     }
     found: list[tuple[str, str]] = []
     rows: list[np.ndarray] = []
-    for path in sorted((debian("hydrogen-drumkits") / "usr/share/hydrogen/data/drumkits").glob("*/*.*")):
+    for path in sorted(
+        (debian("hydrogen-drumkits") / "usr/share/hydrogen/data/drumkits").glob("*/*.*")
+    ):
         name = path.name.lower()
         named = [part for part, form in parts.items() if re.search(form, name)]
         if len(named) == 1 and path.suffix in (".wav", ".flac", ".aiff"):
             rows.append(_recording(path, 1.0))
             found.append((path.parent.name, named[0]))
     rows, found = distinct(rows, found)
-    return _sounds("drums", rows, [part for _, part in found], split_groups([kit for kit, _ in found], "drums"))
+    return _sounds(
+        "drums", rows, [part for _, part in found], split_groups([kit for kit, _ in found], "drums")
+    )
 
 
 def _words() -> Case:
     """Language of a word that is read aloud (KTuberling's), one voice for each of six languages."""
     place = debian("ktuberling-data") / "usr/share/ktuberling/sounds"
-    languages = {"ca": "catalan", "da": "danish", "fr": "french", "lt": "lithuanian", "ru": "russian"}
+    languages = {
+        "ca": "catalan",
+        "da": "danish",
+        "fr": "french",
+        "lt": "lithuanian",
+        "ru": "russian",
+    }
     languages |= {"uk": "ukrainian"}
     found = [
-        (_recording(path, 1.5), name) for code, name in languages.items() for path in sorted((place / code).glob("*.*"))
+        (_recording(path, 1.5), name)
+        for code, name in languages.items()
+        for path in sorted((place / code).glob("*.*"))
     ]
     return _sounds("words", *each_class(found, 200))
 
 
 def _alphabets() -> Case:
     """Language of a letter that is read aloud (KLettres'), one voice for each of eight languages."""
-    place, languages = debian("klettres-data") / "usr/share/klettres", ("cs", "da", "de", "he", "hu", "lt", "nb", "ru")
-    found = [(_recording(path, 1.2), code) for code in languages for path in sorted((place / code / "alpha").glob("*"))]
+    place, languages = (
+        debian("klettres-data") / "usr/share/klettres",
+        ("cs", "da", "de", "he", "hu", "lt", "nb", "ru"),
+    )
+    found = [
+        (_recording(path, 1.2), code)
+        for code in languages
+        for path in sorted((place / code / "alpha").glob("*"))
+    ]
     return _sounds("alphabets", *each_class(found, 40))
 
 
@@ -112,8 +147,14 @@ def _rhythms() -> Case:
         beat, pitch, n = random.uniform(0.12, 0.25), random.uniform(400, 2000), 0
         while at < 1.9:
             start, time = int(at * RATE), np.arange(800) / RATE
-            strength = random.uniform(0.2, 1.0) if name == "random" else accents[name][n % len(accents[name])]
-            wave[start : start + 800] += strength * np.sin(2 * math.pi * pitch * time) * np.exp(-40 * time)
+            strength = (
+                random.uniform(0.2, 1.0)
+                if name == "random"
+                else accents[name][n % len(accents[name])]
+            )
+            wave[start : start + 800] += (
+                strength * np.sin(2 * math.pi * pitch * time) * np.exp(-40 * time)
+            )
             at, n = at + beat, n + 1
         rows.append(0.4 * wave + random.normal(0, random.uniform(0.005, 0.05), len(wave)))
         targets.append(name)
@@ -131,7 +172,12 @@ def _intervals() -> Case:
         low = random.uniform(200, 400)
         notes = [low, low * 2 ** (steps[name] / 12)][::way]
         decay = np.exp(-time * random.uniform(2, 8))
-        wave = [sum(np.sin(2 * math.pi * h * note * time) / h for h in (1, 2, 3)) * decay for note in notes]
-        rows.append(0.2 * np.concatenate(wave) + random.normal(0, random.uniform(0.005, 0.05), RATE))
+        wave = [
+            sum(np.sin(2 * math.pi * h * note * time) / h for h in (1, 2, 3)) * decay
+            for note in notes
+        ]
+        rows.append(
+            0.2 * np.concatenate(wave) + random.normal(0, random.uniform(0.005, 0.05), RATE)
+        )
         targets.append(f"{name} {'up' if way == 1 else 'down'}")
     return _sounds("intervals", rows, targets)

@@ -27,13 +27,26 @@ def _texts(name: str, texts: list[str], targets: list[Any]) -> Case:
     texts, targets = fewer(texts, targets)
     is_test = split(len(texts), name)
     rows = [{"text": text} for text in texts]
-    return Case("text", texts, targets, is_test, lambda folder: write_table(folder, rows, targets, is_test))
+    return Case(
+        "text", texts, targets, is_test, lambda folder: write_table(folder, rows, targets, is_test)
+    )
 
 
 def _fortunes() -> Case:
     """Topic of a fortune cookie: eight files of the package."""
     place = debian("fortunes") / "usr/share/games/fortunes"
-    topics = ["computers", "science", "food", "law", "love", "medicine", "people", "politics", "sports", "work"]
+    topics = [
+        "computers",
+        "science",
+        "food",
+        "law",
+        "love",
+        "medicine",
+        "people",
+        "politics",
+        "sports",
+        "work",
+    ]
     found = [
         (" ".join(part.split()), topic)
         for topic in topics
@@ -45,7 +58,10 @@ def _fortunes() -> Case:
 
 def _sentiment() -> Case:
     """Mean rating of a word by ten people, from -4 to 4."""
-    lines = [line.split("\t") for line in text_of("vaderSentiment", "vaderSentiment/vader_lexicon.txt").splitlines()]
+    lines = [
+        line.split("\t")
+        for line in text_of("vaderSentiment", "vaderSentiment/vader_lexicon.txt").splitlines()
+    ]
     kept = [(line[0], float(line[1])) for line in lines if line[0].isalpha() and len(line[0]) > 3]
     return _texts("sentiment", [word for word, _ in kept], [rating for _, rating in kept])
 
@@ -66,15 +82,29 @@ def _first_names() -> Case:
         if line[0] != "#":
             sexes.setdefault(line[3:29].strip(), set()).add(line[:2].strip())
     named = {"F": "female", "M": "male"}
-    found = [(name, named[min(sex)]) for name, sex in sexes.items() if sex in ({"F"}, {"M"}) and name.isalpha()]
+    found = [
+        (name, named[min(sex)])
+        for name, sex in sexes.items()
+        if sex in ({"F"}, {"M"}) and name.isalpha()
+    ]
     return _texts("first names", *each_class(found, 1_000))
 
 
 def _verbs() -> Case:
     """Domain of a verb, such as motion, from its definition in WordNet 3.0; 200 of each of eight."""
-    files = {"29": "body", "30": "change", "31": "cognition", "32": "communication", "35": "contact"}
+    files = {
+        "29": "body",
+        "30": "change",
+        "31": "cognition",
+        "32": "communication",
+        "35": "contact",
+    }
     files |= {"36": "creation", "38": "motion", "41": "social"}
-    lines = (debian("wordnet-base") / "usr/share/wordnet/data.verb").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (debian("wordnet-base") / "usr/share/wordnet/data.verb")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     found = [
         (line.split(" | ")[1].split('; "')[0].strip(), files[line.split()[1]])
         for line in lines
@@ -97,6 +127,9 @@ def _parts_of_speech() -> Case:
 def _divisions() -> Case:
     """What a part of a country is, such as a province or a municipality (ISO 3166-2): the six most frequent."""
     path = debian("iso-codes") / "usr/share/iso-codes/json/iso_3166-2.json"
-    found = [(row["name"], row["type"].lower()) for row in json.loads(path.read_text(encoding="utf-8"))["3166-2"]]
+    found = [
+        (row["name"], row["type"].lower())
+        for row in json.loads(path.read_text(encoding="utf-8"))["3166-2"]
+    ]
     kinds = [kind for kind, _ in Counter(kind for _, kind in found).most_common(6)]
     return _texts("divisions", *each_class([row for row in found if row[1] in kinds], 250))

@@ -78,7 +78,8 @@ def test_the_folder_is_the_label_and_what_is_not_read_is_counted(tmp_path, caplo
 
 
 @pytest.mark.parametrize(
-    "words", [("train", "test", "valid"), ("Training", "testing", "validation"), ("train", "test", "dev")]
+    "words",
+    [("train", "test", "valid"), ("Training", "testing", "validation"), ("train", "test", "dev")],
 )
 def test_a_split_of_folders_is_kept_and_its_labels_agree(tmp_path, caplog, words):
     fill(tmp_path / words[0], {"ant": 3, "bee": 5, "cow": 2})
@@ -120,7 +121,9 @@ def test_files_in_no_folder_have_no_class(tmp_path):
     assert (len(splits.train), len(splits.test), splits.names) == (4, 1, None)
 
 
-def test_a_file_that_cannot_be_read_is_named_before_training_or_left_out_and_counted(tmp_path, caplog):
+def test_a_file_that_cannot_be_read_is_named_before_training_or_left_out_and_counted(
+    tmp_path, caplog
+):
     fill(tmp_path, {"cat": 5, "dog": 5})
     (tmp_path / "cat" / "1.txt").write_text("")
     (tmp_path / "dog" / "2.txt").write_text("bad")
@@ -130,7 +133,10 @@ def test_a_file_that_cannot_be_read_is_named_before_training_or_left_out_and_cou
         split(tmp_path, skip_bad=1)
     splits = split(tmp_path, skip_bad=2)
     assert len(everything(splits)) == 8
-    assert f"2 of 10 files cannot be read and are left out; the first: {tmp_path}/cat/1.txt is empty" in caplog.text
+    assert (
+        f"2 of 10 files cannot be read and are left out; the first: {tmp_path}/cat/1.txt is empty"
+        in caplog.text
+    )
     with pytest.raises(ValueError, match="skip_bad is -1"):
         split(tmp_path, skip_bad=-1)
 
@@ -151,7 +157,9 @@ def photos(folder, sizes=((7, 5), (9, 13), (20, 4), (6, 6))):
     for name in ("a", "b"):
         (folder / name).mkdir(parents=True)
         for i, size in enumerate(sizes):
-            Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)).save(folder / name / f"{i}.PNG")
+            Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)).save(
+                folder / name / f"{i}.PNG"
+            )
     return str(folder)
 
 
@@ -230,7 +238,10 @@ def test_the_rate_to_which_the_tokenizer_resamples_is_said(tmp_path, caplog):
 
 
 def test_a_file_whose_content_is_in_another_class_or_in_training_too_is_said(tmp_path, caplog):
-    for split, names in {"train": ("a/1", "a/2", "b/3", "b/4", "b/5", "b/6", "b/7"), "test": ("a/1", "b/2")}.items():
+    for split, names in {
+        "train": ("a/1", "a/2", "b/3", "b/4", "b/5", "b/6", "b/7"),
+        "test": ("a/1", "b/2"),
+    }.items():
         for name in names:
             file = tmp_path / split / f"{name}.txt"
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -279,14 +290,20 @@ def test_dark_images_of_16_bits_are_said_once(tmp_path, caplog, brightest, is_sa
 
 
 @pytest.mark.parametrize(("channels", "is_said"), [("mix", True), ("first", False)])
-def test_channels_that_cancel_each_other_are_said_where_they_are_mixed(tmp_path, caplog, channels, is_said):
+def test_channels_that_cancel_each_other_are_said_where_they_are_mixed(
+    tmp_path, caplog, channels, is_said
+):
     rng = np.random.default_rng(0)
     for name in "ab":
         (tmp_path / name).mkdir()
         for i in range(3):
             left = 0.1 * rng.standard_normal(500)
-            soundfile.write(tmp_path / name / f"{i}.wav", np.stack([left, left if i == 1 else -left], 1), 8000)
-    DataModule(AudioFolder(str(tmp_path)), LogMel(8000, channels=channels), Classify(), valid_fraction=0).splits()
+            soundfile.write(
+                tmp_path / name / f"{i}.wav", np.stack([left, left if i == 1 else -left], 1), 8000
+            )
+    DataModule(
+        AudioFolder(str(tmp_path)), LogMel(8000, channels=channels), Classify(), valid_fraction=0
+    ).splits()
     said = [message for message in caplog.messages if "cancel each other" in message]
     assert len(said) == is_said
     if is_said:

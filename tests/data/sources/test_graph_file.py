@@ -26,7 +26,11 @@ def two_groups(n=20, directed=False):
     graph = networkx.DiGraph() if directed else networkx.Graph()
     for i in range(n):
         graph.add_node(
-            f"p{i}", age=20 + i, town=("Ulm", "Bonn")[i % 2], likes=i % 3 == 0, club=("red", "blue")[i >= n / 2]
+            f"p{i}",
+            age=20 + i,
+            town=("Ulm", "Bonn")[i % 2],
+            likes=i % 3 == 0,
+            club=("red", "blue")[i >= n / 2],
         )
     for i in range(n):
         graph.add_edge(f"p{i}", f"p{(i + 1) % n}", kind=("friend", "kin")[i % 2], weight=i / 7)
@@ -59,7 +63,9 @@ def test_a_graph_is_read_as_it_was_written(tmp_path, directed):
            for (u, v), t in zip(data.edges.T.tolist(), data.edge_types.tolist())}  # fmt: skip
     assert got == expected
     assert data.directed == directed
-    assert [splits.names[i] for i in labels(splits).tolist()] == [graph.nodes[node]["club"] for node in nodes]
+    assert [splits.names[i] for i in labels(splits).tolist()] == [
+        graph.nodes[node]["club"] for node in nodes
+    ]
     age = np.array([graph.nodes[node]["age"] for node in nodes], np.float64)
     columns = data.nodes.double().numpy().T
     assert any(np.allclose(column, (age - age.mean()) / age.std(), atol=1e-6) for column in columns)
@@ -72,8 +78,13 @@ def test_an_edge_list_with_nodes_is_the_graph_that_its_graphml_is(tmp_path):
     graph = two_groups()
     folder = tmp_path / "folder"
     folder.mkdir()
-    (folder / "edges.csv").write_text("source,target\n" + "".join(f"{u},{v}\n" for u, v in graph.edges))
-    rows = "".join(f"{node},{a['age']},{a['town']},{int(a['likes'])},{a['club']}\n" for node, a in graph.nodes.items())
+    (folder / "edges.csv").write_text(
+        "source,target\n" + "".join(f"{u},{v}\n" for u, v in graph.edges)
+    )
+    rows = "".join(
+        f"{node},{a['age']},{a['town']},{int(a['likes'])},{a['club']}\n"
+        for node, a in graph.nodes.items()
+    )
     (folder / "nodes.csv").write_text("id,age,town,likes,club\n" + rows)
     by_table = GraphFile(str(folder)).splits()
     by_xml = GraphFile(written(tmp_path, graph)).splits()
@@ -86,8 +97,13 @@ def test_an_edge_list_with_nodes_is_the_graph_that_its_graphml_is(tmp_path):
 
 def node_table(tmp_path, **columns):
     """A folder with a ring of nodes; each column's cells are repeated."""
-    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{i},{(i + 1) % 24}\n" for i in range(24)))
-    rows = [",".join([str(i), *(cells[i % len(cells)] for cells in columns.values())]) for i in range(24)]
+    (tmp_path / "edges.csv").write_text(
+        "source,target\n" + "".join(f"{i},{(i + 1) % 24}\n" for i in range(24))
+    )
+    rows = [
+        ",".join([str(i), *(cells[i % len(cells)] for cells in columns.values())])
+        for i in range(24)
+    ]
     (tmp_path / "nodes.csv").write_text("\n".join([",".join(["id", *columns]), *rows]) + "\n")
     return str(tmp_path)
 
@@ -107,11 +123,15 @@ def test_labels_of_a_table_are_numbers_as_tables_read_them(tmp_path, cells, name
 
 
 def test_attributes_of_a_table_are_numbers_as_tables_read_them(tmp_path, caplog):
-    table = node_table(tmp_path, label="ab", age=["007", "12", "-", "9"], code=["1_000", "2000"], zip=["01", "02"])
+    table = node_table(
+        tmp_path, label="ab", age=["007", "12", "-", "9"], code=["1_000", "2000"], zip=["01", "02"]
+    )
     data = GraphFile(table, features=["age"], eigenvectors=0).splits().train[0].raw
     age = np.array([7, 12, np.nan, 9])
     assert data.nodes[:4, 1].tolist() == [0, 0, 1, 0]
-    np.testing.assert_allclose(data.nodes[:4, 0], np.nan_to_num((age - np.nanmean(age)) / np.nanstd(age)), atol=1e-6)
+    np.testing.assert_allclose(
+        data.nodes[:4, 0], np.nan_to_num((age - np.nanmean(age)) / np.nanstd(age)), atol=1e-6
+    )
     with caplog.at_level(logging.WARNING, "seqkit"):
         GraphFile(table, eigenvectors=0).splits()
     assert "code (2 categories), zip (2 categories)" in caplog.text
@@ -123,7 +143,9 @@ def test_a_label_that_may_mean_none_is_a_class(tmp_path, word, is_xml):
     path = node_table(tmp_path, label=["a", word])
     if is_xml:
         graph = two_groups()
-        networkx.set_node_attributes(graph, {f"p{i}": ("a", word)[i % 2] for i in range(20)}, "club")
+        networkx.set_node_attributes(
+            graph, {f"p{i}": ("a", word)[i % 2] for i in range(20)}, "club"
+        )
         path = written(tmp_path, graph)
     assert sorted(GraphFile(path).splits().names) == sorted(["a", word])
 
@@ -160,7 +182,11 @@ def test_tensors_are_read_with_their_masks(tmp_path, suffix):
     splits = GraphFile(str(path), eigenvectors=0).splits()
     assert np.array_equal(splits.train[0].raw.nodes.numpy(), arrays["x"])
     assert np.array_equal(splits.train[0].raw.edges.numpy(), arrays["edge_index"])
-    for split, mask in ((splits.train, "train_mask"), (splits.valid, "val_mask"), (splits.test, "test_mask")):
+    for split, mask in (
+        (splits.train, "train_mask"),
+        (splits.valid, "val_mask"),
+        (splits.test, "test_mask"),
+    ):
         assert split[0].label.tolist() == np.where(arrays[mask], arrays["y"], IGNORE).tolist()
     assert not splits.train[0].raw.directed
     one_way = {**arrays, "edge_index": arrays["edge_index"][:, :12]}
@@ -182,19 +208,28 @@ def test_attributes_that_are_no_features_are_named_with_the_reason(tmp_path, cap
     for i, node in enumerate(graph):
         graph.nodes[node].update(nick=f"n{i}", country="Italy")
     with caplog.at_level(logging.WARNING, logger="seqkit"):
-        data = GraphFile(written(tmp_path, graph), target="club", eigenvectors=0).splits().train[0].raw
+        data = (
+            GraphFile(written(tmp_path, graph), target="club", eigenvectors=0).splits().train[0].raw
+        )
     assert data.nodes.shape == (20, 4)
     assert "; not used: nick (20 different words), country (the same at all nodes)" in caplog.text
 
 
-def test_loops_parallel_edges_and_nodes_without_edges_are_counted_and_kept_out_of_the_adjacency(tmp_path, caplog):
+def test_loops_parallel_edges_and_nodes_without_edges_are_counted_and_kept_out_of_the_adjacency(
+    tmp_path, caplog
+):
     graph = networkx.MultiGraph(two_groups())
     graph.add_edge("p0", "p0")
     graph.add_edge("p0", "p1")
     graph.add_node("alone", age=3, town="Ulm", likes=False, club="red")
     with caplog.at_level(logging.WARNING, logger="seqkit"):
         splits = GraphFile(written(tmp_path, graph)).splits()
-    for said in ("21 nodes, 20 undirected edges", "1 loops left out", "1 edges given again", "1 nodes without edges"):
+    for said in (
+        "21 nodes, 20 undirected edges",
+        "1 loops left out",
+        "1 edges given again",
+        "1 nodes without edges",
+    ):
         assert said in caplog.text
     tokenizer = Graph(None, directed=None)
     tokenizer.fit([splits.train[0].raw])
@@ -208,7 +243,10 @@ def test_splits_are_by_class_seeded_and_stay_as_they_are(tmp_path):
     first, again, other = (GraphFile(path, seed=seed).splits() for seed in (0, 0, 1))
     assert torch.equal(first.test[0].label, again.test[0].label)
     assert not torch.equal(first.test[0].label, other.test[0].label)
-    counts = [torch.bincount(s[0].label[s[0].label != IGNORE]).tolist() for s in (first.train, first.valid, first.test)]
+    counts = [
+        torch.bincount(s[0].label[s[0].label != IGNORE]).tolist()
+        for s in (first.train, first.valid, first.test)
+    ]
     assert counts == [[14, 14], [2, 2], [4, 4]]
 
 
@@ -218,7 +256,9 @@ def test_a_split_by_attribute_is_kept(tmp_path):
         graph.nodes[node]["split"] = ("train", "val", "test")[i % 3]
     splits = GraphFile(written(tmp_path, graph)).splits()
     for split, k in ((splits.train, 0), (splits.valid, 1), (splits.test, 2)):
-        assert [i % 3 for i in (split[0].label != IGNORE).nonzero()[:, 0].tolist()] == [k] * len(range(k, 20, 3))
+        assert [i % 3 for i in (split[0].label != IGNORE).nonzero()[:, 0].tolist()] == [k] * len(
+            range(k, 20, 3)
+        )
 
 
 def test_without_features_a_node_has_eigenvectors_or_where_chosen_its_degree(tmp_path, caplog):
@@ -240,7 +280,9 @@ def blocks(path, n=240, num_blocks=3, weak=0.3):
     g = np.random.default_rng(0)
     block = np.arange(n) % num_blocks
     pairs = np.triu(g.random((n, n)) < np.where(block[:, None] == block, 0.1, 0.01), 1).nonzero()
-    np.savez(path, x=(g.normal(size=n) + weak * block)[:, None], edge_index=np.stack(pairs), y=block)
+    np.savez(
+        path, x=(g.normal(size=n) + weak * block)[:, None], edge_index=np.stack(pairs), y=block
+    )
     return str(path)
 
 
@@ -271,7 +313,9 @@ def test_labels_of_test_nodes_decide_nothing(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_where_features_say_little_eigenvectors_do(tmp_path):
     """Without them it is 50 %."""
-    config = complete("graph/nodes", "debug", ["--data", blocks(tmp_path / "g.npz"), "--trainer.max_epochs", "60"])
+    config = complete(
+        "graph/nodes", "debug", ["--data", blocks(tmp_path / "g.npz"), "--trainer.max_epochs", "60"]
+    )
     assert run(config, tmp_path / "run")["metrics"]["accuracy"] > 0.9
     written = complete(tmp_path / "run" / "config.yaml")
     assert written["data"]["source"]["eigenvectors"] == 8
@@ -287,7 +331,12 @@ def test_a_missing_number_is_a_mean_and_a_column_says_so(tmp_path):
 
 
 def test_what_was_left_open_is_learned_and_travels_with_the_state(tmp_path):
-    data = GraphFile(written(tmp_path, two_groups(directed=True)), edge_type="kind").splits().train[0].raw
+    data = (
+        GraphFile(written(tmp_path, two_groups(directed=True)), edge_type="kind")
+        .splits()
+        .train[0]
+        .raw
+    )
     tokenizer, other = Graph(None, directed=None), Graph(None, directed=None)
     with pytest.raises(ValueError, match="call fit"):
         _ = tokenizer.spec
@@ -301,7 +350,9 @@ def test_what_was_left_open_is_learned_and_travels_with_the_state(tmp_path):
     assert Graph(4).state() == {}
 
 
-def test_a_default_holds_for_nodes_without_a_value_and_a_key_without_name_is_its_id(tmp_path, caplog, recwarn):
+def test_a_default_holds_for_nodes_without_a_value_and_a_key_without_name_is_its_id(
+    tmp_path, caplog, recwarn
+):
     keys = (
         '<key id="d0" for="node" attr.name="club" attr.type="string"><default>z</default></key>'
         '<key id="age" for="node" attr.type="int"><default>0</default></key>'
@@ -314,7 +365,9 @@ def test_a_default_holds_for_nodes_without_a_value_and_a_key_without_name_is_its
     )
     edges = '<edge source="n0" target="n1"/><edge source="n1" target="n2"><data key="d2">0</data></edge>'
     path = tmp_path / "g.graphml"
-    path.write_text(f'<graphml>{keys}<graph edgedefault="undirected">{nodes}{edges}</graph></graphml>')
+    path.write_text(
+        f'<graphml>{keys}<graph edgedefault="undirected">{nodes}{edges}</graph></graphml>'
+    )
     splits = GraphFile(str(path), edge_type="kind").splits()
     assert splits.names == ["x", "y", "z"]
     assert "club" in caplog.text
@@ -434,7 +487,9 @@ class Evil:
 
 
 def test_a_pickle_is_refused_and_never_run(tmp_path, capfd):
-    np.savez(tmp_path / "o.npz", x=np.array([Evil()], dtype=object), edge_index=np.zeros((2, 1), int))
+    np.savez(
+        tmp_path / "o.npz", x=np.array([Evil()], dtype=object), edge_index=np.zeros((2, 1), int)
+    )
     refused(tmp_path / "o.npz", "cannot be read")
     assert "code ran" not in capfd.readouterr().out
 
@@ -452,7 +507,9 @@ def test_archives_that_unpack_to_too_much_are_refused_before_they_are(tmp_path, 
 
 def test_too_much_xml_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
     path = tmp_path / "g.graphml"
-    path.write_text(graphml(NODES + '<edge source="n0" target="n1"/><edge source="n1" target="n2"/>'))
+    path.write_text(
+        graphml(NODES + '<edge source="n0" target="n1"/><edge source="n1" target="n2"/>')
+    )
     monkeypatch.setattr("xml.etree.ElementTree.fromstring", lambda _: pytest.fail("it was parsed"))
     monkeypatch.setattr(graph_files, "MAX_XML_ELEMENTS", 7)
     refused(path, "more than 7 elements")
@@ -552,6 +609,10 @@ def test_edge_types_and_the_rule_of_the_split_are_those_of_the_file(tmp_path):
 
 
 def test_the_name_of_a_node_is_found_in_any_case(tmp_path):
-    (tmp_path / "edges.csv").write_text("Source,Target\n" + "".join(f"p{i},p{(i + 1) % 20}\n" for i in range(20)))
-    (tmp_path / "nodes.csv").write_text("Label,ID\n" + "".join(f"{'ab'[i % 2]},p{i}\n" for i in range(20)))
+    (tmp_path / "edges.csv").write_text(
+        "Source,Target\n" + "".join(f"p{i},p{(i + 1) % 20}\n" for i in range(20))
+    )
+    (tmp_path / "nodes.csv").write_text(
+        "Label,ID\n" + "".join(f"{'ab'[i % 2]},p{i}\n" for i in range(20))
+    )
     assert GraphFile(str(tmp_path)).splits().train[0].raw.edges.shape[0] == 2

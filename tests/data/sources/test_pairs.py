@@ -21,7 +21,9 @@ class Numbered(Samples):
     """Samples "split.class.number", so many of each class, which count how often they are read."""
 
     def __init__(self, split, sizes, groups=None):
-        self.names = [f"{split}.{label}.{i}" for label, size in enumerate(sizes) for i in range(size)]
+        self.names = [
+            f"{split}.{label}.{i}" for label, size in enumerate(sizes) for i in range(size)
+        ]
         super().__init__(self.raw, [int(name.split(".")[1]) for name in self.names], groups=groups)
         self.num_read = 0
 
@@ -33,7 +35,10 @@ class Numbered(Samples):
 class Source(DataSource):
     def __init__(self, train, test, valid=None, *, names=CLASSES, groups=None):
         self.given = Splits(
-            Numbered("train", train), Numbered("test", test, groups), valid and Numbered("valid", valid), names
+            Numbered("train", train),
+            Numbered("test", test, groups),
+            valid and Numbered("valid", valid),
+            names,
         )
 
     def splits(self):
@@ -44,7 +49,9 @@ class Source(DataSource):
 
 
 def pairs(**settings) -> Pairs:
-    return Pairs({"x": Source([20, 30, 10], [4, 3, 2]), "y": Source([10, 10, 31], [2, 5, 7])}, **settings)
+    return Pairs(
+        {"x": Source([20, 30, 10], [4, 3, 2]), "y": Source([10, 10, 31], [2, 5, 7])}, **settings
+    )
 
 
 def all_of(splits):
@@ -55,7 +62,11 @@ def all_of(splits):
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_splits_stay_apart_and_each_sample_occurs_equally_often(label, rounds):
     splits = pairs(label=label, rounds=rounds).splits()
-    used = {(split, part): Counter(s.raw[part] for s in samples) for split, samples in all_of(splits) for part in "xy"}
+    used = {
+        (split, part): Counter(s.raw[part] for s in samples)
+        for split, samples in all_of(splits)
+        for part in "xy"
+    }
     for part in "xy":
         assert all(name.startswith("test.") for name in used["test", part])
         assert not set(used["train", part]) & set(used["valid", part])
@@ -96,13 +107,22 @@ def test_the_same_arguments_give_the_same_pairs_in_an_order_without_classes():
 def test_no_sample_is_read_before_it_is_asked_for():
     source = pairs()
     splits = source.splits()
-    assert not any(numbered.num_read for own in source.parts.values() for numbered in (own.given.train, own.given.test))
+    assert not any(
+        numbered.num_read
+        for own in source.parts.values()
+        for numbered in (own.given.train, own.given.test)
+    )
     splits.test[0]
     assert [own.given.test.num_read for own in source.parts.values()] == [1, 1]
 
 
 def test_a_validation_split_that_ships_is_taken_and_groups_are_kept():
-    source = Pairs({"x": Source([5] * 3, [1] * 3, [2] * 3), "y": Source([5] * 3, [1] * 3, groups=["p", "q", "r"])})
+    source = Pairs(
+        {
+            "x": Source([5] * 3, [1] * 3, [2] * 3),
+            "y": Source([5] * 3, [1] * 3, groups=["p", "q", "r"]),
+        }
+    )
     splits = source.splits()
     assert {s.raw["x"].split(".")[0] for s in splits.valid} == {"valid"}
     assert {s.raw["x"].split(".")[0] for s in splits.train} == {"train"}
@@ -115,7 +135,9 @@ def test_words_only_and_pairs_without_labels():
     assert all(s.raw["word"] == ["one", "two", "three"][s.label] for s in splits.test)
     assert all(s.raw["name"] == CLASSES[s.label] for s in splits.test)
     whole, alone = pairs(label="sum").splits(), pairs(label="sum", only="y").splits()
-    assert [(s.raw["y"], s.label) for s in whole.test] == [(s.raw["y"], s.label) for s in alone.test]
+    assert [(s.raw["y"], s.label) for s in whole.test] == [
+        (s.raw["y"], s.label) for s in alone.test
+    ]
     assert all(list(s.raw) == ["y"] for s in alone.test)
     unlabelled = pairs(unlabelled=True).splits()
     assert unlabelled.names is None
@@ -126,7 +148,10 @@ def test_words_only_and_pairs_without_labels():
 def test_a_fault_is_named_by_the_samples_of_the_pair():
     source = pairs()
     test = source.splits().test
-    x, y = (own.given.test.names.index(raw) for own, raw in zip(source.parts.values(), test[3].raw.values()))
+    x, y = (
+        own.given.test.names.index(raw)
+        for own, raw in zip(source.parts.values(), test[3].raw.values())
+    )
     assert test.name(3) == f"x sample {x}, y sample {y}"
 
 
@@ -180,7 +205,10 @@ def test_a_change_on_a_part_leaves_the_others_and_absent_parts_alone():
 def test_a_recipe_names_the_sources_and_the_changes_of_its_parts():
     config = complete("multimodal/av-digits", "clip", ["--data.source.parts.image", "digits"])
     built = build(config)
-    assert [type(own).__name__ for own in built.data["source"].parts.values()] == ["Digits", "SpokenDigits"]
+    assert [type(own).__name__ for own in built.data["source"].parts.values()] == [
+        "Digits",
+        "SpokenDigits",
+    ]
     assert [change.part for change in built.data["augment"]] == ["image", "sound"]
     with pytest.raises(UsageError, match="'digit'"):
         complete("multimodal/av-digits", "clip", ["--data.source.parts.image", "digit"])
@@ -190,5 +218,8 @@ def test_samples_without_a_group_are_in_none_together():
     groups = ["anna", *[None] * 8]
     own = Source([20, 30, 10], [4, 3, 2], groups=groups)
     found = Pairs({"x": own, "y": Source([10, 10, 31], [2, 5, 7])}).splits().test.groups
-    raws = [sample.raw["x"] for sample in Pairs({"x": own, "y": Source([10, 10, 31], [2, 5, 7])}).splits().test]
+    raws = [
+        sample.raw["x"]
+        for sample in Pairs({"x": own, "y": Source([10, 10, 31], [2, 5, 7])}).splits().test
+    ]
     assert len(set(found)) == len(set(raws)) > 2

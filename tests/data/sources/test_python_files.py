@@ -50,7 +50,9 @@ def test_a_statement_that_is_called_as_the_function_stays(tmp_path):
 
 
 def test_whole_files_are_held_out_and_equal_code_counts_once(tmp_path):
-    own = ["".join(f"def read_{i}_{j}(x): return x + {j}{i}\n" for j in range(1, 4)) for i in range(7)]
+    own = [
+        "".join(f"def read_{i}_{j}(x): return x + {j}{i}\n" for j in range(1, 4)) for i in range(7)
+    ]
     files = {f"m{i}": f"{code}def same(y): return y\n" for i, code in enumerate(own)}
     splits = PythonFiles(str(written(tmp_path, **files, empty="")), test_fraction=0.3).splits()
     samples = [*splits.train, *splits.test]
@@ -97,4 +99,7 @@ def test_each_function_is_an_input_beside_other_files(tmp_path):
 
 def test_a_function_inside_another_is_a_part_of_it(tmp_path):
     source = "def outer():\n    if 1:\n        def inner(): pass\nclass A:\n    if 1:\n        def method(self): pass\n"
-    assert [one.label for one in functions(written(tmp_path, m=source) / "m.py")] == ["outer", "method"]
+    assert [one.label for one in functions(written(tmp_path, m=source) / "m.py")] == [
+        "outer",
+        "method",
+    ]

@@ -23,20 +23,27 @@ from seqkit.tokenizers import Bytes, Cells, Join, Patches, Series
 def written(folder, rows, name="t.jsonl"):
     """A file of rows, each a dictionary."""
     path = folder / name
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )
     return str(path)
 
 
 def texts(n=30, **columns):
     return [
-        {"text": f"text {i}", "label": "ab"[i % 2]} | {name: column(i) for name, column in columns.items()}
+        {"text": f"text {i}", "label": "ab"[i % 2]}
+        | {name: column(i) for name, column in columns.items()}
         for i in range(n)
     ]
 
 
-def divided(path, tokenizer: Tokenizer | None = None, given=None, skip_bad=0, folder=None, **division):
+def divided(
+    path, tokenizer: Tokenizer | None = None, given=None, skip_bad=0, folder=None, **division
+):
     """Splits of a table, and the lines that are said of them."""
-    table = Table(str(path), Given(**given or {}), Division(**division), skip_bad=skip_bad, folder=folder)
+    table = Table(
+        str(path), Given(**given or {}), Division(**division), skip_bad=skip_bad, folder=folder
+    )
     table.read_for(tokenizer)
     said = []
     return table.divided(said.append), said
@@ -50,7 +57,10 @@ def test_columns_are_inferred_once_from_the_first_rows_and_decided(tmp_path, cap
     opened, once = [], text_files._opened
     monkeypatch.setattr(text_files, "_opened", lambda file: opened.append(file) or once(file))
     table = Table(written(tmp_path, texts(3_000, day=lambda i: f"{1 + i % 28:02}/02/2022")))
-    assert [(column.name, column.kind) for column in table.schema().inputs] == [("text", "text"), ("day", "date")]
+    assert [(column.name, column.kind) for column in table.schema().inputs] == [
+        ("text", "text"),
+        ("day", "date"),
+    ]
     splits = table.splits()
     assert len(opened) == 2, "the first rows, and all"
     assert len(caplog.messages) == 4, "a line for each column, and one for the split"
@@ -69,7 +79,12 @@ def test_a_tokenizer_says_which_column_is_read(tmp_path):
     Image.new("RGB", (8, 8), (255, 0, 0)).save(tmp_path / "a.png")
     rows = texts(12, photo=lambda i: "a.png", size=lambda i: i / 2, steps=lambda i: [0.5 * i, 1.0])
     path, given = written(tmp_path, rows), {"target": "label"}
-    for tokenizer, kind in ((Bytes(), str), (Patches(4, channels=3), torch.Tensor), (Series(), list), (None, dict)):
+    for tokenizer, kind in (
+        (Bytes(), str),
+        (Patches(4, channels=3), torch.Tensor),
+        (Series(), list),
+        (None, dict),
+    ):
         assert type(divided(path, tokenizer, given)[0].train[0].raw) is kind
     joined = Join({"text": Bytes(), "photo": Patches(4, channels=1), "cells": Cells()})
     raw = divided(path, joined, given | {"columns": {"steps": "unused"}})[0].train[0].raw
@@ -85,15 +100,24 @@ def test_the_split_is_that_of_sha256_by_class(tmp_path):
     splits, said = divided(written(tmp_path, rows), test_fraction=0.3, seed=4)
     # the definition: of each class, the first in the order of SHA-256 of "seed index"
     order = sorted(range(50), key=lambda i: sha256(f"4 {i}".encode()).digest())
-    wanted = {i for name in "ab" for i in [i for i in order if rows[i]["label"] == name][: {"a": 12, "b": 3}[name]]}
+    wanted = {
+        i
+        for name in "ab"
+        for i in [i for i in order if rows[i]["label"] == name][: {"a": 12, "b": 3}[name]]
+    }
     assert {*raws(splits.test)} == {f"text {i}" for i in wanted}
     assert {*raws(splits.train)} == {f"text {i}" for i in range(50) if i not in wanted}
-    assert "35 training, 15 test rows; 30 % of the rows are test, by class, SHA-256 with seed 4" in said[-1]
+    assert (
+        "35 training, 15 test rows; 30 % of the rows are test, by class, SHA-256 with seed 4"
+        in said[-1]
+    )
 
 
 def test_a_column_names_the_split(tmp_path):
     names = ["train", "Train", "training", "valid", "dev", "test"]
-    splits, _ = divided(written(tmp_path, rows := texts(24, part=lambda i: names[i % 6])), split="part")
+    splits, _ = divided(
+        written(tmp_path, rows := texts(24, part=lambda i: names[i % 6])), split="part"
+    )
     for part, chosen in ((splits.train, (0, 1, 2)), (splits.valid, (3, 4)), (splits.test, (5,))):
         assert raws(part) == [row["text"] for i, row in enumerate(rows) if i % 6 in chosen]
 
@@ -118,7 +142,9 @@ def test_a_hub_name_is_asked_for_its_splits(tmp_path, monkeypatch):
 
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path))
     load = {"train": texts(20), "test": texts(6)}
-    monkeypatch.setattr(datasets, "load_dataset", lambda name, split, **_: datasets.Dataset.from_list(load[split]))
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda name, split, **_: datasets.Dataset.from_list(load[split])
+    )
     splits, _ = divided("hf://owner/name", test="test")
     assert (len(splits.train), len(splits.test), splits.train.key()) == (20, 6, None)
 
@@ -160,11 +186,15 @@ def test_a_given_split_stays_and_groups_on_both_sides_are_said(tmp_path, by):
     rows = [row | {"part": "test" if i in chosen else "train"} for i, row in enumerate(rows)]
     train, test = ([row for row in rows if row["part"] == part] for part in ("train", "test"))
     if by == "column":
-        splits, said = divided(written(tmp_path, rows), None, {"input": "text"}, split="part", group="who is it")
+        splits, said = divided(
+            written(tmp_path, rows), None, {"input": "text"}, split="part", group="who is it"
+        )
     else:
         path, other = written(tmp_path, train, "train.jsonl"), written(tmp_path, test, "test.jsonl")
         files = {"test": other} if by == "file" else {}
-        splits, said = divided(path if by == "file" else tmp_path, None, {"input": "text"}, group="who is it", **files)
+        splits, said = divided(
+            path if by == "file" else tmp_path, None, {"input": "text"}, group="who is it", **files
+        )
     assert raws(splits.test) == [row["text"] for row in test]
     assert len(set(splits.test.groups)) == 4, "p0, p1, p3, and the row without a group"
     (line,) = [line for line in said if "in training, too" in line]
@@ -187,20 +217,28 @@ def test_classes_that_are_numbers_are_in_their_order_and_keep_their_spelling(tmp
 
 
 def test_tags_are_the_same_of_texts_and_of_lists(tmp_path):
-    sentences = [[(f"w{i}", ("O", "PER", "LOC")[(i * j) % 3]) for i in range(1 + j % 7)] for j in range(20)]
+    sentences = [
+        [(f"w{i}", ("O", "PER", "LOC")[(i * j) % 3]) for i in range(1 + j % 7)] for j in range(20)
+    ]
     lists = [{"tokens": [word for word, _ in s], "tags": [tag for _, tag in s]} for s in sentences]
     spaces = [{name: " ".join(words) for name, words in row.items()} for row in lists]
     for rows in (lists, spaces):
         splits, _ = divided(written(tmp_path, rows), Bytes(), {"target_kind": "tags"})
         samples = [*splits.train, *splits.test]
         assert all(sample.label.dtype == torch.int64 for sample in samples)
-        found = Counter(tuple(zip(s.raw.split(), [splits.names[i] for i in s.label])) for s in samples)
+        found = Counter(
+            tuple(zip(s.raw.split(), [splits.names[i] for i in s.label])) for s in samples
+        )
         assert found == Counter(tuple(s) for s in sentences)
 
 
 def test_labels_have_the_names_of_their_columns(tmp_path):
-    rows = texts(toxic=lambda i: ("yes", "no")[i % 2], insult=lambda i: None if i == 3 else i % 3 == 0)
-    splits, _ = divided(written(tmp_path, rows), None, {"target": ["toxic", "insult"], "input": "text"})
+    rows = texts(
+        toxic=lambda i: ("yes", "no")[i % 2], insult=lambda i: None if i == 3 else i % 3 == 0
+    )
+    splits, _ = divided(
+        written(tmp_path, rows), None, {"target": ["toxic", "insult"], "input": "text"}
+    )
     assert splits.names == ["toxic", "insult"]
     labels = {raw: label for part in (splits.train, splits.test) for raw, label, *_ in part}
     assert labels["text 0"] == [1, 1]
@@ -209,7 +247,9 @@ def test_labels_have_the_names_of_their_columns(tmp_path):
 
 
 def test_a_text_may_have_several_right_answers(tmp_path):
-    rows = [{"word": f"wort {i}", "say": [f"a {i}", f"b {i}"] if i % 2 else f"a {i}"} for i in range(20)]
+    rows = [
+        {"word": f"wort {i}", "say": [f"a {i}", f"b {i}"] if i % 2 else f"a {i}"} for i in range(20)
+    ]
     splits, _ = divided(written(tmp_path, rows), None, {"target": "say", "target_kind": "text"})
     labels = {raw: label for part in (splits.train, splits.test) for raw, label, *_ in part}
     assert labels == {row["word"]: row["say"] for row in rows}
@@ -270,8 +310,12 @@ def test_equal_inputs_are_told_by_their_values_alone(tmp_path):
     """Not by their hashes: -1 and -2 have the same one. Spaces around a text are no difference."""
     rows = [{"note": f"note {i // 2}", "delta": -1 - i % 2, "y": "ab"[i % 2]} for i in range(40)]
     _, said = divided(written(tmp_path, rows), given={"target": "y"})
-    assert not [line for line in said if "in training" in str(line) or "another example" in str(line)]
-    rows = [{"text": f"note {i // 2}" + " " * (i % 2), "label": "ab"[i // 2 % 2]} for i in range(40)]
+    assert not [
+        line for line in said if "in training" in str(line) or "another example" in str(line)
+    ]
+    rows = [
+        {"text": f"note {i // 2}" + " " * (i % 2), "label": "ab"[i // 2 % 2]} for i in range(40)
+    ]
     _, said = divided(written(tmp_path, rows, "spaces.jsonl"))
     assert [line for line in said if "test inputs are in training" in str(line)]
 
@@ -292,7 +336,9 @@ def test_files_in_cells_are_read_once_for_the_splits(tmp_path, monkeypatch):
     from seqkit.data.tables.arrow import ArrowColumn
 
     cells = [{"bytes": png(i), "path": None} for i in range(20)]
-    parquet.write_table(pa.table({"image": cells, "label": ["a", "b"] * 10}), tmp_path / "t.parquet")
+    parquet.write_table(
+        pa.table({"image": cells, "label": ["a", "b"] * 10}), tmp_path / "t.parquet"
+    )
     table = Table(str(tmp_path / "t.parquet"), Given(columns={"image": "image"}, target="label"))
     table.read_for(Patches(4, channels=1))
     table.schema(reads="image")

@@ -29,9 +29,13 @@ def test_empty_files_among_several_are_left_out_and_counted(tmp_path, caplog):
 
 
 def test_held_out_characters_that_training_lacks_share_an_id(tmp_path, caplog):
-    (tmp_path / "a.txt").write_text("to be or not to be " * 20 + "a café, a naïve café", encoding="utf-8")
+    (tmp_path / "a.txt").write_text(
+        "to be or not to be " * 20 + "a café, a naïve café", encoding="utf-8"
+    )
     tokenizer = Characters()
-    data = DataModule(TextFiles(str(tmp_path / "a.txt")), tokenizer, NextToken(), window=7, valid_fraction=0.0)
+    data = DataModule(
+        TextFiles(str(tmp_path / "a.txt")), tokenizer, NextToken(), window=7, valid_fraction=0.0
+    )
     data.setup()
     text = "".join(sample.raw for sample in data.splits().train)
     assert tokenizer.vocab_size == len(set(text)) + 1
@@ -45,7 +49,9 @@ def test_held_out_characters_that_training_lacks_share_an_id(tmp_path, caplog):
 def test_a_text_without_unknown_characters_has_the_vocabulary_of_its_alphabet(tmp_path):
     (tmp_path / "a.txt").write_text("to be or not to be " * 20, encoding="utf-8")
     tokenizer = Characters()
-    DataModule(TextFiles(str(tmp_path / "a.txt")), tokenizer, NextToken(), window=7, valid_fraction=0.0).setup()
+    DataModule(
+        TextFiles(str(tmp_path / "a.txt")), tokenizer, NextToken(), window=7, valid_fraction=0.0
+    ).setup()
     assert tokenizer.vocab_size == len(set("to be or not to be "))
 
 
@@ -104,7 +110,9 @@ def test_a_text_that_is_not_utf8_is_named(tmp_path):
     assert len(TextFolder(str(tmp_path), skip_bad=1).splits().train) == 15
 
 
-def test_a_classifier_takes_a_folder_of_texts_by_class_and_a_language_model_takes_them_as_documents(tmp_path):
+def test_a_classifier_takes_a_folder_of_texts_by_class_and_a_language_model_takes_them_as_documents(
+    tmp_path,
+):
     for recipe, source in (("text/classify", "TextFolder"), ("text/char-lm", "TextFiles")):
         config = complete(recipe, "debug", {"data": str(reviews(tmp_path))})
         assert config["data"]["source"]["type"] == source
@@ -115,7 +123,9 @@ def test_files_of_a_folder_that_are_not_read_are_counted_once(tmp_path, caplog):
     for name in ("a.pdf", "b.pdf", "c.docx"):
         (tmp_path / name).write_bytes(b"%\0")
     complete("text/char-lm", "debug", {"data": str(tmp_path)})
-    assert [record.message for record in caplog.records] == [f"{tmp_path}: not read are 2 .pdf, 1 .docx"]
+    assert [record.message for record in caplog.records] == [
+        f"{tmp_path}: not read are 2 .pdf, 1 .docx"
+    ]
 
 
 @pytest.mark.parametrize("names", [["a.txt"], ["a.txt", "b.txt"]])

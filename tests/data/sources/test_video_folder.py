@@ -101,7 +101,9 @@ def test_a_folder_of_videos_has_its_recipe(tmp_path):
 
 def test_videos_and_sounds_are_parts_of_one_example():
     video = find("data_source", "moving-digits").load()(label="digit")
-    splits = Pairs({"video": video, "sound": find("data_source", "spoken-digits").load()()}).splits()
+    splits = Pairs(
+        {"video": video, "sound": find("data_source", "spoken-digits").load()()}
+    ).splits()
     tokenizer = Join({"video": Tubelets((4, 8, 8), frames=8), "sound": LogMel(8000, num_mels=7)})
     tokens = [tokenizer.encode(splits.train[i].raw) for i in range(2)]
     assert [[name for name, _ in one.parts] for one in tokens] == [["video", "sound"]] * 2

@@ -46,8 +46,12 @@ def ipc(path, new):
 
 
 FORMATS = {
-    "plain.parquet": lambda path: parquet.write_table(table(), path, compression="none", use_dictionary=False),
-    "zstd.parquet": lambda path: parquet.write_table(table(), path, compression="zstd", write_page_checksum=True),
+    "plain.parquet": lambda path: parquet.write_table(
+        table(), path, compression="none", use_dictionary=False
+    ),
+    "zstd.parquet": lambda path: parquet.write_table(
+        table(), path, compression="zstd", write_page_checksum=True
+    ),
     "lz4.feather": lambda path: feather.write_feather(table(), str(path)),
     "file.arrow": lambda path: ipc(path, pa.ipc.new_file),
     "stream.arrow": lambda path: ipc(path, pa.ipc.new_stream),
@@ -78,9 +82,13 @@ def test_a_damaged_file_is_read_or_refused_and_ends_no_process(tmp_path):
         for i in range(NUM_DAMAGED):
             paths.append(tmp_path / f"{i}-{name}")
             paths[-1].write_bytes(damaged(whole, rng))
-    done = subprocess.run([sys.executable, "-c", READS, *paths], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", READS, *paths], capture_output=True, text=True, check=False
+    )
     answers = done.stdout.split()
-    assert done.returncode == 0, f"{paths[min(len(answers), len(paths) - 1)]}: {done.stderr[-2000:]}"
+    assert done.returncode == 0, (
+        f"{paths[min(len(answers), len(paths) - 1)]}: {done.stderr[-2000:]}"
+    )
     for i in range(0, len(paths), NUM_DAMAGED + 1):
         assert answers[i] == "read", paths[i]
         assert 5 < answers[i : i + NUM_DAMAGED + 1].count("refused") < NUM_DAMAGED, paths[i]

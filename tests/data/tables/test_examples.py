@@ -58,7 +58,9 @@ def test_a_row_is_its_filled_cells(tmp_path):
         (tmp_path / f"{i}.png").write_bytes(image_bytes(10 * i))
         (tmp_path / f"{i}.wav").write_bytes(sound_bytes(i + 3))
         columns[[*columns][i % 7]][i] = ""
-    made = examples(tmp_path, {"target": "y"}, **columns, maker=["us"] * n, y=[f"{i}.5" for i in range(n)])
+    made = examples(
+        tmp_path, {"target": "y"}, **columns, maker=["us"] * n, y=[f"{i}.5" for i in range(n)]
+    )
     assert made.faults == {}
     for i in range(n):
         raw, filled = made.raw(i), {name for name, cells in columns.items() if cells[i] != ""}
@@ -71,7 +73,11 @@ def test_a_row_is_its_filled_cells(tmp_path):
 
 
 def test_files_are_read_as_their_part_reads_them(tmp_path):
-    columns = {"photo": [image_bytes(i) for i in range(4)], "n": [0.5, 1.5, 2.5, 4.0], "y": [1.5, 2.0, 3.0, 4.5]}
+    columns = {
+        "photo": [image_bytes(i) for i in range(4)],
+        "n": [0.5, 1.5, 2.5, 4.0],
+        "y": [1.5, 2.0, 3.0, 4.5],
+    }
     joined = Join({"view": Patches(4, channels=1), "cells": Cells()}, reads={"view": "photo"})
     assert examples(tmp_path, {}, tokenizer=joined, **columns).raw(2)["photo"].shape == (1, 8, 8)
     alone = examples(tmp_path, {}, reads="image", tokenizer=Patches(4, channels=3), **columns)
@@ -86,8 +92,12 @@ def test_files_may_stand_in_the_table_or_beside_it(tmp_path, kept):
         (tmp_path / f"{i}.wav").write_bytes(sounds[i])
     if kept != "bytes":
         holds = kept == "bytes and path"
-        photos = [{"bytes": cell if holds else None, "path": f"{i}.png"} for i, cell in enumerate(photos)]
-        sounds = [{"bytes": cell if holds else None, "path": f"{i}.wav"} for i, cell in enumerate(sounds)]
+        photos = [
+            {"bytes": cell if holds else None, "path": f"{i}.png"} for i, cell in enumerate(photos)
+        ]
+        sounds = [
+            {"bytes": cell if holds else None, "path": f"{i}.wav"} for i, cell in enumerate(sounds)
+        ]
     kinds = {"columns": {"photo": "image", "sound": "audio"}, "target": "y"}
     made = examples(tmp_path, kinds, photo=photos, sound=sounds, y=[0.5, 1.5, 2.5, 3.5, 4.5, 5.5])
     for i in range(6):
@@ -104,13 +114,19 @@ def test_a_table_reads_no_file_outside_its_folder(name, tmp_path):
     (tmp_path / "secret.png").write_bytes(image_bytes(7))
     (own.parent / "link.png").symlink_to(tmp_path / "secret.png")
     (own.parent / "folder").symlink_to(tmp_path)
-    made = examples(own.parent, {"columns": {"photo": "image"}}, photo=[name] * 3, y=[0.5, 1.5, 2.5])
+    made = examples(
+        own.parent, {"columns": {"photo": "image"}}, photo=[name] * 3, y=[0.5, 1.5, 2.5]
+    )
     assert set(made.faults) == {0, 1, 2}
     assert "is not below" in made.faults[0]
     assert "--data.folder FOLDER" in made.faults[0]
     if "secret" in name:  # which a folder lets in that is given
-        path = os.path.relpath(os.path.normpath(own.parent / name.replace("folder/", "../")), tmp_path)
-        allowed = examples(tmp_path, {"columns": {"photo": "image"}}, photo=[path] * 3, y=[0.5, 1.5, 2.5])
+        path = os.path.relpath(
+            os.path.normpath(own.parent / name.replace("folder/", "../")), tmp_path
+        )
+        allowed = examples(
+            tmp_path, {"columns": {"photo": "image"}}, photo=[path] * 3, y=[0.5, 1.5, 2.5]
+        )
         assert allowed.faults == {}
         assert allowed.raw(0).shape == (3, 8, 8)
 
@@ -118,7 +134,9 @@ def test_a_table_reads_no_file_outside_its_folder(name, tmp_path):
 def test_what_is_no_regular_file_is_not_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     names = ["pipe.png", "nothing.png", "x" * 5000 + ".png", "a\0b.png", "."]
-    made = examples(tmp_path, {"columns": {"photo": "image"}}, photo=names, y=[0.5, 1.5, 2.5, 3.5, 4.5])
+    made = examples(
+        tmp_path, {"columns": {"photo": "image"}}, photo=names, y=[0.5, 1.5, 2.5, 3.5, 4.5]
+    )
     assert set(made.faults) == set(range(5))
     assert not any("\n" in fault or len(fault) > 1100 for fault in made.faults.values())
 
@@ -145,25 +163,35 @@ def test_rows_without_input_or_target_are_left_out_and_counted():
 def test_faulty_rows_are_an_error_or_left_out_up_to_a_number():
     columns = {"size": ["1.5", "many", "2", "3", "few"], "y": ["1.5", "2", "3", "x", "4"]}
     given = {"columns": {"size": "number"}, "target_kind": "numbers", "target": "y"}
-    with pytest.raises(DataError, match=r"t\.csv, row 2: size is 'many', .* \(3 of 5 rows .*--data\.skip_bad 3 leaves"):
+    with pytest.raises(
+        DataError,
+        match=r"t\.csv, row 2: size is 'many', .* \(3 of 5 rows .*--data\.skip_bad 3 leaves",
+    ):
         usable(examples(None, given, **columns))
     rows, (said,) = usable(examples(None, given, **columns), skip_bad=3)
     assert rows.labels == [1.5, 3.0]
-    assert "3 of 5 rows are left out (cannot be used: 3, the first: t.csv, row 2: size is 'many'" in said
+    assert (
+        "3 of 5 rows are left out (cannot be used: 3, the first: t.csv, row 2: size is 'many'"
+        in said
+    )
     with pytest.raises(DataError, match="none of the 2 rows has both"):
         usable(examples(None, {"columns": {"size": "number"}}, size=["", ""], y=["1", "2"]))
 
 
 def test_files_and_molecules_that_cannot_be_read_are_found_where_rows_may_be_left_out(tmp_path):
     cells = [image_bytes(7), image_bytes(8)[:40], image_bytes(9)]
-    made = examples(tmp_path, {}, reads="image", tokenizer=Patches(4), photo=cells, y=[0.5, 1.5, 2.5])
+    made = examples(
+        tmp_path, {}, reads="image", tokenizer=Patches(4), photo=cells, y=[0.5, 1.5, 2.5]
+    )
     with pytest.raises(DataError, match="the file in photo"):
         made.raw(1)
     assert usable(made, skip_bad=1)[0].indices == [0, 2]
     (tmp_path / "torn.wav").write_bytes(b"RIFF")
     (tmp_path / "fine.wav").write_bytes(sound_bytes(3))
     names = ["fine.wav", "torn.wav", "fine.wav"]
-    made = examples(tmp_path, {}, reads="audio", tokenizer=LogMel(8000), sound=names, y=[0.5, 1.5, 2.5])
+    made = examples(
+        tmp_path, {}, reads="audio", tokenizer=LogMel(8000), sound=names, y=[0.5, 1.5, 2.5]
+    )
     assert usable(made, skip_bad=1)[0].indices == [0, 2]
     pytest.importorskip("rdkit")
     made = examples(None, {"columns": {"smiles": "smiles"}, "target": "y"}, reads="smiles", tokenizer=Molecule(),
@@ -179,7 +207,11 @@ def test_a_huge_cell_is_a_text_as_any_other():
 # ── labels ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 LABELS = [
-    ("classes", ["ham", " spam ", '"ham"', True, "n/a", 1.0, 7], ["ham", "spam", "ham", "true", None, "1", "7"]),
+    (
+        "classes",
+        ["ham", " spam ", '"ham"', True, "n/a", 1.0, 7],
+        ["ham", "spam", "ham", "true", None, "1", "7"],
+    ),
     ("numbers", ["1.5", 2, "n/a", "-1e3"], [1.5, 2.0, None, -1000.0]),
     ("text", ["zero", "null", "", ["one", "une"]], ["zero", "null", None, ["one", "une"]]),
     ("tags", ["X Y", ["X", " Y"], ""], [["X", "Y"], ["X", "Y"], None]),
@@ -189,7 +221,11 @@ LABELS = [
 @pytest.mark.parametrize(("kind", "cells", "labels"), LABELS)
 def test_a_label_is_what_the_target_holds(kind, cells, labels):
     made = examples(
-        None, {"target": "y", "target_kind": kind}, text=[f"to {i}" for i in range(len(cells))], y=cells, reads="text"
+        None,
+        {"target": "y", "target_kind": kind},
+        text=[f"to {i}" for i in range(len(cells))],
+        y=cells,
+        reads="text",
     )
     rows, _ = usable(made)
     found = dict(zip(rows.indices, rows.labels))
@@ -198,7 +234,11 @@ def test_a_label_is_what_the_target_holds(kind, cells, labels):
 
 def test_several_targets_have_gaps():
     made = examples(
-        None, {"target": ["a", "b"]}, text=["to be", "or not", "to see"], a=["1.5", "", "2"], b=["", "", "7.5"]
+        None,
+        {"target": ["a", "b"]},
+        text=["to be", "or not", "to see"],
+        a=["1.5", "", "2"],
+        b=["", "", "7.5"],
     )
     rows, (said,) = usable(made)
     assert rows.labels[0][0] == 1.5
@@ -206,7 +246,11 @@ def test_several_targets_have_gaps():
     assert rows.labels[1] == [2.0, 7.5]
     assert "no a or b: 1, the first: t.csv, row 2" in said
     given = {"target": ["a", "b"], "target_kind": "labels"}
-    rows, _ = usable(examples(None, given, text=["to be", "or not", "to see"], a=["yes", "no", ""], b=[1, 0, True]))
+    rows, _ = usable(
+        examples(
+            None, given, text=["to be", "or not", "to see"], a=["yes", "no", ""], b=[1, 0, True]
+        )
+    )
     assert rows.labels[:2] == [[1, 1], [0, 0]]
     assert np.isnan(rows.labels[2][0])
 
@@ -224,7 +268,13 @@ def test_several_targets_have_gaps():
 )
 def test_a_label_of_another_kind_is_named(kind, cell, fact):
     first = {"classes": "a", "numbers": "1.5", "text": "a", "labels": "yes", "tags": "X Y"}[kind]
-    made = examples(None, {"target": "y", "target_kind": kind}, text=["to be", "or not"], y=[first, cell], reads="text")
+    made = examples(
+        None,
+        {"target": "y", "target_kind": kind},
+        text=["to be", "or not"],
+        y=[first, cell],
+        reads="text",
+    )
     with pytest.raises(DataError, match=f"t.csv, row 2: .*{fact}"):
         usable(made)
 
@@ -234,12 +284,20 @@ def test_classes_and_tags_have_numbers_and_one_that_training_lacks_is_named():
     rows.number(["ham", "spam"], "train")
     assert rows.labels == [0, 1]
     rows, _ = usable(
-        examples(None, {"target_kind": "tags"}, text=["a b", "c d"], tags=["X Y", "Y Y"], tokenizer=Bytes())
+        examples(
+            None,
+            {"target_kind": "tags"},
+            text=["a b", "c d"],
+            tags=["X Y", "Y Y"],
+            tokenizer=Bytes(),
+        )
     )
     rows.number(["X", "Y"], "train")
     assert [label.tolist() for label in rows.labels] == [[0, 1], [1, 1]]
     rows, _ = usable(examples(None, {}, text=["a b", "c d"], label=["ham", "eggs"]))
-    with pytest.raises(DataError, match=r"t\.csv, row 2: the test split has the class 'eggs', which training lacks"):
+    with pytest.raises(
+        DataError, match=r"t\.csv, row 2: the test split has the class 'eggs', which training lacks"
+    ):
         rows.number(["ham"], "test")
 
 

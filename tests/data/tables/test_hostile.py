@@ -27,7 +27,9 @@ def csv(*rows, head="text,label", end="\n"):
 
 
 def jsonl(*records):
-    return "".join((record if isinstance(record, str) else json.dumps(record)) + "\n" for record in records)
+    return "".join(
+        (record if isinstance(record, str) else json.dumps(record)) + "\n" for record in records
+    )
 
 
 def zipped(text, codec="utf-8"):
@@ -41,7 +43,9 @@ def table(path, given):
         fields = Given.__dataclass_fields__, Division.__dataclass_fields__
         group = "columns" if name in fields[0] else "division" if name in fields[1] else None
         (of if group is None else of[group])[name] = value
-    return Table(path, **of | {"columns": Given(**of["columns"]), "division": Division(**of["division"])})
+    return Table(
+        path, **of | {"columns": Given(**of["columns"]), "division": Division(**of["division"])}
+    )
 
 
 BROKEN = f"byte 0x{{}} at offset {len(csv(*ROWS)) + len('caf')}, line 14"
@@ -191,7 +195,9 @@ def test_an_ordinary_oddity_changes_nothing(place, caplog, subtests):
             assert splits.names == ["even", "odd"]
             assert {type(label) for label in splits.train.labels} == {int}
             assert not [
-                line for line in caplog.messages if not re.search("target|text: '|column 1|20 % of the rows", line)
+                line
+                for line in caplog.messages
+                if not re.search("target|text: '|column 1|20 % of the rows", line)
             ]
 
 

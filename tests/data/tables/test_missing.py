@@ -10,7 +10,8 @@ WORDS = ("#N/A", "#NA", "-NaN", "<NA>", "NULL", "n/a", "+nan", "(null)", r"\N", 
 
 
 @pytest.mark.parametrize(
-    ("word", "suffix"), [*((word, ".graphml") for word in WORDS), *((word, ".csv") for word in WORDS[-3:])]
+    ("word", "suffix"),
+    [*((word, ".graphml") for word in WORDS), *((word, ".csv") for word in WORDS[-3:])],
 )
 def test_a_node_without_a_label_is_unlabelled_and_a_number_may_be_missing(tmp_path, word, suffix):
     ring = networkx.cycle_graph(20)
@@ -23,7 +24,9 @@ def test_a_node_without_a_label_is_unlabelled_and_a_number_may_be_missing(tmp_pa
         path = tmp_path
         rows = [f"{i},{n['label']},{n['town']}" for i, n in enumerate(nodes)]
         (tmp_path / "nodes.csv").write_text("\n".join(["id,label,town", *rows]))
-        (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{u},{v}\n" for u, v in ring.edges))
+        (tmp_path / "edges.csv").write_text(
+            "source,target\n" + "".join(f"{u},{v}\n" for u, v in ring.edges)
+        )
     splits = GraphFile(str(path), eigenvectors=0).splits()
     assert splits.names == ["a", "b"]
     assert all(part[0].label[3] == IGNORE for part in (splits.train, splits.valid, splits.test))

@@ -27,7 +27,9 @@ WORDS = [
     "naïve čeština 漢字 🎉",
     "line\u2028separator",
 ]
-RECORDS = [{"text": f"{WORDS[i % 6]} {i}", "label": ("low", "high", "mid")[i % 3]} for i in range(37)]
+RECORDS = [
+    {"text": f"{WORDS[i % 6]} {i}", "label": ("low", "high", "mid")[i % 3]} for i in range(37)
+]
 
 
 def delimited(records, separator=",", end="\r\n"):
@@ -100,7 +102,9 @@ def test_a_row_has_the_line_in_which_it_begins(tmp_path):
         number = int(rows.place(i).rpartition("line ")[2])
         assert csv_cell(text[number - 1]).startswith(record["text"].partition("\n")[0])
     assert read_tables(written(tmp_path, "t.jsonl", "\n\n" + JSONL)).place(4).endswith(", line 7")
-    assert read_tables(written(tmp_path, "t.parquet", FILES["t.parquet"])).place(4).endswith(", row 5")
+    assert (
+        read_tables(written(tmp_path, "t.parquet", FILES["t.parquet"])).place(4).endswith(", row 5")
+    )
 
 
 def csv_cell(line):
@@ -113,22 +117,33 @@ def test_quotes_that_enclose_no_cell_of_a_table_of_tabs_are_letters(tmp_path):
 
 
 def test_a_text_file_has_a_row_a_line_and_a_header_may_be_given(tmp_path):
-    assert list(read_tables(written(tmp_path, "t.txt", "to be\n\nor not\n")).columns["text"]) == ["to be", "or not"]
+    assert list(read_tables(written(tmp_path, "t.txt", "to be\n\nor not\n")).columns["text"]) == [
+        "to be",
+        "or not",
+    ]
     rows = read_tables(written(tmp_path, "t.csv", "1,2\n3,4\n"), header=["a", "b"])
     assert records_of(rows) == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
 
 
 def test_json_lines_are_parsed_once(tmp_path, monkeypatch):
     parsed, loads = [], json.loads
-    monkeypatch.setattr(text_files.json, "loads", lambda text, **hook: parsed.append(text) or loads(text, **hook))
+    monkeypatch.setattr(
+        text_files.json, "loads", lambda text, **hook: parsed.append(text) or loads(text, **hook)
+    )
     read_tables(written(tmp_path, "t.jsonl", JSONL))
     assert len(parsed) == 37
 
 
 def test_fields_of_objects_may_be_absent_and_faulty_rows_are_kept_as_errors(tmp_path):
-    text = '{"a": 1}\n{"b": [2]}\n{"a": \n3\n{"a": "\\ud800"}\n{"a": {"b": null}}\n{"a": 1, "a": 2}\n'
+    text = (
+        '{"a": 1}\n{"b": [2]}\n{"a": \n3\n{"a": "\\ud800"}\n{"a": {"b": null}}\n{"a": 1, "a": 2}\n'
+    )
     rows = read_tables(path := written(tmp_path, "t.jsonl", text))
-    assert records_of(rows) == [{"a": 1, "b": None}, {"a": None, "b": [2]}, {"a": {"b": None}, "b": None}]
+    assert records_of(rows) == [
+        {"a": 1, "b": None},
+        {"a": None, "b": [2]},
+        {"a": {"b": None}, "b": None},
+    ]
     assert [fault.removeprefix(f"{path}, ").split(" (")[0].split(";")[0] for fault in rows.faults] == [
         "line 3 is no JSON", "line 4 holds no object", "line 5 is no JSON",
         "line 7 is no JSON",
@@ -139,7 +154,9 @@ def test_wide_tables_are_read_in_one_pass(tmp_path, monkeypatch):
     opened, once = [], text_files._opened
     monkeypatch.setattr(text_files, "_opened", lambda file: opened.append(file) or once(file))
     header = ",".join(f"gene {i}" for i in range(4_000))
-    rows = read_tables(written(tmp_path, "t.csv", "\n".join([header, *[",".join(["0.5"] * 4_000)] * 30])))
+    rows = read_tables(
+        written(tmp_path, "t.csv", "\n".join([header, *[",".join(["0.5"] * 4_000)] * 30]))
+    )
     assert (len(rows.names), len(rows)) == (4_000, 30)
     assert len(opened) == 1
 
@@ -168,8 +185,15 @@ def test_names_of_a_hubs_classes_are_kept(tmp_path):
     datasets = pytest.importorskip("datasets")
 
     features = datasets.Features({"label": datasets.ClassLabel(names=["neg", "pos"])})
-    datasets.Dataset.from_dict({"label": [0, 1, None, -1]}, features=features).to_parquet(tmp_path / "a.parquet")
-    assert list(read_tables(str(tmp_path / "a.parquet")).columns["label"]) == ["neg", "pos", None, None]
+    datasets.Dataset.from_dict({"label": [0, 1, None, -1]}, features=features).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    assert list(read_tables(str(tmp_path / "a.parquet")).columns["label"]) == [
+        "neg",
+        "pos",
+        None,
+        None,
+    ]
 
 
 # ── several files ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -29,7 +29,10 @@ def letters(i):
 
 def rows(**columns):
     """A table of columns: lists of cells, or functions from the row to its cell."""
-    made = {name: column if isinstance(column, list) else cells(column) for name, column in columns.items()}
+    made = {
+        name: column if isinstance(column, list) else cells(column)
+        for name, column in columns.items()
+    }
     return Rows(made, [("t.csv", len(next(iter(made.values()))))])
 
 
@@ -87,7 +90,12 @@ def test_a_column_is_what_its_cells_are(subtests):
             schema = infer(rows(x=column, size=SIZE, y=PRICE), Given(target="y"))
             assert kinds(schema).get("x", "unused") == kind
             assert all(c.why for c in schema.columns if c.role == "unused"), "a reason"
-            read = [c.read(column(i), schema.missing) for c in schema.inputs[:1] for i in range(N) if c.name == "x"]
+            read = [
+                c.read(column(i), schema.missing)
+                for c in schema.inputs[:1]
+                for i in range(N)
+                if c.name == "x"
+            ]
             values = {str(column(i)) for i in range(N) if not is_missing(column(i))}
             assert kind != "category" or len({*read} - {None}) == len(values), "each its own"
 
@@ -115,7 +123,9 @@ DATES = {
 @pytest.mark.parametrize("what", NUMBERS)
 def test_numbers_are_read_as_people_write_them(what):
     written, form, value = NUMBERS[what]
-    (column,) = infer(rows(a=lambda i: written.format(1 + i % 9), y=PRICE), Given(target="y")).inputs
+    (column,) = infer(
+        rows(a=lambda i: written.format(1 + i % 9), y=PRICE), Given(target="y")
+    ).inputs
     assert (column.kind, column.form) == ("number", form)
     assert column.read(written.format(5)) == value
 
@@ -123,7 +133,9 @@ def test_numbers_are_read_as_people_write_them(what):
 @pytest.mark.parametrize("what", DATES)
 def test_dates_have_one_form_and_keep_it(what):
     written, form = DATES[what]
-    (column,) = infer(rows(a=lambda i: written.format(1 + i % 28), y=PRICE), Given(target="y")).inputs
+    (column,) = infer(
+        rows(a=lambda i: written.format(1 + i % 28), y=PRICE), Given(target="y")
+    ).inputs
     assert (column.kind, column.form) == ("date", form)
     assert str(column.read(written.format(5))).startswith("2012-01-05")
     with pytest.raises(ValueError, match="no date as the others are"):
@@ -131,7 +143,9 @@ def test_dates_have_one_form_and_keep_it(what):
 
 
 def test_months_are_dates():
-    (column,) = infer(rows(a=lambda i: f"20{i % 20:02}-{1 + i % 12:02}", y=PRICE), Given(target="y")).inputs
+    (column,) = infer(
+        rows(a=lambda i: f"20{i % 20:02}-{1 + i % 12:02}", y=PRICE), Given(target="y")
+    ).inputs
     assert (column.kind, str(column.read("2012-05"))) == ("date", "2012-05-01")
 
 
@@ -155,8 +169,12 @@ def test_a_word_among_numbers_is_missing_in_the_whole_table():
         assert schema.missing == (word.lower(),)
         assert [column.read(word, schema.missing) for column in schema.inputs] == [None, None]
         assert any(f"{word} counts as an empty cell" in line for line in schema.lines())
-        assert infer(rows(sex=sex, wing=SIZE, y=PRICE)).missing == (), "a value where no number column has it"
-    schema = infer(rows(a=lambda i: "-999" if i % 3 else f"{i}", y=PRICE), Given(missing=["-999 ", "Unknown"]))
+        assert infer(rows(sex=sex, wing=SIZE, y=PRICE)).missing == (), (
+            "a value where no number column has it"
+        )
+    schema = infer(
+        rows(a=lambda i: "-999" if i % 3 else f"{i}", y=PRICE), Given(missing=["-999 ", "Unknown"])
+    )
     assert schema.missing == ("-999", "unknown")
 
 
@@ -164,7 +182,9 @@ def test_what_pandas_reads_as_missing_is_missing_or_may_be():
     from pandas.io.parsers.readers import STR_NA_VALUES
 
     programs = {"1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN", "#N/A N/A"}  # of Windows before 2015
-    assert {word for word in STR_NA_VALUES if not is_missing(word) and word.lower() not in AMBIGUOUS} <= programs
+    assert {
+        word for word in STR_NA_VALUES if not is_missing(word) and word.lower() not in AMBIGUOUS
+    } <= programs
     assert not any(map(is_missing, AMBIGUOUS))
 
 
@@ -210,7 +230,10 @@ def test_several_targets_are_numbers_or_yes_and_no():
     table = rows(text=TEXT, a=lambda i: "yn"[i % 2], b=lambda i: i // 2 % 2, c=SIZE, d=PRICE)
     assert infer(table, Given(target=["a", "b"])).target_kind == "labels"
     assert infer(table, Given(target=["c", "d"])).target_kind == "numbers"
-    assert [column.name for column in infer(table, Given(target_kind="labels")).targets] == ["a", "b"]
+    assert [column.name for column in infer(table, Given(target_kind="labels")).targets] == [
+        "a",
+        "b",
+    ]
     with pytest.raises(DataError, match=r"several targets \(a, c\).*--data\.target"):
         infer(table, Given(target=["a", "c"]))
 
@@ -219,13 +242,23 @@ def test_several_targets_are_numbers_or_yes_and_no():
 
 
 def test_a_recipe_of_texts_reads_one_column():
-    table = rows(id=str, title="{}th".format, body="a far longer text {}".format, stars=lambda i: i % 5, tone=LABEL)
+    table = rows(
+        id=str,
+        title="{}th".format,
+        body="a far longer text {}".format,
+        stars=lambda i: i % 5,
+        tone=LABEL,
+    )
     assert kinds(infer(table)) == {"title": "text", "body": "text", "stars": "number"}
     assert kinds(infer(table, reads="text")) == {"body": "text"}, "the longest"
     assert kinds(infer(table, Given(input="title"), reads="text")) == {"title": "text"}
     for name in ("text", "word"):
-        assert kinds(infer(rows(**{name: letters, "tone": LABEL, "age": SIZE}), reads="text")) == {name: "text"}
-    assert kinds(infer(rows(word=lambda i: ("to", "be", "or")[i % 3], y=LABEL), reads="text")) == {"word": "text"}
+        assert kinds(infer(rows(**{name: letters, "tone": LABEL, "age": SIZE}), reads="text")) == {
+            name: "text"
+        }
+    assert kinds(infer(rows(word=lambda i: ("to", "be", "or")[i % 3], y=LABEL), reads="text")) == {
+        "word": "text"
+    }
     with pytest.raises(DataError, match=r"'one', 'two' fit equally as input; .*--data\.input"):
         infer(rows(one=TEXT, two=TEXT, y=LABEL), reads="text")
     with pytest.raises(DataError, match=r"no column of text left \(size: number\)"):
@@ -234,11 +267,22 @@ def test_a_recipe_of_texts_reads_one_column():
 
 def test_molecules_are_known_by_name_and_cells():
     pytest.importorskip("rdkit")
-    for name in ("smiles", "Canonical SMILES", "IsomericSMILES", "Ligand SMILES", "mol", "smi", "Drug"):
+    for name in (
+        "smiles",
+        "Canonical SMILES",
+        "IsomericSMILES",
+        "Ligand SMILES",
+        "mol",
+        "smi",
+        "Drug",
+    ):
         table = rows(**{name: lambda i: "C" * (1 + i % 9) + "O", "note": TEXT, "y": PRICE})
         assert kinds(infer(table))[name] == "smiles"
         assert kinds(infer(table, reads="smiles")) == {name: "smiles"}
-        assert kinds(infer(rows(**{name: lambda i: f"aspirin {i % 9}", "y": PRICE})))[name] == "category"
+        assert (
+            kinds(infer(rows(**{name: lambda i: f"aspirin {i % 9}", "y": PRICE})))[name]
+            == "category"
+        )
 
 
 def test_a_column_of_images_whose_names_have_no_suffix_is_no_text():
@@ -246,12 +290,18 @@ def test_a_column_of_images_whose_names_have_no_suffix_is_no_text():
 
 
 def test_columns_of_numbers_may_be_one_series():
-    table = rows(**{f"s{j}": (lambda i, j=j: f"{i * j},5") for j in range(3)}, site=lambda i: "x", kind=LABEL)
+    table = rows(
+        **{f"s{j}": (lambda i, j=j: f"{i * j},5") for j in range(3)}, site=lambda i: "x", kind=LABEL
+    )
     for given in (["s0", "s1", "s2"], "s?"):
         schema = infer(table, Given(input=given))
         assert [step.name for step in schema.steps] == ["s0", "s1", "s2"]
         assert kinds(schema) == {"s0 … s2": "series"}
-    for given, fact in (("t*", r"'t\*'"), (["s0", "s0"], "once"), (["s0", "sitte"], "did you mean site")):
+    for given, fact in (
+        ("t*", r"'t\*'"),
+        (["s0", "s0"], "once"),
+        (["s0", "sitte"], "did you mean site"),
+    ):
         with pytest.raises(DataError, match=fact):
             infer(table, Given(input=given))
 
@@ -259,7 +309,10 @@ def test_columns_of_numbers_may_be_one_series():
 def test_a_column_of_groups_is_an_input_where_it_holds_more_than_names_or_nothing_else_is_left():
     names = rows(who=lambda i: f"p{i % 5}", text=TEXT, label=LABEL)
     assert kinds(infer(names, group="who")) == {"text": "text"}
-    assert kinds(infer(names, Given(columns={"who": "category"}), group="who")) == {"who": "category", "text": "text"}
+    assert kinds(infer(names, Given(columns={"who": "category"}), group="who")) == {
+        "who": "category",
+        "text": "text",
+    }
     lone = infer(rows(text=lambda i: f"a text {i % 7}", label=LABEL), group="text")
     assert (kinds(lone), lone.targets[0].name) == ({"text": "category"}, "label")
     assert "photo" in kinds(infer(rows(photo="{}.png".format, size=SIZE, y=PRICE), group="photo"))
@@ -281,7 +334,9 @@ def test_what_is_given_is_taken_and_not_said():
 def test_wide_tables_are_inferred_and_counted():
     columns = {f"gene {j}": [f"{j * i % 97}.5" for i in range(20)] for j in range(4_000)}
     schema = infer(rows(**columns, y=[f"{i}.5" for i in range(20)]))
-    assert len(schema.inputs) + sum("every cell" in column.why for column in schema.columns) == 4_000
+    assert (
+        len(schema.inputs) + sum("every cell" in column.why for column in schema.columns) == 4_000
+    )
     assert "and 3,971 columns more" in list(schema.lines())[-1]
 
 
@@ -334,7 +389,9 @@ def test_a_saved_schema_reads_as_the_inferred_one():
     for column, other in zip(schema.inputs, saved.inputs, strict=True):
         value = column.read(few[column.name], schema.missing)
         assert other.read(few[column.name], saved.missing) == value
-    assert str(saved.inputs[0].read("02/05/2022")) == "2022-05-02", "as training, though May has no day 28 here"
+    assert str(saved.inputs[0].read("02/05/2022")) == "2022-05-02", (
+        "as training, though May has no day 28 here"
+    )
 
 
 def test_cells_that_are_no_value_of_their_column_are_errors(subtests):
@@ -392,7 +449,11 @@ def test_points_group_thousands_beside_numbers_without_a_point_and_beside_decima
     prices = ["999", "1.200", "850", "2.450", "12.500", "70"]
     assert kinds_of(v=prices)["v"].form == ","
     assert kinds_of(v=["3.947", "1.250"] * 3, w=["2,40", "7,1"] * 3)["v"].form == ","
-    for decimals in (["0.125", "2.250", "1.375", "2"] * 2, ["1.125", "2.500"] * 3, ["1.5", "999", "1.200"] * 2):
+    for decimals in (
+        ["0.125", "2.250", "1.375", "2"] * 2,
+        ["1.125", "2.500"] * 3,
+        ["1.5", "999", "1.200"] * 2,
+    ):
         assert kinds_of(v=decimals)["v"].form == ""
 
 

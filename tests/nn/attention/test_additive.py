@@ -22,7 +22,9 @@ def test_additive_attention_is_bahdanaus():
     additive, state, memory = attention(7, 1), torch.randn(7), torch.randn(5, 7)
     w, u, values = additive.qkv_proj.weight.split(7)
     b, a, c = additive.qkv_proj.bias.detach().normal_().split(7)
-    scores = [additive.mechanism.score_weight[0] @ torch.tanh(w @ state + b + u @ x + a) for x in memory]
+    scores = [
+        additive.mechanism.score_weight[0] @ torch.tanh(w @ state + b + u @ x + a) for x in memory
+    ]
     weights = torch.stack(scores).softmax(dim=0)
     right = additive.out_proj(sum(weight * (values @ x + c) for weight, x in zip(weights, memory)))
     additive.for_cross_attention()
@@ -41,5 +43,9 @@ def test_additive_scores_are_computed_by_head_with_shared_keys():
 def test_rotary_positions_are_refused_when_a_backbone_is_built():
     with pytest.raises(ValueError, match="rotary"):
         Transformer(
-            24, 2, num_heads=3, block=lambda *sizes: PreNormBlock(*sizes, attention=attention), position=Rotary()
+            24,
+            2,
+            num_heads=3,
+            block=lambda *sizes: PreNormBlock(*sizes, attention=attention),
+            position=Rotary(),
         )

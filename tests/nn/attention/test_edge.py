@@ -32,7 +32,9 @@ def graphs(lengths=(11, 5, 7), share=0.3):
     """valid [b n], random directed edges of types 1 to 3, some of a node to itself."""
     b, n = len(lengths), max(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
-    example, target, source = ((torch.rand(b, n, n) < share) & valid[:, :, None] & valid[:, None, :]).nonzero().T
+    example, target, source = (
+        ((torch.rand(b, n, n) < share) & valid[:, :, None] & valid[:, None, :]).nonzero().T
+    )
     edge_index = torch.stack([example * n + source, example * n + target])
     return valid, Adjacency(edge_index, torch.randint(1, 4, (edge_index.shape[1],)))
 
@@ -41,14 +43,24 @@ def contexts(valid, adjacency, edge_bias, causal):
     """The same context for attention along edges and for attention under a mask of all pairs."""
     tokens = Embedded(torch.zeros(*valid.shape, 1), torch.zeros(*valid.shape, 0), valid, adjacency)
     return [
-        attention_context(tokens, causal=causal, num_heads=4, head_dim=5, edge_bias=edge_bias, needs_mask=needs_mask)
+        attention_context(
+            tokens,
+            causal=causal,
+            num_heads=4,
+            head_dim=5,
+            edge_bias=edge_bias,
+            needs_mask=needs_mask,
+        )
         for needs_mask in (False, True)
     ]
 
 
 def heads(valid, num_kv_heads=4, dtype=torch.float64):
     b, n = valid.shape
-    return [torch.randn(b, h, n, 5, dtype=dtype, requires_grad=True) for h in (4, num_kv_heads, num_kv_heads)]
+    return [
+        torch.randn(b, h, n, 5, dtype=dtype, requires_grad=True)
+        for h in (4, num_kv_heads, num_kv_heads)
+    ]
 
 
 def difference(mechanism, causal=False, num_kv_heads=4):
@@ -62,10 +74,15 @@ def difference(mechanism, causal=False, num_kv_heads=4):
     dense = ScaledDotProductAttention(4, 5)
     got, wanted = mechanism(q, k, v, sparse) * real, dense(q, k, v, masked) * real
     direction = torch.randn_like(got)
-    pairs = list(zip(*(torch.autograd.grad((x * direction).sum(), (q, k, v, bias)) for x in (got, wanted))))
+    pairs = list(
+        zip(*(torch.autograd.grad((x * direction).sum(), (q, k, v, bias)) for x in (got, wanted)))
+    )
     pairs += [
         (got, wanted),
-        (mechanism.attention_weights(q, k, sparse) * real, dense.attention_weights(q, k, masked) * real),
+        (
+            mechanism.attention_weights(q, k, sparse) * real,
+            dense.attention_weights(q, k, masked) * real,
+        ),
     ]
     return max(float((a - b).detach().abs().max()) for a, b in pairs)
 
@@ -110,7 +127,11 @@ def test_the_target_of_an_edge_attends_to_its_source():
     edge = Adjacency(torch.tensor([[0], [2]]), torch.tensor([1]))
     q, k, _ = heads(torch.ones(1, 3, dtype=torch.bool))
     weights = EdgeAttention(4, 5).attention_weights(q, k, AttentionContext(adjacency=edge))
-    assert (weights[0, 0] > 0).tolist() == [[True, False, False], [False, True, False], [True, False, True]]
+    assert (weights[0, 0] > 0).tolist() == [
+        [True, False, False],
+        [False, True, False],
+        [True, False, True],
+    ]
 
 
 def test_an_edge_from_padding_is_masked():
@@ -118,7 +139,10 @@ def test_an_edge_from_padding_is_masked():
     adjacency = Adjacency(torch.tensor([[1, 2], [0, 0]]), torch.ones(2, dtype=torch.int64))
     q, k, v = heads(valid)
     right = EdgeAttention(4, 5)(
-        q, k, v, AttentionContext(adjacency=Adjacency(adjacency.edge_index[:, :1], adjacency.edge_type[:1]))
+        q,
+        k,
+        v,
+        AttentionContext(adjacency=Adjacency(adjacency.edge_index[:, :1], adjacency.edge_type[:1])),
     )
     got = EdgeAttention(4, 5)(q, k, v, AttentionContext(adjacency=adjacency, key_valid=valid))
     assert_close(got[:, :, :2], right[:, :, :2])
@@ -128,14 +152,21 @@ def test_large_scores_do_not_overflow():
     valid, adjacency = graphs()
     sparse, masked = contexts(valid, adjacency, None, causal=False)
     q, k, v = (x.detach() for x in heads(valid, dtype=torch.float32))
-    got, right = (m(4, 5)(300 * q, k, v, r) for m, r in ((EdgeAttention, sparse), (ScaledDotProductAttention, masked)))
-    assert_close((got * valid[:, None, :, None]), (right * valid[:, None, :, None]), rtol=1e-3, atol=1e-4)
+    got, right = (
+        m(4, 5)(300 * q, k, v, r)
+        for m, r in ((EdgeAttention, sparse), (ScaledDotProductAttention, masked))
+    )
+    assert_close(
+        (got * valid[:, None, :, None]), (right * valid[:, None, :, None]), rtol=1e-3, atol=1e-4
+    )
 
 
 def test_many_edges_to_one_node_are_summed_exactly_in_bfloat16():
     n = 4001
     edge_index = torch.stack([torch.arange(1, n), torch.zeros(n - 1, dtype=torch.int64)])
-    context = AttentionContext(adjacency=Adjacency(edge_index, torch.ones(n - 1, dtype=torch.int64)))
+    context = AttentionContext(
+        adjacency=Adjacency(edge_index, torch.ones(n - 1, dtype=torch.int64))
+    )
     q = torch.zeros(1, 1, n, 5, dtype=torch.bfloat16)  # all weights equal
     v = torch.ones_like(q) * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]).bfloat16()
     output = EdgeAttention(1, 5)(q, q, v, context)
@@ -161,7 +192,12 @@ def test_dropout_of_attention_weights_acts_while_training_only_and_keeps_the_mea
 def transformer(dim, causal, mechanism=EdgeAttention, **settings):
     attention = partial(MultiHeadAttention, mechanism=mechanism, **settings)
     return Transformer(
-        dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, attention=attention), position=Rotary()
+        dim,
+        2,
+        num_heads=3,
+        causal=causal,
+        block=partial(PreNormBlock, attention=attention),
+        position=Rotary(),
     )
 
 
@@ -250,7 +286,9 @@ def test_the_sum_of_all_tensors_grows_linearly_with_the_edges():
     totals = []
     for n in (1009, 4036):
         target = torch.arange(n)
-        edge_index = torch.cat([torch.stack([(target + step) % n, target]) for step in (1, 2, 5)], dim=1)
+        edge_index = torch.cat(
+            [torch.stack([(target + step) % n, target]) for step in (1, 2, 5)], dim=1
+        )
         q, k, v = (torch.randn(1, 4, n, 5, requires_grad=True) for _ in range(3))
         with Sizes() as sizes:
             adjacency = Adjacency(edge_index, torch.ones(3 * n, dtype=torch.int64))
@@ -288,5 +326,9 @@ hidden.square().sum().backward()
 assert backbone.edge_biases["4"].weight.grad.abs().sum() > 0 and len(adjacency) == 2 * e
 print(next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
-    assert int(done.stdout) < 2 * 2**20, "kilobytes; not ru_maxrss, which a process takes over from its parent"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert int(done.stdout) < 2 * 2**20, (
+        "kilobytes; not ru_maxrss, which a process takes over from its parent"
+    )

@@ -20,7 +20,10 @@ CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", 
 
 
 def queries_keys_values(n, m, num_heads=3, num_kv_heads=3, c=5, dtype=torch.float64):
-    return (torch.randn(2, h, t, c, dtype=dtype) for h, t in ((num_heads, n), (num_kv_heads, m), (num_kv_heads, m)))
+    return (
+        torch.randn(2, h, t, c, dtype=dtype)
+        for h, t in ((num_heads, n), (num_kv_heads, m), (num_kv_heads, m))
+    )
 
 
 def written_out(q, k, v, valid, causal):
@@ -57,7 +60,9 @@ def some_valid(m):
 def test_linear_attention_equals_its_formula(causal, num_kv_heads):
     q, k, v = queries_keys_values(7, 7, num_kv_heads=num_kv_heads)
     valid = some_valid(7)
-    assert_close(LinearAttention(3, 5)(q, k, v, context(valid, causal)), written_out(q, k, v, valid, causal))
+    assert_close(
+        LinearAttention(3, 5)(q, k, v, context(valid, causal)), written_out(q, k, v, valid, causal)
+    )
 
 
 def test_cross_attention_equals_the_formula():
@@ -89,7 +94,9 @@ def test_steps_with_padding_between_equal_one_pass():
     mechanism, cache = LinearAttention(3, 5), LinearAttention(3, 5).init_cache(137)
     outputs = []
     for start, end in ends:
-        step = AttentionContext(is_causal=True, query_valid=valid[:, start:end], key_valid=valid[:, :end])
+        step = AttentionContext(
+            is_causal=True, query_valid=valid[:, start:end], key_valid=valid[:, :end]
+        )
         outputs.append(mechanism(*(x[:, :, start:end] for x in (q, k, v)), step, cache))
         assert cache.sums.shape == (2, 3, 5, 6)
     assert_close(torch.cat(outputs, dim=2), mechanism(q, k, v, context(valid, True)))
@@ -126,17 +133,27 @@ def test_the_largest_tensor_grows_linearly_with_the_tokens(causal, largest_tenso
 
 @CAUSAL
 def test_gradients_are_those_of_finite_differences(causal):
-    q, k, v = (x.requires_grad_() for x in queries_keys_values(CHUNK + 1, CHUNK + 1, num_heads=1, num_kv_heads=1, c=2))
+    q, k, v = (
+        x.requires_grad_()
+        for x in queries_keys_values(CHUNK + 1, CHUNK + 1, num_heads=1, num_kv_heads=1, c=2)
+    )
     entries = torch.randperm(q.numel())[:7]
 
     def few(change):
         return LinearAttention(1, 2)(
-            q.flatten().index_add(0, entries, change).reshape(q.shape), k, v, context(some_valid(65), causal)
+            q.flatten().index_add(0, entries, change).reshape(q.shape),
+            k,
+            v,
+            context(some_valid(65), causal),
         )
 
     assert torch.autograd.gradcheck(few, torch.zeros(7, dtype=torch.float64, requires_grad=True))
-    small = [x.requires_grad_() for x in queries_keys_values(3, 3, num_heads=1, num_kv_heads=1, c=2)]
-    assert torch.autograd.gradcheck(lambda *x: LinearAttention(1, 2)(*x, context(some_valid(3), causal)), small)
+    small = [
+        x.requires_grad_() for x in queries_keys_values(3, 3, num_heads=1, num_kv_heads=1, c=2)
+    ]
+    assert torch.autograd.gradcheck(
+        lambda *x: LinearAttention(1, 2)(*x, context(some_valid(3), causal)), small
+    )
 
 
 @CAUSAL
@@ -145,7 +162,9 @@ def test_gradients_are_those_of_finite_differences(causal):
 def test_only_the_output_is_rounded_over_many_chunks(causal, autocast, dtype, error):
     """bfloat16 has eight bits: nothing but the last rounding may cost one."""
     q, k, v = (x.to(dtype) for x in queries_keys_values(1021, 1021))
-    right = LinearAttention(3, 5)(q.double(), k.double(), v.double(), AttentionContext(is_causal=causal))
+    right = LinearAttention(3, 5)(
+        q.double(), k.double(), v.double(), AttentionContext(is_causal=causal)
+    )
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         got = LinearAttention(3, 5)(q, k, v, AttentionContext(is_causal=causal))
     assert got.dtype == dtype
@@ -156,9 +175,13 @@ def test_a_feature_map_can_be_passed_in_and_may_give_only_zeros():
     q, k, v = queries_keys_values(5, 5)
     squares = LinearAttention(3, 5, feature_map=torch.square)
     right = einsum(q.square(), k.square(), "b h n c, b h m c -> b h n m")
-    assert_close(squares.attention_weights(q, k, AttentionContext()), right / right.sum(dim=-1, keepdim=True))
+    assert_close(
+        squares.attention_weights(q, k, AttentionContext()), right / right.sum(dim=-1, keepdim=True)
+    )
     k = (-k.abs()).requires_grad_()
-    output = LinearAttention(3, 5, feature_map=torch.relu)(q, k, v, AttentionContext(is_causal=True))
+    output = LinearAttention(3, 5, feature_map=torch.relu)(
+        q, k, v, AttentionContext(is_causal=True)
+    )
     assert not output.any()
     assert torch.autograd.grad(output.sum(), k)[0].isfinite().all()
 

@@ -20,7 +20,10 @@ from seqkit.testing import check_backbone
 
 
 def queries_keys_values(n, m, num_kv_heads=3, c=5):
-    return (torch.randn(2, h, t, c, dtype=torch.float64) for h, t in ((3, n), (num_kv_heads, m), (num_kv_heads, m)))
+    return (
+        torch.randn(2, h, t, c, dtype=torch.float64)
+        for h, t in ((3, n), (num_kv_heads, m), (num_kv_heads, m))
+    )
 
 
 def context(lengths, m):
@@ -37,7 +40,9 @@ def transformer(position=None, **settings):
 def embedded(lengths, n, shift=0.0):
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
     hidden = torch.randn(len(lengths), n, 24).masked_fill(~valid[..., None], 0.0)
-    return Embedded(hidden, torch.arange(float(n)).expand(len(lengths), n)[..., None] + shift, valid)
+    return Embedded(
+        hidden, torch.arange(float(n)).expand(len(lengths), n)[..., None] + shift, valid
+    )
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 3])
@@ -51,7 +56,9 @@ def test_linformer_equals_its_formula(num_kv_heads):
             keys, values = (x[b, h * num_kv_heads // 3, :length] for x in (k, v))
             projected = linformer.key_projection[:length].T @ keys
             scores = q[b, h] @ projected.T / math.sqrt(5)
-            assert_close(got[b, h], scores.softmax(dim=-1) @ (linformer.value_projection[:length].T @ values))
+            assert_close(
+                got[b, h], scores.softmax(dim=-1) @ (linformer.value_projection[:length].T @ values)
+            )
 
 
 def test_an_identity_projection_is_exact_attention():
@@ -59,7 +66,10 @@ def test_an_identity_projection_is_exact_attention():
     for projection in (linformer.key_projection, linformer.value_projection):
         nn.init.eye_(projection)
     q, k, v = queries_keys_values(7, 7)
-    assert_close(linformer(q, k, v, AttentionContext()), ScaledDotProductAttention(3, 5)(q, k, v, AttentionContext()))
+    assert_close(
+        linformer(q, k, v, AttentionContext()),
+        ScaledDotProductAttention(3, 5)(q, k, v, AttentionContext()),
+    )
 
 
 @pytest.mark.parametrize("columns", [7, 11, 17])
@@ -95,7 +105,8 @@ def test_with_rotary_positions_only_differences_matter():
     backbone = transformer(position=Rotary()).double()
     x = embedded([7, 5], 7)
     near, far, wide = (
-        Embedded(x.hidden.double(), x.positions * times + shift, x.valid) for times, shift in ((1, 0), (1, 11), (3, 0))
+        Embedded(x.hidden.double(), x.positions * times + shift, x.valid)
+        for times, shift in ((1, 0), (1, 11), (3, 0))
     )
     assert_close(backbone(far), backbone(near), rtol=0, atol=1e-6)
     assert (backbone(wide) - backbone(near)).abs().max() > 1e-5
@@ -105,7 +116,9 @@ def test_a_transformer_with_it_keeps_the_laws():
     def build(dim, causal):
         block = partial(
             PreNormBlock,
-            attention=partial(MultiHeadAttention, mechanism=partial(LinformerAttention, max_tokens=17, rank=5)),
+            attention=partial(
+                MultiHeadAttention, mechanism=partial(LinformerAttention, max_tokens=17, rank=5)
+            ),
         )
         return Transformer(dim, 2, num_heads=3, causal=causal, block=block)
 
@@ -121,5 +134,8 @@ def test_too_long_sequences_settings_out_of_range_and_causality_are_refused():
     mechanism = partial(LinformerAttention, max_tokens=13, rank=5)
     with pytest.raises(ValueError, match="causal=True"):
         Transformer(
-            24, 1, causal=True, block=partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism))
+            24,
+            1,
+            causal=True,
+            block=partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism)),
         )

@@ -10,7 +10,11 @@ from torch.testing import assert_close
 from seqkit.backbones import Transformer
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.lsh import LSHAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention, apply_rotary
+from seqkit.nn.attention.multi_head import (
+    MultiHeadAttention,
+    ScaledDotProductAttention,
+    apply_rotary,
+)
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
 from seqkit.testing import check_backbone
@@ -23,7 +27,9 @@ def queries_keys_values(n, num_kv_heads=3, c=5):
 
 
 def lsh(bucket_size=2, num_buckets=4, num_rounds=2):
-    return LSHAttention(3, 5, bucket_size=bucket_size, num_buckets=num_buckets, num_rounds=num_rounds).double()
+    return LSHAttention(
+        3, 5, bucket_size=bucket_size, num_buckets=num_buckets, num_rounds=num_rounds
+    ).double()
 
 
 def context(valid, causal):
@@ -45,7 +51,9 @@ def defined_mask(mechanism, q, k, valid, causal):
         g = h // (q.shape[1] // k.shape[1])
         rounds = [([0] * n, [0] * n)]
         for directions in mechanism.directions:
-            rounds.append(([bucket(x, directions) for x in q[b, h]], [bucket(x, directions) for x in k[b, g]]))
+            rounds.append(
+                ([bucket(x, directions) for x in q[b, h]], [bucket(x, directions) for x in k[b, g]])
+            )
         for of_query, of_key in rounds:
             for i in range(n):
                 mates = [j for j in range(n) if valid[b, j] and of_key[j] == of_query[i]]
@@ -64,8 +72,12 @@ def exact(attn_mask, q, k, v):
 
 @CAUSAL
 @pytest.mark.parametrize("num_kv_heads", [1, 3])
-@pytest.mark.parametrize(("bucket_size", "num_buckets", "num_rounds"), [(2, 2, 1), (2, 4, 3), (3, 6, 2), (7, 2, 2)])
-def test_lsh_attention_is_softmax_over_the_buckets(causal, num_kv_heads, bucket_size, num_buckets, num_rounds):
+@pytest.mark.parametrize(
+    ("bucket_size", "num_buckets", "num_rounds"), [(2, 2, 1), (2, 4, 3), (3, 6, 2), (7, 2, 2)]
+)
+def test_lsh_attention_is_softmax_over_the_buckets(
+    causal, num_kv_heads, bucket_size, num_buckets, num_rounds
+):
     """Of 23 tokens: in blocks; buckets of 7 too."""
     mechanism = lsh(bucket_size, num_buckets, num_rounds)
     q, k, v = queries_keys_values(23, num_kv_heads)
@@ -76,7 +88,12 @@ def test_lsh_attention_is_softmax_over_the_buckets(causal, num_kv_heads, bucket_
     assert_close(mechanism(q, k, v, context(valid, causal)), right)
     weights = mechanism.attention_weights(q, k, context(valid, causal))
     assert torch.equal(weights > 0, attn_mask)
-    assert_close(einsum(weights, v.repeat_interleave(3 // num_kv_heads, dim=1), "b h n m, b h m c -> b h n c"), right)
+    assert_close(
+        einsum(
+            weights, v.repeat_interleave(3 // num_kv_heads, dim=1), "b h n m, b h m c -> b h n c"
+        ),
+        right,
+    )
 
 
 @CAUSAL
@@ -117,7 +134,8 @@ def test_nan_in_padding_changes_neither_output_nor_gradients(causal):
         torch.manual_seed(1)
         q, k, v = queries_keys_values(11)
         q, k, v = (
-            x.masked_fill(~valid[:, None, :, None], f).requires_grad_() for x, f in zip((q, k, v), (0, filler, filler))
+            x.masked_fill(~valid[:, None, :, None], f).requires_grad_()
+            for x, f in zip((q, k, v), (0, filler, filler))
         )
         output = mechanism(q, k, v, context(valid, causal))
         found.append([output.detach(), *torch.autograd.grad(output.square().sum(), [q, k, v])])
@@ -140,7 +158,9 @@ def test_gradients_are_those_of_finite_differences(causal):
     """In blocks. A small step moves no token to another bucket."""
     mechanism = LSHAttention(1, 2, bucket_size=2, num_buckets=2, num_rounds=2).double()
     inputs = [torch.randn(1, 1, 7, 2, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    assert torch.autograd.gradcheck(lambda *x: mechanism(*x, AttentionContext(is_causal=causal)), inputs)
+    assert torch.autograd.gradcheck(
+        lambda *x: mechanism(*x, AttentionContext(is_causal=causal)), inputs
+    )
 
 
 def test_similar_keys_are_found():
@@ -181,7 +201,10 @@ def test_unmasked_pairs_have_the_scores_of_rotated_queries_and_keys():
 
 @CAUSAL
 def test_the_largest_tensor_grows_linearly_with_the_tokens(causal, largest_tensor):
-    numels = [largest_tensor(LSHAttention(1, 4, bucket_size=16, num_buckets=8), n, causal) for n in (1024, 2048)]
+    numels = [
+        largest_tensor(LSHAttention(1, 4, bucket_size=16, num_buckets=8), n, causal)
+        for n in (1024, 2048)
+    ]
     assert numels[1] <= 2.1 * numels[0] < 1024**2 / 4
 
 
@@ -192,7 +215,9 @@ def test_the_largest_tensor_grows_linearly_with_the_tokens(causal, largest_tenso
 )
 def test_a_transformer_with_it_keeps_the_laws(position, bucket_size, kinds):
     mechanism = partial(LSHAttention, bucket_size=bucket_size, num_buckets=4)
-    block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism, num_kv_heads=1))
+    block = partial(
+        PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism, num_kv_heads=1)
+    )
 
     def build(dim, causal):
         return Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position)

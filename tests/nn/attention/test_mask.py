@@ -36,7 +36,11 @@ def sdpa_mask(context, b, n, m):
         assert not context.is_causal or n == m
         every_pair = torch.ones(b, n, m, dtype=torch.bool)
         return every_pair.tril() if context.is_causal else every_pair
-    attn_mask = context.attn_mask if context.attn_mask.dtype == torch.bool else context.attn_mask > -torch.inf
+    attn_mask = (
+        context.attn_mask
+        if context.attn_mask.dtype == torch.bool
+        else context.attn_mask > -torch.inf
+    )
     return attn_mask.expand(b, attn_mask.shape[1], n, m)[:, 0]
 
 
@@ -80,17 +84,27 @@ def test_the_attention_mask_equals_its_definition(lengths, causal, kind, biased,
     embedded, past = batch(lengths, t, "adjacency" in kind, "segments" in kind, seed)
     b, n = embedded.valid.shape
     position = Distance() if biased else None
-    context = attention_context(embedded, causal=causal, num_heads=2, head_dim=4, position=position, past=past)
+    context = attention_context(
+        embedded, causal=causal, num_heads=2, head_dim=4, position=position, past=past
+    )
     got = sdpa_mask(context, b, n, t + n)
     valid = embedded.valid if past is None else torch.cat([past.valid, embedded.valid], dim=1)
-    edge_types = dense_edge_types(embedded.adjacency, b, n) if embedded.adjacency is not None else None
+    edge_types = (
+        dense_edge_types(embedded.adjacency, b, n) if embedded.adjacency is not None else None
+    )
     for x in range(b):
         for i in range(lengths[x]):  # padded queries may attend to anything
             for j in range(t + n):
-                own = (None if y is None else y[x].tolist() for y in (valid, edge_types, embedded.segments))
+                own = (
+                    None if y is None else y[x].tolist()
+                    for y in (valid, edge_types, embedded.segments)
+                )
                 assert bool(got[x, i, j]) == may_attend(*own, causal, t, i, j), (x, i, j)
                 if biased and got[x, i, j]:
-                    assert context.attn_mask[x, :, i, j].tolist() == [-float(abs(t + i - j)), -2.0 * abs(t + i - j)]
+                    assert context.attn_mask[x, :, i, j].tolist() == [
+                        -float(abs(t + i - j)),
+                        -2.0 * abs(t + i - j),
+                    ]
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 99))
@@ -99,7 +113,9 @@ def test_dense_edge_types_are_the_edges_one_by_one(lengths, seed):
     b, n = embedded.valid.shape
     right = torch.zeros(b, n, n, dtype=torch.int64)
     adjacency = embedded.adjacency
-    for (source, target), edge_type in zip(adjacency.edge_index.T.tolist(), adjacency.edge_type.tolist()):
+    for (source, target), edge_type in zip(
+        adjacency.edge_index.T.tolist(), adjacency.edge_type.tolist()
+    ):
         assert source // n == target // n
         right[target // n, target % n, source % n] = edge_type
     assert dense_edge_types(embedded.adjacency, b, n).equal(right)
@@ -109,16 +125,27 @@ def test_the_target_of_an_edge_attends_to_its_source():
     edge = Adjacency(torch.tensor([[0], [2]]), torch.tensor([1]))
     embedded = Embedded(torch.zeros(1, 3, 5), torch.zeros(1, 3, 1), torch.ones(1, 3).bool(), edge)
     context = attention_context(embedded, causal=False, num_heads=2, head_dim=4)
-    assert context.attn_mask[0, 0].tolist() == [[True, False, False], [False, True, False], [True, False, True]]
+    assert context.attn_mask[0, 0].tolist() == [
+        [True, False, False],
+        [False, True, False],
+        [True, False, True],
+    ]
 
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_edges_add_the_bias_of_their_type_and_every_token_that_of_type_0(biased):
     adjacency = Adjacency(torch.tensor([[1, 0, 5], [0, 1, 3]]), torch.tensor([2, 1, 3]))
     table = torch.randn(4, 2)
-    embedded = Embedded(torch.zeros(2, 3, 5), torch.rand(2, 3, 1), torch.ones(2, 3).bool(), adjacency)
+    embedded = Embedded(
+        torch.zeros(2, 3, 5), torch.rand(2, 3, 1), torch.ones(2, 3).bool(), adjacency
+    )
     attn_mask = attention_context(
-        embedded, causal=False, num_heads=2, head_dim=4, position=Distance() if biased else None, edge_bias=table
+        embedded,
+        causal=False,
+        num_heads=2,
+        head_dim=4,
+        position=Distance() if biased else None,
+        edge_bias=table,
     ).attn_mask
     right = torch.full((2, 2, 3, 3), -torch.inf)
     for x, i, j, edge_type in [
@@ -135,11 +162,27 @@ def test_edges_add_the_bias_of_their_type_and_every_token_that_of_type_0(biased)
 
 def test_joined_tokens_outside_of_a_graph_get_no_edge_bias():
     """Columns 0 and 1 are one graph, 2 is another, 3 is a token of another part."""
-    adjacency, graphs = Adjacency(torch.tensor([[0], [1]]), torch.tensor([1])), torch.tensor([[1, 1, 2, 0]])
-    embedded = Embedded(torch.zeros(1, 4, 5), torch.zeros(1, 4, 0), torch.ones(1, 4).bool(), adjacency, graphs=graphs)
-    context = attention_context(embedded, causal=False, num_heads=1, head_dim=2, edge_bias=torch.tensor([[5.0], [7.0]]))
+    adjacency, graphs = (
+        Adjacency(torch.tensor([[0], [1]]), torch.tensor([1])),
+        torch.tensor([[1, 1, 2, 0]]),
+    )
+    embedded = Embedded(
+        torch.zeros(1, 4, 5),
+        torch.zeros(1, 4, 0),
+        torch.ones(1, 4).bool(),
+        adjacency,
+        graphs=graphs,
+    )
+    context = attention_context(
+        embedded, causal=False, num_heads=1, head_dim=2, edge_bias=torch.tensor([[5.0], [7.0]])
+    )
     masked = -torch.inf
-    right = [[5.0, masked, 0.0, 0.0], [7.0, 5.0, 0.0, 0.0], [0.0, 0.0, 5.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    right = [
+        [5.0, masked, 0.0, 0.0],
+        [7.0, 5.0, 0.0, 0.0],
+        [0.0, 0.0, 5.0, 0.0],
+        [0.0, 0.0, 0.0, 0.0],
+    ]
     assert context.attn_mask[0, 0].tolist() == right
 
 
@@ -196,13 +239,21 @@ def test_a_mask_depends_on_what_the_batch_knows_of_padding(lengths):
 
 @pytest.mark.parametrize(
     ("hidden", "mask"),
-    [(torch.float64, torch.float64), (torch.float32, torch.float32), (torch.bfloat16, torch.float32)],
+    [
+        (torch.float64, torch.float64),
+        (torch.float32, torch.float32),
+        (torch.bfloat16, torch.float32),
+    ],
 )
 def test_a_bias_has_the_precision_of_the_hidden_states_at_least(hidden, mask):
     """On CPUs without AVX2 torch 2.11 gives other numbers where it has less."""
     embedded, _ = batch([4], 0, False, False, 0)
     context = attention_context(
-        embedded.replace(hidden=embedded.hidden.to(hidden)), causal=True, num_heads=1, head_dim=2, position=Distance()
+        embedded.replace(hidden=embedded.hidden.to(hidden)),
+        causal=True,
+        num_heads=1,
+        head_dim=2,
+        position=Distance(),
     )
     assert context.attn_mask.dtype == mask
 
@@ -216,7 +267,9 @@ def test_cross_attention_masks_the_padding_of_the_memory():
 
 def test_rotary_positions_are_those_of_this_pass_only():
     embedded, past = batch([2, 2], 3, False, False, 0)
-    context = attention_context(embedded, causal=True, num_heads=2, head_dim=4, position=Rotary(), past=past)
+    context = attention_context(
+        embedded, causal=True, num_heads=2, head_dim=4, position=Rotary(), past=past
+    )
     assert context.rotary.equal(Rotary().rotary(embedded.positions, 4))
 
 

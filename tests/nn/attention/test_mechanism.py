@@ -42,7 +42,9 @@ def test_a_row_that_is_masked_entirely_gives_zeros_and_finite_gradients():
     scores.requires_grad_()
     weights = softmax(scores)
     assert_close(weights[1], torch.zeros(5))
-    assert_close(weights[[0, 2]], scores[[0, 2]].exp() / scores[[0, 2]].exp().sum(dim=-1, keepdim=True))
+    assert_close(
+        weights[[0, 2]], scores[[0, 2]].exp() / scores[[0, 2]].exp().sum(dim=-1, keepdim=True)
+    )
     (weights @ torch.randn(5)).sum().backward()
     assert scores.grad[[0, 2]].abs().min() > 0
     assert_close(scores.grad[1], torch.zeros(5))
@@ -63,9 +65,15 @@ def build(name):
     """Four heads of six channels in float64, evaluating."""
     mechanism = components("mechanism")[name].load()
     parameters = inspect.signature(mechanism).parameters.values()
-    required = [p.name for p in parameters if p.default is p.empty and p.name not in ("num_heads", "head_dim")]
+    required = [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.name not in ("num_heads", "head_dim")
+    ]
     if unknown := set(required) - set(SETTINGS):
-        pytest.fail(f"mechanism {name} requires {unknown}, which no test knows; add them to SETTINGS in {__file__}")
+        pytest.fail(
+            f"mechanism {name} requires {unknown}, which no test knows; add them to SETTINGS in {__file__}"
+        )
     return mechanism(4, 6, **{key: SETTINGS[key] for key in required}).double().eval()
 
 
@@ -108,7 +116,10 @@ CASES = [
         AttentionFeature.GROUPED_QUERY,
         AttentionFeature.ADJACENCY | AttentionFeature.BIAS,
     )
-] + [AttentionFeature.CROSS_ATTENTION, AttentionFeature.CROSS_ATTENTION | AttentionFeature.GROUPED_QUERY]
+] + [
+    AttentionFeature.CROSS_ATTENTION,
+    AttentionFeature.CROSS_ATTENTION | AttentionFeature.GROUPED_QUERY,
+]
 
 
 @pytest.mark.parametrize("name", sorted(components("mechanism")))
@@ -141,7 +152,9 @@ def test_attention_weights_times_values_are_the_output(name):
 
 def test_the_law_notices_weights_that_are_not_those_of_the_output(monkeypatch):
     even = torch.eye(7).double().expand(2, 4, 7, 7)
-    monkeypatch.setattr(ScaledDotProductAttention, "attention_weights", lambda self, q, k, context: even)
+    monkeypatch.setattr(
+        ScaledDotProductAttention, "attention_weights", lambda self, q, k, context: even
+    )
     with pytest.raises(AssertionError, match="BIDIRECTIONAL"):
         test_attention_weights_times_values_are_the_output("ScaledDotProductAttention")
 
@@ -174,9 +187,15 @@ def test_a_backbone_with_other_scores_keeps_the_laws(mechanism, position, kinds)
 
 @DENSE_MECHANISMS
 def test_cross_attention_ignores_padding_of_the_source(mechanism):
-    encoder, decoder = transformer(mechanism, 24, False), transformer(mechanism, 24, True, cross_attention=True)
+    encoder, decoder = (
+        transformer(mechanism, 24, False),
+        transformer(mechanism, 24, True, cross_attention=True),
+    )
     model = EncoderDecoder(encoder, decoder).double().eval()
-    valid, source_valid = torch.ones(1, 4, dtype=torch.bool), torch.tensor([[True] * 5 + [False] * 2])
+    valid, source_valid = (
+        torch.ones(1, 4, dtype=torch.bool),
+        torch.tensor([[True] * 5 + [False] * 2]),
+    )
     positions, x = torch.zeros(1, 7, 1).double(), torch.randn(1, 4, 24).double()
     content = torch.randn(1, 7, 24).double() * source_valid[..., None]
 
@@ -194,7 +213,9 @@ def test_gradients_are_right_and_finite_where_everything_is_masked(mechanism):
     q, k, v = (x.double().requires_grad_() for x in random_heads(2, 1))
     attn_mask = torch.rand(2, 1, 5, 7) < 0.7
     attn_mask[1, 0, 3] = False
-    assert torch.autograd.gradcheck(lambda *qkv: built(*qkv, AttentionContext(attn_mask)), (q, k, v))
+    assert torch.autograd.gradcheck(
+        lambda *qkv: built(*qkv, AttentionContext(attn_mask)), (q, k, v)
+    )
 
 
 @DENSE_MECHANISMS

@@ -33,9 +33,14 @@ def written_out(attention, x, attn_mask=None, rotary=None):
             queries, keys = (rotated(vectors, rotary) for vectors in (queries, keys))
         for i in range(len(x)):
             scores = [float(queries[i] @ key) / math.sqrt(c) for key in keys]
-            weights = [math.exp(s) if attn_mask is None or attn_mask[i, j] else 0.0 for j, s in enumerate(scores)]
+            weights = [
+                math.exp(s) if attn_mask is None or attn_mask[i, j] else 0.0
+                for j, s in enumerate(scores)
+            ]
             output[i, at] = sum(w / sum(weights) * v[j, at] for j, w in enumerate(weights))
-    return output @ attention.out_proj.weight.T + (0.0 if attention.out_proj.bias is None else attention.out_proj.bias)
+    return output @ attention.out_proj.weight.T + (
+        0.0 if attention.out_proj.bias is None else attention.out_proj.bias
+    )
 
 
 def rotated(vectors, rotary):
@@ -66,7 +71,9 @@ def shaken(attention):
 @pytest.mark.parametrize(("num_heads", "head_dim"), [(3, None), (3, 5), (3, 11), (4, 7)])
 def test_attention_equals_its_formula(x, qk_norm, qk_norm_level, num_heads, head_dim):
     attention = shaken(
-        MultiHeadAttention(21, num_heads, head_dim=head_dim, qk_norm=qk_norm, qk_norm_level=qk_norm_level)
+        MultiHeadAttention(
+            21, num_heads, head_dim=head_dim, qk_norm=qk_norm, qk_norm_level=qk_norm_level
+        )
     )
     assert attention.head_dim == (head_dim or 7)
     with torch.no_grad():
@@ -89,7 +96,10 @@ def test_causal_attention_attends_to_the_past_only(x):
     attention = MultiHeadAttention(21, 3)
     with torch.no_grad():
         triangle = torch.ones(5, 5, dtype=torch.bool).tril()
-        assert_close(attention(x, AttentionContext(is_causal=True))[0], written_out(attention, x[0], triangle))
+        assert_close(
+            attention(x, AttentionContext(is_causal=True))[0],
+            written_out(attention, x[0], triangle),
+        )
 
 
 @pytest.mark.parametrize("num_axes", [1, 2, 3])
@@ -113,16 +123,26 @@ def test_without_bias_there_is_none():
 def test_the_output_may_have_another_bias_than_queries_keys_and_values(x):
     without = MultiHeadAttention(21, 3, out_bias=False)
     nn.init.normal_(without.qkv_proj.bias)
-    assert [name for name, _ in without.named_parameters()] == ["qkv_proj.weight", "qkv_proj.bias", "out_proj.weight"]
+    assert [name for name, _ in without.named_parameters()] == [
+        "qkv_proj.weight",
+        "qkv_proj.bias",
+        "out_proj.weight",
+    ]
     with torch.no_grad():
         assert_close(without(x, AttentionContext())[0], written_out(without, x[0]))
     alone = MultiHeadAttention(21, 3, bias=False, out_bias=True)
-    assert [name for name, _ in alone.named_parameters()] == ["qkv_proj.weight", "out_proj.weight", "out_proj.bias"]
+    assert [name for name, _ in alone.named_parameters()] == [
+        "qkv_proj.weight",
+        "out_proj.weight",
+        "out_proj.bias",
+    ]
 
 
 @pytest.mark.parametrize("level", ["head", "all"])
 def test_queries_and_keys_are_normalised_to_the_width_of_their_level(level):
-    attention = MultiHeadAttention(21, 6, head_dim=5, num_kv_heads=2, qk_norm=nn.RMSNorm, qk_norm_level=level)
+    attention = MultiHeadAttention(
+        21, 6, head_dim=5, num_kv_heads=2, qk_norm=nn.RMSNorm, qk_norm_level=level
+    )
     widths = (attention.query_norm.weight.shape, attention.key_norm.weight.shape)
     assert widths == (((5,), (5,)) if level == "head" else ((30,), (10,)))
 
@@ -163,8 +183,13 @@ def repeated(attention):
     full = MultiHeadAttention(attention.qkv_proj.in_features, heads, head_dim=c)
     with torch.no_grad():
         for name in ("weight", "bias"):
-            q, k, v = attention.qkv_proj.get_parameter(name).split([heads * c, kv_heads * c, kv_heads * c])
-            k, v = (torch.cat([x[h * kv_heads // heads * c :][:c] for h in range(heads)]) for x in (k, v))
+            q, k, v = attention.qkv_proj.get_parameter(name).split(
+                [heads * c, kv_heads * c, kv_heads * c]
+            )
+            k, v = (
+                torch.cat([x[h * kv_heads // heads * c :][:c] for h in range(heads)])
+                for x in (k, v)
+            )
             full.qkv_proj.get_parameter(name).copy_(torch.cat([q, k, v]))
         full.out_proj.load_state_dict(attention.out_proj.state_dict())
     return full
@@ -190,12 +215,17 @@ def test_grouped_query_attention_is_the_same_weights_repeated(num_kv_heads, dim)
 @pytest.mark.parametrize("level", ["head", "all"])
 @pytest.mark.parametrize("dim", [30, 17])
 def test_shared_keys_and_values_are_cached_once(dim, level):
-    attention = shaken(MultiHeadAttention(dim, 6, head_dim=5, num_kv_heads=2, qk_norm=nn.RMSNorm, qk_norm_level=level))
+    attention = shaken(
+        MultiHeadAttention(
+            dim, 6, head_dim=5, num_kv_heads=2, qk_norm=nn.RMSNorm, qk_norm_level=level
+        )
+    )
     x = torch.randn(2, 5, dim)
     cache = attention.init_cache(5)
     with torch.no_grad():
         steps = [
-            attention(x[:, at], AttentionContext(is_causal=at.start == 0), cache) for at in (slice(0, 4), slice(4, 5))
+            attention(x[:, at], AttentionContext(is_causal=at.start == 0), cache)
+            for at in (slice(0, 4), slice(4, 5))
         ]
         assert_close(torch.cat(steps, dim=1), attention(x, AttentionContext(is_causal=True)))
     assert cache.self_attention.keys.shape == (2, 2, 5, 5)
@@ -209,7 +239,9 @@ def test_key_value_heads_that_do_not_divide_the_heads_are_refused(num_kv_heads):
 
 def torchs(attention):
     """Torch's attention with the weights of a layer for self-attention."""
-    theirs = nn.MultiheadAttention(attention.out_proj.in_features, attention.num_heads, batch_first=True)
+    theirs = nn.MultiheadAttention(
+        attention.out_proj.in_features, attention.num_heads, batch_first=True
+    )
     theirs.in_proj_weight, theirs.in_proj_bias = attention.qkv_proj.weight, attention.qkv_proj.bias
     theirs.out_proj = attention.out_proj
     return theirs
@@ -234,7 +266,13 @@ OPTIONS = pytest.mark.parametrize(
         {"num_kv_heads": 1},
         {"qk_norm": nn.RMSNorm},
         {"head_dim": 5, "bias": False},
-        {"head_dim": 11, "num_kv_heads": 1, "qk_norm": nn.LayerNorm, "qk_norm_level": "all", "out_bias": False},
+        {
+            "head_dim": 11,
+            "num_kv_heads": 1,
+            "qk_norm": nn.LayerNorm,
+            "qk_norm_level": "all",
+            "out_bias": False,
+        },
     ],
 )
 
@@ -269,11 +307,18 @@ def test_keys_and_values_of_the_memory_are_computed_once(x, settings):
 @pytest.mark.parametrize("level", ["head", "all"])
 def test_a_transformer_with_heads_of_another_width_keeps_the_laws(level):
     attention = partial(
-        MultiHeadAttention, head_dim=5, num_kv_heads=1, qk_norm=nn.RMSNorm, qk_norm_level=level, out_bias=False
+        MultiHeadAttention,
+        head_dim=5,
+        num_kv_heads=1,
+        qk_norm=nn.RMSNorm,
+        qk_norm_level=level,
+        out_bias=False,
     )
     block = partial(PreNormBlock, attention=attention)
     check_backbone(
-        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=Rotary(share=0.8)),
+        lambda dim, causal: Transformer(
+            dim, 2, num_heads=3, causal=causal, block=block, position=Rotary(share=0.8)
+        ),
         kinds=["text"],
         quick=True,
     )
@@ -288,4 +333,6 @@ def test_layers_of_cross_attention_start_as_parts_of_one(settings):
     attention = MultiHeadAttention(21, 3, **settings).for_cross_attention()
     assert torch.rand(()) == number
     for kind, rows in joint.qkv_proj.state_dict().items():
-        assert torch.cat([attention.q_proj.get_parameter(kind), attention.kv_proj.get_parameter(kind)]).equal(rows)
+        assert torch.cat(
+            [attention.q_proj.get_parameter(kind), attention.kv_proj.get_parameter(kind)]
+        ).equal(rows)

@@ -10,7 +10,11 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention, apply_rotary
+from seqkit.nn.attention.multi_head import (
+    MultiHeadAttention,
+    ScaledDotProductAttention,
+    apply_rotary,
+)
 from seqkit.nn.attention.performer import PerformerAttention, orthogonal_directions
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
@@ -28,7 +32,10 @@ def mean_error(num_features, causal, draws=8):
     q, k, v = queries_keys_values(11)
     right = ScaledDotProductAttention(3, 8)(q, k, v, AttentionContext(is_causal=causal))
     errors = [
-        PerformerAttention(3, 8, num_features=num_features)(q, k, v, AttentionContext(is_causal=causal)) - right
+        PerformerAttention(3, 8, num_features=num_features)(
+            q, k, v, AttentionContext(is_causal=causal)
+        )
+        - right
         for _ in range(draws)
     ]
     return float(torch.stack(errors).square().mean().sqrt())
@@ -120,10 +127,16 @@ def test_directions_are_saved_drawn_by_torchs_seed_and_differ_between_layers():
 def test_a_transformer_with_it_keeps_the_laws(position, kind):
     block = partial(
         PreNormBlock,
-        attention=partial(MultiHeadAttention, mechanism=partial(PerformerAttention, num_features=7), num_kv_heads=1),
+        attention=partial(
+            MultiHeadAttention,
+            mechanism=partial(PerformerAttention, num_features=7),
+            num_kv_heads=1,
+        ),
     )
     check_backbone(
-        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position),
+        lambda dim, causal: Transformer(
+            dim, 2, num_heads=3, causal=causal, block=block, position=position
+        ),
         kinds=[kind],
         quick=True,
     )

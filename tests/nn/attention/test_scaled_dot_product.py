@@ -18,7 +18,10 @@ def test_towards_temperature_0_a_query_gets_the_value_of_its_best_key():
     query, key, value = torch.randn(5, 3), torch.randn(7, 3), torch.randn(7, 11)
     best = value[(query @ key.T).argmax(dim=-1)]
     assert_close(soft_lookup(query, key, value, temperature=1e-4), best)
-    warm = [float((soft_lookup(query, key, value, temperature=t) - best).abs().max()) for t in (1.0, 0.1, 0.01)]
+    warm = [
+        float((soft_lookup(query, key, value, temperature=t) - best).abs().max())
+        for t in (1.0, 0.1, 0.01)
+    ]
     assert warm == sorted(warm, reverse=True)
 
 
@@ -34,8 +37,13 @@ def test_between_a_query_gets_the_weighted_mean_of_its_unmasked_values():
     got = soft_lookup(query, key, value, temperature=0.7, attn_mask=attn_mask)
     for b in range(2):
         for i in range(5):
-            weights = [math.exp(float(query[b, i] @ key[b, j]) / 0.7) * bool(attn_mask[b, i, j]) for j in range(7)]
-            right = sum((w * value[b, j] for j, w in enumerate(weights)), torch.zeros(11)) / (sum(weights) or 1.0)
+            weights = [
+                math.exp(float(query[b, i] @ key[b, j]) / 0.7) * bool(attn_mask[b, i, j])
+                for j in range(7)
+            ]
+            right = sum((w * value[b, j] for j, w in enumerate(weights)), torch.zeros(11)) / (
+                sum(weights) or 1.0
+            )
             assert_close(got[b, i], right)
 
 
@@ -52,7 +60,10 @@ def test_a_temperature_of_0_is_refused():
 def test_every_head_is_a_soft_lookup(temperature, num_kv_heads):
     (q, k, v), attn_mask = random_heads(4, num_kv_heads), torch.rand(2, 4, 5, 7) < 0.6
     attn_mask[1, 2, 3] = False
-    mechanism, context = ScaledDotProductAttention(4, 3, temperature=temperature), AttentionContext(attn_mask)
+    mechanism, context = (
+        ScaledDotProductAttention(4, 3, temperature=temperature),
+        AttentionContext(attn_mask),
+    )
     got, weights = mechanism(q, k, v, context), mechanism.attention_weights(q, k, context)
     for b in range(2):
         for h in range(4):
@@ -77,7 +88,10 @@ def test_causal_attention_attends_to_the_past_only():
     got = ScaledDotProductAttention(4, 3)(q, k, v, AttentionContext(is_causal=True))
     for i in range(7):
         keys = k[:, :, : i + 1]
-        assert_close(got[:, :, i : i + 1], soft_lookup(q[:, :, i : i + 1], keys, v[:, :, : i + 1], temperature=3**0.5))
+        assert_close(
+            got[:, :, i : i + 1],
+            soft_lookup(q[:, :, i : i + 1], keys, v[:, :, : i + 1], temperature=3**0.5),
+        )
 
 
 # ── bounded scores ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -93,7 +107,10 @@ def test_scores_are_bounded_before_mask_and_bias_are_added(softcap):
     for b, h, i in ((0, 1, 2), (1, 2, 4), (0, 0, 0)):
         scores = [float(q[b, h, i] @ k[b, h // 2, j] / 0.3) for j in range(7)]
         weights = torch.tensor(
-            [math.exp(softcap * math.tanh(s / softcap) + float(bias[b, h, i, j])) for j, s in enumerate(scores)]
+            [
+                math.exp(softcap * math.tanh(s / softcap) + float(bias[b, h, i, j]))
+                for j, s in enumerate(scores)
+            ]
         )
         assert_close(got[b, h, i], weights / weights.sum() @ v[b, h // 2])
     assert not got[1, 3, 4].any(), "a query that may attend to nothing"
@@ -113,7 +130,9 @@ def test_a_bound_that_no_score_comes_near_changes_nothing(is_causal):
 def test_bounded_scores_have_dropout_and_a_cache_and_keep_the_dtype():
     q, k, v = (x.bfloat16() for x in random_heads(4, 2))
     mechanism = ScaledDotProductAttention(4, 3, softcap=2.0, dropout=0.5)
-    assert not torch.equal(mechanism(q, k, v, AttentionContext()), mechanism(q, k, v, AttentionContext()))
+    assert not torch.equal(
+        mechanism(q, k, v, AttentionContext()), mechanism(q, k, v, AttentionContext())
+    )
     mechanism.eval()
     right, cache = mechanism(q, k, v, AttentionContext()), mechanism.init_cache(7)
     assert right.dtype == torch.bfloat16
@@ -124,15 +143,20 @@ def test_bounded_scores_have_dropout_and_a_cache_and_keep_the_dtype():
 def test_towards_temperature_0_each_query_of_each_head_gets_the_value_of_its_best_key():
     q, k, v = random_heads(4, 4)
     best = (q @ k.mT).argmax(dim=-1)
-    right = torch.stack([v[b, h, best[b, h]] for b in range(2) for h in range(4)]).unflatten(0, (2, 4))
-    assert_close(ScaledDotProductAttention(4, 3, temperature=1e-5)(q, k, v, AttentionContext()), right)
+    right = torch.stack([v[b, h, best[b, h]] for b in range(2) for h in range(4)]).unflatten(
+        0, (2, 4)
+    )
+    assert_close(
+        ScaledDotProductAttention(4, 3, temperature=1e-5)(q, k, v, AttentionContext()), right
+    )
 
 
 def test_dropout_zeroes_weights_and_scales_the_rest_while_training():
     q, k, _ = random_heads(4, 4)
     mechanism = ScaledDotProductAttention(4, 3, dropout=0.25)
     weights = mechanism.attention_weights(q, k, AttentionContext())
-    got = mechanism(q, k, torch.eye(7).expand(2, 4, 7, 7), AttentionContext())  # values that show the weights
+    # values that show the weights
+    got = mechanism(q, k, torch.eye(7).expand(2, 4, 7, 7), AttentionContext())
     assert_close(got, torch.where(got > 0, weights / 0.75, 0.0))
     assert 0.1 < float((got == 0).float().mean()) < 0.4
     mechanism.eval()

@@ -59,7 +59,10 @@ def defined_mask(lengths, n, causal, settings):
 
 
 def heads(n, num_kv_heads, dtype=torch.float64):
-    q, k, v = (torch.randn(2, h, n, 7, dtype=dtype, requires_grad=True) for h in (3, num_kv_heads, num_kv_heads))
+    q, k, v = (
+        torch.randn(2, h, n, 7, dtype=dtype, requires_grad=True)
+        for h in (3, num_kv_heads, num_kv_heads)
+    )
     return q, k, v
 
 
@@ -78,8 +81,13 @@ def difference(mechanism, n, causal, settings, num_kv_heads=3, scores=None):
     masked = AttentionContext(rearrange(attn_mask, "b n m -> b 1 n m"))
     got, wanted = mechanism(q, k, v, context) * real, right(q, k, v, masked) * real
     direction = torch.randn_like(got)
-    pairs = list(zip(*(torch.autograd.grad((x * direction).sum(), (q, k, v)) for x in (got, wanted))))
-    weights = (mechanism.attention_weights(q, k, context) * real, right.attention_weights(q, k, masked) * real)
+    pairs = list(
+        zip(*(torch.autograd.grad((x * direction).sum(), (q, k, v)) for x in (got, wanted)))
+    )
+    weights = (
+        mechanism.attention_weights(q, k, context) * real,
+        right.attention_weights(q, k, masked) * real,
+    )
     pairs += [(got, wanted), weights]
     return max(float((a - b).detach().abs().max()) for a, b in pairs)
 
@@ -88,7 +96,10 @@ def difference(mechanism, n, causal, settings, num_kv_heads=3, scores=None):
 @SETTINGS
 def test_output_gradients_and_weights_are_those_of_the_definition(settings, causal):
     for n, num_kv_heads in ((1, 3), (11, 1), (37, 3), (101, 1)):
-        assert difference(SlidingWindowAttention(3, 7, **settings), n, causal, settings, num_kv_heads) < 1e-10
+        assert (
+            difference(SlidingWindowAttention(3, 7, **settings), n, causal, settings, num_kv_heads)
+            < 1e-10
+        )
 
 
 @CAUSAL
@@ -101,7 +112,10 @@ def test_output_gradients_and_weights_are_those_of_the_definition(settings, caus
 def test_another_setting_differs_from_the_definition(wrong, causal):
     """So the reference notices a window one too wide or narrow, another stride, one global token too few or many."""
     settings = {"size": 5, "stride": 6, "num_global": 2}
-    assert difference(SlidingWindowAttention(3, 7, **{**settings, **wrong}), 37, causal, settings) > 1e-3
+    assert (
+        difference(SlidingWindowAttention(3, 7, **{**settings, **wrong}), 37, causal, settings)
+        > 1e-3
+    )
 
 
 @CAUSAL
@@ -115,7 +129,9 @@ def test_a_window_that_covers_the_sequence_is_scaled_dot_product_attention(causa
 
 
 SCORES = pytest.mark.parametrize(
-    "scores", [{"temperature": 0.3}, {"softcap": 0.7}, {"temperature": 0.3, "softcap": 0.7}], ids=str
+    "scores",
+    [{"temperature": 0.3}, {"softcap": 0.7}, {"temperature": 0.3, "softcap": 0.7}],
+    ids=str,
 )
 
 
@@ -132,10 +148,15 @@ def test_scores_are_divided_and_bounded_before_the_mask(scores, settings, causal
 @CAUSAL
 @pytest.mark.parametrize("stride", [0, 6])
 @pytest.mark.parametrize(
-    "wrong", [{"temperature": None}, {"temperature": 0.4}, {"softcap": None}, {"softcap": 0.8}], ids=str
+    "wrong",
+    [{"temperature": None}, {"temperature": 0.4}, {"softcap": None}, {"softcap": 0.8}],
+    ids=str,
 )
 def test_another_temperature_or_softcap_differs(wrong, stride, causal):
-    settings, scores = {"size": 5, "stride": stride, "num_global": 2}, {"temperature": 0.3, "softcap": 0.7}
+    settings, scores = (
+        {"size": 5, "stride": stride, "num_global": 2},
+        {"temperature": 0.3, "softcap": 0.7},
+    )
     window = SlidingWindowAttention(3, 7, **settings, **{**scores, **wrong})
     assert difference(window, 37, causal, settings, scores=scores) > 1e-3
 
@@ -147,19 +168,29 @@ def test_scores_of_a_cached_step_are_divided_and_bounded(scores, settings):
     n, lengths = 37, (37, 31, 5)
     q, k, v = (torch.randn(3, h, n, 7, dtype=torch.float64) for h in (3, 1, 1))
     valid = torch.arange(n) >= n - torch.tensor(lengths)[:, None]
-    window, right = SlidingWindowAttention(3, 7, **settings, **scores), ScaledDotProductAttention(3, 7, **scores)
+    window, right = (
+        SlidingWindowAttention(3, 7, **settings, **scores),
+        ScaledDotProductAttention(3, 7, **scores),
+    )
     cache = window.init_cache(n)
     for start, end in ((0, 20), (20, 33), (33, 34), (34, 37)):
-        context = AttentionContext(is_causal=True, query_valid=valid[:, start:end], key_valid=valid[:, :end])
+        context = AttentionContext(
+            is_causal=True, query_valid=valid[:, start:end], key_valid=valid[:, :end]
+        )
         got = window(q[:, :, start:end], k[:, :, start:end], v[:, :, start:end], context, cache)
         for row, length in enumerate(lengths):
             if start == 0 and length < n:
                 continue  # nothing is cached before the first step, which counts columns
             first = n - length  # its first real column
             own = slice(max(start, first), end)
-            attn_mask = defined_mask([end - first], end - first, True, settings)[:, own.start - end :]
+            attn_mask = defined_mask([end - first], end - first, True, settings)[
+                :, own.start - end :
+            ]
             wanted = right(
-                *(x[row : row + 1, :, part] for x, part in ((q, own), (k, slice(first, end)), (v, slice(first, end)))),
+                *(
+                    x[row : row + 1, :, part]
+                    for x, part in ((q, own), (k, slice(first, end)), (v, slice(first, end)))
+                ),
                 AttentionContext(rearrange(attn_mask, "b n m -> b 1 n m")),
             )
             assert_close(got[row : row + 1, :, own.start - start :], wanted)
@@ -195,12 +226,21 @@ def test_without_stride_the_sum_of_all_tensors_grows_linearly(causal):
 # ── laws ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def transformer(dim, causal, window=None, position=None, num_kv_heads=None, mechanism=SlidingWindowAttention):
+def transformer(
+    dim, causal, window=None, position=None, num_kv_heads=None, mechanism=SlidingWindowAttention
+):
     attention = partial(
-        MultiHeadAttention, mechanism=partial(mechanism, **(window or {"size": 3})), num_kv_heads=num_kv_heads
+        MultiHeadAttention,
+        mechanism=partial(mechanism, **(window or {"size": 3})),
+        num_kv_heads=num_kv_heads,
     )
     return Transformer(
-        dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, attention=attention), position=position
+        dim,
+        2,
+        num_heads=3,
+        causal=causal,
+        block=partial(PreNormBlock, attention=attention),
+        position=position,
     )
 
 
@@ -211,23 +251,30 @@ def transformer(dim, causal, window=None, position=None, num_kv_heads=None, mech
         {"size": 3, "num_global": 2},
         {"size": 2, "stride": 3},
         pytest.param({"size": 2, "stride": 2, "num_global": 1}, marks=SLOW),
-        pytest.param({"size": 2, "stride": 3, "num_global": 1, "temperature": 0.7, "softcap": 0.7}, marks=SLOW),
+        pytest.param(
+            {"size": 2, "stride": 3, "num_global": 1, "temperature": 0.7, "softcap": 0.7},
+            marks=SLOW,
+        ),
         pytest.param({"size": 3, "temperature": 0.7, "softcap": 0.7}, marks=SLOW),
     ],
     ids=str,
 )
 def test_a_transformer_with_windows_keeps_the_laws(window, monkeypatch):
-    monkeypatch.setattr(sliding_window, "MIN_BLOCK_SIZE", 2)  # several blocks in the short examples of the laws
+    # several blocks in the short examples of the laws
+    monkeypatch.setattr(sliding_window, "MIN_BLOCK_SIZE", 2)
     check_backbone(partial(transformer, window=window), kinds=["text"], quick=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("window", "kind"), [({"size": 3}, "image"), ({"size": 2, "stride": 3, "num_global": 1}, "text")]
+    ("window", "kind"),
+    [({"size": 3}, "image"), ({"size": 2, "stride": 3, "num_global": 1}, "text")],
 )
 def test_windows_of_shared_keys_keep_the_laws_of_long_texts_too(window, kind, monkeypatch):
     monkeypatch.setattr(sliding_window, "MIN_BLOCK_SIZE", 2)
-    check_backbone(partial(transformer, window=window, num_kv_heads=1, position=Rotary()), kinds=[kind])
+    check_backbone(
+        partial(transformer, window=window, num_kv_heads=1, position=Rotary()), kinds=[kind]
+    )
 
 
 class AttendsToPadding(SlidingWindowAttention):
@@ -277,7 +324,9 @@ def test_a_law_notices_a_window_that(mechanism, law, causal):
 @pytest.mark.parametrize("softcap", [None, 0.7])
 @pytest.mark.parametrize("stride", [0, 5])
 def test_dropout_of_attention_weights_acts_while_training_only_and_keeps_the_mean(stride, softcap):
-    window = SlidingWindowAttention(3, 7, size=11, stride=stride, num_global=1, dropout=0.3, softcap=softcap)
+    window = SlidingWindowAttention(
+        3, 7, size=11, stride=stride, num_global=1, dropout=0.3, softcap=softcap
+    )
     q, k, _ = (x.detach().float() for x in heads(1009, 3))
     ones = torch.ones(2, 3, 1009, 7)
     output = window(q, k, ones, AttentionContext(is_causal=True))
@@ -309,7 +358,14 @@ def test_features_that_it_does_not_support_are_refused_when_a_backbone_is_built(
     with pytest.raises(ValueError, match="bias"):
         transformer(24, False, position=ALiBi())
     with pytest.raises(ValueError, match="adjacency"):
-        transformer(24, False).check_supported(TokenSpec(num_features=3, num_axes=0, num_edge_types=2))
+        transformer(24, False).check_supported(
+            TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
+        )
     with pytest.raises(ValueError, match="cross-attention"):
         attention = partial(MultiHeadAttention, mechanism=partial(SlidingWindowAttention, size=3))
-        Transformer(24, 1, num_heads=3, block=partial(PreNormBlock, cross_attention=True, attention=attention))
+        Transformer(
+            24,
+            1,
+            num_heads=3,
+            block=partial(PreNormBlock, cross_attention=True, attention=attention),
+        )

@@ -33,10 +33,16 @@ def test_only_the_k_best_of_the_unmasked_keys_have_a_weight(k):
     for b in range(2):
         for h in range(4):
             for i in range(5):
-                scores = {j: float(q[b, h, i] @ keys[b, h // 2, j]) / 3**0.5 for j in range(7) if attn_mask[b, 0, i, j]}
+                scores = {
+                    j: float(q[b, h, i] @ keys[b, h // 2, j]) / 3**0.5
+                    for j in range(7)
+                    if attn_mask[b, 0, i, j]
+                }
                 best = sorted(scores, key=lambda j: -scores[j])[:k]
                 total = sum(math.exp(scores[j]) for j in best)
-                right = sum((math.exp(scores[j]) / total * v[b, h // 2, j] for j in best), torch.zeros(3))
+                right = sum(
+                    (math.exp(scores[j]) / total * v[b, h // 2, j] for j in best), torch.zeros(3)
+                )
                 assert_close(got[b, h, i], right)
 
 
@@ -45,7 +51,9 @@ def test_the_best_are_chosen_after_a_bias_is_added():
     weights = TopKAttention(4, 3, k=2).attention_weights(q, k, AttentionContext(bias))
     for b, h, i in ((0, 0, 0), (1, 3, 4), (0, 2, 3), (1, 1, 2)):
         scores = [float(q[b, h, i] @ k[b, h, j] / 3**0.5 + bias[b, h, i, j]) for j in range(7)]
-        assert {j for j in range(7) if weights[b, h, i, j] > 0} == set(sorted(range(7), key=lambda j: -scores[j])[:2])
+        assert {j for j in range(7) if weights[b, h, i, j] > 0} == set(
+            sorted(range(7), key=lambda j: -scores[j])[:2]
+        )
 
 
 def test_keys_that_tie_are_all_used_wherever_they_stand():
@@ -62,7 +70,9 @@ def test_with_k_as_large_as_the_sequence_it_is_scaled_dot_product_attention():
     x, plain = torch.randn(2, 5, 21), MultiHeadAttention(21, 3)
     top_k = MultiHeadAttention(21, 3, mechanism=partial(TopKAttention, k=5))
     top_k.load_state_dict(plain.state_dict())
-    assert_close(top_k(x, AttentionContext(is_causal=True)), plain(x, AttentionContext(is_causal=True)))
+    assert_close(
+        top_k(x, AttentionContext(is_causal=True)), plain(x, AttentionContext(is_causal=True))
+    )
 
 
 def test_k_of_0_is_refused():
@@ -76,7 +86,9 @@ def test_a_small_k_keeps_the_laws_that_do_not_need_every_key(modality, causal):
     spec, examples = synthetic()[modality]
     attention = partial(MultiHeadAttention, mechanism=partial(TopKAttention, k=2))
     block = partial(PreNormBlock, attention=attention)
-    backbone = EmbeddedBackbone(spec, Transformer(24, 2, num_heads=3, causal=causal, block=block, position=Rotary()))
+    backbone = EmbeddedBackbone(
+        spec, Transformer(24, 2, num_heads=3, causal=causal, block=block, position=Rotary())
+    )
     for law in (padding_changes_nothing, batch_mates_change_nothing, padding_may_hold_anything):
         law(backbone, examples)
     packed_equals_separate(backbone, examples)

@@ -27,14 +27,19 @@ def test_sinusoids_equal_the_formula_by_axis(dim, num_axes):
 
 def test_sines_may_come_before_all_cosines():
     positions = torch.randn(2, 5, 2) * 50
-    interleaved = rearrange(Sinusoidal(20, 2)(positions), "b n (p i two) -> b n (p two i)", p=2, two=2)
+    interleaved = rearrange(
+        Sinusoidal(20, 2)(positions), "b n (p i two) -> b n (p two i)", p=2, two=2
+    )
     assert_close(Sinusoidal(20, 2, interleaved=False)(positions), interleaved)
 
 
 def test_integer_positions_give_the_original_transformers_encoding():
     got = Sinusoidal(6, 1)(torch.arange(3.0)[None, :, None])[0]
     assert_close(got[0], torch.tensor([0.0, 1.0] * 3))
-    assert_close(got[2, 2:4], torch.tensor([math.sin(2 / 10_000 ** (2 / 6)), math.cos(2 / 10_000 ** (2 / 6))]))
+    assert_close(
+        got[2, 2:4],
+        torch.tensor([math.sin(2 / 10_000 ** (2 / 6)), math.cos(2 / 10_000 ** (2 / 6))]),
+    )
 
 
 @pytest.mark.parametrize(("dim", "num_axes", "multiple"), [(7, 1, 2), (18, 2, 4), (8, 3, 6)])
@@ -46,19 +51,26 @@ def test_a_width_that_does_not_split_between_the_axes_is_refused(dim, num_axes, 
 @pytest.mark.parametrize(("channels", "num_axes"), [(14, 1), (8, 2)])
 def test_concatenated_sinusoids_take_the_last_channels_of_content(channels, num_axes):
     positions, hidden = torch.randn(2, 5, num_axes), torch.randn(2, 5, 17)
-    got = SinusoidalConcat(17, num_axes, channels=channels, max_wavelength=100.0).add(hidden, positions)
+    got = SinusoidalConcat(17, num_axes, channels=channels, max_wavelength=100.0).add(
+        hidden, positions
+    )
     assert_close(got[..., : 17 - channels], hidden[..., : 17 - channels])
-    assert_close(got[..., 17 - channels :], Sinusoidal(channels, num_axes, max_wavelength=100.0)(positions))
+    assert_close(
+        got[..., 17 - channels :], Sinusoidal(channels, num_axes, max_wavelength=100.0)(positions)
+    )
 
 
-@pytest.mark.parametrize(("channels", "message"), [(0, "channels=0"), (12, "channels=12"), (6, "dim=6")])
+@pytest.mark.parametrize(
+    ("channels", "message"), [(0, "channels=0"), (12, "channels=12"), (6, "dim=6")]
+)
 def test_channels_that_leave_content_nothing_or_do_not_split_are_refused(channels, message):
     with pytest.raises(ValueError, match=message):
         SinusoidalConcat(12, 2, channels=channels)
 
 
 @pytest.mark.parametrize(
-    "position", [Sinusoidal(6, 0), SinusoidalConcat(6, 0, channels=2), NoPosition(6, 0), NoPosition(6, 2)]
+    "position",
+    [Sinusoidal(6, 0), SinusoidalConcat(6, 0, channels=2), NoPosition(6, 0), NoPosition(6, 2)],
 )
 def test_without_axes_nothing_is_added(position):
     hidden = torch.randn(2, 3, 6)
@@ -69,7 +81,9 @@ def test_learned_positions_are_looked_up_and_summed_over_axes():
     learned = Learned(5, 2, sizes=[3, 7])
     positions = torch.tensor([[[0.0, 6.0], [2.0, 1.0]]])
     rows, columns = learned.tables
-    assert_close(learned(positions), torch.stack([rows[0] + columns[6], rows[2] + columns[1]])[None])
+    assert_close(
+        learned(positions), torch.stack([rows[0] + columns[6], rows[2] + columns[1]])[None]
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +106,10 @@ def test_position_0_may_be_a_later_entry_of_the_first_axis():
     rows, columns = learned.tables
     got = learned(torch.tensor([[[0.0, 0.0], [4.0, 2.0]]]))
     assert_close(got, torch.stack([rows[2] + columns[0], rows[6] + columns[2]])[None])
-    for wrong, message in (([[5.0, 0.0]], "position 5 on axis 0 .* of 5"), ([[-1.0, 0.0]], "position -1 on axis 0")):
+    for wrong, message in (
+        ([[5.0, 0.0]], "position 5 on axis 0 .* of 5"),
+        ([[-1.0, 0.0]], "position -1 on axis 0"),
+    ):
         with pytest.raises(ValueError, match=message):
             learned(torch.tensor([wrong]))
     for first in (-1, 7):
@@ -120,7 +137,8 @@ POSITIONS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "num_axes"), [(name, axes) for name in POSITIONS for axes in range(4) if axes or name != "learned"]
+    ("name", "num_axes"),
+    [(name, axes) for name in POSITIONS for axes in range(4) if axes or name != "learned"],
 )
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_vectors_have_the_dtype_of_the_module_and_are_rounded_once(name, num_axes, dtype):
@@ -133,7 +151,9 @@ def test_vectors_have_the_dtype_of_the_module_and_are_rounded_once(name, num_axe
     assert exact(positions).dtype == exact(positions.double()).dtype == torch.float32
     if name == "learned":
         wide = torch.promote_types(dtype, torch.float32)
-        right = sum(table.to(wide)[positions[..., axis].long()] for axis, table in enumerate(moved.tables))
+        right = sum(
+            table.to(wide)[positions[..., axis].long()] for axis, table in enumerate(moved.tables)
+        )
         assert torch.equal(got, right.to(dtype))
     elif dtype != torch.float64:
         assert torch.equal(got, exact(positions).to(dtype))

@@ -80,7 +80,9 @@ def test_t5_bias_equals_hugging_faces(causal, num_buckets, max_distance):
 def test_t5_buckets_on_two_axes_have_no_side(causal):
     t5 = T5Bias(2, num_buckets=8, max_distance=20, causal=causal)
     query = torch.zeros(1, 1, 2)
-    keys = torch.tensor([[[0, 0], [-1, 0], [0, 1], [2, 2], [-2, 2.8], [3, -4], [30, 40], [300, 400]]])
+    keys = torch.tensor(
+        [[[0, 0], [-1, 0], [0, 1], [2, 2], [-2, 2.8], [3, -4], [30, 40], [300, 400]]]
+    )
     # distances 0 1 1 2.8 3.4 5 50 500: four buckets of one distance, then 4 + log5(5 / 4) * 4 = 4.6 rounded down, ...
     assert t5.buckets(query, keys).tolist() == [[[0, 1, 1, 3, 3, 4, 7, 7]]]
 

@@ -31,7 +31,9 @@ def test_each_token_gets_a_weighted_sum_of_those_around_it(kernel_size):
 
 def test_padding_does_not_reach_real_tokens():
     embedder = Embedder(
-        TokenSpec(num_features=2), DIM, position=lambda d, a: ConvolutionalPosition(d, a, kernel_size=4, num_groups=2)
+        TokenSpec(num_features=2),
+        DIM,
+        position=lambda d, a: ConvolutionalPosition(d, a, kernel_size=4, num_groups=2),
     )
     tokens = [Tokens(torch.randn(n, 2), torch.arange(float(n))[:, None]) for n in (5, 3)]
     together = embedder(TokenBatch.collate(tokens)).hidden
@@ -44,7 +46,9 @@ def test_padding_does_not_reach_real_tokens():
 
 def model(spec, objective, causal):
     backbone = Transformer(DIM, 1, num_heads=2, causal=causal)
-    return Model(spec, backbone, objective, position=lambda d, a: ConvolutionalPosition(d, a, num_groups=2))
+    return Model(
+        spec, backbone, objective, position=lambda d, a: ConvolutionalPosition(d, a, num_groups=2)
+    )
 
 
 def test_models_that_predict_later_tokens_or_have_no_order_are_refused():

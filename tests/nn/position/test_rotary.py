@@ -13,13 +13,19 @@ from seqkit.model import Model
 from seqkit.nn.attention.multi_head import apply_rotary
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.rotary import Rotary
-from seqkit.nn.position.rotary_scaling import LinearScaling, LLaMA3Scaling, LongRoPEScaling, YaRNScaling
+from seqkit.nn.position.rotary_scaling import (
+    LinearScaling,
+    LLaMA3Scaling,
+    LongRoPEScaling,
+    YaRNScaling,
+)
 from seqkit.objectives import Masked
 
 
 def test_rotary_is_the_papers_complex_factor():
     positions = torch.randn(2, 3, 2) * 10
-    got = Rotary(base=50.0).rotary(positions, 13)  # six pairs, three per axis, one channel left over
+    # six pairs, three per axis, one channel left over
+    got = Rotary(base=50.0).rotary(positions, 13)
     assert got.shape == (2, 1, 3, 6)
     for b in range(2):
         for n in range(3):
@@ -50,13 +56,17 @@ def test_channels_without_a_pair_are_not_rotated():
     assert_close(rotated.norm(dim=-1), x.norm(dim=-1))  # a rotation keeps lengths
 
 
-@pytest.mark.parametrize(("head_dim", "share", "pairs"), [(12, 0.25, 1), (13, 0.95, 6), (20, 0.4, 4), (20, 1.0, 10)])
+@pytest.mark.parametrize(
+    ("head_dim", "share", "pairs"), [(12, 0.25, 1), (13, 0.95, 6), (20, 0.4, 4), (20, 1.0, 10)]
+)
 def test_the_first_share_of_the_channels_is_rotated_as_if_it_were_the_whole(head_dim, share, pairs):
     x, positions = torch.randn(2, 3, 5, head_dim), torch.randn(2, 5, 1)
     rotary = Rotary(base=50.0, share=share).rotary(positions, head_dim)
     rotated = apply_rotary(x, rotary)
     assert rotary.shape[-1] == pairs
-    whole = apply_rotary(x[..., : 2 * pairs].contiguous(), Rotary(base=50.0).rotary(positions, 2 * pairs))
+    whole = apply_rotary(
+        x[..., : 2 * pairs].contiguous(), Rotary(base=50.0).rotary(positions, 2 * pairs)
+    )
     assert_close(rotated[..., : 2 * pairs], whole)
     assert torch.equal(rotated[..., 2 * pairs :], x[..., 2 * pairs :])
 
@@ -67,7 +77,9 @@ def test_linear_scaling_divides_positions():
     assert_close(got, Rotary().rotary(positions / 8, 12))
 
 
-@pytest.mark.parametrize(("low", "high", "tokens", "factor"), [(1.0, 4.0, 8192, 8.0), (0.5, 2.0, 97, 3.0)])
+@pytest.mark.parametrize(
+    ("low", "high", "tokens", "factor"), [(1.0, 4.0, 8192, 8.0), (0.5, 2.0, 97, 3.0)]
+)
 def test_llama_3_scaling_is_hugging_faces(low, high, tokens, factor):
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -82,7 +94,9 @@ def test_llama_3_scaling_is_hugging_faces(low, high, tokens, factor):
     }
     config = LlamaConfig(head_dim=64, max_position_embeddings=100_000, rope_parameters=rope)
     right, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
-    scaling = LLaMA3Scaling(factor, low_freq_factor=low, high_freq_factor=high, original_max_tokens=tokens)
+    scaling = LLaMA3Scaling(
+        factor, low_freq_factor=low, high_freq_factor=high, original_max_tokens=tokens
+    )
     rotary = Rotary(base=500_000.0, scaling=scaling).rotary(torch.ones(1, 1, 1), 64)
     assert_close(rotary[0, 0, 0].angle(), right, rtol=1e-5, atol=1e-6)
     plain = 500_000.0 ** -(torch.arange(32) / 32)
@@ -124,7 +138,9 @@ def assert_rotates(scaling, base, head_dim, right, factor):
 )
 @pytest.mark.parametrize(("base", "head_dim", "tokens"), [(10_000.0, 64, 4096), (1e6, 16, 97)])
 def test_yarn_is_hugging_faces(settings, base, head_dim, tokens):
-    right, factor = theirs("yarn", base, head_dim, original_max_position_embeddings=tokens, **settings)
+    right, factor = theirs(
+        "yarn", base, head_dim, original_max_position_embeddings=tokens, **settings
+    )
     scaling = YaRNScaling(**settings, original_max_tokens=tokens)
     assert_rotates(scaling, base, head_dim, right, factor)
     if tokens == 4096 and settings["factor"] == 4.0:
@@ -140,7 +156,9 @@ def test_longrope_is_hugging_faces_with_either_list(long):
     given = {"original_max_position_embeddings": 64, **lists}
     right, factor = theirs("longrope", 500.0, 8, tokens=65 if long else 64, longest=512, **given)
     factors = lists["long_factor" if long else "short_factor"]
-    assert_rotates(LongRoPEScaling(factors, factor=8.0, original_max_tokens=64), 500.0, 8, right, factor)
+    assert_rotates(
+        LongRoPEScaling(factors, factor=8.0, original_max_tokens=64), 500.0, 8, right, factor
+    )
     other = LongRoPEScaling(factors, factor=8.0, original_max_tokens=64, attention_factor=1.2)
     assert_rotates(other, 500.0, 8, right, 1.2)
 
@@ -175,7 +193,10 @@ def test_a_relative_position_does_nothing_by_default():
 
 
 def test_heads_too_narrow_for_the_axes_are_refused():
-    for call in (lambda: Rotary().rotary(torch.zeros(1, 1, 2), 3), lambda: Rotary().check_axes(2, 3)):
+    for call in (
+        lambda: Rotary().rotary(torch.zeros(1, 1, 2), 3),
+        lambda: Rotary().check_axes(2, 3),
+    ):
         with pytest.raises(ValueError, match=r"head_dim of 3 .* 2 axes"):
             call()
     with pytest.raises(ValueError, match=r"head_dim of 8 with share=0.2"):
@@ -199,7 +220,10 @@ def test_heads_too_narrow_for_the_axes_are_refused():
         (lambda: LongRoPEScaling([1, 0], factor=2, original_max_tokens=9), r"factors=\[1, 0\]"),
         (lambda: LongRoPEScaling([1], factor=0, original_max_tokens=9), "factor=0"),
         (lambda: LongRoPEScaling([1], factor=2, original_max_tokens=1), "original_max_tokens=1"),
-        (lambda: LongRoPEScaling([1], factor=2, original_max_tokens=9, attention_factor=-1), "attention_factor=-1"),
+        (
+            lambda: LongRoPEScaling([1], factor=2, original_max_tokens=9, attention_factor=-1),
+            "attention_factor=-1",
+        ),
     ],
 )
 def test_settings_out_of_range_are_refused(make, message):

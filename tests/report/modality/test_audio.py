@@ -17,7 +17,9 @@ NOISE = Waveform(torch.rand(2999, generator=torch.Generator().manual_seed(0)) - 
 
 
 @pytest.mark.parametrize(("stack", "stride"), [(1, 1), (3, 2)])
-def test_frames_stand_once_on_a_time_axis_below_the_attention_that_they_receive(stack, stride, attention_to):
+def test_frames_stand_once_on_a_time_axis_below_the_attention_that_they_receive(
+    stack, stride, attention_to
+):
     mel = LogMel(8000, num_mels=13, stack=stack, stride=stride)
     tokens = mel.encode(NOISE)
     received = attention_to(len(tokens), hot=7)
@@ -35,8 +37,14 @@ def test_frames_stand_once_on_a_time_axis_below_the_attention_that_they_receive(
 def test_a_long_sound_is_cut_mixed_and_resampled():
     tone = np.sin(2 * np.pi * 440 * np.arange(5 * 44_100) / 44_100, dtype=np.float32)
     source = player_source(Waveform(torch.tensor(np.stack([tone, 0 * tone])), 44_100))
-    with wave.open(io.BytesIO(b64decode(source.removeprefix("data:audio/wav;base64,"))), "rb") as heard:
-        assert (heard.getframerate(), heard.getnframes(), heard.getnchannels()) == (16_000, MAX_SECONDS * 16_000, 1)
+    with wave.open(
+        io.BytesIO(b64decode(source.removeprefix("data:audio/wav;base64,"))), "rb"
+    ) as heard:
+        assert (heard.getframerate(), heard.getnframes(), heard.getnchannels()) == (
+            16_000,
+            MAX_SECONDS * 16_000,
+            1,
+        )
         samples = np.frombuffer(heard.readframes(heard.getnframes()), "<i2")
     spectrum = np.abs(np.fft.rfft(samples / 32768))
     assert spectrum.argmax() == 440 * MAX_SECONDS

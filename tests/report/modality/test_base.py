@@ -20,11 +20,17 @@ def test_an_unknown_tokenizer_is_drawn_as_its_content(unknown):
     assert content.get_title(loc="left") == "11 tokens of Vectors"
 
 
-def test_tokens_of_an_unknown_tokenizer_are_bars_in_the_colours_of_the_legend(unknown, attention_to):
+def test_tokens_of_an_unknown_tokenizer_are_bars_in_the_colours_of_the_legend(
+    unknown, attention_to
+):
     tokens, received = Tokens(torch.zeros(5, 2), torch.arange(5.0)[:, None]), attention_to(5, hot=1)
     axes, bar = attended(Renderer(unknown), None, tokens, received).axes
     assert [one.get_height() for one in axes.patches] == pytest.approx(received.tolist())
-    assert axes.patches[1].get_facecolor() == WARM.to_rgba(received[1]) != axes.patches[0].get_facecolor()
+    assert (
+        axes.patches[1].get_facecolor()
+        == WARM.to_rgba(received[1])
+        != axes.patches[0].get_facecolor()
+    )
     assert "1: average" in bar.get_ylabel()
     assert WARM.to_rgba(10 * MAX_RECEIVED) == WARM.to_rgba(MAX_RECEIVED)
 

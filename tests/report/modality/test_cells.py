@@ -23,7 +23,12 @@ def test_a_token_is_named_by_its_column_and_cell():
     renderer = find_renderer(made)
     for row in (ROW, {key: ROW[key] for key in ("crp", "seen")}):
         names = renderer.token_names(row, made.encode(row))
-        right = {"age": "age = 41", "city": "city = Oslo", "crp": "crp = 4.125", "seen": "seen = 2022-02-21"}
+        right = {
+            "age": "age = 41",
+            "city": "city = Oslo",
+            "crp": "crp = 4.125",
+            "seen": "seen = 2022-02-21",
+        }
         assert names == [right[key] for key in row]
     assert renderer.token_names(None, made.encode(ROW)) == ["age", "city", "crp", "seen"]
 
@@ -35,7 +40,10 @@ def test_a_long_name_is_cut_and_a_hostile_one_is_drawn_as_it_is(attention_to):
     (name,) = renderer.token_names(row, tokens)
     assert len(name) <= MAX_NAME
     assert "\n" not in name
-    for figure in (picture(renderer, row, tokens), attended(renderer, row, tokens, attention_to(1, 0))):
+    for figure in (
+        picture(renderer, row, tokens),
+        attended(renderer, row, tokens, attention_to(1, 0)),
+    ):
         figure.canvas.draw()
 
 

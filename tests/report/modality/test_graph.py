@@ -24,7 +24,9 @@ def drawn(tokenizer, raw, received=None):
 
 def test_the_adjacency_matrix_has_queries_as_rows():
     # node 1 is the target of an edge from node 0: it attends to node 0. 0: masked, 1: itself, 2: the only edge type
-    tokens = Tokens(torch.ones(3, 1), torch.zeros(3, 0), Adjacency(torch.tensor([[0], [1]]), torch.tensor([1])))
+    tokens = Tokens(
+        torch.ones(3, 1), torch.zeros(3, 0), Adjacency(torch.tensor([[0], [1]]), torch.tensor([1]))
+    )
     axes = Figure().subplots()
     draw_adjacency(axes, tokens)
     assert axes.images[0].get_array().tolist() == [[1, 0, 0], [2, 1, 0], [0, 0, 1]]
@@ -58,18 +60,24 @@ def test_a_large_graph_is_drawn_around_its_first_node_and_says_so():
 
 def test_nodes_have_the_colour_of_the_attention_that_they_receive(attention_to):
     received = attention_to(4, hot=3)
-    axes = drawn(Graph(num_features=2), graph_of(torch.ones(4, 2), [(0, 1), (1, 2), (2, 3)]), received)
+    axes = drawn(
+        Graph(num_features=2), graph_of(torch.ones(4, 2), [(0, 1), (1, 2), (2, 3)]), received
+    )
     np.testing.assert_allclose(axes.collections[-1].get_facecolors(), WARM.to_rgba(received))
 
 
 @pytest.mark.parametrize("raw", ["CCO", "C1CC1O"])
 def test_a_bond_is_drawn_between_its_atoms(raw):
     axes = drawn(Molecule(), raw)
-    lines = next(item for item in axes.collections if isinstance(item, LineCollection)).get_segments()
+    lines = next(
+        item for item in axes.collections if isinstance(item, LineCollection)
+    ).get_segments()
     assert len(lines) == (2 if raw == "CCO" else 4)
     atoms = {tuple(place) for place in axes.collections[-1].get_offsets().tolist()}
     assert {tuple(end) for line in lines for end in line.tolist()} == atoms
-    np.testing.assert_allclose([np.linalg.norm(line[0] - line[1]) for line in lines], 1.5, atol=0.01)
+    np.testing.assert_allclose(
+        [np.linalg.norm(line[0] - line[1]) for line in lines], 1.5, atol=0.01
+    )
 
 
 def test_tokens_whose_graph_is_not_known_are_drawn_as_their_features():

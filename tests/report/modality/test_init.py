@@ -36,7 +36,10 @@ EXAMPLES = [
     (LogMel(8000, num_mels=13), Waveform(torch.randn(1, 3011) / 10, 8000)),
     (LogMel(8000, num_mels=13, normalize=False), Waveform(torch.zeros(907), 11_025)),
     (Graph(num_categories=5), graph_of([0, 4, 2, 1], [(0, 1), (1, 2)])),
-    (Graph(encodings=[Degree(), ShortestPath(max_hops=3, unreachable=False)]), networkx.path_graph(7)),
+    (
+        Graph(encodings=[Degree(), ShortestPath(max_hops=3, unreachable=False)]),
+        networkx.path_graph(7),
+    ),
     (Graph(), graph_of(53, [(i, i + 1) for i in range(52)])),
     (Graph(), graph_of(3)),
     (Molecule(), "CC(=O)Oc1ccccc1C(=O)O"),
@@ -46,11 +49,15 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("tokenizer", "raw"), EXAMPLES, ids=lambda x: type(x).__name__)
-def test_every_renderer_draws_an_example_with_its_tokens_and_their_attention(tokenizer, raw, attention_to):
+def test_every_renderer_draws_an_example_with_its_tokens_and_their_attention(
+    tokenizer, raw, attention_to
+):
     renderer, tokens = find_renderer(tokenizer), tokenizer.encode(raw)
     assert type(renderer) is not Renderer
     (part,) = picture(renderer, raw, tokens).subfigs
-    assert part.axes[0].get_title(loc="left") == f"{len(tokens)} tokens of {type(tokenizer).__name__}"
+    assert (
+        part.axes[0].get_title(loc="left") == f"{len(tokens)} tokens of {type(tokenizer).__name__}"
+    )
     assert "<svg" in svg(attended(renderer, raw, tokens, attention_to(len(tokens), 0)))
     assert renderer.small_svg(raw, tokens).startswith("<svg")
     assert len(renderer.token_names(raw, tokens)) == len(tokens)

@@ -9,7 +9,10 @@ from seqkit.report.inspect import describe
 from seqkit.report.modality import attended, find_renderer, picture
 from seqkit.tokenizers import Graph, Ids, Join, Molecule, Patches, Words
 
-RAW = {"image": torch.rand(1, 8, 12, generator=torch.Generator().manual_seed(0)), "text": "one is above"}
+RAW = {
+    "image": torch.rand(1, 8, 12, generator=torch.Generator().manual_seed(0)),
+    "text": "one is above",
+}
 
 
 def tokenizer() -> Join:
@@ -19,7 +22,12 @@ def tokenizer() -> Join:
 
 
 @pytest.mark.parametrize(
-    "raw", [{**RAW, "molecule": "CCO"}, {"text": "one"}, [("ids", [1, 2]), ("text", "one"), ("image", RAW["image"])]]
+    "raw",
+    [
+        {**RAW, "molecule": "CCO"},
+        {"text": "one"},
+        [("ids", [1, 2]), ("text", "one"), ("image", RAW["image"])],
+    ],
 )
 def test_every_part_is_drawn_and_named(raw):
     tokens, renderer = tokenizer().encode(raw), find_renderer(tokenizer())
@@ -33,7 +41,9 @@ def test_every_part_is_drawn_and_named(raw):
     starts = np.cumsum([0, *(len(run) for _, run in tokens.parts)])[:-1]
     assert [labels[i].partition(" ")[0] for i in starts] == names
     lines = describe(tokenizer(), tokens)
-    assert [line for line in lines if line.startswith("part ")] == [f"part {name}" for name in names]
+    assert [line for line in lines if line.startswith("part ")] == [
+        f"part {name}" for name in names
+    ]
 
 
 def test_attention_stands_on_the_part_that_receives_it():
@@ -43,7 +53,14 @@ def test_attention_stands_on_the_part_that_receives_it():
     _, image, ids, _ = attended(renderer, raw, tokens, np.arange(10.0)).axes
     np.testing.assert_array_equal(image.images[1].get_array()[::4, ::4], [[3, 4, 5], [6, 7, 8]])
     assert [bar.get_height() for bar in ids.patches] == [9]
-    assert renderer.token_names(raw, tokens)[3:9] == ["image 0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
+    assert renderer.token_names(raw, tokens)[3:9] == [
+        "image 0,0",
+        "0,1",
+        "0,2",
+        "1,0",
+        "1,1",
+        "1,2",
+    ]
 
 
 def test_a_part_of_a_plug_in_is_drawn_by_the_generic_renderer():

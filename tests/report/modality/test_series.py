@@ -41,6 +41,12 @@ def test_attention_on_a_series_is_bars(attention_to):
 def test_a_forecast_begins_where_the_series_ends():
     figure = forecast(np.array([1.0, 2.0, 3.0]), np.array([5.0, 7.0]), np.array([4.0, 8.0]))
     _, known, predicted = figure.axes[0].lines
-    assert list(zip(known.get_xdata(), known.get_ydata())) == [(-2, 1), (-1, 2), (0, 3), (1, 5), (2, 7)]
+    assert list(zip(known.get_xdata(), known.get_ydata())) == [
+        (-2, 1),
+        (-1, 2),
+        (0, 3),
+        (1, 5),
+        (2, 7),
+    ]
     assert list(zip(predicted.get_xdata(), predicted.get_ydata())) == [(1, 4), (2, 8)]
     assert svg(figure).startswith("<svg")

@@ -20,7 +20,10 @@ def texts_in(figure):
 
 def test_pieces_join_to_the_text():
     tokenizer = fitted(BPE(271), "so so so so near, so far")
-    assert "".join(TextRenderer(tokenizer).pieces(tokenizer.encode("so far\nso near"))) == "so␣far↵so␣near"
+    assert (
+        "".join(TextRenderer(tokenizer).pieces(tokenizer.encode("so far\nso near")))
+        == "so␣far↵so␣near"
+    )
 
 
 def test_an_incomplete_character_is_shown_as_its_byte():
@@ -29,7 +32,12 @@ def test_an_incomplete_character_is_shown_as_its_byte():
 
 def test_a_token_is_named_by_its_piece_which_may_be_shortened():
     letters = fitted(Characters(), "to be\n")
-    assert TextRenderer(letters).token_names("o e\n", letters.encode("o e\n")) == ["o", "␣", "e", "↵"]
+    assert TextRenderer(letters).token_names("o e\n", letters.encode("o e\n")) == [
+        "o",
+        "␣",
+        "e",
+        "↵",
+    ]
     words = fitted(Words(), "a " + "b" * 30)
     name = TextRenderer(words).token_names("b" * 30, words.encode("b" * 30))[0]
     assert len(name) == MAX_NAME
@@ -46,7 +54,14 @@ def test_a_bag_of_ngrams_is_named_by_its_word():
 def test_text_shows_piece_and_id_of_each_of_the_first_tokens():
     tokenizer = Characters("abc")
     renderer = TextRenderer(tokenizer)
-    assert texts_in(picture(renderer, "cab", tokenizer.encode("cab"))) == ["c", "2", "a", "0", "b", "1"]
+    assert texts_in(picture(renderer, "cab", tokenizer.encode("cab"))) == [
+        "c",
+        "2",
+        "a",
+        "0",
+        "b",
+        "1",
+    ]
     assert len(texts_in(picture(renderer, "cab", tokenizer.encode("cab" * 400)))) == 2 * MAX_PIECES
 
 
