@@ -1,16 +1,13 @@
 """The frame of the project: which package imports which, the words that it speaks, what stays light, what is packed."""
 
 import ast
-import io
 import json
 import re
 import subprocess
 import sys
 import textwrap
-import tokenize
 import tomllib
 import zipfile
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,12 +15,7 @@ import pytest
 import seqkit
 from seqkit.cli.parser import COMMANDS
 from seqkit.config import find_recipe, recipe_names
-
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "seqkit"
-FILES = sorted(
-    path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if "_recipes" not in path.parts
-)
+from tests.house import FILES, PACKAGE, ROOT, density, measure, sizes, wide_functions
 
 # ── packages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -164,60 +156,37 @@ def test_at_most_eight_modules_are_outside_packages():
 BUDGET = "tests/house.toml"
 
 
-UNCOUNTED = {
-    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
-    tokenize.ENCODING,
-}  # fmt: skip
-"""Kinds of tokens that are not counted; docstrings are not, either. So only what has to be understood counts."""
+def test_comments_docstrings_and_line_breaks_are_no_tokens():
+    text = '"""What it is."""\n\n# why\ndef twice(x):\n    """Double."""\n    return (\n        2 * x\n    )\n'
+    tokens = ["def", "twice", "(", "x", ")", ":", "return", "(", "2", "*", "x", ")"]
+    assert (measure(text)["tokens"], measure(text)["lines"]) == (len(tokens), 4)
 
 
-def num_tokens(path):
-    """Number of tokens of Python's own `tokenize` in a file."""
-    text = path.read_text(encoding="utf-8")
-    docstrings = set()
-    for node in ast.walk(ast.parse(text)):
-        for one in (
-            getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ()
-        ):
-            if (
-                isinstance(one, ast.Expr)
-                and isinstance(one.value, ast.Constant)
-                and isinstance(one.value.value, str)
-            ):
-                docstrings.add(one.lineno)
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    is_docstring = lambda token: token.type == tokenize.STRING and token.start[0] in docstrings  # noqa: E731
-    return sum(token.type not in UNCOUNTED and not is_docstring(token) for token in tokens)
+DENSE = {
+    "a, b = c, d": "parallel",
+    "x = a if b else c": "ternaries",
+    "x = a if b else c if d else e": "nested",
+    "def f(x: Mapping[str, Any]): pass": "open",
+}
 
 
-def is_counted(test):
-    """Whether a file of tests counts: neither a benchmark nor components with planted faults."""
-    return "benchmarks" not in test.parts and not test.name.startswith(
-        ("faulty_", "faults", "sound_")
-    )
+@pytest.mark.parametrize(("line", "kind"), DENSE.items())
+def test_what_makes_code_dense_is_counted(line, kind):
+    assert measure(line)[kind] == 1
+    assert measure("a, b = b, a")[kind] == 0
 
 
-def sizes():
-    """Tokens of each package, of data sets beside recipes, of other modules, of tests; words of pages."""
-    tokens = Counter()
-    for path in FILES:
-        room = path.parts[0] if len(path.parts) > 1 else "modules"
-        tokens[room] += num_tokens(PACKAGE / path)
-    tokens["recipes"] += sum(map(num_tokens, (ROOT / "recipes").rglob("*.py")))
-    tokens["tests"] = sum(map(num_tokens, filter(is_counted, (ROOT / "tests").rglob("*.py"))))
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "recipes").rglob("*.md")]
-    words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
-    return {"tokens": tokens, "words": {"docs": words}}
-
-
-def test_comments_docstrings_and_line_breaks_are_no_tokens(tmp_path):
+def test_a_function_of_nine_parameters_is_wide(tmp_path):
+    names = "abcdefgh"
     path = tmp_path / "one.py"
-    path.write_text(
-        '"""What it is."""\n\n# why\ndef twice(x):\n    """Double."""\n    return (\n        2 * x\n    )\n'
-    )
-    assert num_tokens(path) == len(
-        ["def", "twice", "(", "x", ")", ":", "return", "(", "2", "*", "x", ")"]
-    )
+    path.write_text(f"""
+class Narrow:
+    def __init__(self, {", ".join(names)}): pass
+class Wide:
+    def __init__(self, {", ".join(names)}, *, i): pass
+def wide({", ".join(names)}, i): pass
+""")
+    assert list(wide_functions(path)) == ["wide", "Wide"]
 
 
 def outside(budget, sizes):
@@ -241,8 +210,25 @@ def budget_at(commit):
     return tomllib.loads(text.stdout)
 
 
+def budgets():
+    return tomllib.loads((ROOT / BUDGET).read_text(encoding="utf-8"))
+
+
 def test_every_room_keeps_to_its_budget():
-    assert list(outside(tomllib.loads((ROOT / BUDGET).read_text(encoding="utf-8")), sizes())) == []
+    budget = {kind: budgets()[kind] for kind in ("tokens", "words")}
+    assert list(outside(budget, sizes())) == []
+
+
+def test_the_code_is_no_denser_than_its_bounds():
+    bounds = budgets()["density"]
+    found = density()
+    assert found.keys() == bounds.keys()
+    assert {name: found[name] for name in bounds if found[name] > bounds[name]} == {}
+
+
+def test_functions_of_more_than_eight_parameters_are_the_listed_ones():
+    listed = {name for names in budgets()["wide"].values() for name in names}
+    assert {name for path in FILES for name in wide_functions(PACKAGE / path)} == listed
 
 
 def test_a_room_over_and_one_far_below_its_budget_are_named():
@@ -264,8 +250,8 @@ def test_a_budget_that_went_up_has_a_decision_that_says_what_users_get():
         pytest.skip("no history of git here")
     before = [budget_at(commit) for commit in listed.stdout.split()]
     decisions = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
-    for kind, rooms in tomllib.loads((ROOT / BUDGET).read_text(encoding="utf-8")).items():
-        for room, most in rooms.items():
+    for kind in ("tokens", "words"):
+        for room, most in budgets()[kind].items():
             least = min(
                 (budget[kind][room] for budget in before if room in budget.get(kind, {})),
                 default=most,
