@@ -9,7 +9,15 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from reliability import around_runs, hostile_recipes, hostile_runs, in_processes, in_runs, on_disk
+from reliability import (
+    around_runs,
+    file_events,
+    hostile_recipes,
+    hostile_runs,
+    in_processes,
+    in_runs,
+    on_disk,
+)
 from reliability.forked import CRASHED, Case, Lost, command, forked
 from reliability.hostile import Answer, ask, damage, put_recipe
 
@@ -140,6 +148,17 @@ ROWS = {
         1,
     ),
     "flags": Row("every flag of the commands on a run", around_runs.flags, 0),
+    "file-events": Row(
+        "kill −9, SIGTERM or a full disk at each file event of a run; started again by the same command",
+        file_events.cases,
+        4,
+        20,
+    ),
+    "environment": Row("variables of launchers that are not there", file_events.environments, 2),
+    "changed-data": Row("data that changed below a finished run", file_events.changed_tables, 2, 3),
+    "weights": Row(
+        "a finished run whose weights give no numbers", file_events.not_finite_weights, 3, 4
+    ),
     "hostile-recipes": Row("hostile recipes", _hostile_recipes, 0),
     "hostile-runs": Row("hostile run folders", _hostile_runs, 0),
 }
