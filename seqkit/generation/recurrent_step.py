@@ -30,7 +30,7 @@ class RecurrentStep:
     num_sequences: number of sequences that weights are packed for; steps may have any number.
     """
 
-    is_static = False
+    is_proven = True
 
     def __init__(self, model: Model, num_sequences: int):
         embedder = cast(Embedder, model.embedder)

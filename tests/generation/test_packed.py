@@ -317,7 +317,7 @@ def test_buffers_of_a_graph_stay_where_they_are_while_the_batch_does_not_grow():
             DecodingState(model, RAGGED, 19),
         )
         state.append(state.next_logits().argmax(dim=-1))
-        cache = decoder.take_over(state._cache, state._lengths - 1)
+        cache = decoder.state(state._cache, state._positions())
         graph, addresses = cache.graph, [x.data_ptr() for x in leaves(cache.state.layers)]
         for rows in ([2, 0, 0], [1, 0], [0, 1, 1]):
             cache.reorder(torch.tensor(rows))
