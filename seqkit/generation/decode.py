@@ -75,7 +75,9 @@ class Decoding(ABC):
         self._context_length = context_length
         # the last new token is in no context
         longest = max(map(len, prompts)) + max_new_tokens - 1
-        self._max_columns = longest if context_length is None else min(longest, context_length)
+        if context_length is not None:
+            longest = min(longest, context_length)
+        self._max_columns = longest
         self._has_cache = use_cache is not False and supports_cache(
             model, required=use_cache is True
         )
@@ -256,18 +258,21 @@ class DecodingState(Decoding):
                 self._decoder = find_decoder(self.model, len(self), self._max_columns)
         if self._decoder is None:
             return super()._cached_step(cache)
-        witness = None if self._decoder.is_proven else copy.deepcopy(cache)
+        before = cache
+        if not self._decoder.is_proven:
+            before = copy.deepcopy(cache)
         try:
             self._cache = self._taken = self._decoder.state(cache, self._positions())
         except ValueError:  # this cache grows with the tokens
             self._decoder = None
             return super()._cached_step(cache)
-        if witness is None:
-            return self._decoder(self.new_ids[:, -1], self._taken)
-        expected = super()._cached_step(witness)
         found = self._decoder(self.new_ids[:, -1], self._taken)
+        if self._decoder.is_proven:
+            return found
+        expected = super()._cached_step(before)
         error = float((found - expected).float().square().mean().sqrt() / expected.float().std())
-        if error <= (1e-3 if expected.dtype in (torch.float32, torch.float64) else 0.1):
+        is_narrow = expected.dtype not in (torch.float32, torch.float64)
+        if error <= (0.1 if is_narrow else 1e-3):
             self._decoder.is_proven = True
             return found
         log.warning(
@@ -275,7 +280,7 @@ class DecodingState(Decoding):
             error,
         )
         self._decoder = None
-        self._cache = witness
+        self._cache = before
         return expected
 
 
@@ -289,11 +294,15 @@ def decoded(
     stop: ids [s] that end a sequence, with one field only; None: none.
     """
     sampling = Sampling() if sampling is None else sampling
+    if stop is not None and len(stop) == 0:
+        stop = None
     b = len(state)
     k = state.num_fields
     with evaluating(state.model):
         rng = PerSequenceRNG(sampling.seed, b * k)
-        seen = None if sampling.repetition_penalty == 1 else state.seen().flatten(0, -2)
+        seen: Tensor | None = None
+        if sampling.repetition_penalty != 1:
+            seen = state.seen().flatten(0, -2)
         # indices of the sequences that `state` still has
         rows = torch.arange(b, device=state.device)
         ongoing = torch.ones_like(rows, dtype=torch.bool)  # [b'] True: not ended
@@ -322,7 +331,8 @@ def decoded(
                     rows = rows[kept]
                     ongoing = ongoing[kept]
                     ids = new = new[kept]
-                    seen = None if seen is None else seen[kept]
+                    if seen is not None:
+                        seen = seen[kept]
             state.append(ids)
             if seen is not None:
                 seen = seen.scatter(1, rearrange(new, "b -> b 1"), True)

@@ -79,10 +79,16 @@ class PackedState(Cache):
     def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order."""
         self.positions = self.positions.index_select(0, rows)
-        self.mask = None if self.mask is None else self.mask.index_select(0, rows)
+        self.mask = _rows_of(self.mask, rows)
         for layer in self.layers:
-            for name, buffer in vars(layer).items():
-                setattr(layer, name, None if buffer is None else buffer.index_select(0, rows))
+            layer.past = layer.past.index_select(0, rows)
+            layer.inputs = _rows_of(layer.inputs, rows)
+
+
+def _rows_of(x: Tensor | None, rows: Tensor) -> Tensor | None:
+    if x is None:
+        return None
+    return x.index_select(0, rows)
 
 
 class PackedStep:
@@ -141,7 +147,9 @@ class PackedStep:
             rotary = None
             if position is not None:
                 rotary = position.rotary(self._columns, kind.head_dim)
-            tables.append(None if rotary is None else rearrange(rotary, "1 1 m r -> m 1 r"))
+            if rotary is not None:
+                rotary = rearrange(rotary, "1 1 m r -> m 1 r")
+            tables.append(rotary)
         layers = [self._layer(layer, cache.num_tokens) for layer in cache.layers]
         # a graph's user counts
         num_tokens = 0 if self.is_static else cache.num_tokens
@@ -161,7 +169,9 @@ class PackedStep:
         inputs = filled.convolution
         both = torch.cat([cache.keys[:, :, :n], cache.values[:, :, :n]], dim=1).to(self._dtype)
         past = F.pad(both, [0, 0, 0, self._max_tokens - n])
-        return _Layer(past, None if inputs is None else F.pad(inputs.flip(1), [0, 0, 0, 1]))
+        if inputs is not None:
+            inputs = F.pad(inputs.flip(1), [0, 0, 0, 1])
+        return _Layer(past, inputs)
 
     def __call__(self, ids: Tensor, state: PackedState) -> Tensor:
         """Logits [b v] after one more token: ids [b] int64."""
@@ -180,8 +190,7 @@ class PackedStep:
         vectors, *rotations = state.tables
         contexts = {}
         for kind, table in zip(self._kinds, rotations):
-            rotary = None if table is None else table.index_select(0, positions)
-            contexts[kind] = AttentionContext(mask, rotary=rotary)
+            contexts[kind] = AttentionContext(mask, rotary=_rows_of(table, positions))
         x = F.embedding(ids, self._table)
         if self._scale != 1:
             x = x * self._scale
@@ -229,7 +238,10 @@ def function_of(
             parts[name] = function_of(child, num_sequences, kernels)
         if fused is not None and child is not None and name not in ("attention", "mlp"):
             is_residual = type(child) is Residual
-            parts[name] = _Sum if is_residual else _norm_of_sum(child, fused)
+            if is_residual:
+                parts[name] = _Sum
+            else:
+                parts[name] = _norm_of_sum(child, fused)
     # it may need the token axis
     if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:
         mlp = module.mlp

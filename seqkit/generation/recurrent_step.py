@@ -53,7 +53,9 @@ class RecurrentStep:
         x = F.embedding(ids, self._table) * self._scale
         for i, (norm, cell, residual) in enumerate(self._layers):
             branch, cache.states[i] = one_token(None, cell, norm(x), cache.states[i])
-            x = x + branch if residual else branch
+            if residual:
+                branch = x + branch
+            x = branch
         cache.num_tokens += 1
         return self._head(self._norm(x))
 

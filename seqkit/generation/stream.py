@@ -35,8 +35,7 @@ def stream(
     Raises ValueError for incompatible arguments, before the first step.
     """
     state = DecodingState(model, prompts, max_new_tokens, **settings)
-    ends = state.checked_ids("stop", stop)
-    return decoded(state, sampling, ends if stop else None)
+    return decoded(state, sampling, state.checked_ids("stop", stop))
 
 
 def generate(

@@ -92,13 +92,13 @@ def test_buffers_are_not_the_sources_own_tensors():
 @pytest.mark.parametrize(
     "name", ["Transformer", *sorted({*TWO} - {"GRU, RNNDecoder", "GRU, Bahdanau"})]
 )
-def test_a_cache_that_grows_is_left_to_the_modules(name, num_steps):
+@pytest.mark.parametrize("context_length", [None, 7])
+def test_a_cache_that_grows_is_left_to_the_modules(name, context_length, num_steps):
     model = generating_model(name)
-    got = columns(model, RAGGED, 17, sampling=GREEDY, source=sources(name))
+    settings = {"sampling": GREEDY, "source": sources(name), "context_length": context_length}
+    got = columns(model, RAGGED, 17, **settings)
     assert not num_steps
-    assert got.equal(
-        columns(model, RAGGED, 17, sampling=GREEDY, source=sources(name), use_cache=False)
-    )
+    assert got.equal(columns(model, RAGGED, 17, use_cache=False, **settings))
 
 
 @pytest.mark.parametrize("is_wrong", [False, True])
