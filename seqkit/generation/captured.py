@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -47,3 +47,19 @@ def sync_debug_mode(mode: str) -> Iterator[list[warnings.WarningMessage]]:
             yield said
         finally:
             torch.cuda.set_sync_debug_mode(before)
+
+
+def leaves(state: Any) -> list[Any]:
+    """Tensors and plain values of a nest of lists, tuples, mappings and objects, in order."""
+    if isinstance(state, Tensor):
+        return [state]
+    if isinstance(state, Mapping):
+        parts = [*state.keys(), *state.values()]
+    elif isinstance(state, list | tuple):
+        parts = list(state)
+    else:
+        names = [*getattr(state, "__dict__", ()), *getattr(state, "__slots__", ())]
+        parts = [getattr(state, name) for name in names]
+    if parts:
+        return [leaf for part in parts for leaf in leaves(part)]
+    return [state]

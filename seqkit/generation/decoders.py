@@ -16,9 +16,10 @@ import torch
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
+from seqkit.generation.captured import leaves
 from seqkit.generation.packed import PackedStep, is_known
 from seqkit.generation.recurrent_step import RecurrentStep, is_recurrent
-from seqkit.generation.step_graph import StepGraph, leaves, structure
+from seqkit.generation.step_graph import StepGraph, structure
 from seqkit.interfaces import Cache, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from seqkit.errors import one_line
-from seqkit.generation.captured import Captured, sync_debug_mode
+from seqkit.generation.captured import Captured, leaves, sync_debug_mode
 
 log = logging.getLogger("seqkit")
 
@@ -104,20 +104,6 @@ def _load_kernels() -> Any:
 def triton_kernels(device: torch.device) -> Any:
     """The module `kernels` on CUDA, if its kernels compile; else None."""
     return _load_kernels() if device.type == "cuda" else None
-
-
-def leaves(state: Any) -> list[Any]:
-    """Tensors and plain values of a nest of lists, tuples and objects, in order."""
-    if isinstance(state, Tensor):
-        return [state]
-    if isinstance(state, list | tuple):
-        parts = list(state)
-    else:
-        names = [*getattr(state, "__dict__", ()), *getattr(state, "__slots__", ())]
-        parts = [getattr(state, name) for name in names]
-    if parts:
-        return [leaf for part in parts for leaf in leaves(part)]
-    return [state]
 
 
 def structure(state: Any) -> Any:

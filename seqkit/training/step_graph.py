@@ -6,9 +6,8 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +19,7 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor
 
 from seqkit.errors import UsageError, one_line
-from seqkit.generation.captured import Captured, sync_debug_mode
+from seqkit.generation.captured import Captured, leaves, sync_debug_mode
 from seqkit.training.module import MicroBatch, Outcome
 from seqkit.training.muon import Muon
 from seqkit.training.parallel import is_sharded
@@ -163,14 +162,14 @@ class StepGraph(Callback):
         """Tensors of the batch that a graph takes as input, and all that it holds as constants."""
         inputs: list[Tensor] = []
         known: list[tuple[Any, ...]] = []
-        for name, value in _leaves(self._batch):
+        for value in leaves(self._batch):
             if not isinstance(value, Tensor):
-                known.append((name, repr(value)))
+                known.append((repr(value),))
             elif value.device == self._module.device:
                 inputs.append(value)
-                known.append((name, value.shape, value.dtype))
+                known.append((value.shape, value.dtype))
             else:
-                known.append((name, repr(value.tolist())))
+                known.append((repr(value.tolist()),))
         for group in optimizer.param_groups:
             for name, value in group.items():
                 if name not in ("params", "lr"):
@@ -306,22 +305,6 @@ def _on_device(
     finally:
         for group, before in zip(groups, kept):
             group |= before
-
-
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Tensors and plain values of nested dataclasses, mappings and sequences, by name."""
-    inner: list[tuple[Any, Any]]
-    if is_dataclass(value):
-        inner = [(field.name, getattr(value, field.name)) for field in fields(value)]
-    elif isinstance(value, Mapping):
-        inner = list(value.items())
-    elif isinstance(value, (tuple, list)):
-        inner = list(enumerate(value))
-    else:
-        yield name, value
-        return
-    for key, one in inner:
-        yield from _leaves(one, f"{name}.{key}")
 
 
 def _host_state(model: torch.nn.Module, objective: Any) -> dict[str, Any]:

@@ -15,10 +15,10 @@ import seqkit
 from seqkit.backbones import Transformer
 from seqkit.backbones.presets import PUBLISHED
 from seqkit.generation import BeamSearch, Sampling, decode, decoders, generate
+from seqkit.generation.captured import leaves
 from seqkit.generation.decode import DecodingState
 from seqkit.generation.decoders import MIN_STEPS, Decoder, find_decoder
 from seqkit.generation.packed import PackedStep
-from seqkit.generation.step_graph import leaves
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
