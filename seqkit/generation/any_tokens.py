@@ -15,9 +15,8 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.generation.decode import Decoding, check_positions, longest_context, supports_cache
+from seqkit.generation.decode import Decoding, decoded
 from seqkit.generation.sampling import Sampling
-from seqkit.generation.stream import decoded
 from seqkit.interfaces import TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
 
@@ -85,23 +84,12 @@ def continue_tokens(
         raise ValueError(
             "generation needs a causal backbone over ids; train with the objective NextToken"
         )
-    if not prompts or num_new_tokens < 1:
-        raise ValueError(
-            f"{len(prompts)} prompts and {num_new_tokens} new tokens; give 1 or more of each"
-        )
-    if context_length is not None and context_length < 1:
-        raise ValueError(
-            f"context_length={context_length} counts tokens of the model's input; make it 1 or more"
-        )
     for tokens in prompts:
         model.spec.check(tokens)
-    if getattr(extend, "__func__", None) is Tokenizer.continues:  # which counts; others measure
-        check_positions(
-            model, longest_context(prompts, num_new_tokens, context_length), num_new_tokens
-        )
     state = TokenDecoding(model, prompts, num_new_tokens, extend, context_length)
-    for new in decoded(model, state, num_new_tokens, Sampling() if sampling is None else sampling):
-        last = new
+    if getattr(extend, "__func__", None) is Tokenizer.continues:  # which counts; others measure
+        state.check_positions()
+    *_, last = decoded(state, sampling)
     state.append(last)
     return state.sequences
 
@@ -118,25 +106,33 @@ class TokenDecoding(Decoding):
         extend: Extend,
         context_length: int | None,
     ):
-        has_cache = all(x.adjacency is None for x in prompts) and supports_cache(
-            model, required=False
+        super().__init__(
+            model,
+            prompts,
+            num_new_tokens,
+            context_length=context_length,
+            use_cache=False if any(x.adjacency is not None for x in prompts) else None,
+            num_fields=len(model.spec.id_sizes),
         )
-        max_columns = longest_context(prompts, num_new_tokens, context_length)
-        super().__init__(model, [len(x) for x in prompts], context_length, max_columns, has_cache)
         self.sequences = list(prompts)
         self._extend = extend
-        self.num_fields = len(model.spec.id_sizes)
 
     def append(self, ids: Tensor) -> None:
-        super().append(ids)
         with torch.inference_mode(False):
             content = ids.cpu().clone()
-            if self._model.spec.vocab_sizes and content.ndim == 1:
+            if self.model.spec.vocab_sizes and content.ndim == 1:
                 content = rearrange(content, "b -> b 1")
-            self.sequences = [
-                _extended(self._model, self._extend, x, new)
-                for x, new in zip(self.sequences, content)
-            ]
+            self.sequences = list(map(self._extended, self.sequences, content))
+        super().append(ids)
+
+    def _extended(self, tokens: Tokens, content: Tensor) -> Tokens:
+        new = self._extend(tokens, content)
+        if len(new) != len(tokens) + 1 or not new.content[-1].equal(content):
+            raise ValueError(
+                "continues(tokens, content) must give the tokens and one more of that content"
+            )
+        self.model.spec.check(new)
+        return new
 
     def reorder(self, rows: Tensor) -> None:
         super().reorder(rows)
@@ -154,10 +150,10 @@ class TokenDecoding(Decoding):
         )
 
     def seen(self) -> Tensor:
-        sizes = self._model.spec.id_sizes
+        sizes = self.model.spec.id_sizes
         seen = torch.zeros(len(self), len(sizes), max(sizes), dtype=torch.bool)
         for row, tokens in zip(seen, self.sequences):
-            row.scatter_(1, self._model.spec.ids_of(tokens).T, True)
+            row.scatter_(1, self.model.spec.ids_of(tokens).T, True)
         return seen.to(self.device)
 
 
@@ -169,13 +165,3 @@ def _moved(tokens: Tokens, start: int, first: int) -> Tokens:
     positions = cut.positions.clone()
     positions[:, 0] -= tokens.positions[start, 0] - tokens.positions[0, 0]
     return replace(cut, positions=positions)
-
-
-def _extended(model: Model, extend: Extend, tokens: Tokens, content: Tensor) -> Tokens:
-    new = extend(tokens, content)
-    if len(new) != len(tokens) + 1 or not new.content[-1].equal(content):
-        raise ValueError(
-            "continues(tokens, content) must give the tokens and one more of that content"
-        )
-    model.spec.check(new)
-    return new

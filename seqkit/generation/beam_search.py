@@ -14,7 +14,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.generation.decode import DecodingState, checked_stop, evaluating
+from seqkit.generation.decode import DecodingState, evaluating
 from seqkit.model import Model
 
 
@@ -82,102 +82,71 @@ def beam_search(
             f"num_beams={beams.num_beams} is wider than the vocabulary of {model.spec.vocab_size}; make it narrower"
         )
     state = DecodingState(model, prompts, max_new_tokens, **settings)
-    search = _Search(
-        state, len(prompts), max_new_tokens, beams, checked_stop(stop, model, state.device)
-    )
-    with evaluating(model):
-        return search.run()
+    search = _Search(state, beams, state.checked_ids("stop", stop))
+    with torch.inference_mode(), evaluating(model):
+        while search.open:
+            search.advance()
+    return search.hypotheses
 
 
 class _Search:
-    """Hypotheses so far, and the prompts that are still open."""
+    """Hypotheses so far, and the prompts that are still open. stop: ids [s]."""
 
-    def __init__(
-        self,
-        state: DecodingState,
-        num_prompts: int,
-        max_new_tokens: int,
-        beams: BeamSearch,
-        stop: Tensor,
-    ):
+    def __init__(self, state: DecodingState, beams: BeamSearch, stop: Tensor):
         self.state = state
         self.beams = beams
         self.stop = stop
-        self.max_new_tokens = max_new_tokens
-        self.hypotheses: list[list[Hypothesis]] = [[] for _ in range(num_prompts)]
-        self.open = list(range(num_prompts))  # the prompts that are still searched
-        self.sums = torch.zeros(num_prompts, 1, device=state.device)  # [b w] of log-probabilities
+        self.hypotheses: list[list[Hypothesis]] = [[] for _ in range(len(state))]
+        self.open = list(range(len(state)))  # the prompts that are still searched
+        self.sums = torch.zeros(len(state), 1, device=state.device)  # [b w] of log-probabilities
 
-    @torch.inference_mode()
-    def run(self) -> list[list[Hypothesis]]:
-        for length in range(1, self.max_new_tokens + 1):
-            self._advance(length)
-            if not self.open:
-                break
-        return self.hypotheses
-
-    def _advance(self, length: int) -> None:
+    def advance(self) -> None:
+        """One more token."""
         k = self.beams.num_beams
-        width = self.sums.shape[1]
-        b = len(self.open)
+        max_tokens = self.state.max_new_tokens
+        length = self.state.new_ids.shape[1] + 1
+        b, width = self.sums.shape
         log_probabilities = self.state.next_logits().float().log_softmax(dim=-1)
         v = log_probabilities.shape[-1]
-        sums = rearrange(log_probabilities, "(b w) v -> b w v", b=b) + rearrange(
-            self.sums, "b w -> b w 1"
-        )
+        sums = rearrange(log_probabilities, "(b w) v -> b w v", b=b) + self.sums[..., None]
         # enough candidates for k that go on, even if every stop id is among them for each beam
-        best, index = rearrange(sums, "b w v -> b (w v)").topk(
-            min((1 + len(self.stop)) * k, width * v)
-        )
+        num_candidates = min((1 + len(self.stop)) * k, width * v)
+        best, index = rearrange(sums, "b w v -> b (w v)").topk(num_candidates)
         beam = index // v
         token = index % v
         stops = torch.isin(token, self.stop)
-        ended = stops | (length == self.max_new_tokens)
-        self._collect(best[:, :k], beam[:, :k], token[:, :k], stops[:, :k], ended[:, :k], length)
-        if length == self.max_new_tokens:
+        ended = (stops | (length == max_tokens)) & (best > -torch.inf)
+        new_ids = self.state.new_ids
+        for i, j in ended[:, :k].nonzero().tolist():
+            ids = new_ids[i * width + int(beam[i, j])]
+            if not stops[i, j]:
+                ids = torch.cat([ids, token[i, j : j + 1]])
+            with torch.inference_mode(False):
+                score = self.beams.score(float(best[i, j]), length)
+                found = Hypothesis(ids.clone(), score, bool(stops[i, j]))
+            hypotheses = self.hypotheses[self.open[i]]
+            hypotheses.append(found)
+            hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
+            del hypotheses[k:]
+        if length == max_tokens:
             self.open = []
             return
 
         ongoing, place = best.masked_fill(stops, -torch.inf).topk(k)
-        rows = rearrange(torch.arange(b, device=beam.device), "b -> b 1") * width + beam.gather(
-            1, place
-        )
-        bounds = [
-            self.beams.best_possible(top, length, self.max_new_tokens)
-            for top in ongoing[:, 0].tolist()
-        ]
-        still_open = [i for i, bound in enumerate(bounds) if not self._is_done(self.open[i], bound)]
-        if not still_open:
-            self.open = []
-            return
-        chosen = torch.tensor(still_open, device=beam.device)
+        first_rows = torch.arange(b, device=beam.device)[:, None] * width
+        rows = first_rows + beam.gather(1, place)
+        still_open = [i for i, top in enumerate(ongoing[:, 0].tolist()) if self._goes_on(i, top)]
         self.open = [self.open[i] for i in still_open]
-        self.sums = ongoing[chosen]
-        self.state.reorder(rearrange(rows[chosen], "b k -> (b k)"))
-        self.state.append(rearrange(token.gather(1, place)[chosen], "b k -> (b k)"))
+        if self.open:
+            chosen = torch.tensor(still_open, device=beam.device)
+            self.sums = ongoing[chosen]
+            self.state.reorder(rows[chosen].flatten())
+            self.state.append(token.gather(1, place)[chosen].flatten())
 
-    def _collect(
-        self, best: Tensor, beam: Tensor, token: Tensor, stops: Tensor, ended: Tensor, length: int
-    ) -> None:
-        """Add those of the k best candidates [b k] that ended, and keep the k best hypotheses of each prompt."""
-        new_ids = self.state.new_ids
-        width = self.sums.shape[1]
-        for i, j in (ended & (best > -torch.inf)).nonzero().tolist():
-            prefix = new_ids[i * width + int(beam[i, j])]
-            stopped = bool(stops[i, j])
-            ids = prefix if stopped else torch.cat([prefix, token[i, j : j + 1]])
-            with torch.inference_mode(False):
-                found = Hypothesis(
-                    ids.clone(), self.beams.score(float(best[i, j]), length), stopped
-                )
-            hypotheses = self.hypotheses[self.open[i]]
-            hypotheses.append(found)
-            hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
-            del hypotheses[self.beams.num_beams :]
-
-    def _is_done(self, prompt: int, bound: float) -> bool:
-        """True: no prefix of this prompt, whose final score is at most `bound`, can add a hypothesis."""
-        found = self.hypotheses[prompt]
-        return bound == -math.inf or (
-            len(found) == self.beams.num_beams and bound <= found[-1].score
-        )
+    def _goes_on(self, i: int, log_probability: float) -> bool:
+        """Whether a prefix of the i-th open prompt, with at most that log-probability, can still add a hypothesis."""
+        found = self.hypotheses[self.open[i]]
+        length = self.state.new_ids.shape[1] + 1
+        bound = self.beams.best_possible(log_probability, length, self.state.max_new_tokens)
+        is_full = len(found) == self.beams.num_beams
+        return bound > -math.inf and not (is_full and bound <= found[-1].score)

@@ -5,19 +5,21 @@ b sequences · v vocabulary
 
 from __future__ import annotations
 
+import copy
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
+from seqkit.generation.captured import leaves
 from seqkit.generation.packed import PackedStep, is_known
 from seqkit.generation.recurrent_step import RecurrentStep, is_recurrent
-from seqkit.generation.step_graph import StepGraph, leaves, structure
+from seqkit.generation.step_graph import StepGraph, structure
 from seqkit.interfaces import Cache, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
@@ -28,6 +30,24 @@ MIN_STEPS = 8
 MAX_KEPT = 4
 KEPT_SHARE = 1 / 8
 """Decoders that a model keeps on CUDA at most, and the share of the GPU's memory that their buffers have together."""
+
+
+class Step(Protocol):
+    """Computes the steps that follow a full forward pass.
+
+    is_proven: False: its first step is to be compared with the modules'.
+    """
+
+    is_proven: bool
+
+    def state(self, cache: Any, positions: Tensor, /) -> Cache:
+        """Take over the cache of a full forward pass; the next tokens are at positions [b].
+
+        Raises ValueError for a cache that grows with the tokens, where buffers are static.
+        """
+
+    def __call__(self, ids: Tensor, state: Any, /) -> Tensor:
+        """Logits [b v] after one more token: ids [b]; valid until the next step."""
 
 
 @dataclass(eq=False)
@@ -46,14 +66,15 @@ class ModuleState(Cache):
 class ModuleStep:
     """The modules' own step, for a CUDA graph."""
 
-    is_static = True
+    is_proven = True
 
     def __init__(self, model: Model):
         self._model = model
-        self._batch = cast("TokenBatch | None", None)
+        self._batch: TokenBatch | None = None
 
     def state(self, cache: Cache, positions: Tensor) -> ModuleState:
-        """The cache that a full forward pass filled; the next tokens are at positions [b]."""
+        """The cache that a full forward pass filled."""
+        cache = copy.copy(cache)
         # a graph does not count, so its user does; a step knows by it that it is not the first
         cache.num_tokens = 1
         return ModuleState(cache, positions)
@@ -66,9 +87,8 @@ class ModuleStep:
             # made on the CPU, a batch knows that none of its tokens is padding
             valid = torch.ones(content.shape, dtype=torch.bool)
             self._batch = TokenBatch(content.cpu(), positions.cpu(), valid).to(ids.device)
-        logits: Tensor = self._model(
-            self._batch.replace(content=content, positions=positions), cache=state.cache
-        )
+        batch = self._batch.replace(content=content, positions=positions)
+        logits: Tensor = self._model(batch, cache=state.cache)
         state.cache.num_tokens = 1
         state.positions = state.positions + 1
         return logits[:, -1]
@@ -79,19 +99,19 @@ class GraphedCache(Cache):
 
     def __init__(self, graph: StepGraph, num_tokens: int):
         self.state = graph.state
-        self.graph = cast("StepGraph | None", graph)
+        self.graph: StepGraph | None = graph
         self.num_tokens = num_tokens
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order; rows of a graph that are left over are computed, too."""
         self.state = structure(self.state)
-        if self.graph is not None and len(rows) <= self.graph.num_sequences:
-            self.state.reorder(_filled(rows, self.graph.num_sequences))
-            self.graph.load(self.state)
-            self.state = self.graph.state
-        else:
+        if self.graph is None or len(rows) > self.graph.num_sequences:
             self.state.reorder(rows)
             self.graph = None
+        else:
+            self.state.reorder(_filled(rows, self.graph.num_sequences))
+            self.graph.load(leaves(self.state))
+            self.state = self.graph.state
 
 
 def _filled(rows: Tensor, num: int) -> Tensor:
@@ -99,50 +119,41 @@ def _filled(rows: Tensor, num: int) -> Tensor:
 
 
 class Decoder:
-    """Computes the steps that follow a full forward pass; on CUDA as a graph, which it keeps.
+    """A step of constant shapes, on CUDA as a graph, which it keeps with its buffers.
 
-    keep: called with the decoder once its buffers are there.
+    keep: called with the decoder once its buffers are there. signature: what the graph has read once.
     """
 
-    signature: list[Any]
     is_proven = True
-    """False: its first step is to be compared with the modules'."""
 
     def __init__(
         self,
-        step: PackedStep | RecurrentStep | ModuleStep,
+        step: Step,
         keep: Callable[[Decoder], None] = lambda _: None,
+        signature: Sequence[Any] = (),
     ):
+        self.signature = signature
         self._step = step
         self._keep = keep
-        self._graph = cast("StepGraph | None", None)
+        self._graph: StepGraph | None = None
         # cache of the generation that uses the buffers
         self.user: Callable[[], Cache | None] = lambda: None
 
-    def take_over(self, cache: Cache, positions: Tensor) -> Cache:
-        """Take over the cache of a full forward pass, a copy where buffers are static; next are positions [b].
-
-        Raises ValueError for modules whose cache grows with the tokens.
-        """
+    def state(self, cache: Cache, positions: Tensor) -> GraphedCache:
+        """A copy of the cache in the buffers: it may hold the source's own tensors, and these are written to."""
         b = len(positions)
-        graph = self._graph
-        # a copy: buffers are written to, and the cache may hold the source's own tensors
-        if self._step.is_static:
-            rows = torch.arange(b, device=positions.device)
-            if graph is not None and graph.num_sequences > b:
-                rows = _filled(rows, graph.num_sequences)
-            cache.reorder(rows)
-            positions = positions[rows]
-        num_tokens = cache.num_tokens
-        state = cast(Any, self._step.state(cache, positions))
-        if not self._step.is_static:
-            return cast(Cache, state)
-        if graph is not None and graph.fits(state):
-            graph.load(state)
+        rows = torch.arange(b, device=positions.device)
+        if self._graph is not None and self._graph.num_sequences > b:
+            rows = _filled(rows, self._graph.num_sequences)
+        cache.reorder(rows)
+        positions = positions[rows]
+        state = self._step.state(cache, positions)
+        if self._graph is not None and self._graph.fits(state):
+            self._graph.load(leaves(state))
         else:
-            self._graph = graph = StepGraph(self._step, state, len(positions))
+            self._graph = StepGraph(self._step, state, len(positions))
             self._keep(self)
-        taken = GraphedCache(graph, num_tokens)
+        taken = GraphedCache(self._graph, cache.num_tokens)
         self.user = weakref.ref(taken)
         return taken
 
@@ -153,10 +164,8 @@ class Decoder:
             return 0
         return sum(x.nbytes for x in leaves(self._graph.state) if isinstance(x, Tensor))
 
-    def step(self, ids: Tensor, cache: Cache) -> Tensor:
+    def __call__(self, ids: Tensor, cache: GraphedCache) -> Tensor:
         """Logits [b v] after one more token: ids [b]; valid until the next step."""
-        if not isinstance(cache, GraphedCache):
-            return self._step(ids, cast(Any, cache))
         if cache.graph is None:
             cache.graph = StepGraph(self._step, cache.state, len(ids))
         cache.num_tokens += 1
@@ -184,7 +193,7 @@ class Kept(dict[Any, Decoder]):
         return Kept, ()
 
 
-def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder | None:
+def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Step | None:
     """A faster step than the modules'; None: on a CPU, if no step is written out for such a model.
 
     num_sequences, max_tokens: sequences and columns of the generation. None, too, with gradients, autocast, hooks, or
@@ -193,15 +202,16 @@ def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder |
     in place; where a module, a setting or an address has changed, a new decoder is made.
     """
     device = next(model.parameters()).device
-    is_packed = is_known(model)
     if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not _is_plain(model):
         return None
-    if device.type != "cuda" and is_recurrent(model):
-        return Decoder(RecurrentStep(model, num_sequences))
+    is_packed = is_known(model)
     if device.type != "cuda":
-        if is_packed:
-            return Decoder(PackedStep(model, num_sequences, max_tokens))
-        return None
+        if is_recurrent(model):
+            return RecurrentStep(model, num_sequences)
+        if not is_packed:
+            return None
+        step = PackedStep(model, num_sequences, max_tokens)
+        return Decoder(step) if step.is_static else step
     limit = cast(Embedder, model.embedder).position.num_positions
     unit = max(128, 2 ** ((max_tokens - 1).bit_length() - 2))
     rounded = -(-max_tokens // unit) * unit  # calls of like lengths share a graph
@@ -211,15 +221,13 @@ def find_decoder(model: Model, num_sequences: int, max_tokens: int) -> Decoder |
     signature = _signature(model)
     found = kept.get(key)
     if found is None or found.user() is not None or found.signature != signature:
-        step: PackedStep | ModuleStep
-        if is_packed:
-            step = PackedStep(model, num_sequences, max_tokens)
-        else:
-            step = ModuleStep(model)
         total = torch.cuda.get_device_properties(device).total_memory
-        found = Decoder(step, partial(kept.keep, key, KEPT_SHARE * total))
+        found = Decoder(
+            PackedStep(model, num_sequences, max_tokens) if is_packed else ModuleStep(model),
+            partial(kept.keep, key, KEPT_SHARE * total),
+            signature,
+        )
         # kernels and graphs were seen on few GPUs
-        found.signature = signature
         found.is_proven = False
     return found
 
@@ -230,20 +238,22 @@ def _signature(model: Model) -> list[Any]:
         (x.data_ptr(), x.dtype, x.shape) for x in (*model.parameters(), *model.buffers())
     ]
     for module in model.modules():
-        found += [
-            id(module),
-            *(value for value in vars(module).values() if isinstance(value, int | float | str)),
-        ]
+        settings = [x for x in vars(module).values() if isinstance(x, int | float | str)]
+        found += [id(module), *settings]
     return found
 
 
 def _is_plain(model: nn.Module) -> bool:
     """Whether modules compute what their classes define: no hooks, no own `forward`, no dropout, plain parameters."""
     first = next(model.parameters())
-    usual = all(type(p) is nn.Parameter and p.dtype == first.dtype and p.device == first.device
-                for p in model.parameters())  # fmt: skip
+    for p in model.parameters():
+        if type(p) is not nn.Parameter or p.dtype != first.dtype or p.device != first.device:
+            return False
     on_all = nn.modules.module
-    return usual and not (on_all._global_forward_hooks or on_all._global_forward_pre_hooks) and not any(
-        module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
-        or module._compiled_call_impl is not None or module.training for module in model.modules()
-    )  # fmt: skip
+    hooks = [on_all._global_forward_hooks, on_all._global_forward_pre_hooks]
+    for module in model.modules():
+        hooks += [module._forward_hooks, module._forward_pre_hooks]
+        is_compiled = module._compiled_call_impl is not None
+        if module.training or is_compiled or "forward" in vars(module):
+            return False
+    return not any(hooks)

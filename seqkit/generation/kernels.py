@@ -91,10 +91,9 @@ def attend(heads: Tensor, past: Tensor, positions: Tensor, scale: float) -> Tens
     heads = heads.contiguous()
     wide = triton.next_power_of_2(c)
     # few programs have more threads each (H200)
-    if b * h < 512:
-        slots, warps = (128, 8)
-    else:
-        slots, warps = (64, 4)
+    is_small = b * h < 512
+    slots = 128 if is_small else 64
+    warps = 8 if is_small else 4
     _attend[b, h](
         heads, past, positions, out, scale, m, h, g, C=c, WIDE=wide, M=slots, num_warps=warps
     )
@@ -190,10 +189,19 @@ def add_norm(
     bias = getattr(norm, "bias", None)
     eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
     out = torch.empty_like(x)
-    total = x if branch is None else torch.empty_like(x)
-    _add_norm[b,](x, x if branch is None else branch, norm.weight, norm.weight if bias is None else bias, total, out, d,
-                  eps, ADDS=branch is not None, CENTRES=isinstance(norm, nn.LayerNorm), HAS_BIAS=bias is not None,
-                  WIDE=triton.next_power_of_2(d))  # fmt: skip
+    # what a flag says is not there is not read
+    total = addend = x
+    shift = norm.weight
+    if branch is not None:
+        total = torch.empty_like(x)
+        addend = branch
+    if bias is not None:
+        shift = bias
+    _add_norm[b,](
+        x, addend, norm.weight, shift, total, out, d, eps,
+        ADDS=branch is not None, CENTRES=isinstance(norm, nn.LayerNorm), HAS_BIAS=bias is not None,
+        WIDE=triton.next_power_of_2(d),
+    )  # fmt: skip
     return total, out
 
 
@@ -232,6 +240,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     width = triton.next_power_of_2(i)
     rows = max(1, TILE // width)
     out = x.new_empty(b, o)
-    _linear[triton.cdiv(o, rows),](x.contiguous(), weight, weight if bias is None else bias, out, i, o,
-                                  HAS_BIAS=bias is not None, B=b, WIDE=width, ROWS=rows)  # fmt: skip
+    shift = weight if bias is None else bias  # not read if there is none
+    _linear[triton.cdiv(o, rows),](
+        x.contiguous(), weight, shift, out, i, o, HAS_BIAS=bias is not None, B=b, WIDE=width, ROWS=rows
+    )  # fmt: skip
     return out

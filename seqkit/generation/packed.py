@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -78,10 +79,16 @@ class PackedState(Cache):
     def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order."""
         self.positions = self.positions.index_select(0, rows)
-        self.mask = None if self.mask is None else self.mask.index_select(0, rows)
+        self.mask = _rows_of(self.mask, rows)
         for layer in self.layers:
-            for name, buffer in vars(layer).items():
-                setattr(layer, name, None if buffer is None else buffer.index_select(0, rows))
+            layer.past = layer.past.index_select(0, rows)
+            layer.inputs = _rows_of(layer.inputs, rows)
+
+
+def _rows_of(x: Tensor | None, rows: Tensor) -> Tensor | None:
+    if x is None:
+        return None
+    return x.index_select(0, rows)
 
 
 class PackedStep:
@@ -91,22 +98,21 @@ class PackedStep:
     static: True: shapes and addresses depend on no value, as a CUDA graph needs; None: on CUDA.
     """
 
+    is_proven = True
+
     def __init__(
         self, model: Model, num_sequences: int, max_tokens: int, *, static: bool | None = None
     ):
-        parameter = next(model.parameters())
         embedder = cast(Embedder, model.embedder)
         backbone = cast(Transformer, model.backbone)
-        device = parameter.device
-        dtype = parameter.dtype
-        self.is_static = device.type == "cuda" if static is None else static
-        self._kernels = None if dtype == torch.float64 else triton_kernels(device)
-        # with one query, torch's CPU kernel is seven times slower in bfloat16 than in float32 (torch 2.11)
-        if device.type == "cpu":
-            self._dtype = torch.promote_types(dtype, torch.float32)
-        else:
-            self._dtype = dtype
         self._table = cast(nn.Embedding, embedder.content).weight
+        device = self._table.device
+        dtype = self._table.dtype
+        self.is_static = device.type == "cuda" if static is None else static
+        kernels = None if dtype == torch.float64 else triton_kernels(device)
+        self._kernels = kernels
+        # with one query, torch's CPU kernel is seven times slower in bfloat16 than in float32 (torch 2.11)
+        self._dtype = torch.promote_types(dtype, torch.float32) if device.type == "cpu" else dtype
         self._scale = embedder.scale
         self._backbone = backbone
         self._position = embedder.position
@@ -119,15 +125,17 @@ class PackedStep:
         self._after_embedding = [
             function_of(module, num_sequences) for module in between if module is not None
         ]
-        fused = self._kernels if _adds_and_normalises(backbone) else None
+        fused = None
+        if kernels is not None and _adds_and_normalises(backbone):
+            fused = kernels
+        self._blocks = [
+            function_of(block, num_sequences, kernels, fused) for block in backbone.blocks
+        ]
         if fused is None:
             self._norm = function_of(backbone.norm, num_sequences)
         else:
             self._norm = _norm_of_sum(backbone.norm, fused)
-        self._blocks = [
-            function_of(block, num_sequences, self._kernels, fused) for block in backbone.blocks
-        ]
-        self._head = head_function(model, num_sequences, self._kernels)
+        self._head = head_function(model, num_sequences, kernels)
 
     def state(self, cache: Cache, positions: Tensor) -> PackedState:
         """A copy of the cache that a full forward pass filled, for the steps that follow, first at positions [b]."""
@@ -136,11 +144,12 @@ class PackedStep:
         tables = [vectors if len(vectors) == self._max_tokens else None]
         for kind in self._kinds:
             position = self._backbone.position_of(kind)
-            if position is None:
-                rotary = None
-            else:
+            rotary = None
+            if position is not None:
                 rotary = position.rotary(self._columns, kind.head_dim)
-            tables.append(None if rotary is None else rearrange(rotary, "1 1 m r -> m 1 r"))
+            if rotary is not None:
+                rotary = rearrange(rotary, "1 1 m r -> m 1 r")
+            tables.append(rotary)
         layers = [self._layer(layer, cache.num_tokens) for layer in cache.layers]
         # a graph's user counts
         num_tokens = 0 if self.is_static else cache.num_tokens
@@ -160,7 +169,9 @@ class PackedStep:
         inputs = filled.convolution
         both = torch.cat([cache.keys[:, :, :n], cache.values[:, :, :n]], dim=1).to(self._dtype)
         past = F.pad(both, [0, 0, 0, self._max_tokens - n])
-        return _Layer(past, None if inputs is None else F.pad(inputs.flip(1), [0, 0, 0, 1]))
+        if inputs is not None:
+            inputs = F.pad(inputs.flip(1), [0, 0, 0, 1])
+        return _Layer(past, inputs)
 
     def __call__(self, ids: Tensor, state: PackedState) -> Tensor:
         """Logits [b v] after one more token: ids [b] int64."""
@@ -177,26 +188,21 @@ class PackedStep:
                     torch.arange(num_slots, device=ids.device) <= rearrange(positions, "b -> b 1")
                 )
         vectors, *rotations = state.tables
-        contexts = {
-            kind: AttentionContext(
-                mask, rotary=None if table is None else table.index_select(0, positions)
-            )
-            for kind, table in zip(self._kinds, rotations)
-        }
-        x = self._embed(ids, None if vectors is None else vectors.index_select(0, positions))
-        for block, kind, layer in zip(self._blocks, self._backbone.kinds, state.layers):
-            x = block(x, contexts[kind], (layer, slot, num_slots))
-        state.num_tokens += not self.is_static
-        return self._head(self._norm(x))
-
-    def _embed(self, ids: Tensor, vectors: Tensor | None) -> Tensor:
-        """Embeddings [b d] of ids [b] as `Embedder`; vectors: of positions."""
+        contexts = {}
+        for kind, table in zip(self._kinds, rotations):
+            contexts[kind] = AttentionContext(mask, rotary=_rows_of(table, positions))
         x = F.embedding(ids, self._table)
-        x = x if self._scale == 1 else x * self._scale
-        x = x if vectors is None else x + vectors
+        if self._scale != 1:
+            x = x * self._scale
+        if vectors is not None:
+            x = x + vectors.index_select(0, positions)
         for function in self._after_embedding:
             x = function(x)
-        return x
+        for block, kind, layer in zip(self._blocks, self._backbone.kinds, state.layers):
+            x = block(x, contexts[kind], (layer, slot, num_slots))
+        if not self.is_static:
+            state.num_tokens = num_slots
+        return self._head(self._norm(x))
 
 
 def function_of(
@@ -211,52 +217,58 @@ def function_of(
     if type(module) is MultiHeadAttention:
         return _attention(module, num_sequences, kernels)
     if type(module) is nn.LayerNorm:  # its `forward` takes 4 µs longer
-        shape = list(module.normalized_shape)
-        weight = module.weight
-        bias = module.bias
-        eps = module.eps
-        return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
+        return partial(
+            torch.layer_norm,
+            normalized_shape=module.normalized_shape,
+            weight=module.weight,
+            bias=module.bias,
+            eps=module.eps,
+        )
     if type(module) is nn.Dropout:
         return lambda x: x
     if _is_sum(module):
         return torch.add
-    if type(module) in COMPOSED:
-        module = copy.copy(module)
-        children: dict[str, Any] = {
-            name: child and function_of(child, num_sequences, kernels)
-            for name, child in module._modules.items()
-        }
-        # it may need the token axis
-        if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:
-            mlp = module.mlp
-            children["mlp"] = lambda x: mlp(x[:, None])[:, 0]
-        if fused is not None:
-            for name, child in module._modules.items():
-                if name not in ("attention", "mlp") and child is not None:
-                    if type(child) is Residual:
-                        children[name] = _Sum
-                    else:
-                        children[name] = _norm_of_sum(child, fused)
-        vars(module).update(module._parameters | children)
-    return module.forward
+    if type(module) not in COMPOSED:
+        return module.forward
+    composed = copy.copy(module)
+    parts: dict[str, Any] = dict(module._parameters)
+    for name, child in module._modules.items():
+        parts[name] = None
+        if child is not None:
+            parts[name] = function_of(child, num_sequences, kernels)
+        if fused is not None and child is not None and name not in ("attention", "mlp"):
+            is_residual = type(child) is Residual
+            if is_residual:
+                parts[name] = _Sum
+            else:
+                parts[name] = _norm_of_sum(child, fused)
+    # it may need the token axis
+    if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:
+        mlp = module.mlp
+        parts["mlp"] = lambda x: mlp(x[:, None])[:, 0]
+    vars(composed).update(parts)
+    return composed.forward
 
 
 def head_function(model: Model, num_sequences: int, kernels: Any = None) -> Function:
     """Logits [b v] of hidden states [b d]."""
     head = cast("TokenHead | TiedHead", model.head)
-    output = head.linear if isinstance(head, TokenHead) else head.table
-    bias = head.linear.bias if isinstance(head, TokenHead) else head.bias
-    product = _product(cast(Tensor, output.weight), bias, num_sequences, kernels)
-    return lambda x: head._outputs(x, product)
+    if isinstance(head, TokenHead):
+        product = _product(head.linear.weight, head.linear.bias, num_sequences, kernels)
+    else:
+        product = _product(head.table.weight, head.bias, num_sequences, kernels)
+    if head.transform is None and head.scale == 1 and head.softcap is None:
+        return product
+    return partial(head._outputs, output=product)
 
 
 class _Sum:
     """x + branch [b d]. A norm adds them in its kernel, and leaves the `total` for the next residual connection."""
 
     def __init__(self, x: Tensor | _Sum, branch: Tensor):
-        self.x: Tensor = (
-            x if isinstance(x, Tensor) else x.x + x.branch if x.total is None else x.total
-        )
+        if not isinstance(x, Tensor):
+            x = x.x + x.branch if x.total is None else x.total
+        self.x: Tensor = x
         self.branch: Tensor = branch
         self.total: Tensor | None = None
 
@@ -295,21 +307,13 @@ def _product(weight: Tensor, bias: Tensor | None, num_sequences: int, kernels: A
     one sequence on a CPU, in float32, the weight is copied in the other order (docs/decisions.md).
     """
     if kernels is not None and num_sequences <= FEW and weight.shape[1] <= kernels.TILE:
-        return lambda x: kernels.linear(x, weight, bias)
+        return partial(kernels.linear, weight=weight, bias=bias)
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or num_sequences > 1:
-        return lambda x: F.linear(x, weight, bias)
+        return partial(F.linear, weight=weight, bias=bias)
     columns = rearrange(weight, "o i -> i o").contiguous()
     if bias is None:
-        return lambda x: torch.mm(x, columns)
-    return lambda x: torch.addmm(bias, x, columns)
-
-
-def _write(buffer: Tensor, slot: Slot, new: Tensor) -> None:
-    """Write new [b g c] in a slot of a buffer [b g m c]."""
-    if isinstance(slot, int):
-        buffer.select(2, slot).copy_(new)
-    else:
-        buffer.transpose(1, 2)[torch.arange(len(slot), device=slot.device), slot] = new
+        return partial(torch.mm, mat2=columns)
+    return partial(torch.addmm, bias, mat2=columns)
 
 
 def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> Function:
@@ -318,20 +322,16 @@ def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> F
     h = layer.num_heads
     g = layer.num_kv_heads
     c = layer.head_dim
-    qkv_proj, out_proj = (
-        function_of(x, num_sequences, kernels) for x in (layer.qkv_proj, layer.out_proj)
-    )
+    qkv_proj = function_of(layer.qkv_proj, num_sequences, kernels)
+    out_proj = function_of(layer.out_proj, num_sequences, kernels)
     # [k d], the weight of the newest input first
-    if layer.convolution is None:
-        kernel = None
-    else:
+    kernel = None
+    if layer.convolution is not None:
         kernel = rearrange(layer.convolution.weight, "k 1 d -> k d")
-    ranges = ((layer.query_norm, 0, h), (layer.key_norm, h, g))
-    norms = [
-        (function_of(norm, num_sequences), first, num)
-        for norm, first, num in ranges
-        if norm is not None
-    ]
+    norms = []
+    for norm, first, num in ((layer.query_norm, 0, h), (layer.key_norm, h, g)):
+        if norm is not None:
+            norms.append((function_of(norm, num_sequences), first, num))
     norms_heads = layer.norms_heads
     scale = 1 / cast(ScaledDotProductAttention, layer.mechanism).temperature
 
@@ -344,14 +344,27 @@ def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> F
         heads = qkv.unflatten(-1, (h + 2 * g, c))
         for norm, first, num in norms:
             part = heads.narrow(1, first, num)
-            part.copy_(norm(part) if norms_heads else norm(part.flatten(1)).unflatten(-1, (num, c)))
+            if norms_heads:
+                part.copy_(norm(part))
+            else:
+                part.copy_(norm(part.flatten(1)).unflatten(-1, (num, c)))
         if context.rotary is not None:
-            heads = _rotated(heads, h + g, context.rotary)
-        heads = heads.to(buffers.past.dtype)
+            # as in `apply_rotary`; itself, or a copy in float32
+            wide = heads if heads.dtype == torch.float64 else heads.float()
+            r = context.rotary.shape[-1]
+            pairs = wide.narrow(1, 0, h + g).narrow(2, 0, 2 * r).unflatten(-1, (r, 2))
+            torch.view_as_complex(pairs).mul_(context.rotary)
+            heads = wide.to(heads.dtype)
+        past = buffers.past
+        heads = heads.to(past.dtype)
         if kernels is not None:
-            return out_proj(kernels.attend(heads, buffers.past, slot, scale).flatten(1))
-        _write(buffers.past, slot, heads.narrow(1, h, 2 * g))
-        keys, values = buffers.past.narrow(2, 0, num_slots).split(g, dim=1)
+            return out_proj(kernels.attend(heads, past, slot, scale).flatten(1))
+        new = heads.narrow(1, h, 2 * g)
+        if isinstance(slot, int):
+            past.select(2, slot).copy_(new)
+        else:
+            past.transpose(1, 2)[torch.arange(len(slot), device=slot.device), slot] = new
+        keys, values = past.narrow(2, 0, num_slots).split(g, dim=1)
         queries = heads.narrow(1, 0, h).unflatten(1, (g, h // g))
         attended = F.scaled_dot_product_attention(
             queries, keys, values, context.attn_mask, scale=scale
@@ -359,19 +372,6 @@ def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> F
         return out_proj(attended.flatten(1).to(x.dtype))
 
     return attend
-
-
-def _rotated(heads: Tensor, num: int, rotary: Tensor) -> Tensor:
-    """Heads [b h+2g c] with the first `num` rotated by complex numbers [b 1 r], as in `apply_rotary`."""
-    r = rotary.shape[-1]
-    # itself, or a copy in float32
-    if heads.dtype == torch.float64:
-        wide = heads
-    else:
-        wide = heads.float()
-    pairs = wide.narrow(1, 0, num).narrow(2, 0, 2 * r).unflatten(-1, (r, 2))
-    torch.view_as_complex(pairs).mul_(rotary)
-    return wide.to(heads.dtype)
 
 
 def has_known_ends(model: Model) -> bool:

@@ -13,9 +13,8 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.generation.decode import Decoding, supports_cache
+from seqkit.generation.decode import Decoding, decoded
 from seqkit.generation.sampling import Sampling
-from seqkit.generation.stream import decoded
 from seqkit.interfaces import IGNORE, Cache, TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.nn.join_embedder import JoinEmbedder
@@ -58,14 +57,10 @@ def continue_with_part(
         raise ValueError(
             f"the model does not generate the part {part}; train it with NextToken(part={part!r})"
         )
-    if max_new_tokens < 1 or not prefixes:
-        raise ValueError(
-            f"{len(prefixes)} prefixes and {max_new_tokens} new tokens; give 1 or more of each"
-        )
+    state = PartDecoding(model, prefixes, part, max_new_tokens, use_cache)
     sampling = Sampling(temperature=0) if sampling is None else sampling
-    state = PartDecoding(model, prefixes, part, max_new_tokens, use_cache=use_cache is not False)
     end = torch.tensor([END], device=state.device)
-    columns = torch.stack(list(decoded(model, state, max_new_tokens, sampling, end)), dim=1).cpu()
+    columns = torch.stack(list(decoded(state, sampling, end)), dim=1).cpu()
     found = torch.where(columns > END, columns - 1, IGNORE)
     return found[:, : int((found != IGNORE).sum(dim=1).max())]
 
@@ -79,50 +74,41 @@ class PartDecoding(Decoding):
         prefixes: Sequence[Tokens],
         part: str,
         max_new_tokens: int,
-        *,
-        use_cache: bool,
+        use_cache: bool | None,
     ):
         # an encoder encodes the tokens of a run from the first on
         is_encoded = isinstance(model.embedder, JoinEmbedder) and part in model.embedder.encoders
-        has_cache = use_cache and not is_encoded and supports_cache(model, required=False)
-        lengths = [len(x) for x in prefixes]
-        super().__init__(model, lengths, None, max(lengths) + max_new_tokens, has_cache)
+        may_cache = use_cache is not False and not is_encoded
+        super().__init__(model, prefixes, max_new_tokens, use_cache=None if may_cache else False)
         self._part = part
         self._prefixes = list(prefixes)
-        # positions of a new run count from 0, or from behind the largest one where those of the prefix run on
-        self._first = [float(x.positions.max()) + 1 if x.runs_on else 0.0 for x in prefixes]
-        self._runs = torch.zeros(len(prefixes), 0, dtype=torch.int64)  # [b t] ids
-
-    def append(self, ids: Tensor) -> None:
-        super().append(ids)
-        # a sequence that has ended goes on with any id, while others do
-        self._runs = torch.cat(
-            [self._runs, rearrange(ids.cpu().clamp(min=END + 1) - 1, "b -> b 1")], dim=1
-        )
-
-    def reorder(self, rows: Tensor) -> None:
-        super().reorder(rows)
-        kept = rows.tolist()
-        self._prefixes = [self._prefixes[i] for i in kept]
-        self._first = [self._first[i] for i in kept]
-        self._runs = self._runs[kept]
 
     def seen(self) -> Tensor:
         raise ValueError("repetition_penalty is for tokens of one kind; leave it 1")
 
-    def _run(self, row: int, since: int) -> tuple[str, Tokens]:
-        """The new tokens of a row, from number `since` on."""
-        ids = self._runs[row, since:]
-        positions = self._first[row] + torch.arange(float(since), float(self._runs.shape[1]))
-        return self._part, Tokens(ids, rearrange(positions, "t -> t 1"))
+    def reorder(self, rows: Tensor) -> None:
+        super().reorder(rows)
+        self._prefixes = [self._prefixes[i] for i in rows.tolist()]
+
+    def _runs(self, since: int) -> list[tuple[str, Tokens]]:
+        """The new tokens of each row, from number `since` on."""
+        # a sequence that has ended goes on with any id, while others do
+        ids = self.new_ids[:, since:].cpu().clamp(min=END + 1) - 1
+        found = []
+        for prefix, row in zip(self._prefixes, ids):
+            # positions count from 0, or from behind the largest one where those of the prefix run on
+            first = float(prefix.positions.max()) + 1 if prefix.runs_on else 0.0
+            positions = first + torch.arange(float(since), float(since + len(row)))
+            found.append((self._part, Tokens(row, rearrange(positions, "t -> t 1"))))
+        return found
 
     def _contexts(self, starts: Sequence[int]) -> TokenBatch:
         sequences = self._prefixes
-        if self._runs.shape[1]:
-            join = self._model.spec.join
+        if self.new_ids.shape[1]:
+            join = self.model.spec.join
             sequences = [
-                replace(join([*x.parts, self._run(i, 0)]), runs_on=x.runs_on)
-                for i, x in enumerate(self._prefixes)
+                replace(join([*prefix.parts, run]), runs_on=prefix.runs_on)
+                for prefix, run in zip(self._prefixes, self._runs(0))
             ]
         batch = TokenBatch.collate(sequences)
         assert batch.parts is not None
@@ -131,13 +117,12 @@ class PartDecoding(Decoding):
     def _newest(self) -> TokenBatch:
         """A token of a part without edges attends to all, and a bias that is the same for all keys changes nothing, so
         it needs no adjacency."""
-        last = self._runs.shape[1] - 1
-        tokens = [self._model.spec.join([self._run(i, last)]) for i in range(len(self))]
+        last = self.new_ids.shape[1] - 1
+        tokens = [self.model.spec.join([run]) for run in self._runs(last)]
         return TokenBatch.collate(tokens).replace(adjacency=None, graphs=None)
 
-    def _logits(self, batch: TokenBatch, columns: Tensor, cache: Cache | None) -> Tensor:
-        hidden = self._model.backbone(self._model.embed(batch), cache)
-        logits: Tensor = cast(PartHead, self._model.head).head(
-            hidden[torch.arange(len(columns)), columns], None
-        )
+    def _logits(self, batch: TokenBatch, columns: Tensor | int, cache: Cache | None) -> Tensor:
+        hidden = self.model.backbone(self.model.embed(batch), cache)
+        rows = torch.arange(len(self), device=self.device)
+        logits: Tensor = cast(PartHead, self.model.head).head(hidden[rows, columns], None)
         return logits

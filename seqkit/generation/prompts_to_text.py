@@ -43,8 +43,8 @@ def stream_text(
     stop: strings before which the text ends. Raises DataError if the prompt cannot be encoded; ValueError if the run
     generates no text.
     """
-    request = _Request.of(trained, [prompt])
-    for pieces in _pieces(trained, request, max_new_tokens, sampling, stop):
+    request = _Request.of(trained, [prompt], max_new_tokens)
+    for pieces in _pieces(trained, request, sampling, stop):
         if pieces[0]:
             yield pieces[0]
 
@@ -61,29 +61,27 @@ def generate_texts(
 
     As `stream_text`. Raises ValueError for a beam search with `stop`, since it stops at ids.
     """
-    request = _Request.of(trained, prompts)
+    request = _Request.of(trained, prompts, max_new_tokens)
     if not isinstance(strategy, BeamSearch):
-        texts = [""] * len(prompts)
-        for pieces in _pieces(trained, request, max_new_tokens, strategy, stop):
-            texts = [text + piece for text, piece in zip(texts, pieces)]
-        return texts
+        pieces = list(_pieces(trained, request, strategy, stop))
+        return ["".join(texts) for texts in zip(*pieces)]
     if stop:
         raise ValueError(
             "a beam search ends a text where the model does, and not at a stop text; leave stop out"
         )
-    num = request.max_new_tokens if max_new_tokens is None else max_new_tokens
     sequences = generate(
         trained.model,
         request.prompts,
-        num,
+        request.max_new_tokens,
         strategy=strategy,
         stop=request.stop,
         **request.settings,
     )
-    return [
-        request.decode(torch.cat([prefix, ids.cpu()]))[len(request.decode(prefix)) :]
-        for prefix, ids in zip(request.prefixes, sequences)
-    ]
+    texts = []
+    for prefix, ids in zip(request.prefixes, sequences):
+        text = request.decode(torch.cat([prefix, ids.cpu()]))
+        texts.append(text[len(request.decode(prefix)) :])
+    return texts
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class _Request:
     """Raw prompts as model input, and how the generated ids become text.
 
     prompts: ids that each sequence starts with. prefixes: those of them that are text (a bos id is not).
-    decode: text of ids. max_new_tokens: the default. stop: ids that end a sequence. settings: as in `stream`.
+    decode: text of ids. stop: ids that end a sequence. settings: as in `stream`.
     """
 
     prompts: list[Tensor]
@@ -102,7 +100,7 @@ class _Request:
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, trained: TrainedModel, raws: Sequence[Any]) -> _Request:
+    def of(cls, trained: TrainedModel, raws: Sequence[Any], max_new_tokens: int | None) -> _Request:
         """The request for raw prompts, or sources. Raises ValueError if the run generates no text."""
         tokenizer: Any = trained.tokenizer
         if trained.objective.target_spec is not None:
@@ -115,38 +113,36 @@ class _Request:
                 [start] * len(raws),
                 [start[:0]] * len(raws),
                 lambda ids: target.decode(ids[objective.is_text(ids)]),
-                objective.longest + 1,
+                objective.longest + 1 if max_new_tokens is None else max_new_tokens,
                 [objective.eos_id],
                 {"source": source, "suppressed": objective.suppressed},
             )
+        name = type(tokenizer).__name__
         if trained.model.spec.is_joined:
             raise ValueError(
                 "this run writes a part of joined tokens; get it by `seqkit predict`, or continue_with_part"
             )
         if not hasattr(tokenizer, "decode") or not trained.model.spec.ids:
-            raise ValueError(
-                f"{type(tokenizer).__name__} does not decode ids to text; generate from a run on text"
-            )
-        tokens = [tokenizer.encode(raw) for raw in raws]
-        for prompt in tokens:
-            if prompt.positions.shape[1] and not prompt.positions[:, 0].equal(
-                torch.arange(float(len(prompt)))
-            ):
+            raise ValueError(f"{name} does not decode ids to text; generate from a run on text")
+        prompts = []
+        for raw in raws:
+            tokens = tokenizer.encode(raw)
+            counted = torch.arange(float(len(tokens)))
+            if tokens.positions.shape[1] and not tokens.positions[:, 0].equal(counted):
                 raise ValueError(
-                    f"{type(tokenizer).__name__} gives positions other than 0, 1, 2, …, so those of generated tokens "
-                    "are not known; give it the method continues(tokens, content)"
+                    f"{name} gives positions other than 0, 1, 2, …, so those of generated tokens are not known; give "
+                    "it the method continues(tokens, content)"
                 )
-        prompts = [prompt.content for prompt in tokens]
-        window = trained.config["data"].get("window")
-        return cls(
-            prompts, prompts, tokenizer.decode, MAX_NEW_TOKENS, [], {"context_length": window}
-        )
+            prompts.append(tokens.content)
+        if max_new_tokens is None:
+            max_new_tokens = MAX_NEW_TOKENS
+        settings = {"context_length": trained.config["data"].get("window")}
+        return cls(prompts, prompts, tokenizer.decode, max_new_tokens, [], settings)
 
 
 def _pieces(
     trained: TrainedModel,
     request: _Request,
-    max_new_tokens: int | None,
     sampling: Sampling | None,
     stop: Sequence[str],
 ) -> Iterator[list[str]]:
@@ -158,11 +154,10 @@ def _pieces(
     detokenizers = [
         IncrementalDetokenizer(prefix.tolist(), request.decode, stop) for prefix in request.prefixes
     ]
-    num = request.max_new_tokens if max_new_tokens is None else max_new_tokens
     steps = stream(
         trained.model,
         request.prompts,
-        num,
+        request.max_new_tokens,
         sampling=sampling,
         stop=request.stop,
         **request.settings,
@@ -199,7 +194,8 @@ class IncrementalDetokenizer:
             return ""
         self._ids.append(new)
         text = self._text()
-        found = [at for at in (text.find(stop, self._start) for stop in self._stop) if at >= 0]
+        ends = [text.find(stop, self._start) for stop in self._stop]
+        found = [end for end in ends if end >= 0]
         if found:
             self.done = True
             return self._until(text, min(found))
@@ -213,7 +209,9 @@ class IncrementalDetokenizer:
     def flush(self) -> str:
         """The text that was held back."""
         text = self._text()
-        return "" if self.done else self._until(text, len(text))
+        if self.done:
+            return ""
+        return self._until(text, len(text))
 
     def _until(self, text: str, end: int) -> str:
         piece = text[self._num_shown : max(end, self._num_shown)]

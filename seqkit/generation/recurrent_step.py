@@ -30,7 +30,7 @@ class RecurrentStep:
     num_sequences: number of sequences that weights are packed for; steps may have any number.
     """
 
-    is_static = False
+    is_proven = True
 
     def __init__(self, model: Model, num_sequences: int):
         embedder = cast(Embedder, model.embedder)
@@ -53,7 +53,9 @@ class RecurrentStep:
         x = F.embedding(ids, self._table) * self._scale
         for i, (norm, cell, residual) in enumerate(self._layers):
             branch, cache.states[i] = one_token(None, cell, norm(x), cache.states[i])
-            x = x + branch if residual else branch
+            if residual:
+                branch = x + branch
+            x = branch
         cache.num_tokens += 1
         return self._head(self._norm(x))
 

@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass
 
 import torch
-from einops import rearrange
 from torch import Tensor
 
 from seqkit.generation.step_graph import triton_kernels
@@ -82,31 +81,30 @@ class Sampling:
         if seen is None or self.repetition_penalty == 1:
             return logits
         penalty = self.repetition_penalty
-        return torch.where(
-            seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits
-        )
+        penalized = torch.where(logits > 0, logits / penalty, logits * penalty)
+        return torch.where(seen, penalized, logits)
 
     def choose(self, logits: Tensor, seen: Tensor | None, rng: PerSequenceRNG) -> Tensor:
         """One id [b] for logits [b v], drawn by the next numbers of `rng` unless temperature is 0."""
         if self.temperature == 0:
-            return self.penalize_repetition(logits, seen).argmax(dim=-1)
-        if (kernels := triton_kernels(logits.device)) is not None:
-            is_whole = self.top_k is None and self.top_p == 1 and self.min_p == 0
-            if is_whole:
-                kept = self.penalize_repetition(logits, seen)
-            else:
-                kept = self.warp_logits(logits, seen)
-            drawn: Tensor = kernels.draw(
-                kept, rng.next(logits.device), self.temperature if is_whole else 1.0
-            )
-            return drawn
-        cumulative = self.warp_logits(logits, seen).softmax(dim=-1).cumsum(dim=-1)
-        # inverse transform sampling: the first id whose cumulative probability is above the draw, never one of
-        # probability 0, where it does not rise
-        level = rng.next(logits.device) * cumulative[:, -1]
-        return rearrange(
-            torch.searchsorted(cumulative, rearrange(level, "b -> b 1"), right=True), "b 1 -> b"
-        )
+            if seen is not None:
+                logits = self.penalize_repetition(logits, seen)
+            return logits.argmax(dim=-1)
+        draws = rng.next(logits.device)
+        kernels = triton_kernels(logits.device)
+        if kernels is None:
+            cumulative = self.warp_logits(logits, seen).softmax(dim=-1).cumsum(dim=-1)
+            # inverse transform sampling: the first id whose cumulative probability is above the draw, never one of
+            # probability 0, where it does not rise
+            level = draws * cumulative[:, -1]
+            return torch.searchsorted(cumulative, level[:, None], right=True)[:, 0]
+        drawn: Tensor
+        if self.top_k is None and self.top_p == 1 and self.min_p == 0:
+            whole = self.penalize_repetition(logits, seen)
+            drawn = kernels.draw(whole, draws, self.temperature)
+        else:
+            drawn = kernels.draw(self.warp_logits(logits, seen), draws, 1.0)
+        return drawn
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
@@ -119,9 +117,8 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     ordered, order = logits.sort(dim=-1, descending=True)
     probability = ordered.softmax(dim=-1)
     before = probability.cumsum(dim=-1) - probability
-    return logits.masked_fill(
-        torch.zeros_like(order, dtype=torch.bool).scatter(1, order, before >= p), -torch.inf
-    )
+    is_left_out = torch.zeros_like(order, dtype=torch.bool).scatter(1, order, before >= p)
+    return logits.masked_fill(is_left_out, -torch.inf)
 
 
 def keep_min_p(logits: Tensor, p: float) -> Tensor:

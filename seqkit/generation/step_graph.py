@@ -1,4 +1,4 @@
-"""A decoding step whose state has constant shapes, captured as a CUDA graph: one launch in place of hundreds.
+"""A decoding step whose state has constant shapes, as a CUDA graph.
 
 b sequences · v vocabulary
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -17,29 +16,27 @@ import torch
 from torch import Tensor
 
 from seqkit.errors import one_line
+from seqkit.generation.captured import Captured, leaves, sync_debug_mode
 
 log = logging.getLogger("seqkit")
-
-Step = Callable[[Tensor, Any], Tensor]
-"""Logits [b v] of ids [b] and a state, whose tensors it replaces by others of their shape. Where it writes to them in
-place, running it again writes the same. It reads no value on the CPU."""
 
 
 class StepGraph:
     """Runs a step on a state that stays where it is; on CUDA as a graph, if it can be captured.
 
+    step: logits [b v] of ids [b] and a state, whose tensors it replaces by others of their shape. Where it writes to
+    them in place, running it again writes the same. It reads no value on the CPU.
     state: any nest of lists, tuples and objects with tensors.
     Raises ValueError for a state that a step changes otherwise than in the values of its tensors.
     """
 
-    def __init__(self, step: Step, state: Any, num_sequences: int):
+    def __init__(self, step: Callable[[Tensor, Any], Tensor], state: Any, num_sequences: int):
         self.state = state
         self._step = step
         self.num_sequences = num_sequences
         device = next(leaf.device for leaf in leaves(state) if isinstance(leaf, Tensor))
         self._ids = torch.zeros(num_sequences, dtype=torch.int64, device=device)
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._logits: Tensor | None = None
+        self._graph: Captured[Tensor] | None = None
         if device.type == "cuda":
             self._capture()
         else:
@@ -49,27 +46,22 @@ class StepGraph:
         """Logits [b' v] for ids [b'] of the first b' sequences, valid until the next step."""
         num = len(ids)
         self._ids[:num].copy_(ids)
-        if self._graph is None:
-            return self._run()[:num]
-        self._graph.replay()
-        assert self._logits is not None
-        return self._logits[:num]
+        logits = self._run() if self._graph is None else self._graph(())
+        return logits[:num]
 
     def fits(self, state: Any) -> bool:
         """Whether another state differs in the values of its tensors only."""
         return list(map(_kind, leaves(state))) == list(map(_kind, leaves(self.state)))
 
-    def load(self, state: Any) -> None:
-        """Copy the values of another state that fits."""
-        for buffer, value in zip(leaves(self.state), leaves(state), strict=True):
-            if isinstance(buffer, Tensor):
+    def load(self, values: list[Any]) -> None:
+        """Copy the values of the leaves of another state that fits."""
+        for buffer, value in zip(leaves(self.state), values, strict=True):
+            if isinstance(buffer, Tensor) and buffer is not value:
                 buffer.copy_(value)
 
     def _run(self) -> Tensor:
         logits, values = self._computed()
-        for buffer, value in zip(leaves(self.state), values):
-            if isinstance(buffer, Tensor) and buffer is not value:
-                buffer.copy_(value)
+        self.load(values)
         return logits
 
     def _computed(self) -> tuple[Tensor, list[Any]]:
@@ -82,8 +74,6 @@ class StepGraph:
 
     def _capture(self) -> None:
         device = self._ids.device
-        graph = torch.cuda.CUDAGraph()
-        mode = torch.cuda.get_sync_debug_mode()
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
         try:
@@ -91,19 +81,11 @@ class StepGraph:
                 # the first calls allocate workspaces and compile kernels, which a graph must not
                 for _ in range(2):
                     self._computed()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # torch calls the mode a prototype
-                    # after a capture that fails, generators could not be used
-                    torch.cuda.set_sync_debug_mode("error")
-                    try:
-                        self._computed()
-                    finally:
-                        torch.cuda.set_sync_debug_mode(mode)
+                # after a capture that fails, generators could not be used
+                with sync_debug_mode("error"):
+                    self._computed()
             torch.cuda.current_stream(device).wait_stream(side)
-            # other threads, such as those that pin batches, may go on meanwhile
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self._logits = self._run()
-            self._graph = graph
+            self._graph = Captured(self._run, ())
         except RuntimeError as error:  # a part reads values on the CPU
             log.info("decoding runs without a CUDA graph: %s", one_line(error)[:200])
 
@@ -124,25 +106,10 @@ def triton_kernels(device: torch.device) -> Any:
     return _load_kernels() if device.type == "cuda" else None
 
 
-def leaves(state: Any) -> list[Any]:
-    """Tensors and plain values of a nest of lists, tuples and objects, in order."""
-    if isinstance(state, Tensor):
-        return [state]
-    names = [*getattr(state, "__dict__", ()), *getattr(state, "__slots__", ())]
-    if isinstance(state, list | tuple):
-        parts = state
-    else:
-        parts = [getattr(state, name) for name in names]
-    if parts:
-        return [leaf for part in parts for leaf in leaves(part)]
-    return [state]
-
-
 def structure(state: Any) -> Any:
     """A copy of a nest that has the same tensors."""
-    return copy.deepcopy(
-        state, {id(leaf): leaf for leaf in leaves(state) if isinstance(leaf, Tensor)}
-    )
+    tensors = [leaf for leaf in leaves(state) if isinstance(leaf, Tensor)]
+    return copy.deepcopy(state, {id(tensor): tensor for tensor in tensors})
 
 
 def _kind(leaf: Any) -> Any:

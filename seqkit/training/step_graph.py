@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 import random
 import time
-import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +19,7 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor
 
 from seqkit.errors import UsageError, one_line
+from seqkit.generation.captured import Captured, leaves, sync_debug_mode
 from seqkit.training.module import MicroBatch, Outcome
 from seqkit.training.muon import Muon
 from seqkit.training.parallel import is_sharded
@@ -36,6 +35,9 @@ MOST_KINDS = 16
 
 LAUNCH_SHARE = 0.5
 """Least share of a step's time that its launches take, for a graph to pay."""
+
+Compute = Captured[tuple[MicroBatch, Tensor]]
+"""Loss and gradient of a step, and its number of real tokens."""
 
 MEMORY_SHARE = 0.45
 """Most of the device's memory that a step may take, since graphs keep their memory beside that of validation."""
@@ -69,7 +71,7 @@ class StepGraph(Callback):
         self._reason = ""
         self._times: Counter[Hashable] = Counter()
         """How often each kind of batch came, up to WARM_UP."""
-        self._graphs: dict[Hashable, Graph] = {}
+        self._graphs: dict[Hashable, tuple[Compute, Captured[Outcome]]] = {}
         self._batch: Any = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -118,7 +120,7 @@ class StepGraph(Callback):
         if self._times[kind] == WARM_UP and kind not in self._graphs:
             self._capture(inputs, kind, optimizer, closure)
         if kind in self._graphs:
-            self._replay(self._graphs[kind], inputs, optimizer, closure)
+            self._replay(kind, inputs, optimizer, closure)
         elif kind not in self._times and len(self._times) == MOST_KINDS:
             self._launch(optimizer, closure)
             if not self._graphs:
@@ -160,25 +162,24 @@ class StepGraph(Callback):
         """Tensors of the batch that a graph takes as input, and all that it holds as constants."""
         inputs: list[Tensor] = []
         known: list[tuple[Any, ...]] = []
-        for name, value in _leaves(self._batch):
-            if isinstance(value, Tensor) and value.device == self._module.device:
+        for value in leaves(self._batch):
+            if not isinstance(value, Tensor):
+                known.append((repr(value),))
+            elif value.device == self._module.device:
                 inputs.append(value)
-                known.append((name, value.shape, value.dtype))
+                known.append((value.shape, value.dtype))
             else:
-                known.append((name, repr(value.tolist() if isinstance(value, Tensor) else value)))
+                known.append((repr(value.tolist()),))
         for group in optimizer.param_groups:
-            known += [
-                (name, repr(value)) for name, value in group.items() if name not in ("params", "lr")
-            ]
+            for name, value in group.items():
+                if name not in ("params", "lr"):
+                    known.append((name, repr(value)))
         if any(not type(one).__module__.startswith(OWN) for one in self._trainer.callbacks):
             # they may change between two steps what a step itself does not change (`_measure`)
             for one in (*self._modules, self._module.objective):
-                held = {**vars(one), **getattr(one, "_buffers", {})}.values()
-                known.append(
-                    tuple(
-                        id(x) if isinstance(x, Tensor) else x for x in held if isinstance(x, PLAIN)
-                    )
-                )
+                held = [*vars(one).values(), *getattr(one, "_buffers", {}).values()]
+                plain = [x for x in held if isinstance(x, PLAIN)]
+                known.append(tuple(id(x) if isinstance(x, Tensor) else x for x in plain))
         weights = tuple((p.data_ptr(), p.requires_grad) for p in self._parameters)
         return inputs, (tuple(known), weights, tuple(module.training for module in self._modules))
 
@@ -188,15 +189,9 @@ class StepGraph(Callback):
         objective = self._module.objective
         before = _host_state(model, objective)
         torch.cuda.synchronize()
-        mode = torch.cuda.get_sync_debug_mode()
         started = time.perf_counter()
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
-            try:
-                step()
-            finally:
-                torch.cuda.set_sync_debug_mode(mode)
+        with sync_debug_mode("warn") as said:
+            step()
         launching = time.perf_counter() - started
         torch.cuda.synchronize()
         took = time.perf_counter() - started
@@ -209,10 +204,8 @@ class StepGraph(Callback):
             return f"each waits for the device ({waits[0].filename}, line {waits[0].lineno})"
         if self.mode == "auto" and launching < LAUNCH_SHARE * took:
             return f"launching takes {1000 * launching:.1f} of its {1000 * took:.1f} ms"
-        share = (
-            torch.cuda.max_memory_allocated()
-            / torch.cuda.get_device_properties(self._module.device).total_memory
-        )
+        total = torch.cuda.get_device_properties(self._module.device).total_memory
+        share = torch.cuda.max_memory_allocated() / total
         if self.mode == "auto" and share > MEMORY_SHARE:
             return f"each takes {100 * share:.0f} % of the device's memory"
         return ""
@@ -227,18 +220,20 @@ class StepGraph(Callback):
         losses = dict(module.losses)
         module._num_tokens[module.task] = 0
         module.is_captured = True
-        compute = torch.cuda.CUDAGraph()
-        update = torch.cuda.CUDAGraph()
         generator = torch.cuda.default_generators[module.device.index]
         numbers = generator.clone_state()
+
+        def compute() -> tuple[MicroBatch, Tensor]:
+            closure()
+            return module._step[0], module._num_tokens[module.task]
+
+        def update() -> Outcome:
+            self._update(optimizer)
+            return module.outcome
+
         try:
-            # other threads, such as the loader's, may use the device meanwhile
-            with torch.cuda.graph(compute, pool=self._pool, capture_error_mode="thread_local"):
-                closure()
-            micro_batch = module._step[0]
-            counted = module._num_tokens[module.task]
-            with torch.cuda.graph(update, pool=self._pool, capture_error_mode="thread_local"):
-                self._update(optimizer)
+            computed = Captured(compute, inputs, self._pool)
+            self._graphs[kind] = computed, Captured(update, (), self._pool)
         except Exception as error:
             generator.graphsafe_set_state(numbers)  # a capture that fails leaves its own in use
             self._give_up(f"its capture fails: {one_line(str(error))[:200]}")
@@ -252,36 +247,22 @@ class StepGraph(Callback):
             log.info(
                 "trainer.cuda_graph: steps are replayed, from step %d on", self._trainer.global_step
             )
-        self._graphs[kind] = Graph(compute, update, inputs, micro_batch, counted, module.outcome)
 
-    def _replay(self, graph: Graph, inputs: list[Tensor], optimizer: Any, closure: Any) -> None:
+    def _replay(
+        self, kind: Hashable, inputs: list[Tensor], optimizer: Any, closure: Callable[[], Any]
+    ) -> None:
         module = self._module
-        torch._foreach_copy_(graph.inputs, inputs)
-        graph.compute.replay()
+        compute, update = self._graphs[kind]
+        micro_batch, num_tokens = compute(inputs)
         self._set_rates(optimizer)  # while the device is busy
-        graph.update.replay()
+        values = update(()).values.clone()
         self.num_replayed += 1
-        module._num_tokens[module.task] = module._num_tokens[module.task] + graph.num_tokens
-        values = graph.outcome.values.clone()
+        module._num_tokens[module.task] = module._num_tokens[module.task] + num_tokens
         module.step_loss, module.gradient_norm = values[3:]
-        module.conclude(
-            Outcome(values, [MicroBatch(values[3], graph.micro_batch.count, self._index)]),
-            skips_itself=True,
-        )
+        replayed = MicroBatch(values[3], micro_batch.count, self._index)
+        module.conclude(Outcome(values, [replayed]), skips_itself=True)
         # else Lightning says that the closure did not run
-        closure._result = ClosureResult(graph.micro_batch.loss)
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """Graphs of a step: its loss and gradient, and its update; with the tensors that these read and write."""
-
-    compute: torch.cuda.CUDAGraph
-    update: torch.cuda.CUDAGraph
-    inputs: list[Tensor]
-    micro_batch: MicroBatch
-    num_tokens: Tensor
-    outcome: Outcome
+        closure._result = ClosureResult(micro_batch.loss)  # type: ignore[attr-defined]
 
 
 def obstacle(trainer: Any, module: Any) -> str:
@@ -324,22 +305,6 @@ def _on_device(
     finally:
         for group, before in zip(groups, kept):
             group |= before
-
-
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Tensors and plain values of nested dataclasses, mappings and sequences, by name."""
-    inner: list[tuple[Any, Any]]
-    if is_dataclass(value):
-        inner = [(field.name, getattr(value, field.name)) for field in fields(value)]
-    elif isinstance(value, Mapping):
-        inner = list(value.items())
-    elif isinstance(value, (tuple, list)):
-        inner = list(enumerate(value))
-    else:
-        yield name, value
-        return
-    for key, one in inner:
-        yield from _leaves(one, f"{name}.{key}")
 
 
 def _host_state(model: torch.nn.Module, objective: Any) -> dict[str, Any]:

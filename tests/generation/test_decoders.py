@@ -33,10 +33,10 @@ def model_of(name):
 @pytest.fixture
 def num_steps(monkeypatch):
     """Steps in buffers, which all models get."""
-    steps, step = [], Decoder.step
+    steps, step = [], Decoder.__call__
     monkeypatch.setattr(decode, "find_decoder", lambda model, b, n: Decoder(ModuleStep(model)))
     monkeypatch.setattr(
-        Decoder, "step", lambda self, *args: steps.append(self) or step(self, *args)
+        Decoder, "__call__", lambda self, *args: steps.append(self) or step(self, *args)
     )
     return steps
 
@@ -92,23 +92,23 @@ def test_buffers_are_not_the_sources_own_tensors():
 @pytest.mark.parametrize(
     "name", ["Transformer", *sorted({*TWO} - {"GRU, RNNDecoder", "GRU, Bahdanau"})]
 )
-def test_a_cache_that_grows_is_left_to_the_modules(name, num_steps):
+@pytest.mark.parametrize("context_length", [None, 7])
+def test_a_cache_that_grows_is_left_to_the_modules(name, context_length, num_steps):
     model = generating_model(name)
-    got = columns(model, RAGGED, 17, sampling=GREEDY, source=sources(name))
+    settings = {"sampling": GREEDY, "source": sources(name), "context_length": context_length}
+    got = columns(model, RAGGED, 17, **settings)
     assert not num_steps
-    assert got.equal(
-        columns(model, RAGGED, 17, sampling=GREEDY, source=sources(name), use_cache=False)
-    )
+    assert got.equal(columns(model, RAGGED, 17, use_cache=False, **settings))
 
 
 @pytest.mark.parametrize("is_wrong", [False, True])
 def test_a_step_that_is_not_that_of_the_modules_is_left_to_them(
     is_wrong, num_steps, monkeypatch, caplog
 ):
-    model, compute = model_of("GRU"), Decoder.step
+    model, compute = model_of("GRU"), Decoder.__call__
     monkeypatch.setattr(Decoder, "is_proven", False)
     monkeypatch.setattr(
-        Decoder, "step", lambda *args: compute(*args).flip(-1) if is_wrong else compute(*args)
+        Decoder, "__call__", lambda *args: compute(*args).flip(-1) if is_wrong else compute(*args)
     )
     got = generate(model, RAGGED, 17, strategy=GREEDY)
     assert len(num_steps) == (1 if is_wrong else 16)

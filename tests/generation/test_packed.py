@@ -1,7 +1,9 @@
 """The packed step: it gives what the modules give, and where a part is not known the modules run."""
 
 import copy
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,13 +11,14 @@ from generating import RAGGED, VOCAB, columns, generating_model
 from torch import nn
 from torch.testing import assert_close
 
+import seqkit
 from seqkit.backbones import Transformer
 from seqkit.backbones.presets import PUBLISHED
 from seqkit.generation import BeamSearch, Sampling, decode, decoders, generate
+from seqkit.generation.captured import leaves
 from seqkit.generation.decode import DecodingState
 from seqkit.generation.decoders import MIN_STEPS, Decoder, find_decoder
 from seqkit.generation.packed import PackedStep
-from seqkit.generation.step_graph import leaves
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
@@ -30,6 +33,7 @@ from seqkit.nn.position.rotary_scaling import LLaMA3Scaling, YaRNScaling
 from seqkit.objectives import NextToken
 
 GREEDY = Sampling(temperature=0)
+PACKAGE = str(Path(seqkit.__file__).parent)
 PRESETS = ["gpt_nano", "llama_nano"]
 UNBIASED = partial(nn.LayerNorm, bias=False)
 
@@ -317,7 +321,7 @@ def test_buffers_of_a_graph_stay_where_they_are_while_the_batch_does_not_grow():
             DecodingState(model, RAGGED, 19),
         )
         state.append(state.next_logits().argmax(dim=-1))
-        cache = decoder.take_over(state._cache, state._lengths - 1)
+        cache = decoder.state(state._cache, state._positions())
         graph, addresses = cache.graph, [x.data_ptr() for x in leaves(cache.state.layers)]
         for rows in ([2, 0, 0], [1, 0], [0, 1, 1]):
             cache.reorder(torch.tensor(rows))
@@ -459,6 +463,30 @@ def test_gradients_dropout_and_autocast_are_left_to_the_modules():
             assert find_decoder(model, 3, 29) is None
         model.train()
         assert find_decoder(model, 3, 29) is None
+
+
+def num_returns(model, num_new):
+    """How often functions of seqkit return while so many tokens are generated."""
+    found = 0
+
+    def count(frame, event, arg):
+        nonlocal found
+        found += event == "return" and frame.f_code.co_filename.startswith(PACKAGE)
+
+    sys.setprofile(count)
+    try:
+        generate(model, RAGGED[:1], num_new, strategy=GREEDY)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_token_takes_five_functions_and_five_of_each_layer(depth):
+    block = partial(PreNormBlock, attention=partial(MultiHeadAttention, num_kv_heads=2))
+    backbone = Transformer(24, depth, num_heads=6, causal=True, block=block, position=Rotary())
+    model = Model(TokenSpec(vocab_size=VOCAB), backbone, NextToken()).eval()
+    assert num_returns(model, 24) - num_returns(model, 12) <= 12 * (5 + 5 * depth)
 
 
 def test_few_steps_are_not_worth_packing(num_packed):

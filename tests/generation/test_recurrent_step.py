@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from seqkit.backbones import GRU, LSTM, RNN, TCN
 from seqkit.generation.decode import DecodingState
-from seqkit.generation.decoders import Decoder, find_decoder
+from seqkit.generation.decoders import find_decoder
 from seqkit.generation.recurrent_step import RecurrentStep, is_recurrent
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
@@ -70,9 +70,7 @@ def test_it_is_chosen_for_recurrent_networks_alone():
         def forward(self, embedded, cache=None):
             return 2 * super().forward(embedded, cache)
 
-    found = find_decoder(model(GRU), 1, 20)
-    assert isinstance(found, Decoder)
-    assert isinstance(found._step, RecurrentStep)
+    assert isinstance(find_decoder(model(GRU), 1, 20), RecurrentStep)
     assert not is_recurrent(model(Louder))
     assert find_decoder(model(TCN), 1, 20) is None
     other_norm = model(LSTM)

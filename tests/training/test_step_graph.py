@@ -114,31 +114,33 @@ class Emulated(Launched):
         return ""
 
     def _capture(self, inputs, kind, optimizer, closure):
-        ours, values, loss, counted = (
-            self._module,
-            torch.zeros(5),
-            torch.zeros(()),
-            torch.zeros((), dtype=torch.int64),
-        )
+        ours = self._module
         ours.settle()
 
         def compute():
             before, ours._num_tokens, ours.is_captured = ours._num_tokens, {"": 0}, True
             closure()
-            loss.copy_(ours._step[0].loss)
-            counted.copy_(ours._num_tokens[""])
-            ours._num_tokens = before
+            counted, ours._num_tokens = ours._num_tokens[""], before
+            return step_graph.MicroBatch(ours._step[0].loss, torch.tensor(1), 0), counted
 
         def update():
             self._update(optimizer)
-            values.copy_(ours.outcome.values)
             ours.is_captured = False
+            return step_graph.Outcome(ours.outcome.values, [])
 
-        replay = [SimpleNamespace(replay=one) for one in (compute, update)]
-        step = step_graph.MicroBatch(loss, torch.tensor(1), 0)
-        self._graphs[kind] = step_graph.Graph(
-            *replay, inputs, step, counted, step_graph.Outcome(values, [])
-        )
+        self._graphs[kind] = Rerun(compute, inputs), Rerun(update, ())
+
+
+class Rerun:
+    """What `Captured` is on CUDA."""
+
+    def __init__(self, function, inputs):
+        self.function, self.inputs = function, inputs
+
+    def __call__(self, inputs):
+        for into, given in zip(self.inputs, inputs, strict=True):
+            into.copy_(given)
+        return self.function()
 
 
 def test_replays_leave_what_launched_steps_leave(monkeypatch):
