@@ -6,7 +6,6 @@ b batch · n tokens
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Literal, cast
 
 from torch import Tensor, nn
@@ -170,14 +169,12 @@ class Model(nn.Module):
                 raise ValueError(
                     "this model takes one sequence; a batch with a source is for the objective Seq2Seq"
                 )
-            embedded = replace(embedded, source=self.source_embedder(source))
+            embedded = embedded.replace(source=self.source_embedder(source))
         if self.backbone.causal is None:
-            embedded = replace(
-                embedded, causal=self.causal and batch.reach is None, reach=batch.reach
-            )
-        elif (
-            batch.reach is not None and not self.causal
-        ):  # a causal backbone keeps every reach: it sees less
+            causal = self.causal and batch.reach is None
+            embedded = embedded.replace(causal=causal, reach=batch.reach)
+        # a causal backbone keeps every reach: it sees less
+        elif batch.reach is not None and not self.causal:
             raise ValueError(
                 "the batch says how far tokens may attend (reach), and this backbone has causal=False"
             )

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
@@ -16,6 +15,7 @@ from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.nn.attention.context import cross_attention_context
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
+from seqkit.nn.padding import zero_padded
 
 
 class AttentionDecoder(Backbone):
@@ -83,7 +83,7 @@ class AttentionDecoder(Backbone):
         if cache is not None:
             cache.num_tokens += states.shape[1]
         output = self.out(torch.cat([attended, states], dim=-1)).tanh()
-        return output.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return zero_padded(output, embedded.valid)
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError where the backbone has none."""

@@ -16,6 +16,7 @@ from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
 from seqkit.nn.block import MLP, BaseBlock, Residual
+from seqkit.nn.checks import check_at_least
 
 _UNSUPPORTED = (
     AttentionFeature.CAUSAL | AttentionFeature.REACH | AttentionFeature.SEGMENTS | AttentionFeature.CACHE
@@ -46,10 +47,7 @@ class GPSBlock(BaseBlock):
         max_edge_type: int | None = None,
     ):
         super().__init__(dim, num_heads, attention=attention, mlp=mlp, norm=norm, residual=residual)
-        if max_edge_type is not None and max_edge_type < 1:
-            raise ValueError(
-                f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more"
-            )
+        check_at_least(1, max_edge_type=max_edge_type)
         self.max_edge_type = max_edge_type
         self.convolution = GINConvolution(dim)
         self.convolution_residual = residual(dim)

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.block import MLP
-from seqkit.nn.dropout import check_probability
+from seqkit.nn.checks import check_at_least, check_probability
+from seqkit.nn.padding import zero_padded
+from seqkit.nn.precision import float32_or_more
 
 
 class Edges(NamedTuple):
@@ -52,7 +54,7 @@ class SumOverEdges(nn.Module):
 
     def forward(self, messages: Tensor, target: Tensor, num_tokens: int) -> Tensor:
         """[N d] from messages [e d]. target: [e]."""
-        wide = torch.promote_types(messages.dtype, torch.float32)
+        wide = float32_or_more(messages.dtype)
         total = messages.new_zeros((num_tokens, messages.shape[1]), dtype=wide)
         return total.index_add(0, target, messages.to(wide)).to(messages.dtype)
 
@@ -99,7 +101,7 @@ class NormalisedAdjacency:
     def __init__(
         self, edges: Edges, x: Tensor, log_edge_weight: Tensor | None, total: SumOverEdges
     ):
-        wide = torch.promote_types(x.dtype, torch.float32)
+        wide = float32_or_more(x.dtype)
         weight = torch.ones_like(edges.edge_type, dtype=wide)
         if log_edge_weight is not None:
             weight = (
@@ -141,14 +143,7 @@ class _AlongEdges(Backbone):
 
     def __init__(self, dim: int, depth: int, *, max_edge_type: int | None, dropout: float):
         super().__init__()
-        if dim < 1 or depth < 1:
-            raise ValueError(
-                f"dim={dim}, depth={depth}; message passing needs at least one channel and one layer"
-            )
-        if max_edge_type is not None and max_edge_type < 1:
-            raise ValueError(
-                f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more"
-            )
+        check_at_least(1, dim=dim, depth=depth, max_edge_type=max_edge_type)
         check_probability("dropout", dropout)
         self.dim = dim
         self.max_edge_type = max_edge_type
@@ -207,7 +202,7 @@ class _AlongEdges(Backbone):
         edges = edges_of(embedded.adjacency, embedded.valid, self.max_edge_type)
         x = self.run(rearrange(embedded.hidden, "b n d -> (b n) d"), edges)
         hidden = rearrange(x, "(b n) d -> b n d", b=embedded.hidden.shape[0])
-        return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return zero_padded(hidden, embedded.valid)
 
 
 class GIN(_AlongEdges):
@@ -334,10 +329,7 @@ class APPNP(_AlongEdges):
         dropout: float = 0.0,
     ):
         super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
-        if num_steps < 1:
-            raise ValueError(
-                f"num_steps={num_steps}; messages go that many hops: make it 1 or more"
-            )
+        check_at_least(1, num_steps=num_steps)
         check_probability("alpha", alpha)
         self.num_steps = num_steps
         self.alpha = alpha

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from einops import rearrange
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -19,6 +18,7 @@ from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.block import BaseBlock, PreNormBlock, Residual
 from seqkit.nn.moe import AuxiliaryLoss
+from seqkit.nn.padding import zero_padded
 from seqkit.nn.position.base import RelativePosition
 
 Branch = Callable[[Tensor], Tensor]
@@ -91,9 +91,7 @@ class Reversible(Backbone):
         ]
         parameters = [p for p in self.stack.blocks.parameters() if p.requires_grad]
         x, y = run_reversible(branches, parameters, embedded.hidden, embedded.hidden)
-        return self.stack.norm((x + y) / 2).masked_fill(
-            ~rearrange(embedded.valid, "b n -> b n 1"), 0.0
-        )
+        return zero_padded(self.stack.norm((x + y) / 2), embedded.valid)
 
 
 def branches_of(block: BaseBlock, context: AttentionContext) -> tuple[Branch, Branch]:

@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
 from seqkit.backbones.sequence import StateCache
 from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.interfaces.batch import Padding
 from seqkit.nn.attention.context import cross_attention_context
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.multi_head import AttentionLayer
-from seqkit.nn.dropout import check_probability
+from seqkit.nn.checks import check_at_least, check_probability
+from seqkit.nn.padding import zero_padded
 from seqkit.nn.recurrence import RecurrentLayer, State, run_layers
 
 
@@ -57,10 +59,7 @@ class RNNDecoder(Backbone):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if dim < 1 or depth < 1:
-            raise ValueError(
-                f"dim={dim}, depth={depth}; a recurrent network needs at least one unit and one layer"
-            )
+        check_at_least(1, dim=dim, depth=depth)
         if cell not in ("GRU", "LSTM"):
             raise ValueError(f"cell={cell!r}; choose 'GRU' or 'LSTM'")
         check_probability("dropout", dropout)
@@ -105,7 +104,7 @@ class RNNDecoder(Backbone):
         output = self.out(
             torch.cat([self.dropout(hidden), attended, embedded.hidden], dim=-1)
         ).tanh()
-        return output.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return zero_padded(output, embedded.valid)
 
     def _summary(self, memory: Embedded) -> Tensor:
         """[b d] from both ends of the encoder's output."""
@@ -142,9 +141,8 @@ class RNNDecoder(Backbone):
             query = rearrange(cache.inner.states[-1][0], "b d -> b 1 d")
             attended = attention(query, replace(context, query_valid=valid), cache.attention)
             x = torch.cat([embedded.hidden[:, column], attended], dim=-1)
-            token = Embedded(
-                x, embedded.positions[:, column], valid, whole=None if embedded.is_padded else valid
-            )
+            token = Embedded(x, embedded.positions[:, column], valid)
+            token.know(Padding(embedded.is_padded, valid.numel()))
             hidden.append(run_layers(self.blocks, x, token, cache.inner.states))
             outputs.append(attended)
         return torch.cat(hidden, dim=1), torch.cat(outputs, dim=1)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.nn.padding import zero_padded
 
 
 class StateCache(Cache):
@@ -67,7 +67,7 @@ class SequenceBackbone(Backbone):
             cache.num_tokens += hidden.shape[1]
         if not embedded.is_padded:
             return hidden
-        return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return zero_padded(hidden, embedded.valid)
 
     def _made(self, cache: Cache) -> bool:
         """Whether the cache is one of this network, as far as it says."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
@@ -18,12 +17,14 @@ from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature
 from seqkit.nn.attention.kv_cache import TransformerCache
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock, Residual
-from seqkit.nn.dropout import InheritedDropout, check_probability
+from seqkit.nn.checks import check_at_least, check_probability
+from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.initialization import init_weights
 from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.norm import ZeroCenteredRMSNorm
 from seqkit.nn.packing import Packing, is_worth_packing, packing_of
+from seqkit.nn.padding import zero_padded
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
 
@@ -87,10 +88,7 @@ class Transformer(Backbone):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if dim < 1 or num_heads < 1:
-            raise ValueError(f"dim={dim}, num_heads={num_heads}; make both 1 or more")
-        if depth < 1:
-            raise ValueError(f"depth={depth}; a transformer needs at least one block")
+        check_at_least(1, dim=dim, num_heads=num_heads, depth=depth)
         check_probability("dropout", dropout)
         self.dim = dim
         self.num_heads = num_heads
@@ -220,7 +218,7 @@ class Transformer(Backbone):
         if cache is not None:
             cache.append(embedded)
         x = self.norm(x) if packing is None else packing.pad(self.norm(x))
-        return x.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return zero_padded(x, embedded.valid)
 
     def _packing(self, embedded: Embedded) -> Packing | None:
         """The row of real tokens that the layers get, where that is worth it and all of them work on each token."""

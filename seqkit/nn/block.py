@@ -5,7 +5,6 @@ b batch · n tokens · d width
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -16,7 +15,8 @@ from torch import Tensor, nn
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
-from seqkit.nn.dropout import InheritedDropout, check_probability
+from seqkit.nn.checks import check_above_0, check_probability
+from seqkit.nn.dropout import InheritedDropout
 
 Activation = Callable[[], nn.Module]
 """Builds an activation: nn.GELU, or partial(nn.GELU, approximate="tanh") as in GPT-2."""
@@ -99,10 +99,7 @@ class Residual(InheritedDropout):
     ):
         super().__init__(dropout)
         check_probability("drop_path", drop_path)
-        if not 0 < scale < math.inf:
-            raise ValueError(
-                f"scale={scale} is a factor of the branch; make it larger than 0, or leave it out"
-            )
+        check_above_0(scale=scale)
         self.max_drop_path = drop_path
         self.fixed_scale = scale
         self.drop_path: nn.Module | None = None

@@ -5,7 +5,6 @@ b batch · n tokens · f features · d width
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -14,6 +13,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Embedded, TokenBatch, TokenSpec
+from seqkit.nn.checks import check_above_0, check_at_least
 from seqkit.nn.content import content_embedding
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal
 from seqkit.nn.position.base import PositionalEncoding
@@ -69,17 +69,13 @@ class Embedder(TokenEmbedder):
         unit: bool = False,
     ):
         super().__init__()
-        if not 0 < scale < math.inf:
-            raise ValueError(
-                f"the embeddings' scale={scale} is a factor; make it larger than 0, or leave it out"
-            )
+        check_above_0(scale=scale)
+        check_at_least(1, embedding_dim=embedding_dim)
         self.spec = spec
         self.dim = dim
         self.scale = scale
         self.takes_numbers = not spec.is_categorical
         self.embedding_dim = dim if embedding_dim is None else embedding_dim
-        if self.embedding_dim < 1:
-            raise ValueError(f"embedding_dim={embedding_dim} counts channels; make it 1 or more")
         self.position = position(self.embedding_dim, spec.num_axes)
         self.unit = unit
         width = self.embedding_dim
@@ -156,11 +152,9 @@ class Embedder(TokenEmbedder):
             hidden=hidden,
             positions=positions,
             valid=batch.valid,
-            whole=None if batch.is_padded else batch.valid,
-            counted=(batch.valid, batch.most_real),
             adjacency=batch.adjacency,
             segments=batch.segments,
-        )
+        ).know(batch.padding)
 
     def part(self, name: str | None) -> Embedder:
         """The embedder itself. Raises ValueError where a part is named."""

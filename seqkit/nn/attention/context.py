@@ -91,7 +91,7 @@ def attention_context(
     """
     valid = embedded.valid
     positions = embedded.positions
-    is_padded = embedded.valid is not embedded.whole
+    is_padded = embedded.is_padded
     adjacency = embedded.adjacency
     segments = embedded.segments
     reach = embedded.reach
@@ -145,7 +145,7 @@ def attention_context(
         attn_mask,
         is_causal=causal if not needs_mask else is_plain_causal,
         rotary=rotary,
-        query_valid=None if embedded.valid is embedded.whole else embedded.valid,
+        query_valid=embedded.valid if embedded.is_padded else None,
         key_valid=valid if is_padded else None,
         adjacency=adjacency,
         edge_bias=edge_bias,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from seqkit.interfaces import Cache, Embedded
+from seqkit.interfaces.batch import Padding
 from seqkit.nn.attention.context import Past
 
 
@@ -126,5 +127,5 @@ def reordered(memory: Embedded | None, rows: Tensor) -> Embedded | None:
     if memory is None:
         return None
     valid = memory.valid[rows]
-    whole = None if memory.is_padded else valid
-    return Embedded(memory.hidden[rows], memory.positions[rows], valid, whole=whole)
+    kept = Embedded(memory.hidden[rows], memory.positions[rows], valid)
+    return kept.know(Padding(memory.is_padded, valid.numel()))

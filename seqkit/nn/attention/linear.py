@@ -19,7 +19,7 @@ from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import MechanismCache
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
-from seqkit.nn.precision import no_autocast
+from seqkit.nn.precision import float32_or_more, no_autocast
 from seqkit.nn.recurrence import is_exporting
 
 CHUNK = 64
@@ -98,7 +98,7 @@ class FeatureMapAttention(AttentionMechanism):
 
     def _features(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         """Features of queries, and of keys, zero where there is padding."""
-        q, k = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
+        q, k = (x.to(float32_or_more(x.dtype)) for x in (q, k))
         padded = _padded(k, context)
         # twice: NaN in padding must reach neither the features nor their gradient
         keys = self.key_features(k.masked_fill(padded, 0.0)).masked_fill(padded, 0.0)

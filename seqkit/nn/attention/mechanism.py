@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import KVCache, MechanismCache
+from seqkit.nn.checks import check_above_0
+from seqkit.nn.precision import float32_or_more
 
 
 class AttentionMechanism(nn.Module, ABC):
@@ -90,18 +92,11 @@ def softmax(scores: Tensor) -> Tensor:
     return scores.masked_fill(masked, 0.0).softmax(dim=-1).masked_fill(masked, 0.0)
 
 
-def check_positive(**settings: float | None) -> None:
-    """Raise ValueError for a number that is neither None nor above 0."""
-    for name, value in settings.items():
-        if value is not None and not value > 0:
-            raise ValueError(f"{name}={value}; make it larger than 0, or leave it out")
-
-
 def bounded(scores: Tensor, softcap: float | None) -> Tensor:
     """Scores under the softcap, in single precision at least; without one, as they are."""
     if softcap is None:
         return scores
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    wide = scores.to(float32_or_more(scores.dtype))
     return capped(wide, softcap)
 
 
@@ -133,7 +128,7 @@ def soft_lookup(
     temperature 0 that is the value of the best key, towards infinity the plain mean. Zeros where all keys are masked.
     Raises ValueError for a temperature that is not above 0.
     """
-    check_positive(temperature=temperature)
+    check_above_0(temperature=temperature)
     scores = einsum(query, key, "... n c, ... m c -> ... n m") / temperature
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf)

@@ -21,10 +21,10 @@ from seqkit.nn.attention.mechanism import (
     AttentionMechanism,
     as_bias,
     bounded,
-    check_positive,
     repeat_kv,
     softmax,
 )
+from seqkit.nn.checks import check_above_0, check_at_least
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.packing import Packing, has_flash_attention
@@ -52,7 +52,7 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         softcap: float | None = None,
     ):
         super().__init__(dropout)
-        check_positive(temperature=temperature, softcap=softcap)
+        check_above_0(temperature=temperature, softcap=softcap)
         self.temperature = head_dim**0.5 if temperature is None else temperature
         self.softcap = softcap
 
@@ -144,23 +144,18 @@ class MultiHeadAttention(AttentionLayer):
         convolution: Callable[[int], CausalConvolution] | None = None,
     ):
         super().__init__()
-        if dim < 1 or num_heads < 1:
-            raise ValueError(
-                f"dim={dim} and num_heads={num_heads} count channels and heads; make both 1 or more"
-            )
+        check_at_least(
+            1, dim=dim, num_heads=num_heads, num_kv_heads=num_kv_heads, head_dim=head_dim
+        )
         if head_dim is None and dim % num_heads:
             raise ValueError(
                 f"dim={dim} does not split into num_heads={num_heads} equal heads; make it a multiple, or give head_dim"
             )
         head_dim = dim // num_heads if head_dim is None else head_dim
-        if head_dim < 1:
-            raise ValueError(
-                f"head_dim={head_dim} counts the channels of a head; make it 1 or more"
-            )
         if qk_norm_level not in ("head", "all"):
             raise ValueError(f"qk_norm_level={qk_norm_level!r}; it is one of 'head', 'all'")
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if num_kv_heads < 1 or num_heads % num_kv_heads:
+        if num_heads % num_kv_heads:
             raise ValueError(
                 f"num_heads={num_heads} is not a multiple of num_kv_heads={num_kv_heads}; make num_kv_heads a divisor"
             )

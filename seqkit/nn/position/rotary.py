@@ -10,6 +10,7 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.nn.attention.features import AttentionFeature
+from seqkit.nn.checks import check_above_0
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.rotary_scaling import RotaryScaling
 
@@ -40,8 +41,7 @@ class Rotary(RelativePosition):
         interleaved: bool = False,
     ):
         super().__init__()
-        if base <= 0:
-            raise ValueError(f"base={base} should be positive")
+        check_above_0(base=base)
         if not 0 < share <= 1:
             raise ValueError(
                 f"share={share} of a head's channels are rotated; make it above 0 and at most 1"
