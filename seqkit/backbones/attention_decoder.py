@@ -14,7 +14,7 @@ from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
 from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.nn.attention.context import cross_attention_context
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.padding import zero_padded
 
 
@@ -31,7 +31,7 @@ class AttentionDecoder(Backbone):
     decoder's, so encoder and decoder may be of any two kinds. There is no input feeding (section 3.3) either, so that
     all tokens are computed at once where the backbone can.
     backbone: causal network over the target, whose width is the decoder's. num_heads: number of attention heads.
-    attention: attention layer, `(dim, num_heads) -> AttentionLayer`.
+    attention: attention layer, `(dim, num_heads) -> MultiHeadAttention`.
     Time and memory are the backbone's, and O(n m d + (n + m) d^2) of the attention, which stores no scores where SDPA
     runs fused. Use it to compare recurrent, convolutional and state-space networks as decoders.
     Adjacency of the target is refused (the source's is the encoder's), and so are segments.
@@ -47,7 +47,7 @@ class AttentionDecoder(Backbone):
         backbone: Backbone,
         *,
         num_heads: int = 1,
-        attention: Callable[[int, int], AttentionLayer] = MultiHeadAttention,
+        attention: Callable[[int, int], MultiHeadAttention] = MultiHeadAttention,
     ):
         super().__init__()
         if not backbone.causal or backbone.is_encoder_decoder:

@@ -19,7 +19,7 @@ from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.interfaces.batch import Padding
 from seqkit.nn.attention.context import cross_attention_context
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.multi_head import AttentionLayer
+from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.checks import check_at_least, check_probability
 from seqkit.nn.padding import zero_padded
 from seqkit.nn.recurrence import RecurrentLayer, State, run_layers
@@ -38,7 +38,7 @@ class RNNDecoder(Backbone):
         out = tanh(U [s_t, c_t, y_t] + b'')    in the place of their maxout
 
     depth: number of layers. cell: "GRU" or "LSTM". num_heads: number of attention heads. attention: attention layer,
-    `(dim, num_heads) -> AttentionLayer`, Bahdanau's where its mechanism is AdditiveAttention; None: without.
+    `(dim, num_heads) -> MultiHeadAttention`, Bahdanau's where its mechanism is AdditiveAttention; None: without.
     dropout: dropout of each layer's output. An LSTM's cell states start at zero.
     Raises ValueError for sizes below 1, an unknown cell, or an attention that does not support cross-attention.
     Adjacency and segments are refused: the state is carried along all tokens in order.
@@ -54,7 +54,7 @@ class RNNDecoder(Backbone):
         depth: int = 1,
         *,
         cell: Literal["GRU", "LSTM"] = "GRU",
-        attention: Callable[[int, int], AttentionLayer] | None = None,
+        attention: Callable[[int, int], MultiHeadAttention] | None = None,
         num_heads: int = 1,
         dropout: float = 0.0,
     ):

@@ -46,8 +46,8 @@ class ContextKind:
 
 TOKENWISE = {
     MLP, GatedMLP, MixtureOfExperts, PreNormBlock, PostNormBlock, ParallelBlock, QuickGELU, ReLUSquared, Residual,
-    ZeroCenteredRMSNorm, nn.Dropout, nn.GELU, nn.Identity, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.RMSNorm, nn.ReLU,
-    nn.SiLU, nn.Sigmoid, nn.Tanh,
+    ZeroCenteredRMSNorm, nn.Dropout, nn.GELU, nn.Identity, nn.LayerNorm, nn.Linear, nn.ModuleDict, nn.ModuleList,
+    nn.ParameterDict, nn.RMSNorm, nn.ReLU, nn.SiLU, nn.Sigmoid, nn.Tanh,
 }  # fmt: skip
 """Types of modules that work on each token by itself. Others, also subclasses of these, are taken to mix tokens."""
 
@@ -325,11 +325,21 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
 def _is_tokenwise(layer: nn.Module) -> bool:
     """Whether a layer and all in it work on each token by itself, or are an attention that takes a packed row."""
     if type(layer) is MultiHeadAttention:
-        return all(
-            type(own) in (nn.Linear, type(None))
-            for own in (layer.qkv_proj, layer.q_proj, layer.out_proj)
-        )
-    return type(layer) in TOKENWISE and all(_is_tokenwise(child) for child in layer.children())
+        own = (layer.qkv_proj, layer.q_proj, layer.out_proj)
+        return all(_is_tokenwise(projection) for projection in own if projection is not None)
+    is_known = type(layer) in TOKENWISE or _is_sharded(layer) or _is_low_rank_change(layer)
+    return is_known and all(_is_tokenwise(child) for child in layer.children())
+
+
+def _is_sharded(layer: nn.Module) -> bool:
+    """Whether `fully_shard` made the layer, of a known class, one of a subclass (FSDPModule takes 1 s to import)."""
+    first, *others = type(layer).__bases__
+    return first.__name__ == "FSDPModule" and others[0] in TOKENWISE
+
+
+def _is_low_rank_change(layer: nn.Module) -> bool:
+    """Whether it is peft's module around a linear layer, for LoRA."""
+    return type(getattr(layer, "base_layer", None)) is nn.Linear
 
 
 def _kind(

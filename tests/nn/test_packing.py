@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
@@ -122,6 +123,24 @@ def test_so_are_those_with_other_masks_and_biases(field, rows, monkeypatch):
     assert rows[0] == (1, 24, D)
     monkeypatch.setattr(module, "is_worth_packing", lambda x: False)
     assert_close(packed, results(model, x))
+
+
+def test_layers_with_low_rank_changes_get_the_row(rows):
+    peft = pytest.importorskip("peft")
+    model = Transformer(D, 2, num_heads=4).double()
+    config = peft.LoraConfig(r=2, target_modules=["qkv_proj", "up_proj"], init_lora_weights=False)
+    peft.inject_adapter_in_model(config, model)
+    model.double()(embedded())
+    assert rows == [(1, 24, D)] * 2
+
+
+def test_layers_with_sharded_weights_get_the_row(rows):
+    """`fully_shard` gives a module a class of its own; that takes a group of processes."""
+    model = Transformer(D, 2, num_heads=4).double()
+    for block in model.blocks:
+        block.__class__ = type("FSDPPreNormBlock", (FSDPModule, PreNormBlock), {})
+    model(embedded())
+    assert rows == [(1, 24, D)] * 2
 
 
 class MixesTokens(nn.Linear):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-import torch
 from torch import Tensor
 
 from seqkit.interfaces import Cache, Embedded
@@ -83,42 +82,25 @@ class LayerCache:
 
 
 class TransformerCache(Cache):
-    """Caches of the layers, padding and positions of the columns so far, and the memory of cross-attention, if any."""
+    """Caches of the layers, the columns so far, None at the start, and the memory of cross-attention, if any."""
 
     def __init__(self, layers: list[LayerCache]):
         self.num_tokens = 0
         self.layers = layers
-        self.valid: Tensor | None = None
-        self.positions: Tensor | None = None
-        self.is_padded = False
+        self.past: Past | None = None
         self.memory: Embedded | None = None
-
-    @property
-    def past(self) -> Past | None:
-        """The columns so far, or None at the start."""
-        if self.valid is None or self.positions is None:
-            return None
-        return Past(self.valid, self.positions, self.is_padded)
 
     def append(self, embedded: Embedded) -> None:
         """Add the columns of a forward pass."""
-        valid = embedded.valid
-        positions = embedded.positions
-        past = self.past
-        self.valid = valid if past is None else torch.cat([past.valid, valid], dim=1)
-        if past is None:
-            self.positions = positions
-        else:
-            self.positions = torch.cat([past.positions, positions], dim=1)
-        self.is_padded = self.is_padded or embedded.is_padded
-        self.num_tokens += valid.shape[1]
+        self.past = Past.with_columns(self.past, embedded)
+        self.num_tokens += embedded.valid.shape[1]
 
     def reorder(self, rows: Tensor) -> None:
         for layer in self.layers:
             layer.reorder(rows)
-        if self.valid is not None and self.positions is not None:
-            self.valid = self.valid[rows]
-            self.positions = self.positions[rows]
+        if self.past is not None:
+            valid, positions, is_padded = self.past
+            self.past = Past(valid[rows], positions[rows], is_padded)
         self.memory = reordered(self.memory, rows)
 
 

@@ -5,7 +5,6 @@ b batch · n queries · m keys · d width · h heads · g key/value heads · c c
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
@@ -80,39 +79,7 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         return softmax(bounded(scores, self.softcap) + as_bias(q, k, context)).to(q.dtype)
 
 
-class AttentionLayer(nn.Module, ABC):
-    """Base class of a block's attention. Built as `(dim, num_heads) -> AttentionLayer`.
-
-    supports, needs_mask, needs_adjacency: as in `AttentionMechanism`. num_heads: number of heads. head_dim: channels of
-    a head.
-    """
-
-    supports: AttentionFeature = AttentionFeature(0)
-    num_heads: int
-    head_dim: int
-    needs_mask: bool = True
-    needs_adjacency: bool = False
-
-    @abstractmethod
-    def forward(
-        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
-    ) -> Tensor:
-        """[b n d] from x [b n d]. Keys and values are computed from `context.memory`, or from x if that is None."""
-
-    @abstractmethod
-    def init_cache(self, max_tokens: int) -> LayerCache:
-        """An empty cache."""
-
-    def for_cross_attention(self) -> Self:
-        """Turn this layer into cross-attention, and return it. The block calls it once, when the block is built."""
-        return self
-
-    def check_supported(self, required: AttentionFeature) -> None:
-        """Raise ValueError if a required feature is not supported."""
-        check_supported(type(self).__name__, self.supports, required)
-
-
-class MultiHeadAttention(AttentionLayer):
+class MultiHeadAttention(nn.Module):
     """Multi-head attention, self or cross (Vaswani et al. 2017, section 3.2.2).
 
     mechanism: `(num_heads, head_dim) -> AttentionMechanism`.
