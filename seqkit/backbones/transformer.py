@@ -262,12 +262,12 @@ class Transformer(Backbone):
                 edge_bias=None if embedded.adjacency is None else self._edge_bias(kind),
                 past=None if cache is None else cache.past,
                 needs_mask=kind.needs_mask,
-                packing=packing,
             )
+            cross = None
             if memory is not None and kind.has_cross_attention:
                 cross = cross_attention_context(embedded.valid, memory, needs_mask=kind.needs_mask)
-                context = replace(context, cross=replace(cross, packing=packing))
-            found[kind] = context
+                cross = replace(cross, packing=packing)
+            found[kind] = replace(context, cross=cross, packing=packing)
         return found
 
     def _edge_bias(self, kind: ContextKind) -> Tensor | None:

@@ -91,7 +91,6 @@ def attention_context(
     edge_bias: Tensor | None = None,
     past: Past | None = None,
     needs_mask: bool = True,
-    packing: Packing | None = None,
 ) -> AttentionContext:
     """The context of self-attention over `embedded`, with heads of `head_dim` channels.
 
@@ -156,7 +155,6 @@ def attention_context(
         key_valid=valid if is_padded else None,
         adjacency=adjacency,
         edge_bias=edge_bias,
-        packing=packing,
         is_plain=is_plain,
     )
 
