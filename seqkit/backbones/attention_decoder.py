@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
+from seqkit.backbones.decoder import DecoderCache, checked
 from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.nn.attention.context import cross_attention_context
 from seqkit.nn.attention.features import AttentionFeature
@@ -71,8 +71,7 @@ class AttentionDecoder(Backbone):
 
         Raises ValueError for adjacency, segments, no source, or what the backbone refuses.
         """
-        cache = checked(self, embedded, cache)
-        memory = encoder_output(self, embedded, cache)
+        memory, cache = checked(self, embedded, cache)
         states = self.backbone(
             embedded.replace(source=None, memory=None), None if cache is None else cache.inner
         )

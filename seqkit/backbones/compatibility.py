@@ -72,9 +72,11 @@ def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) 
         if own is backbone:
             continue
         if not objective.encodes_parts_alone:
+            name = type(backbone).__name__
+            goal = type(objective).__name__
             raise ValueError(
-                f"{type(backbone).__name__} encodes each part by itself, and {type(objective).__name__} needs the parts "
-                "together; use one backbone for all of them, or the objective Contrastive"
+                f"{name} encodes each part by itself, and {goal} needs the parts together; use one backbone for all "
+                "of them, or the objective Contrastive"
             )
         check_compatible(part, own, objective)
 

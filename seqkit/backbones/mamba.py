@@ -67,10 +67,7 @@ class SelectiveSSM(nn.Module):
         state: None: that before the first token.
         """
         past = self.convolution.kernel_size - 1
-        if state is None:
-            tail, hidden = (x.new_zeros(x.shape[0], past, self.width), None)
-        else:
-            tail, hidden = state
+        tail, hidden = state or (x.new_zeros(x.shape[0], past, self.width), None)
         joined = torch.cat([tail, x], dim=1)
         y, hidden = self._scan(self.convolution(joined)[:, past:], valid, hidden)
         return y, (inputs_before_next(joined, past, valid), hidden)

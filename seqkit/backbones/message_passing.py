@@ -257,7 +257,24 @@ class GIN(_AlongEdges):
             convolution.add_edge_types(num_edge_types)  # type: ignore[union-attr, operator]
 
 
-class GCN(_AlongEdges):
+class _Propagation(_AlongEdges):
+    """Base class of GCN and APPNP: messages go along the normalised adjacency, with a learned weight of each type."""
+
+    log_edge_weight: nn.Parameter | None
+
+    def __init__(self, dim: int, depth: int, *, max_edge_type: int | None, dropout: float):
+        super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.sum = SumOverEdges()
+
+    def adjacency(self, edges: Edges, x: Tensor) -> NormalisedAdjacency:
+        return NormalisedAdjacency(edges, x, self.log_edge_weight, self.sum)
+
+    def add_edge_types(self, num_edge_types: int) -> None:
+        self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))
+
+
+class GCN(_Propagation):
     """Graph convolutional network (Kipf and Welling 2017, equation 9), with neither norms nor residual connections.
 
     Layer: A W h, with a ReLU between layers, A being the adjacency with self-loops, a_ij / sqrt(deg_i deg_j)
@@ -277,15 +294,13 @@ class GCN(_AlongEdges):
     ):
         super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
         self.depth = depth
-        self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth - 2))
         for layer in self.layers:  # outputs then scale with inputs, however small these are
             nn.init.zeros_(layer.get_parameter("bias"))
-        self.log_edge_weight: nn.Parameter | None = None
-        self.sum = SumOverEdges()
+        self.log_edge_weight = None
 
     def run(self, x: Tensor, edges: Edges) -> Tensor:
-        adjacency = NormalisedAdjacency(edges, x, self.log_edge_weight, self.sum)
+        adjacency = self.adjacency(edges, x)
         for layer in range(self.depth):
             if layer > 0:
                 x = x.relu()
@@ -295,11 +310,8 @@ class GCN(_AlongEdges):
             x = (adjacency @ x).to(x.dtype)
         return x
 
-    def add_edge_types(self, num_edge_types: int) -> None:
-        self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))
 
-
-class APPNP(_AlongEdges):
+class APPNP(_Propagation):
     """Personalised propagation of neural predictions (Gasteiger, Bojchevski and Günnemann 2019).
 
     An MLP makes z of each token alone; then num_steps times h <- (1 - alpha) A h + alpha z, from h = z (equations 5 and
@@ -334,18 +346,16 @@ class APPNP(_AlongEdges):
         self.num_steps = num_steps
         self.alpha = alpha
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth))
-        self.dropout = nn.Dropout(dropout)
         weights = alpha * (1 - alpha) ** torch.arange(num_steps + 1.0)
         weights[-1] = (1 - alpha) ** num_steps  # what equation 6 comes to
         self.weights = nn.Parameter(weights) if learn_weights else None
-        self.log_edge_weight: nn.Parameter | None = None
-        self.sum = SumOverEdges()
+        self.log_edge_weight = None
 
     def run(self, x: Tensor, edges: Edges) -> Tensor:
         z = x.relu()
         for layer in self.layers:
             z = layer(self.dropout(z)).relu()
-        adjacency = NormalisedAdjacency(edges, z, self.log_edge_weight, self.sum)
+        adjacency = self.adjacency(edges, z)
         h = z
         if self.weights is not None:
             total = self.weights[0] * z
@@ -356,6 +366,3 @@ class APPNP(_AlongEdges):
         for _ in range(self.num_steps):
             h = (1 - self.alpha) * (adjacency @ h) + self.alpha * z
         return h.to(x.dtype)
-
-    def add_edge_types(self, num_edge_types: int) -> None:
-        self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))

@@ -139,7 +139,9 @@ class _ReversibleFunction(torch.autograd.Function):
         with ctx.autocast():
             for branch in branches:
                 ctx.rng_states.append([torch.get_rng_state(), *map(torch.cuda.get_rng_state, cuda)])
-                x, y = y, x + branch(y)
+                mixed = x + branch(y)
+                x = y
+                y = mixed
         # torch raises where a parameter changed in the meantime
         ctx.save_for_backward(x, y, *parameters)
         return x, y
@@ -164,7 +166,13 @@ class _ReversibleFunction(torch.autograd.Function):
                 if new is not None:
                     old = gradients[at]
                     gradients[at] = new if old is None else old + new
-            x, y, grad_x, grad_y = y - output.detach(), x, grad_y, grad_x + grad_inner
+            # the branch turned (x, y) into (y, x + branch(y))
+            before = y - output.detach()
+            grad_before = grad_x + grad_inner
+            y = x
+            x = before
+            grad_x = grad_y
+            grad_y = grad_before
         return None, grad_x, grad_y, *gradients
 
 

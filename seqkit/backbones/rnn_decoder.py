@@ -13,7 +13,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
+from seqkit.backbones.decoder import DecoderCache, checked
 from seqkit.backbones.sequence import StateCache
 from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.interfaces.batch import Padding
@@ -91,8 +91,8 @@ class RNNDecoder(Backbone):
 
         Raises ValueError for adjacency, segments, no source, or an example without tokens.
         """
-        own_cache = checked(self, embedded, cache) or self.init_cache(1)
-        memory = encoder_output(self, embedded, own_cache)
+        memory, given = checked(self, embedded, cache)
+        own_cache = self.init_cache(1) if given is None else given
         summary = self._summary(memory)
         if own_cache.num_tokens == 0:
             own_cache.inner.states = self._initial_states(summary)

@@ -11,28 +11,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.nn.attention.kv_cache import StateCache as StateCache
 from seqkit.nn.padding import zero_padded
-
-
-class StateCache(Cache):
-    """State of each layer after the last real token of each example, for `SequenceBackbone.run` to read and replace.
-
-    num_states: how many states there are, such as one for each layer. states: list of them; each is a tensor [b …], a
-    tuple of such, or None before the first token. `reorder` takes the same rows of all.
-    """
-
-    def __init__(self, num_states: int):
-        self.num_tokens = 0
-        self.states: list[Any] = [None] * num_states
-
-    def reorder(self, rows: Tensor) -> None:
-        self.states = [_rows_of(state, rows) for state in self.states]
-
-
-def _rows_of(state: Any, rows: Tensor) -> Any:
-    if isinstance(state, tuple):
-        return tuple(_rows_of(part, rows) for part in state)
-    return None if state is None else state.index_select(0, rows)
 
 
 class SequenceBackbone(Backbone):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionContext, attention_context, cross_attention_context
 from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature
-from seqkit.nn.attention.kv_cache import TransformerCache
+from seqkit.nn.attention.kv_cache import TransformerCache, encoder_output
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.checks import check_at_least, check_probability
@@ -214,10 +214,13 @@ class Transformer(Backbone):
         if self.input_norm is not None:
             x = self.input_norm(x)
         for i, (block, kind) in enumerate(zip(self.blocks, self.kinds)):
-            x = block(x, contexts[kind], None if cache is None else cache.layers[i])
+            layer_cache = None if cache is None else cache.layers[i]
+            x = block(x, contexts[kind], layer_cache)
         if cache is not None:
             cache.append(embedded)
-        x = self.norm(x) if packing is None else packing.pad(self.norm(x))
+        x = self.norm(x)
+        if packing is not None:
+            x = packing.pad(x)
         return zero_padded(x, embedded.valid)
 
     def _packing(self, embedded: Embedded) -> Packing | None:
@@ -251,16 +254,18 @@ class Transformer(Backbone):
                 "this attention does not support adjacency; use the mechanism ScaledDotProductAttention"
             )
         memory = self._memory(embedded, cache)
+        causal = embedded.causal if self.causal is None else self.causal
+        past = None if cache is None else cache.past
         found = {}
         for kind in dict.fromkeys(self.kinds):
             context = attention_context(
                 embedded,
-                causal=embedded.causal if self.causal is None else self.causal,
+                causal=causal,
                 num_heads=kind.num_heads,
                 head_dim=kind.head_dim,
                 position=self.position_of(kind),
-                edge_bias=None if embedded.adjacency is None else self._edge_bias(kind),
-                past=None if cache is None else cache.past,
+                edge_bias=self._edge_bias(kind, embedded),
+                past=past,
                 needs_mask=kind.needs_mask,
             )
             cross = None
@@ -270,20 +275,18 @@ class Transformer(Backbone):
             found[kind] = replace(context, cross=cross, packing=packing)
         return found
 
-    def _edge_bias(self, kind: ContextKind) -> Tensor | None:
+    def _edge_bias(self, kind: ContextKind, embedded: Embedded) -> Tensor | None:
         name = str(kind.num_heads)
-        if name in self.edge_biases:
-            return cast(EdgeBias, self.edge_biases[name]).weight
-        return None
+        if embedded.adjacency is None or name not in self.edge_biases:
+            return None
+        return cast(EdgeBias, self.edge_biases[name]).weight
 
     def _memory(self, embedded: Embedded, cache: TransformerCache | None) -> Embedded | None:
         """Memory of cross-attention: the encoder's output, or the embedded source if there is no encoder.
 
         A cache keeps the memory of the first step for all later ones.
         """
-        memory = embedded.source if embedded.memory is None else embedded.memory
-        if cache is not None and cache.memory is not None:
-            memory = cache.memory
+        memory = encoder_output(embedded, cache)
         if (memory is not None) != self.is_encoder_decoder:
             if memory is None:
                 wants = "has cross-attention, and was given no source"
@@ -292,8 +295,6 @@ class Transformer(Backbone):
             raise ValueError(
                 f"this Transformer {wants}; blocks with cross_attention=True go with a batch's `source`"
             )
-        if cache is not None:
-            cache.memory = memory
         return memory
 
     def init_cache(self, max_tokens: int) -> Cache:
@@ -358,10 +359,10 @@ def _kind(
 
 def _index_of(position: RelativePosition, known: Sequence[nn.Module]) -> int | None:
     """Index among the known positions of `position` itself or one equal to it (`_settings`); None: there is none."""
+    mine = _settings(position)
     for i, other in enumerate(known):
-        if other is position or (
-            type(other) is type(position) and _settings(other) == _settings(position) is not None
-        ):
+        is_equal = type(other) is type(position) and mine is not None and _settings(other) == mine
+        if other is position or is_equal:
             return i
     return None
 

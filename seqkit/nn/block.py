@@ -187,9 +187,9 @@ class BaseBlock(nn.Module, ABC):
         if not isinstance(self.mlp, PaddingAwareMLP):
             return self.mlp(x)
         valid = context.query_valid
-        return self.mlp(
-            x, valid if context.packing is None or valid is None else context.packing.pack(valid)
-        )
+        if valid is not None and context.packing is not None:
+            valid = context.packing.pack(valid)
+        return self.mlp(x, valid)
 
 
 class PreNormBlock(BaseBlock):
@@ -270,6 +270,5 @@ class ParallelBlock(BaseBlock):
         if context.cross is not None:
             query = normed if self.shared_norm else self.cross_norm(x)
             y = self.cross_residual(y, self.cross_attention(query, context.cross, cache))
-        return self.mlp_residual(
-            y, self.feed_forward(normed if self.shared_norm else self.mlp_norm(x), context)
-        )
+        inner = normed if self.shared_norm else self.mlp_norm(x)
+        return self.mlp_residual(y, self.feed_forward(inner, context))

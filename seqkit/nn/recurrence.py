@@ -179,7 +179,7 @@ def _needs_packing(x: Tensor) -> bool:
 
 
 # ── token by token, as one operation of an exported graph for every length ──────────────────────────────────────────
-# packed sequences cannot be exported; these recurrences can, and give the same
+# packed sequences cannot be exported; the loops here can, with equal outputs
 
 
 def is_exporting() -> bool:

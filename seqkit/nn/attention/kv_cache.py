@@ -5,7 +5,7 @@ b batch · g key/value heads · m keys so far · n new keys · c channels of one
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from typing import Any
 
 from torch import Tensor
 
@@ -14,15 +14,29 @@ from seqkit.interfaces.batch import Padding
 from seqkit.nn.attention.context import Past
 
 
-class MechanismCache(ABC):
-    """State of one attention mechanism between decoding steps: keys and values, or sums of them."""
+def rows_of(state: Any, rows: Tensor) -> Any:
+    """The state of these examples, [b'] indices, in this order: a tensor [b …], a tuple of such, or None."""
+    if isinstance(state, tuple):
+        return tuple(rows_of(part, rows) for part in state)
+    return None if state is None else state.index_select(0, rows)
 
-    @abstractmethod
+
+class StateCache(Cache):
+    """States of layers after the last real token of each example, for the layers to read and replace.
+
+    num_states: how many states there are, such as one for each layer. states: list of them; each is a tensor [b …], a
+    tuple of such, or None before the first token. `reorder` takes the same rows of all.
+    """
+
+    def __init__(self, num_states: int):
+        self.num_tokens = 0
+        self.states: list[Any] = [None] * num_states
+
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
+        self.states = [rows_of(state, rows) for state in self.states]
 
 
-class KVCache(MechanismCache):
+class KVCache(Cache):
     """Keys and values of all tokens so far, in slots that are filled from the left."""
 
     def __init__(self, max_tokens: int):
@@ -52,11 +66,8 @@ class KVCache(MechanismCache):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def reorder(self, rows: Tensor) -> None:
-        if self.keys is not None and self.values is not None:
-            self.keys, self.values = (
-                self.keys.index_select(0, rows),
-                self.values.index_select(0, rows),
-            )
+        self.keys = rows_of(self.keys, rows)
+        self.values = rows_of(self.values, rows)
 
 
 class LayerCache:
@@ -67,18 +78,15 @@ class LayerCache:
     Which columns are real (`valid`) and their positions are kept by the backbone's cache, once for all layers.
     """
 
-    def __init__(self, self_attention: MechanismCache):
+    def __init__(self, self_attention: Cache):
         self.self_attention = self_attention
         self.cross_attention: tuple[Tensor, Tensor] | None = None
         self.convolution: Tensor | None = None
 
     def reorder(self, rows: Tensor) -> None:
         self.self_attention.reorder(rows)
-        if self.cross_attention is not None:
-            keys, values = self.cross_attention
-            self.cross_attention = keys.index_select(0, rows), values.index_select(0, rows)
-        if self.convolution is not None:
-            self.convolution = self.convolution.index_select(0, rows)
+        self.cross_attention = rows_of(self.cross_attention, rows)
+        self.convolution = rows_of(self.convolution, rows)
 
 
 class TransformerCache(Cache):
@@ -111,3 +119,17 @@ def reordered(memory: Embedded | None, rows: Tensor) -> Embedded | None:
     valid = memory.valid[rows]
     kept = Embedded(memory.hidden[rows], memory.positions[rows], valid)
     return kept.know(Padding(memory.is_padded, valid.numel()))
+
+
+def encoder_output(embedded: Embedded, cache: Any) -> Embedded | None:
+    """The encoder's output, or the embedded source if there is no encoder; None: neither is given.
+
+    cache: keeps what was given first for all later steps; None: there is no cache.
+    """
+    memory = embedded.source if embedded.memory is None else embedded.memory
+    if cache is None:
+        return memory
+    if cache.memory is None:
+        cache.memory = memory
+    kept: Embedded | None = cache.memory
+    return kept

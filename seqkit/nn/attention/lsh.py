@@ -196,10 +196,9 @@ class LSHAttention(AttentionMechanism):
 
 def _in_range(ranks: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """[... n m], True where a key's rank [... m] lies within low to high - 1 of a query, both [... n]."""
-    ranks, low, high = (
-        rearrange(ranks, "... m -> ... 1 m"),
-        *(rearrange(x, "... n -> ... n 1") for x in (low, high)),
-    )
+    ranks = rearrange(ranks, "... m -> ... 1 m")
+    low = rearrange(low, "... n -> ... n 1")
+    high = rearrange(high, "... n -> ... n 1")
     return (low <= ranks) & (ranks < high)
 
 

@@ -12,9 +12,10 @@ import torch
 from einops import einsum, rearrange, repeat
 from torch import Tensor, nn
 
+from seqkit.interfaces import Cache
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.kv_cache import KVCache, MechanismCache
+from seqkit.nn.attention.kv_cache import KVCache
 from seqkit.nn.precision import float32_or_more
 
 
@@ -46,7 +47,7 @@ class AttentionMechanism(nn.Module, ABC):
         Raises ValueError where the mechanism has no such weights.
         """
 
-    def init_cache(self, max_tokens: int) -> MechanismCache:
+    def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache of the mechanism's own kind."""
         return KVCache(max_tokens)
 

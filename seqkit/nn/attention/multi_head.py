@@ -145,14 +145,11 @@ class MultiHeadAttention(nn.Module):
             num_heads * head_dim, dim, bias=bias if out_bias is None else out_bias
         )
         self.norms_heads = qk_norm_level == "head"  # True: each head by itself; False: all together
-        if self.norms_heads:
-            queries_of_norm, keys_of_norm = (1, 1)
-        else:
-            queries_of_norm, keys_of_norm = (num_heads, num_kv_heads)
         self.query_norm = None
+        self.key_norm = None
         if qk_norm is not None:
-            self.query_norm = qk_norm(queries_of_norm * head_dim)
-        self.key_norm = qk_norm(keys_of_norm * head_dim) if qk_norm is not None else None
+            self.query_norm = qk_norm(head_dim if self.norms_heads else num_heads * head_dim)
+            self.key_norm = qk_norm(head_dim if self.norms_heads else num_kv_heads * head_dim)
         self.supports = self.mechanism.supports
         if self.convolution is not None:
             self.supports &= ~CausalConvolution.UNSUPPORTED
@@ -178,7 +175,9 @@ class MultiHeadAttention(nn.Module):
         else:
             continued = cache.self_attention
         output = rearrange(self.mechanism(q, k, v, context, continued), "b h n c -> b n (h c)")
-        return self.out_proj(output if context.packing is None else context.packing.pack(output))
+        if context.packing is not None:
+            output = context.packing.pack(output)
+        return self.out_proj(output)
 
     def _attends_in_row(self, x: Tensor, context: AttentionContext) -> bool:
         """Whether torch's FlashAttention can take the place of the mechanism, without padding."""
@@ -215,7 +214,9 @@ class MultiHeadAttention(nn.Module):
             q = apply_rotary(q, rotary)
             k = apply_rotary(k, rotary)
         dropout = self.mechanism.dropout if self.training else 0.0
-        q, k, v = q.to(v.dtype), repeat_kv(k, q).to(v.dtype), repeat_kv(v, q)
+        q = q.to(v.dtype)
+        k = repeat_kv(k, q).to(v.dtype)
+        v = repeat_kv(v, q)
         output = packing.attend(
             q, k, v, causal=context.is_causal, dropout=dropout, scale=1 / self.mechanism.temperature
         )
@@ -257,9 +258,9 @@ class MultiHeadAttention(nn.Module):
                 "this attention was built for one sequence and got a memory; call its for_cross_attention"
             )
         query = self.q_proj(x)
-        q = self._heads(
-            query if context.packing is None else context.packing.pad(query), self.query_norm
-        )
+        if context.packing is not None:
+            query = context.packing.pad(query)
+        q = self._heads(query, self.query_norm)
         if cache is not None and cache.cross_attention is not None:
             return q, *cache.cross_attention
         key, value = self.kv_proj(memory).chunk(2, dim=-1)

@@ -54,13 +54,10 @@ class Rotary(RelativePosition):
     def check_axes(self, num_axes: int, head_dim: int) -> None:
         """Raise ValueError if a head has fewer channel pairs than the tokens have axes, or the scaling does not fit."""
         if self._pairs(head_dim) < num_axes:
-            if self.share == 1:
-                narrowed, wider = ("", "")
-            else:
-                narrowed, wider = (f" with share={self.share}", " or a larger share")
+            narrowed = "" if self.share == 1 else f" with share={self.share}"
             raise ValueError(
                 f"a head_dim of {head_dim}{narrowed} has no channel pair for each of {num_axes} axes; "
-                f"use wider heads{wider}"
+                "use wider heads, or a larger share where that is below 1"
             )
         if self.scaling is not None and num_axes > 0:
             self.scaling.check_pairs(self._pairs_of_axis(head_dim, num_axes), self.base)
