@@ -6,7 +6,6 @@ b batch · n tokens
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Literal, cast
 
 from torch import Tensor, nn
@@ -19,7 +18,7 @@ from seqkit.backbones.compatibility import (
     is_causal,
 )
 from seqkit.interfaces import Backbone, Cache, Embedded, Objective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import Embedder, TokenEmbedder
+from seqkit.nn.embedder import Embedder, EmbeddingSettings, TokenEmbedder
 from seqkit.nn.join_embedder import JoinEmbedder
 from seqkit.nn.position.absolute import default_position
 from seqkit.nn.position.base import PositionalEncoding
@@ -37,13 +36,8 @@ class Model(nn.Module):
     is to know no order. positions: by name of a part of joined tokens, or for the source of an encoder–decoder by the
     name "source", its positional encoding in the place of that.
     dropout: dropout of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
-    comparison should say so).
-    embedding_dim: width of an embedding table narrower than the backbone; None: as wide. embedding_norm: norm of the
-    embeddings before they are projected to the backbone's width (ELECTRA); None: none. embedding_scale: factor of the
-    embedded content before positions are added (Gemma, Granite). embedding_bias: whether linear layers that embed
-    numbers, such as patches, have a bias (not in CLIP). share_embeddings: True: source and target of an
-    encoder–decoder have one table (BART, T5); their tokenizers must be alike. set_as_sequence: True: tokens that are a
-    set (`TokenSpec.is_set`) may go through a backbone that knows their order, as they come.
+    comparison should say so). embedding: how content is embedded. set_as_sequence: True: tokens that are a set
+    (`TokenSpec.is_set`) may go through a backbone that knows their order, as they come.
     encoders: by name of a part of joined tokens, a backbone that encodes its tokens before they are joined, such as GIN
     over the atoms of a molecule; it has the part's edges, whatever `adjacency` says of the joined sequence.
     Raises ValueError, with what to change, where tokenizer, backbone and objective are incompatible.
@@ -61,11 +55,7 @@ class Model(nn.Module):
         position: Position | None = None,
         dropout: float = 0.0,
         adjacency: Literal["use", "ignore"] = "use",
-        embedding_dim: int | None = None,
-        embedding_norm: Callable[[int], nn.Module] | None = None,
-        embedding_scale: float = 1.0,
-        embedding_bias: bool = True,
-        share_embeddings: bool = False,
+        embedding: EmbeddingSettings = EmbeddingSettings(),  # noqa: B008, it is frozen
         set_as_sequence: bool = False,
         encoders: Mapping[str, Backbone] | None = None,
         positions: Mapping[str, Position] | None = None,
@@ -86,7 +76,7 @@ class Model(nn.Module):
         check_compatible(spec, backbone, objective)
 
         ends = (backbone, backbone.get_encoder())
-        shares_unit = share_embeddings and any(
+        shares_unit = embedding.share_embeddings and any(
             end is not None and end.needs_unit_inputs for end in ends
         )
 
@@ -99,10 +89,7 @@ class Model(nn.Module):
                 position=position or default_position(backbone, spec),
                 dropout=dropout,
                 uses_mask_token=masks,
-                embedding_dim=embedding_dim,
-                norm=embedding_norm,
-                scale=embedding_scale,
-                bias=embedding_bias,
+                embedding=embedding,
                 unit=shares_unit or (backbone is not None and backbone.needs_unit_inputs),
             )
             if made.position.mixes_tokens:
@@ -136,7 +123,7 @@ class Model(nn.Module):
             self.source_embedder = embedder_of(spec, backbone.get_encoder(), of_source)
         self.spec = spec if target_spec is None else target_spec
         self.embedder = embedder_of(self.spec, backbone, position, objective.uses_mask_token)
-        if share_embeddings:
+        if embedding.share_embeddings:
             self._share_embeddings()
         self.backbone = backbone
         self.causal = is_causal(backbone, objective)
@@ -170,14 +157,12 @@ class Model(nn.Module):
                 raise ValueError(
                     "this model takes one sequence; a batch with a source is for the objective Seq2Seq"
                 )
-            embedded = replace(embedded, source=self.source_embedder(source))
+            embedded = embedded.replace(source=self.source_embedder(source))
         if self.backbone.causal is None:
-            embedded = replace(
-                embedded, causal=self.causal and batch.reach is None, reach=batch.reach
-            )
-        elif (
-            batch.reach is not None and not self.causal
-        ):  # a causal backbone keeps every reach: it sees less
+            causal = self.causal and batch.reach is None
+            embedded = embedded.replace(causal=causal, reach=batch.reach)
+        # a causal backbone keeps every reach: it sees less
+        elif batch.reach is not None and not self.causal:
             raise ValueError(
                 "the batch says how far tokens may attend (reach), and this backbone has causal=False"
             )

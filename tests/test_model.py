@@ -12,6 +12,7 @@ from seqkit.data.dataset import collate_targets
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.block import PreNormBlock
+from seqkit.nn.embedder import EmbeddingSettings
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken, Regress, Seq2Seq
@@ -216,7 +217,9 @@ def test_a_shared_table_is_one_parameter_that_both_sides_train():
     objective = seq2seq("abc")
     spec, task = spelling(objective)
     separate = Model(spec, encoder_decoder(), objective)
-    model = Model(spec, encoder_decoder(), objective, share_embeddings=True)
+    model = Model(
+        spec, encoder_decoder(), objective, embedding=EmbeddingSettings(share_embeddings=True)
+    )
     assert model.source_embedder.content is model.embedder.content
     assert separate.num_parameters - model.num_parameters == 3 * DIM
     assert [name for name, p in model.named_parameters() if p is model.embedder.table.weight] == [
@@ -248,7 +251,9 @@ def test_a_shared_table_is_one_parameter_that_both_sides_train():
 def test_a_step_of_training_moves_a_shared_table_once():
     objective = seq2seq("abc")
     spec, task = spelling(objective)
-    model = Model(spec, encoder_decoder(), objective, share_embeddings=True)
+    model = Model(
+        spec, encoder_decoder(), objective, embedding=EmbeddingSettings(share_embeddings=True)
+    )
     table = model.embedder.table.weight
     optimizer = AdamW(0.01, weight_decay=0.0).build(model)
     assert sum(p is table for group in optimizer.param_groups for p in group["params"]) == 1
@@ -280,18 +285,25 @@ def test_a_step_of_training_moves_a_shared_table_once():
 )
 def test_a_table_that_cannot_be_shared_is_refused(spec, backbone, objective, message):
     with pytest.raises(ValueError, match=message):
-        Model(spec, backbone(), objective(), share_embeddings=True)
+        Model(spec, backbone(), objective(), embedding=EmbeddingSettings(share_embeddings=True))
 
 
 def test_a_source_of_as_many_ids_as_the_target_has_may_share_its_table():
     objective = seq2seq("abc")
     spec = TokenSpec(vocab_size=objective.target_spec.vocab_size)
-    model = Model(spec, encoder_decoder(), objective, share_embeddings=True)
+    model = Model(
+        spec, encoder_decoder(), objective, embedding=EmbeddingSettings(share_embeddings=True)
+    )
     assert model.source_embedder.content is model.embedder.content
 
 
 def test_embeddings_may_have_a_norm():
-    model = Model(IDS, Transformer(DIM, 1), classify(), embedding_dim=6, embedding_norm=nn.RMSNorm)
+    model = Model(
+        IDS,
+        Transformer(DIM, 1),
+        classify(),
+        embedding=EmbeddingSettings(embedding_dim=6, embedding_norm=nn.RMSNorm),
+    )
     assert isinstance(model.embedder.norm, nn.RMSNorm)
     assert model.embedder.norm.weight.shape == (6,)
 
@@ -299,13 +311,18 @@ def test_embeddings_may_have_a_norm():
 def test_embeddings_may_be_narrower_than_the_backbone():
     objective = seq2seq("abc")
     spec, task = spelling(objective)
-    model = Model(spec, encoder_decoder(), replaced(objective, tied=False), embedding_dim=6)
+    model = Model(
+        spec,
+        encoder_decoder(),
+        replaced(objective, tied=False),
+        embedding=EmbeddingSettings(embedding_dim=6),
+    )
     for embedder in (model.embedder, model.source_embedder):
         assert embedder.content.embedding_dim == embedder.position.dim == 6
         assert embedder.projection.weight.shape == (DIM, 6)
     assert model(task.batch).shape == (2, 4, 5)
     with pytest.raises(ValueError, match=r"hidden states \(6 of 24\)"):
-        Model(spec, encoder_decoder(), seq2seq("abc"), embedding_dim=6)
+        Model(spec, encoder_decoder(), seq2seq("abc"), embedding=EmbeddingSettings(embedding_dim=6))
 
 
 def replaced(objective, **changes):

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
+from seqkit.backbones.decoder import DecoderCache, checked
 from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.nn.attention.context import cross_attention_context
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.padding import zero_padded
 
 
 class AttentionDecoder(Backbone):
@@ -31,7 +31,7 @@ class AttentionDecoder(Backbone):
     decoder's, so encoder and decoder may be of any two kinds. There is no input feeding (section 3.3) either, so that
     all tokens are computed at once where the backbone can.
     backbone: causal network over the target, whose width is the decoder's. num_heads: number of attention heads.
-    attention: attention layer, `(dim, num_heads) -> AttentionLayer`.
+    attention: attention layer, `(dim, num_heads) -> MultiHeadAttention`.
     Time and memory are the backbone's, and O(n m d + (n + m) d^2) of the attention, which stores no scores where SDPA
     runs fused. Use it to compare recurrent, convolutional and state-space networks as decoders.
     Adjacency of the target is refused (the source's is the encoder's), and so are segments.
@@ -47,7 +47,7 @@ class AttentionDecoder(Backbone):
         backbone: Backbone,
         *,
         num_heads: int = 1,
-        attention: Callable[[int, int], AttentionLayer] = MultiHeadAttention,
+        attention: Callable[[int, int], MultiHeadAttention] = MultiHeadAttention,
     ):
         super().__init__()
         if not backbone.causal or backbone.is_encoder_decoder:
@@ -71,8 +71,7 @@ class AttentionDecoder(Backbone):
 
         Raises ValueError for adjacency, segments, no source, or what the backbone refuses.
         """
-        cache = checked(self, embedded, cache)
-        memory = encoder_output(self, embedded, cache)
+        memory, cache = checked(self, embedded, cache)
         states = self.backbone(
             embedded.replace(source=None, memory=None), None if cache is None else cache.inner
         )
@@ -83,7 +82,7 @@ class AttentionDecoder(Backbone):
         if cache is not None:
             cache.num_tokens += states.shape[1]
         output = self.out(torch.cat([attended, states], dim=-1)).tanh()
-        return output.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return zero_padded(output, embedded.valid)
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError where the backbone has none."""

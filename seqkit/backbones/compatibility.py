@@ -64,69 +64,61 @@ def check_may_mix(embedder: Embedder, backbone: Backbone | None, objective: Obje
 
 def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None:
     """Raise ValueError, with what to change, if these three do not give right results together."""
+    for fault, is_given in _faults(spec, backbone, objective).items():
+        if is_given:
+            raise ValueError(fault)
+    backbone.check_supported(spec)
+    for own, part in backbones_of(backbone, spec):
+        if own is backbone:
+            continue
+        if not objective.encodes_parts_alone:
+            name = type(backbone).__name__
+            goal = type(objective).__name__
+            raise ValueError(
+                f"{name} encodes each part by itself, and {goal} needs the parts together; use one backbone for all "
+                "of them, or the objective Contrastive"
+            )
+        check_compatible(part, own, objective)
+
+
+def _faults(spec: TokenSpec, backbone: Backbone, objective: Objective) -> dict[str, bool]:
+    """What cannot be together: each in a sentence, with what to change, and whether it is given here."""
     name = type(backbone).__name__
     goal = type(objective).__name__
     dim = getattr(backbone, "dim", None)
-    if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
-        raise ValueError(
-            f"dim of {name} is {dim!r}; it is the width of its hidden states: make it an integer from 1"
-        )
-    if backbone.causal is None and not backbone.takes_causality:
-        raise ValueError(
-            f"{name} has causal=None, and cannot take it from the batch; give True or False"
-        )
-    if objective.causal is not None and objective.causal != is_causal(backbone, objective):
-        needs = "causal" if objective.causal else "bidirectional"
-        raise ValueError(
-            f"{goal} needs a {needs} backbone, and this {name} is not; build it with causal={objective.causal}"
-        )
-    if spec.num_edge_types and not backbone.supports_adjacency:
-        if spec.num_edge_types == 1:
-            types = "1 edge type"
-        else:
-            types = f"{spec.num_edge_types} edge types"
-        others = "" if spec.is_joined else " or GIN"
-        if isinstance(backbone, Transformer):
-            with_mechanism = " with ScaledDotProductAttention"
-        else:
-            with_mechanism = ""
-        raise ValueError(
-            f"{name} does not support adjacency (these tokens have {types}); "
-            f"use Transformer{with_mechanism}{others}, or set model.adjacency=ignore"
-        )
-    if spec.is_joined and spec.num_edge_types and not backbone.joins_graphs:
-        raise ValueError(
-            f"{name} attends along edges alone, so tokens of other parts beside a graph would get nothing; use "
-            "Transformer with ScaledDotProductAttention, or set model.adjacency=ignore"
-        )
-    if spec.is_set and (
-        backbone.is_recurrent or backbone.knows_columns or is_causal(backbone, objective)
-    ):
-        why = "is recurrent" if backbone.is_recurrent else "is causal"
-        why = "uses the order of columns" if backbone.knows_columns else why
-        raise ValueError(
-            f"these tokens are a set, whose order means nothing, and {name} {why}; use a bidirectional Transformer, or "
-            "set model.set_as_sequence=true"
-        )
+    causal = is_causal(backbone, objective)
+    needs = "causal" if objective.causal else "bidirectional"
+    has_edges = spec.num_edge_types > 0
+    types = "1 edge type" if spec.num_edge_types == 1 else f"{spec.num_edge_types} edge types"
+    mechanism = " with ScaledDotProductAttention" if isinstance(backbone, Transformer) else ""
+    others = "" if spec.is_joined else " or GIN"
     seq2seq = objective.target_spec is not None
-    if seq2seq != backbone.is_encoder_decoder:
-        raise ValueError(
-            f"{goal} generates one sequence from another, and {name} takes only one; use the backbone EncoderDecoder"
-            if seq2seq
-            else f"{name} generates one sequence from another, and {goal} has only one; use the objective Seq2Seq, "
-            "or a backbone that is not an encoder–decoder"
-        )
-    if spec.num_edge_types and not spec.num_axes and objective.causal and not seq2seq:
-        raise ValueError(
-            f"{goal} needs an order from left to right, which nodes without positions do not have; "
-            "use Masked, Classify or Regress"
-        )
-    backbone.check_supported(spec)
-    for own, part in backbones_of(backbone, spec):
-        if own is not backbone:
-            if not objective.encodes_parts_alone:
-                raise ValueError(
-                    f"{name} encodes each part by itself, and {goal} needs the parts together; use one backbone for "
-                    "all of them, or the objective Contrastive"
-                )
-            check_compatible(part, own, objective)
+    a_set = f"these tokens are a set, whose order means nothing, and {name}"
+    for_a_set = "use a bidirectional Transformer, or set model.set_as_sequence=true"
+    return {
+        f"dim of {name} is {dim!r}; it is the width of its hidden states: make it an integer from 1": (
+            type(dim) is not int or dim < 1
+        ),
+        f"{name} has causal=None, and cannot take it from the batch; give True or False": (
+            backbone.causal is None and not backbone.takes_causality
+        ),
+        f"{goal} needs a {needs} backbone, and this {name} is not; build it with causal={objective.causal}": (
+            objective.causal not in (None, causal)
+        ),
+        f"{name} does not support adjacency (these tokens have {types}); use Transformer{mechanism}{others}, or set "
+        "model.adjacency=ignore": has_edges and not backbone.supports_adjacency,
+        f"{name} attends along edges alone, so tokens of other parts beside a graph would get nothing; use Transformer "
+        "with ScaledDotProductAttention, or set model.adjacency=ignore": (
+            spec.is_joined and has_edges and not backbone.joins_graphs
+        ),
+        f"{a_set} uses the order of columns; {for_a_set}": spec.is_set and backbone.knows_columns,
+        f"{a_set} is recurrent; {for_a_set}": spec.is_set and backbone.is_recurrent,
+        f"{a_set} is causal; {for_a_set}": spec.is_set and causal,
+        f"{goal} generates one sequence from another, and {name} takes only one; use the backbone EncoderDecoder": (
+            seq2seq and not backbone.is_encoder_decoder
+        ),
+        f"{name} generates one sequence from another, and {goal} has only one; use the objective Seq2Seq, or a "
+        "backbone that is not an encoder–decoder": backbone.is_encoder_decoder and not seq2seq,
+        f"{goal} needs an order from left to right, which nodes without positions do not have; use Masked, Classify or "
+        "Regress": has_edges and not spec.num_axes and bool(objective.causal) and not seq2seq,
+    }

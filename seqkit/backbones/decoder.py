@@ -5,12 +5,12 @@ b batch
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
 from seqkit.interfaces import Backbone, Cache, Embedded
-from seqkit.nn.attention.kv_cache import LayerCache, reordered
+from seqkit.nn.attention.kv_cache import LayerCache, encoder_output, reordered
 
 
 class DecoderCache(Cache):
@@ -30,31 +30,24 @@ class DecoderCache(Cache):
             self.attention.reorder(rows)
 
 
-def checked(decoder: Backbone, embedded: Embedded, cache: Cache | None) -> DecoderCache | None:
-    """The decoder's cache, if it has one.
+def checked(
+    decoder: Backbone, embedded: Embedded, cache: Cache | None
+) -> tuple[Embedded, DecoderCache | None]:
+    """The encoder's output, and the decoder's cache, which keeps it, if there is one.
 
-    Raises ValueError for adjacency or segments of the target (the source's are the encoder's), or another cache.
+    Raises ValueError where there is none, for adjacency or segments of the target (the source's are the encoder's), or
+    for another cache.
     """
     name = type(decoder).__name__
     if embedded.adjacency is not None or embedded.segments is not None:
         raise ValueError(
             f"{name} does not support adjacency or segments; give each target a row of its own"
         )
-    if cache is None:
-        return None
-    if not isinstance(cache, DecoderCache) or cache.owner is not type(decoder):
+    if cache is not None and cache.owner is not type(decoder):
         raise ValueError(
             f"{name} was given a {type(cache).__name__}; make its cache with init_cache"
         )
-    return cache
-
-
-def encoder_output(decoder: Backbone, embedded: Embedded, cache: DecoderCache | None) -> Embedded:
-    """The encoder's output, which a cache keeps from the first call on. Raises ValueError where there is none."""
-    memory = embedded.source if embedded.memory is None else embedded.memory
-    if cache is not None:
-        memory = cache.memory = memory if cache.memory is None else cache.memory
+    memory = encoder_output(embedded, cache)
     if memory is None:
-        name = type(decoder).__name__
         raise ValueError(f"this {name} attends to an encoder's output, and was given no source")
-    return memory
+    return memory, cast("DecoderCache | None", cache)

@@ -14,8 +14,9 @@ from seqkit.backbones.message_passing import GINConvolution, edges_of
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache
-from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import MLP, BaseBlock, Residual
+from seqkit.nn.checks import check_at_least
 
 _UNSUPPORTED = (
     AttentionFeature.CAUSAL | AttentionFeature.REACH | AttentionFeature.SEGMENTS | AttentionFeature.CACHE
@@ -30,8 +31,9 @@ class GPSBlock(BaseBlock):
     branch, where the paper has a batch norm behind it, and MLP and convolution of this package (`GINConvolution`).
     max_edge_type: largest edge type that messages go along; None: all types. With ShortestPath in the encodings make it
     the last type of the graph's own (5 for Molecule), so that attention sees all nodes and messages go along edges.
-    The other arguments are those of `BaseBlock`. Raises ValueError for a `max_edge_type` below 1. It needs an
-    adjacency, and is bidirectional only.
+    The other arguments are those of `BaseBlock`. It needs an adjacency, and is bidirectional only.
+    Raises ValueError for a `max_edge_type` below 1, and, when a model is built, where messages go along every edge that
+    attention goes along: no token would then attend beyond its neighbours. `EdgeAttention` says that this is meant.
     """
 
     def __init__(
@@ -39,17 +41,14 @@ class GPSBlock(BaseBlock):
         dim: int,
         num_heads: int,
         *,
-        attention: Callable[[int, int], AttentionLayer] = MultiHeadAttention,
+        attention: Callable[[int, int], MultiHeadAttention] = MultiHeadAttention,
         mlp: Callable[[int], nn.Module] = MLP,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         residual: Callable[[int], nn.Module] = Residual,
         max_edge_type: int | None = None,
     ):
         super().__init__(dim, num_heads, attention=attention, mlp=mlp, norm=norm, residual=residual)
-        if max_edge_type is not None and max_edge_type < 1:
-            raise ValueError(
-                f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more"
-            )
+        check_at_least(1, max_edge_type=max_edge_type)
         self.max_edge_type = max_edge_type
         self.convolution = GINConvolution(dim)
         self.convolution_residual = residual(dim)
@@ -68,11 +67,17 @@ class GPSBlock(BaseBlock):
         return self.mlp_residual(x, self.feed_forward(self.mlp_norm(x), context))
 
     def add_edge_types(self, num_edge_types: int) -> None:
-        """Tell edge types apart, where messages go along several. Raises ValueError for fewer than `max_edge_type`."""
+        """Tell edge types apart, where messages go along several. Raises ValueError for types that do not fit."""
         used = num_edge_types if self.max_edge_type is None else self.max_edge_type
         if used > num_edge_types:
             raise ValueError(
                 f"max_edge_type={used}, and these tokens have edge types 1 to {num_edge_types}; use those"
+            )
+        if used == num_edge_types and not self.attention.mechanism.needs_adjacency:
+            raise ValueError(
+                f"GPSBlock sends messages along all edge types, 1 to {used}, so attention sees neighbours alone; give "
+                "it max_edge_type, the last type of the graph's own, with ShortestPath in tokenizer.encodings, or the "
+                "mechanism EdgeAttention"
             )
         if used > 1 and self.convolution.edge_embedding is None:
             self.convolution.add_edge_types(used)

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from seqkit.backbones.sequence import LayerStack, StateCache
 from seqkit.nn.block import Residual
+from seqkit.nn.checks import check_at_least, check_probability
 from seqkit.nn.convolution import CausalConvolution, inputs_before_next
-from seqkit.nn.dropout import check_probability
+from seqkit.nn.padding import zero_padded
 from seqkit.nn.selective_scan import scan_flops, selective_scan
 
 SSMState = tuple[Tensor, Tensor]
@@ -66,10 +67,7 @@ class SelectiveSSM(nn.Module):
         state: None: that before the first token.
         """
         past = self.convolution.kernel_size - 1
-        if state is None:
-            tail, hidden = (x.new_zeros(x.shape[0], past, self.width), None)
-        else:
-            tail, hidden = state
+        tail, hidden = state or (x.new_zeros(x.shape[0], past, self.width), None)
         joined = torch.cat([tail, x], dim=1)
         y, hidden = self._scan(self.convolution(joined)[:, past:], valid, hidden)
         return y, (inputs_before_next(joined, past, valid), hidden)
@@ -81,7 +79,7 @@ class SelectiveSSM(nn.Module):
         dt, B, C = self.x_proj(u).split([self.rank, self.num_states, self.num_states], dim=-1)
         dt = F.softplus(self.dt_proj(dt))
         if valid is not None:  # with dt = 0 a state stays what it was, whatever the input
-            dt = dt.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0)
+            dt = zero_padded(dt, valid)
         exact = torch.float64 if u.dtype == torch.float64 else torch.float32
         A = -rearrange(self.A_log.to(exact), "(e s) -> e s", s=self.num_states).exp()
         y, last = selective_scan(u, dt, A, B, C, state)
@@ -133,7 +131,7 @@ class MambaBlock(nn.Module):
         """x: [b n d]. valid: [b n] bool, True = real; None: all are. index: index of the layer in the cache."""
         normed = self.norm(x)
         if valid is not None:
-            normed = normed.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0)
+            normed = zero_padded(normed, valid)
         u, z = self.in_proj(normed).chunk(2, dim=-1)
         if cache is None:
             y = self.ssm(u, valid)
@@ -183,10 +181,7 @@ class Mamba(LayerStack):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if min(dim, depth, num_states, expand) < 1:
-            raise ValueError(
-                f"dim={dim}, depth={depth}, num_states={num_states}, expand={expand}; make each 1 or more"
-            )
+        check_at_least(1, dim=dim, depth=depth, num_states=num_states, expand=expand)
         check_probability("dropout", dropout)
         self.dim = dim
         self.causal = causal

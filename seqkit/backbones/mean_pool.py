@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.backbones.sequence import SequenceBackbone, StateCache
 from seqkit.interfaces import Embedded
 from seqkit.nn.block import MLP
-from seqkit.nn.dropout import check_probability
+from seqkit.nn.checks import check_at_least, check_probability
+from seqkit.nn.precision import float32_or_more
 
 
 class MeanOverTokens(nn.Module):
@@ -30,7 +30,7 @@ class MeanOverTokens(nn.Module):
         cache: keeps the sum [b 1 d] and the number [b 1 1] of the real tokens so far.
         """
         real = rearrange(valid, "b n -> b n 1")
-        wide = x.to(torch.promote_types(x.dtype, torch.float32)).masked_fill(~real, 0.0)
+        wide = x.to(float32_or_more(x.dtype)).masked_fill(~real, 0.0)
         if not self.causal:
             mean = wide.sum(dim=1, keepdim=True) / real.sum(dim=1, keepdim=True).clamp(min=1)
             return mean.to(x.dtype)
@@ -109,10 +109,7 @@ class MeanPool(SequenceBackbone):
             raise ValueError(
                 f"depth={depth} and dropout={dropout} are of MLPs, and mlp is None; leave both out"
             )
-        if dim < 1 or depth < 1:
-            raise ValueError(
-                f"dim={dim}, depth={depth}; MeanPool needs at least one channel and one MLP"
-            )
+        check_at_least(1, dim=dim, depth=depth)
         check_probability("dropout", dropout)
         self.dim = dim
         self.causal = causal

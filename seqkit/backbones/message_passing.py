@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.block import MLP
-from seqkit.nn.dropout import check_probability
+from seqkit.nn.checks import check_at_least, check_probability
+from seqkit.nn.padding import zero_padded
+from seqkit.nn.precision import float32_or_more
 
 
 class Edges(NamedTuple):
@@ -52,7 +54,7 @@ class SumOverEdges(nn.Module):
 
     def forward(self, messages: Tensor, target: Tensor, num_tokens: int) -> Tensor:
         """[N d] from messages [e d]. target: [e]."""
-        wide = torch.promote_types(messages.dtype, torch.float32)
+        wide = float32_or_more(messages.dtype)
         total = messages.new_zeros((num_tokens, messages.shape[1]), dtype=wide)
         return total.index_add(0, target, messages.to(wide)).to(messages.dtype)
 
@@ -99,7 +101,7 @@ class NormalisedAdjacency:
     def __init__(
         self, edges: Edges, x: Tensor, log_edge_weight: Tensor | None, total: SumOverEdges
     ):
-        wide = torch.promote_types(x.dtype, torch.float32)
+        wide = float32_or_more(x.dtype)
         weight = torch.ones_like(edges.edge_type, dtype=wide)
         if log_edge_weight is not None:
             weight = (
@@ -141,14 +143,7 @@ class _AlongEdges(Backbone):
 
     def __init__(self, dim: int, depth: int, *, max_edge_type: int | None, dropout: float):
         super().__init__()
-        if dim < 1 or depth < 1:
-            raise ValueError(
-                f"dim={dim}, depth={depth}; message passing needs at least one channel and one layer"
-            )
-        if max_edge_type is not None and max_edge_type < 1:
-            raise ValueError(
-                f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more"
-            )
+        check_at_least(1, dim=dim, depth=depth, max_edge_type=max_edge_type)
         check_probability("dropout", dropout)
         self.dim = dim
         self.max_edge_type = max_edge_type
@@ -207,7 +202,7 @@ class _AlongEdges(Backbone):
         edges = edges_of(embedded.adjacency, embedded.valid, self.max_edge_type)
         x = self.run(rearrange(embedded.hidden, "b n d -> (b n) d"), edges)
         hidden = rearrange(x, "(b n) d -> b n d", b=embedded.hidden.shape[0])
-        return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return zero_padded(hidden, embedded.valid)
 
 
 class GIN(_AlongEdges):
@@ -262,7 +257,24 @@ class GIN(_AlongEdges):
             convolution.add_edge_types(num_edge_types)  # type: ignore[union-attr, operator]
 
 
-class GCN(_AlongEdges):
+class _Propagation(_AlongEdges):
+    """Base class of GCN and APPNP: messages go along the normalised adjacency, with a learned weight of each type."""
+
+    log_edge_weight: nn.Parameter | None
+
+    def __init__(self, dim: int, depth: int, *, max_edge_type: int | None, dropout: float):
+        super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.sum = SumOverEdges()
+
+    def adjacency(self, edges: Edges, x: Tensor) -> NormalisedAdjacency:
+        return NormalisedAdjacency(edges, x, self.log_edge_weight, self.sum)
+
+    def add_edge_types(self, num_edge_types: int) -> None:
+        self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))
+
+
+class GCN(_Propagation):
     """Graph convolutional network (Kipf and Welling 2017, equation 9), with neither norms nor residual connections.
 
     Layer: A W h, with a ReLU between layers, A being the adjacency with self-loops, a_ij / sqrt(deg_i deg_j)
@@ -282,15 +294,13 @@ class GCN(_AlongEdges):
     ):
         super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
         self.depth = depth
-        self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth - 2))
         for layer in self.layers:  # outputs then scale with inputs, however small these are
             nn.init.zeros_(layer.get_parameter("bias"))
-        self.log_edge_weight: nn.Parameter | None = None
-        self.sum = SumOverEdges()
+        self.log_edge_weight = None
 
     def run(self, x: Tensor, edges: Edges) -> Tensor:
-        adjacency = NormalisedAdjacency(edges, x, self.log_edge_weight, self.sum)
+        adjacency = self.adjacency(edges, x)
         for layer in range(self.depth):
             if layer > 0:
                 x = x.relu()
@@ -300,11 +310,8 @@ class GCN(_AlongEdges):
             x = (adjacency @ x).to(x.dtype)
         return x
 
-    def add_edge_types(self, num_edge_types: int) -> None:
-        self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))
 
-
-class APPNP(_AlongEdges):
+class APPNP(_Propagation):
     """Personalised propagation of neural predictions (Gasteiger, Bojchevski and Günnemann 2019).
 
     An MLP makes z of each token alone; then num_steps times h <- (1 - alpha) A h + alpha z, from h = z (equations 5 and
@@ -334,26 +341,21 @@ class APPNP(_AlongEdges):
         dropout: float = 0.0,
     ):
         super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
-        if num_steps < 1:
-            raise ValueError(
-                f"num_steps={num_steps}; messages go that many hops: make it 1 or more"
-            )
+        check_at_least(1, num_steps=num_steps)
         check_probability("alpha", alpha)
         self.num_steps = num_steps
         self.alpha = alpha
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth))
-        self.dropout = nn.Dropout(dropout)
         weights = alpha * (1 - alpha) ** torch.arange(num_steps + 1.0)
         weights[-1] = (1 - alpha) ** num_steps  # what equation 6 comes to
         self.weights = nn.Parameter(weights) if learn_weights else None
-        self.log_edge_weight: nn.Parameter | None = None
-        self.sum = SumOverEdges()
+        self.log_edge_weight = None
 
     def run(self, x: Tensor, edges: Edges) -> Tensor:
         z = x.relu()
         for layer in self.layers:
             z = layer(self.dropout(z)).relu()
-        adjacency = NormalisedAdjacency(edges, z, self.log_edge_weight, self.sum)
+        adjacency = self.adjacency(edges, z)
         h = z
         if self.weights is not None:
             total = self.weights[0] * z
@@ -364,6 +366,3 @@ class APPNP(_AlongEdges):
         for _ in range(self.num_steps):
             h = (1 - self.alpha) * (adjacency @ h) + self.alpha * z
         return h.to(x.dtype)
-
-    def add_edge_types(self, num_edge_types: int) -> None:
-        self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))

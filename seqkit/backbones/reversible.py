@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from einops import rearrange
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -19,6 +18,7 @@ from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.block import BaseBlock, PreNormBlock, Residual
 from seqkit.nn.moe import AuxiliaryLoss
+from seqkit.nn.padding import zero_padded
 from seqkit.nn.position.base import RelativePosition
 
 Branch = Callable[[Tensor], Tensor]
@@ -91,9 +91,7 @@ class Reversible(Backbone):
         ]
         parameters = [p for p in self.stack.blocks.parameters() if p.requires_grad]
         x, y = run_reversible(branches, parameters, embedded.hidden, embedded.hidden)
-        return self.stack.norm((x + y) / 2).masked_fill(
-            ~rearrange(embedded.valid, "b n -> b n 1"), 0.0
-        )
+        return zero_padded(self.stack.norm((x + y) / 2), embedded.valid)
 
 
 def branches_of(block: BaseBlock, context: AttentionContext) -> tuple[Branch, Branch]:
@@ -141,7 +139,9 @@ class _ReversibleFunction(torch.autograd.Function):
         with ctx.autocast():
             for branch in branches:
                 ctx.rng_states.append([torch.get_rng_state(), *map(torch.cuda.get_rng_state, cuda)])
-                x, y = y, x + branch(y)
+                mixed = x + branch(y)
+                x = y
+                y = mixed
         # torch raises where a parameter changed in the meantime
         ctx.save_for_backward(x, y, *parameters)
         return x, y
@@ -166,7 +166,13 @@ class _ReversibleFunction(torch.autograd.Function):
                 if new is not None:
                     old = gradients[at]
                     gradients[at] = new if old is None else old + new
-            x, y, grad_x, grad_y = y - output.detach(), x, grad_y, grad_x + grad_inner
+            # the branch turned (x, y) into (y, x + branch(y))
+            before = y - output.detach()
+            grad_before = grad_x + grad_inner
+            y = x
+            x = before
+            grad_x = grad_y
+            grad_y = grad_before
         return None, grad_x, grad_y, *gradients
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqkit.backbones.sequence import SequenceBackbone, StateCache
 from seqkit.interfaces import Embedded
-from seqkit.nn.dropout import check_probability
+from seqkit.nn.checks import check_at_least, check_probability
 from seqkit.nn.recurrence import RecurrentLayer, run_layers
 
 
@@ -38,10 +38,7 @@ class _Recurrent(SequenceBackbone):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if dim < 1 or depth < 1:
-            raise ValueError(
-                f"dim={dim}, depth={depth}; a recurrent network needs at least one unit and one layer"
-            )
+        check_at_least(1, dim=dim, depth=depth)
         if not causal and dim % 2:
             raise ValueError(
                 f"dim={dim} is odd, so two directions cannot have half of it each; make it even"

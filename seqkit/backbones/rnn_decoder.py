@@ -13,13 +13,15 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
+from seqkit.backbones.decoder import DecoderCache, checked
 from seqkit.backbones.sequence import StateCache
 from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.interfaces.batch import Padding
 from seqkit.nn.attention.context import cross_attention_context
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.multi_head import AttentionLayer
-from seqkit.nn.dropout import check_probability
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.checks import check_at_least, check_probability
+from seqkit.nn.padding import zero_padded
 from seqkit.nn.recurrence import RecurrentLayer, State, run_layers
 
 
@@ -36,7 +38,7 @@ class RNNDecoder(Backbone):
         out = tanh(U [s_t, c_t, y_t] + b'')    in the place of their maxout
 
     depth: number of layers. cell: "GRU" or "LSTM". num_heads: number of attention heads. attention: attention layer,
-    `(dim, num_heads) -> AttentionLayer`, Bahdanau's where its mechanism is AdditiveAttention; None: without.
+    `(dim, num_heads) -> MultiHeadAttention`, Bahdanau's where its mechanism is AdditiveAttention; None: without.
     dropout: dropout of each layer's output. An LSTM's cell states start at zero.
     Raises ValueError for sizes below 1, an unknown cell, or an attention that does not support cross-attention.
     Adjacency and segments are refused: the state is carried along all tokens in order.
@@ -52,15 +54,12 @@ class RNNDecoder(Backbone):
         depth: int = 1,
         *,
         cell: Literal["GRU", "LSTM"] = "GRU",
-        attention: Callable[[int, int], AttentionLayer] | None = None,
+        attention: Callable[[int, int], MultiHeadAttention] | None = None,
         num_heads: int = 1,
         dropout: float = 0.0,
     ):
         super().__init__()
-        if dim < 1 or depth < 1:
-            raise ValueError(
-                f"dim={dim}, depth={depth}; a recurrent network needs at least one unit and one layer"
-            )
+        check_at_least(1, dim=dim, depth=depth)
         if cell not in ("GRU", "LSTM"):
             raise ValueError(f"cell={cell!r}; choose 'GRU' or 'LSTM'")
         check_probability("dropout", dropout)
@@ -92,8 +91,8 @@ class RNNDecoder(Backbone):
 
         Raises ValueError for adjacency, segments, no source, or an example without tokens.
         """
-        own_cache = checked(self, embedded, cache) or self.init_cache(1)
-        memory = encoder_output(self, embedded, own_cache)
+        memory, given = checked(self, embedded, cache)
+        own_cache = self.init_cache(1) if given is None else given
         summary = self._summary(memory)
         if own_cache.num_tokens == 0:
             own_cache.inner.states = self._initial_states(summary)
@@ -105,7 +104,7 @@ class RNNDecoder(Backbone):
         output = self.out(
             torch.cat([self.dropout(hidden), attended, embedded.hidden], dim=-1)
         ).tanh()
-        return output.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return zero_padded(output, embedded.valid)
 
     def _summary(self, memory: Embedded) -> Tensor:
         """[b d] from both ends of the encoder's output."""
@@ -142,9 +141,8 @@ class RNNDecoder(Backbone):
             query = rearrange(cache.inner.states[-1][0], "b d -> b 1 d")
             attended = attention(query, replace(context, query_valid=valid), cache.attention)
             x = torch.cat([embedded.hidden[:, column], attended], dim=-1)
-            token = Embedded(
-                x, embedded.positions[:, column], valid, whole=None if embedded.is_padded else valid
-            )
+            token = Embedded(x, embedded.positions[:, column], valid)
+            token.know(Padding(embedded.is_padded, valid.numel()))
             hidden.append(run_layers(self.blocks, x, token, cache.inner.states))
             outputs.append(attended)
         return torch.cat(hidden, dim=1), torch.cat(outputs, dim=1)

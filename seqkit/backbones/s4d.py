@@ -6,12 +6,12 @@ b batch · n tokens · d width
 from __future__ import annotations
 
 import torch.nn.functional as F
-from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.backbones.sequence import LayerStack, StateCache
 from seqkit.nn.block import Residual
-from seqkit.nn.dropout import check_probability
+from seqkit.nn.checks import check_at_least, check_probability
+from seqkit.nn.padding import zero_padded
 from seqkit.nn.s4d import S4DLayer, Spectrum
 
 
@@ -31,7 +31,7 @@ class S4DBlock(nn.Module):
         """x: [b n d]. valid: [b n] bool, True = real; None: all are real. index: index of the layer in the cache."""
         normed = self.norm(x)
         if valid is not None:  # the norm's bias would make padding an input
-            normed = normed.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0)
+            normed = zero_padded(normed, valid)
         if cache is None:
             y = self.ssm(normed)
         else:
@@ -73,10 +73,7 @@ class S4D(LayerStack):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if dim < 1 or depth < 1:
-            raise ValueError(
-                f"dim={dim}, depth={depth}; a state space model needs at least one channel and one layer"
-            )
+        check_at_least(1, dim=dim, depth=depth)
         check_probability("dropout", dropout)
         self.dim = dim
         self.causal = causal

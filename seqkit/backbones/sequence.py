@@ -8,31 +8,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Backbone, Cache, Embedded
-
-
-class StateCache(Cache):
-    """State of each layer after the last real token of each example, for `SequenceBackbone.run` to read and replace.
-
-    num_states: how many states there are, such as one for each layer. states: list of them; each is a tensor [b …], a
-    tuple of such, or None before the first token. `reorder` takes the same rows of all.
-    """
-
-    def __init__(self, num_states: int):
-        self.num_tokens = 0
-        self.states: list[Any] = [None] * num_states
-
-    def reorder(self, rows: Tensor) -> None:
-        self.states = [_rows_of(state, rows) for state in self.states]
-
-
-def _rows_of(state: Any, rows: Tensor) -> Any:
-    if isinstance(state, tuple):
-        return tuple(_rows_of(part, rows) for part in state)
-    return None if state is None else state.index_select(0, rows)
+from seqkit.nn.attention.kv_cache import StateCache as StateCache
+from seqkit.nn.padding import zero_padded
 
 
 class SequenceBackbone(Backbone):
@@ -67,7 +47,7 @@ class SequenceBackbone(Backbone):
             cache.num_tokens += hidden.shape[1]
         if not embedded.is_padded:
             return hidden
-        return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return zero_padded(hidden, embedded.valid)
 
     def _made(self, cache: Cache) -> bool:
         """Whether the cache is one of this network, as far as it says."""

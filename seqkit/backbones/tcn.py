@@ -13,8 +13,9 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.backbones.sequence import LayerStack, StateCache
+from seqkit.nn.checks import check_at_least, check_probability
 from seqkit.nn.convolution import inputs_before_next
-from seqkit.nn.dropout import check_probability
+from seqkit.nn.padding import zero_padded
 
 
 class DilatedConvolution(nn.Module):
@@ -46,7 +47,7 @@ class DilatedConvolution(nn.Module):
         The state is the last l = (kernel_size - 1) * dilation real inputs [b l d], zero before the first token.
         """
         if valid is not None:
-            x = x.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0)
+            x = zero_padded(x, valid)
         if cache is not None:
             x, cache.states[index] = self._continued(x, valid, cache.states[index])
         else:
@@ -133,12 +134,8 @@ class TCN(LayerStack):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if dim < 1 or depth < 1:
-            raise ValueError(
-                f"dim={dim}, depth={depth}; a TCN needs at least one channel and one block"
-            )
-        if kernel_size < 2:
-            raise ValueError(f"kernel_size={kernel_size} covers no other token; give 2 or more")
+        check_at_least(1, dim=dim, depth=depth)
+        check_at_least(2, kernel_size=kernel_size)
         if not causal and kernel_size % 2 == 0:
             raise ValueError(
                 f"kernel_size={kernel_size} has no centre; make it odd, or the TCN causal"

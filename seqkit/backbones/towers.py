@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seqkit.errors import suggest
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
+from seqkit.nn.padding import zero_padded
 
 
 class Towers(Backbone):
@@ -76,16 +77,13 @@ class Towers(Backbone):
                 continue
             columns = embedded.parts[name].columns
             batch = embedded.parts[name].batch
-            padded = rearrange(~batch.valid, "r m -> r m 1")
             run = Embedded(
-                hidden=hidden[columns][..., : backbone.dim].masked_fill(padded, 0.0),
-                positions=batch.positions.masked_fill(padded, 0.0),
+                hidden=zero_padded(hidden[columns][..., : backbone.dim], batch.valid),
+                positions=zero_padded(batch.positions, batch.valid),
                 valid=batch.valid,
-                whole=None if batch.is_padded else batch.valid,
-                counted=(batch.valid, batch.most_real),
                 adjacency=None if embedded.adjacency is None else batch.adjacency,
                 causal=embedded.causal,
-            )
+            ).know(batch.padding)
             # padding of a run is zero and is added to column 0
             own = rearrange(F.pad(backbone(run), [0, self.dim - backbone.dim]), "r m d -> (r m) d")
             found = found.index_add(0, columns.reshape(-1), own.to(found.dtype))

@@ -9,21 +9,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionContext, attention_context, cross_attention_context
 from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature
-from seqkit.nn.attention.kv_cache import TransformerCache
+from seqkit.nn.attention.kv_cache import TransformerCache, encoder_output
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock, Residual
-from seqkit.nn.dropout import InheritedDropout, check_probability
+from seqkit.nn.checks import check_at_least, check_probability
+from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.initialization import init_weights
 from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.norm import ZeroCenteredRMSNorm
 from seqkit.nn.packing import Packing, is_worth_packing, packing_of
+from seqkit.nn.padding import zero_padded
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
 
@@ -45,8 +46,8 @@ class ContextKind:
 
 TOKENWISE = {
     MLP, GatedMLP, MixtureOfExperts, PreNormBlock, PostNormBlock, ParallelBlock, QuickGELU, ReLUSquared, Residual,
-    ZeroCenteredRMSNorm, nn.Dropout, nn.GELU, nn.Identity, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.RMSNorm, nn.ReLU,
-    nn.SiLU, nn.Sigmoid, nn.Tanh,
+    ZeroCenteredRMSNorm, nn.Dropout, nn.GELU, nn.Identity, nn.LayerNorm, nn.Linear, nn.ModuleDict, nn.ModuleList,
+    nn.ParameterDict, nn.RMSNorm, nn.ReLU, nn.SiLU, nn.Sigmoid, nn.Tanh,
 }  # fmt: skip
 """Types of modules that work on each token by itself. Others, also subclasses of these, are taken to mix tokens."""
 
@@ -87,10 +88,7 @@ class Transformer(Backbone):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if dim < 1 or num_heads < 1:
-            raise ValueError(f"dim={dim}, num_heads={num_heads}; make both 1 or more")
-        if depth < 1:
-            raise ValueError(f"depth={depth}; a transformer needs at least one block")
+        check_at_least(1, dim=dim, num_heads=num_heads, depth=depth)
         check_probability("dropout", dropout)
         self.dim = dim
         self.num_heads = num_heads
@@ -216,11 +214,14 @@ class Transformer(Backbone):
         if self.input_norm is not None:
             x = self.input_norm(x)
         for i, (block, kind) in enumerate(zip(self.blocks, self.kinds)):
-            x = block(x, contexts[kind], None if cache is None else cache.layers[i])
+            layer_cache = None if cache is None else cache.layers[i]
+            x = block(x, contexts[kind], layer_cache)
         if cache is not None:
             cache.append(embedded)
-        x = self.norm(x) if packing is None else packing.pad(self.norm(x))
-        return x.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        x = self.norm(x)
+        if packing is not None:
+            x = packing.pad(x)
+        return zero_padded(x, embedded.valid)
 
     def _packing(self, embedded: Embedded) -> Packing | None:
         """The row of real tokens that the layers get, where that is worth it and all of them work on each token."""
@@ -253,39 +254,39 @@ class Transformer(Backbone):
                 "this attention does not support adjacency; use the mechanism ScaledDotProductAttention"
             )
         memory = self._memory(embedded, cache)
+        causal = embedded.causal if self.causal is None else self.causal
+        past = None if cache is None else cache.past
         found = {}
         for kind in dict.fromkeys(self.kinds):
             context = attention_context(
                 embedded,
-                causal=embedded.causal if self.causal is None else self.causal,
+                causal=causal,
                 num_heads=kind.num_heads,
                 head_dim=kind.head_dim,
                 position=self.position_of(kind),
-                edge_bias=None if embedded.adjacency is None else self._edge_bias(kind),
-                past=None if cache is None else cache.past,
+                edge_bias=self._edge_bias(kind, embedded),
+                past=past,
                 needs_mask=kind.needs_mask,
-                packing=packing,
             )
+            cross = None
             if memory is not None and kind.has_cross_attention:
                 cross = cross_attention_context(embedded.valid, memory, needs_mask=kind.needs_mask)
-                context = replace(context, cross=replace(cross, packing=packing))
-            found[kind] = context
+                cross = replace(cross, packing=packing)
+            found[kind] = replace(context, cross=cross, packing=packing)
         return found
 
-    def _edge_bias(self, kind: ContextKind) -> Tensor | None:
+    def _edge_bias(self, kind: ContextKind, embedded: Embedded) -> Tensor | None:
         name = str(kind.num_heads)
-        if name in self.edge_biases:
-            return cast(EdgeBias, self.edge_biases[name]).weight
-        return None
+        if embedded.adjacency is None or name not in self.edge_biases:
+            return None
+        return cast(EdgeBias, self.edge_biases[name]).weight
 
     def _memory(self, embedded: Embedded, cache: TransformerCache | None) -> Embedded | None:
         """Memory of cross-attention: the encoder's output, or the embedded source if there is no encoder.
 
         A cache keeps the memory of the first step for all later ones.
         """
-        memory = embedded.source if embedded.memory is None else embedded.memory
-        if cache is not None and cache.memory is not None:
-            memory = cache.memory
+        memory = encoder_output(embedded, cache)
         if (memory is not None) != self.is_encoder_decoder:
             if memory is None:
                 wants = "has cross-attention, and was given no source"
@@ -294,8 +295,6 @@ class Transformer(Backbone):
             raise ValueError(
                 f"this Transformer {wants}; blocks with cross_attention=True go with a batch's `source`"
             )
-        if cache is not None:
-            cache.memory = memory
         return memory
 
     def init_cache(self, max_tokens: int) -> Cache:
@@ -327,11 +326,21 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
 def _is_tokenwise(layer: nn.Module) -> bool:
     """Whether a layer and all in it work on each token by itself, or are an attention that takes a packed row."""
     if type(layer) is MultiHeadAttention:
-        return all(
-            type(own) in (nn.Linear, type(None))
-            for own in (layer.qkv_proj, layer.q_proj, layer.out_proj)
-        )
-    return type(layer) in TOKENWISE and all(_is_tokenwise(child) for child in layer.children())
+        own = (layer.qkv_proj, layer.q_proj, layer.out_proj)
+        return all(_is_tokenwise(projection) for projection in own if projection is not None)
+    is_known = type(layer) in TOKENWISE or _is_sharded(layer) or _is_low_rank_change(layer)
+    return is_known and all(_is_tokenwise(child) for child in layer.children())
+
+
+def _is_sharded(layer: nn.Module) -> bool:
+    """Whether `fully_shard` made the layer, of a known class, one of a subclass (FSDPModule takes 1 s to import)."""
+    first, *others = type(layer).__bases__
+    return first.__name__ == "FSDPModule" and others[0] in TOKENWISE
+
+
+def _is_low_rank_change(layer: nn.Module) -> bool:
+    """Whether it is peft's module around a linear layer, for LoRA."""
+    return type(getattr(layer, "base_layer", None)) is nn.Linear
 
 
 def _kind(
@@ -350,10 +359,10 @@ def _kind(
 
 def _index_of(position: RelativePosition, known: Sequence[nn.Module]) -> int | None:
     """Index among the known positions of `position` itself or one equal to it (`_settings`); None: there is none."""
+    mine = _settings(position)
     for i, other in enumerate(known):
-        if other is position or (
-            type(other) is type(position) and _settings(other) == _settings(position) is not None
-        ):
+        is_equal = type(other) is type(position) and mine is not None and _settings(other) == mine
+        if other is position or is_equal:
             return i
     return None
 

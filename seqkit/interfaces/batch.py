@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,56 @@ from seqkit.raw import describe_tensor
 
 
 @dataclass(frozen=True, slots=True)
-class TokenBatch:
+class Padding:
+    """What is known of the padding of a batch without waiting for its device.
+
+    is_padded: False: every token is known to be real, which spares an attention mask. most_real: a bound on the number
+    of real tokens, so that layers may leave out padding. It is rounded up (`rounded_up`), so that few sizes occur.
+    """
+
+    is_padded: bool
+    most_real: int
+
+    @classmethod
+    def of(cls, valid: Tensor) -> Padding:
+        """Padding of valid [b n]: looked up on the CPU; elsewhere any token may be padding."""
+        if not may_read(valid):
+            return cls(True, valid.numel())
+        num_real = int(valid.sum())
+        return cls(num_real < valid.numel(), min(rounded_up(num_real), valid.numel()))
+
+
+class Padded:
+    """Base class of batches that say which tokens are real, and know as much of it as the host does.
+
+    valid: [b n] bool, True = real. padding: what is known; a copy (`replace`) knows it too, unless it has another
+    `valid`.
+    """
+
+    __slots__ = ()
+    valid: Tensor
+    padding: Padding
+
+    @property
+    def is_padded(self) -> bool:
+        """False: every token is known to be real."""
+        return self.padding.is_padded
+
+    def know(self, padding: Padding) -> Self:
+        """The batch itself, of whose padding that is known."""
+        object.__setattr__(self, "padding", padding)
+        return self
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other fields."""
+        copy = replace(self, **changes)  # type: ignore[type-var]
+        if "valid" in changes:
+            return copy
+        return copy.know(self.padding)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch(Padded):
     """Tokens of several examples, padded on the right with zeros.
 
     content: [b n], [b n k] or [b n f]. positions: [b n p]. valid: [b n] bool, True = real.
@@ -36,10 +85,7 @@ class TokenBatch:
     parts: the parts of joined tokens, whose content is the number of each token's part; None: they are of one
     tokenizer. graphs: [b n] int64, number of the graph that a token of these belongs to, 0: of none: the adjacency
     masks pairs of one graph alone; None: each example is one graph, if there is an adjacency.
-    is_padded: False: every token is known to be real. On the CPU that is looked up when the batch is made. On an
-    accelerator it goes along with `to` and `replace`; anything else is True there, which costs an attention mask.
-    most_real: a bound on the number of real tokens, known like `is_padded`, so that layers may leave out padding
-    without waiting for a device. It is rounded up (`rounded_up`), so that few sizes occur.
+    padding: on the CPU it is looked up when the batch is made; to an accelerator it goes along with `to`.
     Raises ValueError where sizes differ, or `reach` is not like that.
 
     >>> short, long = (Tokens(torch.arange(n), torch.arange(float(n))[:, None]) for n in (1, 3))
@@ -61,23 +107,19 @@ class TokenBatch:
     features: Tensor | None = None
     parts: Parts | None = None
     graphs: Tensor | None = None
-    is_padded: bool = field(init=False, default=True, repr=False, compare=False)
-    most_real: int = field(init=False, default=0, repr=False, compare=False)
+    padding: Padding = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.valid.ndim != 2 or self.valid.dtype != torch.bool:
             raise ValueError(
                 f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real"
             )
+        self.know(Padding.of(self.valid))
         for name, value in by_token(self).items():
             if value.shape[:2] != self.valid.shape:
                 raise ValueError(
                     f"{name} is {describe_tensor(value)}; let it begin with {list(self.valid.shape)}"
                 )
-        self._know(True, self.valid.numel())
-        if may_read(self.valid):
-            num_real = int(self.valid.sum())
-            self._know(num_real < self.valid.numel(), min(rounded_up(num_real), self.valid.numel()))
         if self.reach is not None and may_read(self.reach):
             _check_reach(self.reach, self.valid)
         if self.source is not None and len(self.source) != len(self):
@@ -111,34 +153,15 @@ class TokenBatch:
         graphs = None if adjacency is None else parts.graphs(valid.shape)
         return cls(**padded, valid=valid, adjacency=adjacency, parts=parts, graphs=graphs)
 
-    def replace(self, **changes: Any) -> TokenBatch:
-        """A copy with other fields; what is known of padding stays known unless `valid` is changed."""
-        return replace(self, **changes)._with_known_padding(self)
-
     def to(self, *args: Any, **kwargs: Any) -> TokenBatch:
         """The same on another device or of another dtype (Lightning moves only batches that have `to`)."""
         given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
-        moved = replace(
-            self, **{name: x.to(*args, **kwargs) for name, x in given.items() if hasattr(x, "to")}
-        )
-        moved._know(self.is_padded, self.most_real)
-        return moved
-
-    def _know(self, is_padded: bool, most_real: int) -> None:
-        object.__setattr__(self, "is_padded", is_padded)
-        object.__setattr__(self, "most_real", most_real)
+        moved = {name: x.to(*args, **kwargs) for name, x in given.items() if hasattr(x, "to")}
+        return replace(self, **moved).know(self.padding)
 
     def pin_memory(self) -> TokenBatch:
         """The batch in pinned memory, from which a GPU copies while it computes; torch's DataLoader calls this."""
         return cast(TokenBatch, _pinned(self))
-
-    def _with_known_padding(self, other: TokenBatch, *, is_part: bool = False) -> TokenBatch:
-        """Takes over what `other` knows about padding. is_part: True: `valid` is a part of the other's."""
-        if self.valid is other.valid:
-            self._know(other.is_padded, other.most_real)
-        elif is_part and not other.is_padded:
-            self._know(False, self.valid.numel())
-        return self
 
     def select(self, rows: Tensor) -> TokenBatch:
         """These examples, [b'] indices, in this order, each as often as it is named, as padded as they are."""
@@ -158,12 +181,17 @@ class TokenBatch:
             parts = self.parts.select(rows, self.valid.shape[1])
         kept: dict[str, Any] = {name: x[rows] for name, x in by_token(self).items()}
         chosen = replace(self, adjacency=adjacency, source=source, parts=parts, **kept)
-        return chosen._with_known_padding(self, is_part=True)
+        if self.is_padded:
+            return chosen
+        return chosen.know(Padding(False, chosen.valid.numel()))
 
     def columns(self, kept: slice) -> TokenBatch:
         """These columns of every example, with the edges among them. Raises ValueError for some of joined tokens."""
-        columns = range(self.valid.shape[1])[kept]  # torch.compile does not take `kept.indices`
-        return self._between(columns.start, columns.stop)
+        # comparisons alone: `range` or `kept.indices` would compile a graph for each length
+        start = kept.start or 0
+        if start < 0:
+            start = max(start + self.valid.shape[1], 0)
+        return self._between(start, start + self.valid[:, kept].shape[1])
 
     def pad(self, columns: int) -> TokenBatch:
         """The batch with more columns of padding on the right."""
@@ -190,11 +218,11 @@ class TokenBatch:
             kept = {
                 name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()
             }
-        found = replace(self, adjacency=adjacency, parts=parts, **kept)._with_known_padding(
-            self, is_part=end <= n
-        )
-        found._know(found.is_padded, min(found.most_real, self.most_real))  # no token becomes real
-        return found
+        found = replace(self, adjacency=adjacency, parts=parts, **kept)
+        is_padded = found.is_padded and (self.is_padded or end > n)
+        # no token becomes real
+        most_real = min(found.padding.most_real, self.padding.most_real)
+        return found.know(Padding(is_padded, most_real))
 
     def with_dtype(self, dtype: torch.dtype) -> TokenBatch:
         """The batch with numbers of another dtype; ids stay as they are."""
@@ -279,16 +307,15 @@ class TokenBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(Padded):
     """Input of a backbone: embeddings of one width with positions, padding and attention structure.
 
     hidden: [b n d], zero where padded. positions: [b n p]. valid: [b n] bool, True = real. adjacency: as in
     `TokenBatch`. segments: [b n] int64 or None. causal: True: tokens attend to earlier ones only, for backbones whose
     causality comes with the batch; the others have their own. reach, graphs, parts: as in `TokenBatch`.
     source: the embedded source sequence, input of an encoder. memory: the encoder's output, to which the decoder
-    cross-attends (as in `nn.TransformerDecoder`). whole: `valid` itself where no token is padding, which spares
-    an attention mask; None: some are, or it is not known. So a copy with another `valid` is not taken to be whole.
-    counted: `valid` itself, and the batch's `most_real`; None: not known.
+    cross-attends (as in `nn.TransformerDecoder`). padding: that of the batch, if `know` gave it; else any token may be
+    padding.
     """
 
     hidden: Tensor
@@ -302,23 +329,10 @@ class Embedded:
     reach: Tensor | None = None
     graphs: Tensor | None = None
     parts: Parts | None = None
-    whole: Tensor | None = None
-    counted: tuple[Tensor, int] | None = None
+    padding: Padding = field(init=False, repr=False, compare=False)
 
-    @property
-    def is_padded(self) -> bool:
-        """False: every token is known to be real."""
-        return self.valid is not self.whole
-
-    @property
-    def most_real(self) -> int:
-        """A bound on the number of real tokens, known without waiting for a device."""
-        valid, most = self.counted or (None, 0)
-        return most if valid is self.valid else self.valid.numel()
-
-    def replace(self, **changes: Any) -> Embedded:
-        """A copy with other fields."""
-        return replace(self, **changes)
+    def __post_init__(self) -> None:
+        self.know(Padding(True, self.valid.numel()))
 
 
 def rounded_up(count: int) -> int:

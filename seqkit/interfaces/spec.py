@@ -160,7 +160,7 @@ class TokenSpec:
         content = []
         positions = []
         own = []
-        edges: list[Adjacency | None] = [none]  # a batch may have examples without their graphs
+        edges = [none]  # a batch may have examples without their graphs
         column = 0
         offset = 0.0
         starts = [0]
@@ -171,11 +171,9 @@ class TokenSpec:
             places = _on_axes(tokens.positions, self.num_axes, offset)
             if runs_on and places.numel():
                 offset = float(places.max()) + 1
-            inner = tokens.adjacency
-            edges.append(
-                None if inner is None else replace(inner, edge_type=inner.edge_type + types[name])
-            )
-            starts.append(column)
+            if (inner := tokens.adjacency) is not None:
+                edges.append(replace(inner, edge_type=inner.edge_type + types[name]))
+                starts.append(column)
             content.append(torch.full((len(tokens),), numbers[name]))
             positions.append(places)
             own.append((name, tokens))
@@ -326,18 +324,25 @@ class TokenSpec:
     def _check_content(self, tokens: Tokens) -> None:
         content = tokens.content
         k = len(self.vocab_sizes)
-        shape = [len(tokens), self.num_features]
-        wanted = f"float vectors [n {self.num_features}]"
-        if self.is_categorical:
-            shape = [len(tokens)] + [k] * bool(k)
-            wanted = f"{k} ids a token, [n {k}] int64" if k else "[n] int64 ids"
+        if k:
+            shape = [len(tokens), k]
+            wanted = f"{k} ids a token, [n {k}] int64"
+        elif self.is_categorical:
+            shape = [len(tokens)]
+            wanted = "[n] int64 ids"
+        else:
+            shape = [len(tokens), self.num_features]
+            wanted = f"float vectors [n {self.num_features}]"
         if list(content.shape) != shape or content.is_floating_point() == self.is_categorical:
             raise DataError(f"content is {describe_tensor(content)}; the spec says {wanted}")
         for i, size in enumerate(self.id_sizes):
             low, high = (int(x) for x in self.ids_of(tokens)[:, i].aminmax())
             if low < 0 or high >= size:
-                wrong = f"{high if high >= size else low}{f' in field {i}' if k else ''}"
-                raise DataError(f"content holds id {wrong}, outside its vocabulary of {size}")
+                wrong = high if high >= size else low
+                where = f" in field {i}" if k else ""
+                raise DataError(
+                    f"content holds id {wrong}{where}, outside its vocabulary of {size}"
+                )
         width = 0 if tokens.features is None else tokens.features.shape[1]
         expected = self.num_given if k else 0
         if width != expected:

@@ -139,9 +139,8 @@ class Tokens:
             low = int(index.min())
             high = int(index.max())
             if low < 0 or high >= n:
-                raise DataError(
-                    f"an edge names token {low if low < 0 else high}, but there are tokens 0 to {n - 1}"
-                )
+                wrong = low if low < 0 else high
+                raise DataError(f"an edge names token {wrong}, but there are tokens 0 to {n - 1}")
             pairs = index[0] * n + index[1]
             if len(pairs.unique()) < len(pairs):
                 raise DataError(

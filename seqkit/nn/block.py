@@ -5,7 +5,6 @@ b batch · n tokens · d width
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -15,8 +14,9 @@ from torch import Tensor, nn
 
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.kv_cache import LayerCache
-from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
-from seqkit.nn.dropout import InheritedDropout, check_probability
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.checks import check_above_0, check_probability
+from seqkit.nn.dropout import InheritedDropout
 
 Activation = Callable[[], nn.Module]
 """Builds an activation: nn.GELU, or partial(nn.GELU, approximate="tanh") as in GPT-2."""
@@ -99,10 +99,7 @@ class Residual(InheritedDropout):
     ):
         super().__init__(dropout)
         check_probability("drop_path", drop_path)
-        if not 0 < scale < math.inf:
-            raise ValueError(
-                f"scale={scale} is a factor of the branch; make it larger than 0, or leave it out"
-            )
+        check_above_0(scale=scale)
         self.max_drop_path = drop_path
         self.fixed_scale = scale
         self.drop_path: nn.Module | None = None
@@ -138,7 +135,7 @@ class Residual(InheritedDropout):
 class BaseBlock(nn.Module, ABC):
     """Base class of blocks: the components that pre-norm, post-norm and parallel blocks share.
 
-    attention: attention layer, `(dim, num_heads) -> AttentionLayer`. mlp: MLP, `dim -> nn.Module`. norm: norm,
+    attention: attention layer, `(dim, num_heads) -> MultiHeadAttention`. mlp: MLP, `dim -> nn.Module`. norm: norm,
     `dim -> nn.Module`. residual: residual connection, `dim -> nn.Module`. A variant is another component passed in.
     attention_norm: norm before attention, if it differs (ModernBERT's first block has none there); None: `norm`.
     cross_attention: True: cross-attention to a memory between attention and MLP (the decoder of an encoder–decoder).
@@ -151,7 +148,7 @@ class BaseBlock(nn.Module, ABC):
         dim: int,
         num_heads: int,
         *,
-        attention: Callable[[int, int], AttentionLayer] = MultiHeadAttention,
+        attention: Callable[[int, int], MultiHeadAttention] = MultiHeadAttention,
         mlp: Callable[[int], nn.Module] = MLP,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         residual: Callable[[int], nn.Module] = Residual,
@@ -190,9 +187,9 @@ class BaseBlock(nn.Module, ABC):
         if not isinstance(self.mlp, PaddingAwareMLP):
             return self.mlp(x)
         valid = context.query_valid
-        return self.mlp(
-            x, valid if context.packing is None or valid is None else context.packing.pack(valid)
-        )
+        if valid is not None and context.packing is not None:
+            valid = context.packing.pack(valid)
+        return self.mlp(x, valid)
 
 
 class PreNormBlock(BaseBlock):
@@ -241,7 +238,7 @@ class ParallelBlock(BaseBlock):
         dim: int,
         num_heads: int,
         *,
-        attention: Callable[[int, int], AttentionLayer] = MultiHeadAttention,
+        attention: Callable[[int, int], MultiHeadAttention] = MultiHeadAttention,
         mlp: Callable[[int], nn.Module] = MLP,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         residual: Callable[[int], nn.Module] = Residual,
@@ -273,6 +270,5 @@ class ParallelBlock(BaseBlock):
         if context.cross is not None:
             query = normed if self.shared_norm else self.cross_norm(x)
             y = self.cross_residual(y, self.cross_attention(query, context.cross, cache))
-        return self.mlp_residual(
-            y, self.feed_forward(normed if self.shared_norm else self.mlp_norm(x), context)
-        )
+        inner = normed if self.shared_norm else self.mlp_norm(x)
+        return self.mlp_residual(y, self.feed_forward(inner, context))

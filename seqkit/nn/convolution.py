@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache
+from seqkit.nn.checks import check_at_least
 
 
 class CausalConvolution(nn.Module):
@@ -39,8 +40,7 @@ class CausalConvolution(nn.Module):
 
     def __init__(self, dim: int, *, kernel_size: int = 4):
         super().__init__()
-        if kernel_size < 2:
-            raise ValueError(f"kernel_size={kernel_size} covers no earlier token; give 2 or more")
+        check_at_least(2, kernel_size=kernel_size)
         self.kernel_size = kernel_size
         self.weight = nn.Parameter(torch.zeros(kernel_size, 1, dim))
         with torch.no_grad():

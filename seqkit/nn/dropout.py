@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from seqkit.nn.checks import check_probability
+
 
 class InheritedDropout(nn.Module):
     """A module with a dropout probability of its own or, where that is None, its backbone's.
@@ -22,9 +24,3 @@ class InheritedDropout(nn.Module):
         """Take over a backbone's dropout, unless this module was given its own."""
         if self._inherits:
             self.dropout = dropout
-
-
-def check_probability(name: str, value: float) -> None:
-    """Raise ValueError if `value` is not in [0, 1)."""
-    if not 0 <= value < 1:
-        raise ValueError(f"{name}={value} is a probability; make it at least 0 and below 1")

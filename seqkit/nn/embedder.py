@@ -5,15 +5,17 @@ b batch · n tokens · f features · d width
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Embedded, TokenBatch, TokenSpec
+from seqkit.nn.checks import check_above_0, check_at_least
 from seqkit.nn.content import content_embedding
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal
 from seqkit.nn.position.base import PositionalEncoding
@@ -36,6 +38,32 @@ class TokenEmbedder(nn.Module, ABC):
         """
 
 
+@dataclass(frozen=True)
+class EmbeddingSettings:
+    """How the content of tokens is embedded.
+
+    embedding_dim: width of content and positions, projected to the backbone's afterwards (Lan et al. 2020, ALBERT,
+    section 3.1); None: as wide as that. embedding_norm: norm of the sum of both, before the projection (ELECTRA); None:
+    none. embedding_scale: factor of the embedded content, before positions are added (Gemma, Granite): sqrt(d) in the
+    first Transformer (Vaswani et al. 2017, section 3.4), so that the table starts that much smaller. embedding_bias:
+    whether linear layers that embed numbers, such as patches, have a bias (not in CLIP). share_embeddings: True: source
+    and target of an encoder–decoder have one table (BART, T5); their tokenizers must be alike.
+    Raises ValueError for a width below 1, or a scale that is not above 0.
+    """
+
+    is_settings: ClassVar[bool] = True
+
+    embedding_dim: int | None = None
+    embedding_norm: Callable[[int], nn.Module] | None = None
+    embedding_scale: float = 1.0
+    embedding_bias: bool = True
+    share_embeddings: bool = False
+
+    def __post_init__(self) -> None:
+        check_at_least(1, embedding_dim=self.embedding_dim)
+        check_above_0(embedding_scale=self.embedding_scale)
+
+
 class Embedder(TokenEmbedder):
     """Embeddings [b n d] of a token batch: lookup table or linear layer, mask token, positional encoding, dropout.
 
@@ -43,15 +71,11 @@ class Embedder(TokenEmbedder):
     MusicGen; Copet et al. 2023, section 2.2); numbers beside them are added through a linear layer. Tokens before the
     others that have no content (`num_prefix_tokens`) are learned vectors.
     spec: shape of the tokens. position: `(dim, num_axes) -> PositionalEncoding`. dropout: dropout of the sum.
-    uses_mask_token: True: an objective will mask tokens.
-    embedding_dim: width of content and positions, projected to d afterwards (Lan et al. 2020, ALBERT, section 3.1);
-    None: d itself. norm: norm of the sum, before the projection; None: none. scale: factor of the embedded content,
-    before positions are added: sqrt(d) in the first Transformer (Vaswani et al. 2017, section 3.4), so that the table
-    starts that much smaller. bias: whether linear layers over numbers have one (not in CLIP). unit: True: content of
-    size 1, ids included, and positions each begin with about unit variance, for a backbone that does not normalise its
-    inputs (`Backbone.needs_unit_inputs`); False: content begins as small as positions do (`PositionalEncoding.std`).
-    Raises ValueError for a scale that is not above 0, and in `forward` where the spec's own embedder changes the number
-    of tokens.
+    uses_mask_token: True: an objective will mask tokens. embedding: how content is embedded.
+    unit: True: content of size 1, ids included, and positions each begin with about unit variance, for a backbone that
+    does not normalise its inputs (`Backbone.needs_unit_inputs`); False: content begins as small as positions do
+    (`PositionalEncoding.std`).
+    Raises ValueError in `forward` where the spec's own embedder changes the number of tokens.
     """
 
     def __init__(
@@ -62,28 +86,21 @@ class Embedder(TokenEmbedder):
         position: Callable[[int, int], PositionalEncoding] = Sinusoidal,
         dropout: float = 0.0,
         uses_mask_token: bool = False,
-        embedding_dim: int | None = None,
-        norm: Callable[[int], nn.Module] | None = None,
-        scale: float = 1.0,
-        bias: bool = True,
+        embedding: EmbeddingSettings = EmbeddingSettings(),
         unit: bool = False,
     ):
         super().__init__()
-        if not 0 < scale < math.inf:
-            raise ValueError(
-                f"the embeddings' scale={scale} is a factor; make it larger than 0, or leave it out"
-            )
         self.spec = spec
         self.dim = dim
-        self.scale = scale
+        self.scale = embedding.embedding_scale
         self.takes_numbers = not spec.is_categorical
-        self.embedding_dim = dim if embedding_dim is None else embedding_dim
-        if self.embedding_dim < 1:
-            raise ValueError(f"embedding_dim={embedding_dim} counts channels; make it 1 or more")
-        self.position = position(self.embedding_dim, spec.num_axes)
+        width = dim if embedding.embedding_dim is None else embedding.embedding_dim
+        bias = embedding.embedding_bias
+        norm = embedding.embedding_norm
+        self.embedding_dim = width
+        self.position = position(width, spec.num_axes)
         self.unit = unit
-        width = self.embedding_dim
-        std = (1.0 if unit else self.position.std) / scale
+        std = (1.0 if unit else self.position.std) / self.scale
         self.content = content_embedding(spec, width, std=std, bias=bias)
         has_features = bool(spec.vocab_sizes) and spec.num_features > 0 and spec.embedder is None
         self.features = None
@@ -92,11 +109,8 @@ class Embedder(TokenEmbedder):
         self.mask_token = None
         if uses_mask_token:
             self.mask_token = nn.Parameter(torch.randn(width) * std)
-        self.norm = None if norm is None else norm(self.embedding_dim)
-        if embedding_dim in (None, dim):
-            self.projection = None
-        else:
-            self.projection = nn.Linear(self.embedding_dim, dim)
+        self.norm = None if norm is None else norm(width)
+        self.projection = None if width == dim else nn.Linear(width, dim)
         self.dropout = nn.Dropout(dropout)
         if unit:
             self.position.begin_with_std(1.0)
@@ -156,11 +170,9 @@ class Embedder(TokenEmbedder):
             hidden=hidden,
             positions=positions,
             valid=batch.valid,
-            whole=None if batch.is_padded else batch.valid,
-            counted=(batch.valid, batch.most_real),
             adjacency=batch.adjacency,
             segments=batch.segments,
-        )
+        ).know(batch.padding)
 
     def part(self, name: str | None) -> Embedder:
         """The embedder itself. Raises ValueError where a part is named."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seqkit.interfaces import Backbone, Embedded, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder, TokenEmbedder
+from seqkit.nn.padding import zero_padded
 
 
 class JoinEmbedder(TokenEmbedder):
@@ -59,9 +60,7 @@ class JoinEmbedder(TokenEmbedder):
             dtype = next((p.dtype for p in self.parameters()), batch.positions.dtype)
             flat = torch.zeros(b * n, self.dim, device=batch.valid.device, dtype=dtype)
         else:
-            hidden = self.modality[batch.content].masked_fill(
-                ~rearrange(batch.valid, "b n -> b n 1"), 0.0
-            )
+            hidden = zero_padded(self.modality[batch.content], batch.valid)
             flat = rearrange(hidden, "b n d -> (b n) d")
         for name in self.parts:
             if name not in batch.parts:
@@ -82,15 +81,13 @@ class JoinEmbedder(TokenEmbedder):
             flat = flat.index_add(0, part.columns.reshape(-1), own.to(flat.dtype))
         return Embedded(
             hidden=rearrange(flat, "(b n) d -> b n d", b=b, n=n),
-            positions=batch.positions.masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0.0),
+            positions=zero_padded(batch.positions, batch.valid),
             valid=batch.valid,
-            whole=None if batch.is_padded else batch.valid,
-            counted=(batch.valid, batch.most_real),
             adjacency=batch.adjacency,
             segments=batch.segments,
             graphs=batch.graphs,
             parts=batch.parts,
-        )
+        ).know(batch.padding)
 
     def part(self, name: str | None) -> Embedder:
         """The embedder of that part. Raises ValueError where it is not named."""

@@ -12,6 +12,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.nn.block import MLP, Activation
+from seqkit.nn.checks import check_at_least
 
 
 class ReLUSquared(nn.Module):
@@ -55,10 +56,7 @@ class GatedMLP(nn.Module):
         # LLaMA's rounding: down to an integer, then up
         if width is None:
             width = 8 * dim // 3
-        if width < 1 or multiple_of < 1:
-            raise ValueError(
-                f"width={width} and multiple_of={multiple_of} make no inner width; both are at least 1"
-            )
+        check_at_least(1, width=width, multiple_of=multiple_of)
         width = -(-width // multiple_of) * multiple_of
         # gate above up: one product is faster than two
         self.gate_up_proj = nn.Linear(dim, 2 * width, bias=bias)
@@ -103,8 +101,7 @@ class Transform(nn.Module):
     ):
         super().__init__()
         self.width = dim if width is None else width
-        if self.width < 1:
-            raise ValueError(f"width={width} counts channels; make it 1 or more")
+        check_at_least(1, width=self.width)
         self.linear = nn.Linear(dim, self.width, bias=bias)
         self.activation = activation()
         self.norm = norm(self.width)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from seqkit.interfaces.tokens import may_read
 from seqkit.nn.block import MLP, PaddingAwareMLP
-from seqkit.nn.precision import no_autocast
+from seqkit.nn.precision import float32_or_more, no_autocast
 from seqkit.nn.recurrence import check_not_exporting
 
 
@@ -115,9 +115,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         """Gates and chosen experts, both [t k], the best first."""
         with no_autocast(x):
             scores = self.router(x.to(self.router.weight.dtype))
-        probabilities = scores.softmax(
-            dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)
-        )
+        probabilities = scores.softmax(dim=-1, dtype=float32_or_more(scores.dtype))
         gates, chosen = probabilities.topk(self.top_k, dim=-1)
         if self.normalize_gates:
             gates = gates / reduce(gates, "t k -> t 1", "sum")

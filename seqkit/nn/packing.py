@@ -71,7 +71,7 @@ def has_flash_attention() -> bool:
 
 def is_worth_packing(embedded: Embedded) -> bool:
     """Whether the batch has enough padding on a device where leaving it out is faster, as far as the host knows."""
-    padding = embedded.valid.numel() - embedded.most_real
+    padding = embedded.valid.numel() - embedded.padding.most_real
     return embedded.hidden.is_cuda and padding * embedded.hidden.shape[2] >= SAVED
 
 
@@ -81,11 +81,6 @@ def packing_of(embedded: Embedded) -> Packing:
         rearrange(embedded.valid, "b n -> (b n)").byte().argsort(descending=True, stable=True)
     )
     lengths = embedded.valid.sum(dim=1)
-    ends = (
-        torch.cat([lengths, embedded.valid.shape[1] - lengths])
-        .cumsum(0)
-        .clamp(max=embedded.most_real)
-    )
-    return Packing(
-        real_first[: embedded.most_real], embedded.valid, F.pad(ends, [1, 0]).to(torch.int32)
-    )
+    t = embedded.padding.most_real
+    ends = torch.cat([lengths, embedded.valid.shape[1] - lengths]).cumsum(0).clamp(max=t)
+    return Packing(real_first[:t], embedded.valid, F.pad(ends, [1, 0]).to(torch.int32))

@@ -18,6 +18,7 @@ from seqkit.interfaces.parts import Part, Parts
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import TokenHead, output_layer
 from seqkit.nn.mlp import Transform
+from seqkit.nn.padding import zero_padded
 
 if TYPE_CHECKING:
     from seqkit.nn.projection import Projection
@@ -106,7 +107,7 @@ def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None
         return hidden[torch.arange(hidden.shape[0], device=hidden.device), valid.sum(dim=1) - 1]
     if pool == "first":
         return hidden[:, 0]  # sequences are padded on the right
-    total = hidden.masked_fill(~real, 0.0).sum(dim=1)
+    total = zero_padded(hidden, valid).sum(dim=1)
     if pool == "sum":
         return total
     if pool == "mean":
@@ -131,7 +132,7 @@ def mean_of_runs(hidden: Tensor, part: Part) -> tuple[Tensor, Tensor]:
     real = part.batch.valid
     rows = part.rows(n)
     sums = rearrange(hidden, "b n d -> (b n) d")[part.columns]
-    sums = sums.masked_fill(~rearrange(real, "r m -> r m 1"), 0.0).sum(dim=1)
+    sums = zero_padded(sums, real).sum(dim=1)
     total = torch.zeros_like(hidden[:, 0]).index_add(0, rows, sums)
     count = hidden.new_zeros(b).index_add(0, rows, real.sum(dim=1).to(hidden.dtype))
     return total / rearrange(count.clamp(min=1), "b -> b 1"), count

@@ -24,3 +24,8 @@ def no_autocast(x: Tensor) -> AbstractContextManager[Any]:
     if is_on:
         return torch.autocast(x.device.type, enabled=False)
     return nullcontext()
+
+
+def float32_or_more(dtype: torch.dtype) -> torch.dtype:
+    """The dtype itself, or float32 where that has more digits."""
+    return torch.promote_types(dtype, torch.float32)

@@ -16,6 +16,7 @@ from torch._higher_order_ops.scan import scan
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqkit.interfaces import Embedded
+from seqkit.nn.precision import float32_or_more
 
 State = tuple[Tensor, ...]
 """State of a layer after a token: the hidden state [b d], and the memory [b d] of an LSTM."""
@@ -56,7 +57,7 @@ def init_cell(cell: nn.RNNBase) -> None:
         if parameter.ndim == 2:
             init = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
             for gate in parameter.split(cell.hidden_size):
-                wide = torch.empty_like(gate, dtype=torch.promote_types(gate.dtype, torch.float32))
+                wide = torch.empty_like(gate, dtype=float32_or_more(gate.dtype))
                 gate.copy_(init(wide))  # torch makes no orthogonal matrix in half precision
         else:
             parameter.zero_()
@@ -178,7 +179,7 @@ def _needs_packing(x: Tensor) -> bool:
 
 
 # ── token by token, as one operation of an exported graph for every length ──────────────────────────────────────────
-# packed sequences cannot be exported; these recurrences can, and give the same
+# packed sequences cannot be exported; the loops here can, with equal outputs
 
 
 def is_exporting() -> bool:

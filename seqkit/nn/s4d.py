@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.nn.precision import no_autocast
+from seqkit.nn.precision import float32_or_more, no_autocast
 from seqkit.nn.recurrence import check_not_exporting
 
 Spectrum = Literal["lin", "inv"]
@@ -79,7 +79,7 @@ class S4DLayer(nn.Module):
         check_not_exporting("the convolution of S4D", "an LSTM or GRU")
         # FFTs have no bfloat16, and powers of a ratio near 1 need the digits
         n = x.shape[1]
-        exact = x.to(torch.promote_types(x.dtype, torch.float32))
+        exact = x.to(float32_or_more(x.dtype))
         log_step, C = self._discretised(exact.dtype)
         with no_autocast(x):
             kernels = geometric_sums(C, log_step, n)
@@ -102,7 +102,7 @@ class S4DLayer(nn.Module):
                 "a bidirectional S4DLayer has no state to go on from; build it with bidirectional=False"
             )
         b, n, _ = x.shape
-        exact = x.to(torch.promote_types(x.dtype, torch.float32))
+        exact = x.to(float32_or_more(x.dtype))
         log_step, C = self._discretised(exact.dtype)
         if state is None:
             state = torch.zeros(b, self.dim, self.num_pairs, dtype=log_step.dtype, device=x.device)

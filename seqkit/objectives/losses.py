@@ -5,7 +5,6 @@ b batch · n tokens · k fields or parts · v vocabulary or classes · m candida
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -99,12 +98,6 @@ def checked_smoothing(label_smoothing: float) -> float:
             f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1"
         )
     return label_smoothing
-
-
-def check_factor(name: str, value: float) -> None:
-    """Raises ValueError unless the setting of that name is a finite number above 0."""
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name}={value}; give a finite number above 0, or leave it out")
 
 
 def is_positive(anchors: Tensor, candidates: Tensor, i: int, j: int) -> Tensor:

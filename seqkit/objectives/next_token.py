@@ -24,10 +24,11 @@ from seqkit.interfaces import (
     Tokenizer,
     TokenSpec,
 )
+from seqkit.nn.checks import check_above_0
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import TokenHead, content_head
 from seqkit.nn.part_heads import END, PartHead
-from seqkit.objectives.losses import check_factor, cross_entropy, frequencies, id_frequencies, like
+from seqkit.objectives.losses import cross_entropy, frequencies, id_frequencies, like
 
 if TYPE_CHECKING:
     from seqkit.model import Model
@@ -109,9 +110,7 @@ class NextToken(PredictionObjective):
             raise ValueError(
                 "tied_bias=True is the bias of a tied head, and this one is not tied; use bias=True"
             )
-        check_factor("logit_scale", logit_scale)
-        if softcap is not None:
-            check_factor("softcap", softcap)
+        check_above_0(logit_scale=logit_scale, softcap=softcap)
         self.part = part
         self.tied = tied
         self.bias = tied_bias if tied else bias

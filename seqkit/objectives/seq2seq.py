@@ -26,9 +26,10 @@ from seqkit.interfaces import (
     TokenSpec,
 )
 from seqkit.model import Model
+from seqkit.nn.checks import check_above_0
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import content_head
-from seqkit.objectives.losses import check_factor, checked_smoothing, cross_entropy, frequencies
+from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
 from seqkit.objectives.next_token import TextMetric
 
 MAX_LONGEST = 1_000_000
@@ -79,7 +80,7 @@ class Seq2Seq(PredictionObjective):
             raise ValueError(
                 f"start={start} and eos={eos} go together: give ids of the target tokenizer, or neither"
             )
-        check_factor("logit_scale", logit_scale)
+        check_above_0(logit_scale=logit_scale)
         self.target: Any = target
         self.start = start
         self.eos = eos

@@ -16,6 +16,7 @@ from torch import Tensor
 from seqkit.data.batching import BatchLoader
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import LabeledBatch
+from seqkit.interfaces.batch import Padding
 from seqkit.training.module import Task, TrainingModule, training_loss
 
 log = logging.getLogger("seqkit")
@@ -58,8 +59,8 @@ class CompiledLoss:
             self._has_told = True
             log.info("compiled model and loss in %.0f s", time.perf_counter() - self._started)
         if self.shape is None:
-            tokens = tokens.replace()
-            object.__setattr__(tokens, "is_padded", True)  # one that is not would be another graph
+            # tokens without padding would be another graph
+            tokens = tokens.replace().know(Padding(True, tokens.valid.numel()))
         try:
             return cast("tuple[Tensor, Tensor, Tensor]", self._compiled(task, (tokens, labels)))
         except torch._dynamo.exc.TorchDynamoException as error:

@@ -12,8 +12,9 @@ from seqkit.interfaces import Adjacency, Embedded, TokenSpec
 from seqkit.nn.attention.context import attention_context
 from seqkit.nn.attention.edge import EdgeAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.raw import GraphData
 from seqkit.testing import check_backbone, check_embedded_backbone
-from seqkit.tokenizers import Degree, Graph, Molecule, RandomWalk
+from seqkit.tokenizers import Degree, Graph, Molecule, RandomWalk, ShortestPath
 
 DIM, HEADS = 12, 3
 ALONG_EDGES = partial(GPSBlock, attention=partial(MultiHeadAttention, mechanism=EdgeAttention))
@@ -23,9 +24,29 @@ def gps(dim, causal=False, block=GPSBlock, **settings):
     return Transformer(dim, 2, num_heads=HEADS, causal=causal, block=partial(block, **settings))
 
 
-@pytest.mark.parametrize("block", [GPSBlock, ALONG_EDGES])
+@pytest.mark.parametrize("block", [partial(GPSBlock, max_edge_type=1), ALONG_EDGES])
 def test_it_keeps_the_laws_on_synthetic_graphs(block):
     check_backbone(partial(gps, block=block), dim=DIM, causal=[False], kinds=["graph"])
+
+
+def test_attention_goes_beyond_neighbours_or_the_model_is_not_built():
+    path = GraphData(torch.zeros(6, 0), torch.stack([torch.arange(5), torch.arange(1, 6)]))
+    local, all_pairs = (
+        Graph(encodings=[Degree()]),
+        Graph(encodings=[Degree(), ShortestPath(max_hops=5)]),
+    )
+    with pytest.raises(ValueError, match="attention sees neighbours alone; give it max_edge"):
+        gps(DIM).add_edge_bias(local.spec.num_edge_types)
+    with pytest.raises(ValueError, match="attention sees neighbours alone"):
+        gps(DIM, max_edge_type=1).add_edge_bias(local.spec.num_edge_types)
+    model = gps(DIM, max_edge_type=1)
+    model.add_edge_bias(all_pairs.spec.num_edge_types)
+    tokens = all_pairs.encode(path)
+    hidden = torch.randn(1, 6, DIM, requires_grad=True)
+    valid = torch.ones(1, 6, dtype=torch.bool)
+    x = Embedded(hidden, tokens.positions[None], valid, tokens.adjacency)
+    (model(x)[0, 0] @ torch.randn(DIM)).backward()
+    assert bool((hidden.grad[0].abs().sum(dim=-1) > 0).all())
 
 
 def test_it_keeps_the_laws_on_molecules():
@@ -47,7 +68,7 @@ def embedded():
 @pytest.mark.parametrize("max_edge_type", [None, 1, 2])
 def test_it_is_the_sum_of_attention_and_messages_and_then_an_mlp(max_edge_type):
     block, x = GPSBlock(DIM, HEADS, max_edge_type=max_edge_type), embedded()
-    block.add_edge_types(3)
+    block.convolution.add_edge_types(3)
     context = attention_context(x, causal=False, num_heads=HEADS, head_dim=DIM // HEADS)
     y = block.attention_norm(x.hidden)
     messages = block.convolution(

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from seqkit.backbones import GRU, LSTM, RNN, Transformer
 from seqkit.interfaces import Adjacency, Embedded
+from seqkit.interfaces.batch import Padding
 from seqkit.nn.recurrence import RecurrentLayer
 
 ALL = pytest.mark.parametrize("cls", [LSTM, GRU, RNN])
@@ -20,9 +21,8 @@ def embedded(lengths, dim):
     n = max(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
     hidden = torch.randn(len(lengths), n, dim).masked_fill(~valid[..., None], 0.0)
-    return Embedded(
-        hidden, torch.zeros(len(lengths), n, 1), valid, whole=valid if min(lengths) == n else None
-    )
+    positions = torch.zeros(len(lengths), n, 1)
+    return Embedded(hidden, positions, valid).know(Padding.of(valid))
 
 
 def stacked(ours):
@@ -45,7 +45,8 @@ def alone(ours, hidden):
     """Hidden states [n d] of one example without padding."""
     n = len(hidden)
     valid = torch.ones(1, n, dtype=torch.bool)
-    return ours(Embedded(hidden[None], torch.zeros(1, n, 1), valid, whole=valid))[0]
+    whole = Embedded(hidden[None], torch.zeros(1, n, 1), valid).know(Padding.of(valid))
+    return ours(whole)[0]
 
 
 @ALL
@@ -97,12 +98,8 @@ def test_token_by_token_with_a_cache_equals_all_at_once(cls, residual, lengths):
         for t in range(part.valid.shape[1]):
             now = slice(t, t + 1)
             valid = part.valid[:, now]
-            whole = None if part.is_padded else valid
-            states.append(
-                ours(
-                    Embedded(part.hidden[:, now], part.positions[:, now], valid, whole=whole), cache
-                )
-            )
+            token = Embedded(part.hidden[:, now], part.positions[:, now], valid)
+            states.append(ours(token.know(Padding(part.is_padded, len(valid))), cache))
     got = torch.cat(states, dim=1)
     assert cache.num_tokens == 7
     assert_close(got[:, :5], ours(x))

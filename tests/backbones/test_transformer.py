@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from seqkit.backbones import LSTM, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenSpec
+from seqkit.interfaces.batch import Padding
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
 
@@ -18,7 +19,7 @@ def embedded(lengths, dim, p=1):
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
     hidden = torch.randn(len(lengths), n, dim).masked_fill(~valid[..., None], 0.0)
     positions = torch.arange(float(n)).expand(len(lengths), n)[..., None].expand(-1, -1, p)
-    return Embedded(hidden, positions, valid, whole=valid if valid.all() else None)
+    return Embedded(hidden, positions, valid).know(Padding.of(valid))
 
 
 def as_torch(transformer, dim, num_heads):

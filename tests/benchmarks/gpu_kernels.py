@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from seqkit.backbones import LSTM, Mamba, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, TokenSpec
-from seqkit.interfaces.batch import rounded_up
+from seqkit.interfaces.batch import Padding
 from seqkit.model import Model
 from seqkit.nn.attention.edge import EdgeAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
@@ -77,11 +77,11 @@ def forward_and_backward(module: Callable[[], Tensor], parameters: list[nn.Param
 def embedded(lengths: list[int], dim: int) -> Embedded:
     n, b = max(lengths), len(lengths)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
-    whole, most = bool(valid.all()), min(rounded_up(sum(lengths)), b * n)
+    padding = Padding.of(valid)
     valid = valid.cuda()
     hidden = torch.randn(b, n, dim, device="cuda") * valid[..., None]
     positions = torch.arange(float(n), device="cuda").expand(b, n)[..., None]
-    return Embedded(hidden, positions, valid, whole=valid if whole else None, counted=(valid, most))
+    return Embedded(hidden, positions, valid).know(padding)
 
 
 def padding(rounds: int, causal: bool, *, compiled: bool = False) -> None:
@@ -101,7 +101,7 @@ def padding(rounds: int, causal: bool, *, compiled: bool = False) -> None:
     steps = {
         "full rows (ideal)": step(ideal),
         "real tokens in a row": step(padded),
-        "padded": step(padded.replace(counted=None)),
+        "padded": step(padded.replace().know(Padding(True, padded.valid.numel()))),
     }
     if not compiled:
         steps["real tokens, padded for attention"] = around_attention

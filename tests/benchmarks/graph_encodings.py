@@ -10,6 +10,7 @@ import argparse
 import json
 import re
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import networkx
@@ -20,6 +21,8 @@ import seqkit
 from seqkit.backbones import GIN, GPSBlock, Transformer
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
+from seqkit.nn.attention.edge import EdgeAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.objectives import Classify
 from seqkit.raw import GraphData
 from seqkit.tokenizers import Degree, EdgeTokens, Graph, Laplacian, RandomWalk, ShortestPath
@@ -62,6 +65,7 @@ OF_NODES = {
     "APPNP, degree, random walk": (None, ["Degree", WALK], {}),
     "APPNP, degree, eigenvectors": (None, ["Degree", VECTORS], {}),
 }
+GPS_ALONG_EDGES = partial(GPSBlock, attention=partial(MultiHeadAttention, mechanism=EdgeAttention))
 REGULAR = {
     "GIN, degree": (GIN, [Degree()]),
     "GIN, random walk": (GIN, [RandomWalk()]),
@@ -71,7 +75,7 @@ REGULAR = {
     "Transformer, eigenvectors": (Transformer, [Laplacian()]),
     "Transformer, random walk": (Transformer, [RandomWalk()]),
     "GPS, random walk": (
-        lambda dim, depth: Transformer(dim, depth, block=GPSBlock),
+        lambda dim, depth: Transformer(dim, depth, block=GPS_ALONG_EDGES),
         [RandomWalk()],
     ),
 }

@@ -24,6 +24,7 @@ from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import MLP, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.embedder import EmbeddingSettings
 from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
@@ -152,8 +153,8 @@ COMPOSITIONS = {
 }
 EMBEDDERS = {
     "learned positions": {"position": partial(Learned, sizes=[31])},
-    "narrow embeddings": {"embedding_dim": 10},
-    "embeddings with a scale": {"embedding_scale": 0.4},
+    "narrow embeddings": {"embedding": EmbeddingSettings(embedding_dim=10)},
+    "embeddings with a scale": {"embedding": EmbeddingSettings(embedding_scale=0.4)},
 }
 HEADS = {
     "scaled and bounded logits": NextToken(logit_scale=0.7, softcap=2.0),

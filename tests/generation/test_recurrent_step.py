@@ -13,6 +13,7 @@ from seqkit.generation.decoders import find_decoder
 from seqkit.generation.recurrent_step import RecurrentStep, is_recurrent
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
+from seqkit.nn.embedder import EmbeddingSettings
 from seqkit.nn.position.absolute import Sinusoidal
 from seqkit.objectives import NextToken
 
@@ -24,7 +25,16 @@ def model(cls, depth=2, objective=None, **settings):
     scale = settings.pop("embedding_scale", 1.0)
     torch.manual_seed(3)
     backbone = cls(10, depth, causal=True, **settings)
-    return Model(SPEC, backbone, objective or NextToken(), embedding_scale=scale).double().eval()
+    return (
+        Model(
+            SPEC,
+            backbone,
+            objective or NextToken(),
+            embedding=EmbeddingSettings(embedding_scale=scale),
+        )
+        .double()
+        .eval()
+    )
 
 
 def logits(made, *, fast):
@@ -77,6 +87,13 @@ def test_it_is_chosen_for_recurrent_networks_alone():
     other_norm.backbone.blocks[0].norm = nn.RMSNorm(10)
     assert not is_recurrent(other_norm)
     added = Model(SPEC, LSTM(10, causal=True), NextToken(), position=Sinusoidal)
-    normed = Model(SPEC, LSTM(10, causal=True), NextToken(), embedding_norm=nn.LayerNorm)
-    narrow = Model(SPEC, LSTM(10, causal=True), NextToken(), embedding_dim=6)
+    normed = Model(
+        SPEC,
+        LSTM(10, causal=True),
+        NextToken(),
+        embedding=EmbeddingSettings(embedding_norm=nn.LayerNorm),
+    )
+    narrow = Model(
+        SPEC, LSTM(10, causal=True), NextToken(), embedding=EmbeddingSettings(embedding_dim=6)
+    )
     assert not any(map(is_recurrent, (added, normed, narrow)))

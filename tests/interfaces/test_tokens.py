@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens, TokenSpec
-from seqkit.interfaces.batch import rounded_up
+from seqkit.interfaces.batch import Padding, rounded_up
 
 
 def graph(*triples):
@@ -338,14 +338,19 @@ COUNTED = torch.arange(40) < torch.tensor([40, 9])[:, None]
 def test_real_tokens_are_counted_on_the_cpu_and_the_bound_goes_along():
     batch = TokenBatch(torch.zeros(2, 40, 5), torch.zeros(2, 40, 1), COUNTED)
     moved = batch.to("meta")
-    assert 49 <= batch.most_real == moved.most_real <= 56
-    assert moved.replace(features=torch.zeros(2, 40, 3, device="meta")).most_real == batch.most_real
-    assert moved.columns(slice(30)).most_real == batch.most_real  # at most 39 are left
-    assert moved.columns(slice(20)).most_real == 40  # and there are no more
-    assert moved.pad(5).most_real == batch.most_real
-    assert moved.replace(valid=moved.valid.clone()).most_real == 80
-    assert batch.replace(valid=~COUNTED).most_real == 32  # 31 are
-    assert pickle.loads(pickle.dumps(batch)).most_real == batch.most_real
+    assert 49 <= batch.padding.most_real == moved.padding.most_real <= 56
+    assert (
+        moved.replace(features=torch.zeros(2, 40, 3, device="meta")).padding.most_real
+        == batch.padding.most_real
+    )
+    assert (
+        moved.columns(slice(30)).padding.most_real == batch.padding.most_real
+    )  # at most 39 are left
+    assert moved.columns(slice(20)).padding.most_real == 40  # and there are no more
+    assert moved.pad(5).padding.most_real == batch.padding.most_real
+    assert moved.replace(valid=moved.valid.clone()).padding.most_real == 80
+    assert batch.replace(valid=~COUNTED).padding.most_real == 32  # 31 are
+    assert pickle.loads(pickle.dumps(batch)).padding.most_real == batch.padding.most_real
 
 
 @pytest.mark.parametrize("count", [0, 1, 8, 9, 511, 513, 17_408, 1_000_003])
@@ -353,20 +358,15 @@ def test_a_rounded_count_is_little_more(count):
     assert count <= rounded_up(count) <= max(count + 7, count * 33 / 32)
 
 
-def test_embeddings_forget_how_many_are_real_when_valid_changes():
-    x = Embedded(torch.zeros(2, 40, 7), torch.zeros(2, 40, 1), COUNTED, counted=(COUNTED, 56))
-    assert x.replace(hidden=torch.ones(2, 40, 7)).most_real == 56
-    assert replace(x, valid=COUNTED.clone()).most_real == 80
-    assert Embedded(x.hidden, x.positions, x.valid).most_real == 80
-
-
-def test_embeddings_know_that_nothing_is_padded_until_valid_changes():
-    whole = Embedded(torch.zeros(2, 3, 7), ZEROS, FULL, whole=FULL)
-    assert not whole.is_padded
-    assert not whole.replace(hidden=torch.ones(2, 3, 7)).is_padded
-    assert whole.replace(valid=FULL.clone()).is_padded
-    assert replace(whole, valid=RAGGED).is_padded
-    assert not pickle.loads(pickle.dumps(whole)).is_padded
+def test_embeddings_know_of_padding_what_they_are_told_until_valid_changes():
+    told = Padding(False, 6)
+    x = Embedded(torch.zeros(2, 3, 7), ZEROS, FULL).know(told)
+    assert x.replace(hidden=torch.ones(2, 3, 7)).padding == told
+    assert pickle.loads(pickle.dumps(x)).padding == told
+    nothing = Padding(True, 6)
+    assert Embedded(x.hidden, x.positions, x.valid).padding == nothing
+    assert x.replace(valid=FULL.clone()).padding == nothing
+    assert replace(x, valid=RAGGED).padding == nothing
 
 
 def test_a_source_moves_with_what_it_knows():

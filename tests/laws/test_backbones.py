@@ -15,6 +15,7 @@ from torch import nn
 
 from seqkit.backbones import GRU, LSTM, MeanPool, Transformer
 from seqkit.interfaces import Adjacency, Backbone, Embedded, TokenBatch
+from seqkit.interfaces.batch import Padding
 from seqkit.model import Model
 from seqkit.nn.attention.context import Past, attention_context
 from seqkit.nn.embedder import Embedder
@@ -316,7 +317,8 @@ def _masked(hidden, embedded):
 
 def _unpacked(inner, embedded, cache):
     every = torch.ones_like(embedded.valid)
-    return _masked(inner(replace(embedded, valid=every, whole=every), cache), embedded)
+    whole = replace(embedded, valid=every).know(Padding.of(every))
+    return _masked(inner(whole, cache), embedded)
 
 
 def _forgets_its_state(inner, embedded, cache):

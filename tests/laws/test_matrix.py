@@ -94,7 +94,9 @@ def test_a_combination_keeps_the_laws_or_is_refused_when_built(cell, index):
 @pytest.mark.parametrize("modality", sorted(synthetic()))
 def test_laws_hold_of_layers_that_get_the_real_tokens_alone(modality, causal, monkeypatch):
     rows, pack = [], transformer.packing_of
-    monkeypatch.setattr(transformer, "is_worth_packing", lambda x: x.most_real < x.valid.numel())
+    monkeypatch.setattr(
+        transformer, "is_worth_packing", lambda x: x.padding.most_real < x.valid.numel()
+    )
     monkeypatch.setattr(transformer, "packing_of", lambda x: (rows.append(x.valid), pack(x))[1])
     monkeypatch.setattr(batch, "rounded_up", lambda count: count)
     name = "EdgeAttention" if modality == "graph" else "ScaledDotProductAttention"

@@ -38,7 +38,11 @@ BACKBONES = {
         num_heads=3,
         block=partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=EdgeAttention)),
     ),
-    "GPS": partial(Transformer, num_heads=3, block=GPSBlock),
+    "GPS": partial(
+        Transformer,
+        num_heads=3,
+        block=partial(GPSBlock, attention=partial(MultiHeadAttention, mechanism=EdgeAttention)),
+    ),
     "GIN": GIN,
     "GCN": GCN,
     "APPNP": APPNP,

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from seqkit.backbones import GRU, LSTM, RNN, EncoderDecoder, RNNDecoder, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.embedder import Embedder
+from seqkit.nn.embedder import Embedder, EmbeddingSettings
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, default_position
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Masked, NextToken, Seq2Seq
@@ -203,7 +203,12 @@ def test_a_head_may_share_the_table_where_it_is_as_wide_as_hidden_states():
 
 @pytest.mark.parametrize("spec", [IDS, VECTORS])
 def test_narrow_embeddings_are_projected_after_positions_and_norm(spec):
-    embedder = Embedder(spec, 14, embedding_dim=8, norm=nn.LayerNorm, uses_mask_token=True)
+    embedder = Embedder(
+        spec,
+        14,
+        embedding=EmbeddingSettings(embedding_dim=8, embedding_norm=nn.LayerNorm),
+        uses_mask_token=True,
+    )
     nn.init.normal_(embedder.norm.weight)
     batch = ids(5, 3) if spec.ids else vectors(5, 3)
     masked = torch.zeros(2, 5, dtype=torch.bool)
@@ -220,18 +225,18 @@ def test_narrow_embeddings_are_projected_after_positions_and_norm(spec):
 
 def test_embeddings_are_projected_only_where_they_are_narrower():
     for embedding_dim in (None, 14):
-        embedder = Embedder(IDS, 14, embedding_dim=embedding_dim)
+        embedder = Embedder(IDS, 14, embedding=EmbeddingSettings(embedding_dim=embedding_dim))
         assert embedder.projection is None
         assert embedder.norm is None
         assert [name for name, _ in embedder.named_parameters()] == ["content.weight"]
-    assert Embedder(IDS, 14, embedding_dim=6).dim == 14
+    assert Embedder(IDS, 14, embedding=EmbeddingSettings(embedding_dim=6)).dim == 14
     with pytest.raises(ValueError, match="embedding_dim=0"):
-        Embedder(IDS, 14, embedding_dim=0)
+        Embedder(IDS, 14, embedding=EmbeddingSettings(embedding_dim=0))
 
 
 def test_a_table_narrower_than_hidden_states_is_not_shared_with_a_head():
     with pytest.raises(ValueError, match="6 of 14"):
-        _ = Embedder(IDS, 14, embedding_dim=6).table
+        _ = Embedder(IDS, 14, embedding=EmbeddingSettings(embedding_dim=6)).table
 
 
 # ── embeddings with a scale ───────────────────────────────────────────────────────────────────────────────────────────
@@ -241,7 +246,13 @@ def test_a_table_narrower_than_hidden_states_is_not_shared_with_a_head():
 @pytest.mark.parametrize("spec", [IDS, VECTORS, TokenSpec(vocab_sizes=(11, 3), num_features=2)])
 def test_a_scale_is_of_content_and_mask_token_not_of_positions(spec, position):
     torch.manual_seed(1)
-    scaled = Embedder(spec, 12, position=position, uses_mask_token=True, scale=3.5)
+    scaled = Embedder(
+        spec,
+        12,
+        position=position,
+        uses_mask_token=True,
+        embedding=EmbeddingSettings(embedding_scale=3.5),
+    )
     torch.manual_seed(1)
     plain = Embedder(spec, 12, position=position, uses_mask_token=True)
     plain.load_state_dict(scaled.state_dict())
@@ -260,7 +271,12 @@ def test_a_scale_is_of_content_and_mask_token_not_of_positions(spec, position):
 
 @pytest.mark.parametrize(("position", "std"), [(Sinusoidal, 1.0), (NoPosition, 0.02)])
 def test_scaled_content_starts_as_large_as_positions(position, std):
-    embedder = Embedder(TokenSpec(vocab_size=503), 64, position=position, scale=8.0)
+    embedder = Embedder(
+        TokenSpec(vocab_size=503),
+        64,
+        position=position,
+        embedding=EmbeddingSettings(embedding_scale=8.0),
+    )
     assert float(embedder.content.weight.detach().std()) * 8 == pytest.approx(std, rel=0.05)
     assert embedder.logit_scale == 1.0  # sqrt(d) smaller, so that d of them need no scale
 
@@ -268,7 +284,7 @@ def test_scaled_content_starts_as_large_as_positions(position, std):
 @pytest.mark.parametrize("scale", [0, -1.0, float("inf"), float("nan")])
 def test_a_scale_that_is_no_factor_is_refused(scale):
     with pytest.raises(ValueError, match=f"scale={scale}"):
-        Embedder(IDS, 14, scale=scale)
+        Embedder(IDS, 14, embedding=EmbeddingSettings(embedding_scale=scale))
 
 
 # ── inputs of about unit variance ────────────────────────────────────────────────────────────────────────────────────
@@ -308,7 +324,7 @@ def test_tokens_begin_with_a_size_of_about_1_where_they_are_taken_as_they_are(
         64,
         position=POSITIONS[position],
         unit=True,
-        scale=scale,
+        embedding=EmbeddingSettings(embedding_scale=scale),
         uses_mask_token=True,
     )
     embedder, batch = made(), batch_of(spec)
@@ -389,7 +405,9 @@ def test_a_bare_recurrent_network_gets_inputs_of_about_1(cls):
 def test_a_tied_head_is_scaled_where_entries_of_the_table_are_about_1_without_positions(
     scale, logit_scale
 ):
-    embedder = Embedder(IDS, 64, position=NoPosition, unit=True, scale=scale)
+    embedder = Embedder(
+        IDS, 64, position=NoPosition, unit=True, embedding=EmbeddingSettings(embedding_scale=scale)
+    )
     assert embedder.logit_scale == pytest.approx(logit_scale)
 
 

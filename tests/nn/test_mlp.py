@@ -132,7 +132,7 @@ def test_a_ratio_that_leaves_no_inner_width_is_refused(kind):
 
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"width": 5, "multiple_of": 0}])
 def test_a_gated_mlp_without_inner_width_is_refused(wrong):
-    with pytest.raises(ValueError, match="inner width"):
+    with pytest.raises(ValueError, match="=0; make it 1 or more"):
         GatedMLP(5, **wrong)
 
 

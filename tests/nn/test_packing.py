@@ -5,12 +5,13 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.backbones import transformer as module
 from seqkit.interfaces import Adjacency, Embedded
-from seqkit.interfaces.batch import rounded_up
+from seqkit.interfaces.batch import Padding
 from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.edge import EdgeAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
@@ -34,9 +35,8 @@ def embedded(dtype=torch.float64, device="cpu", d=D, lengths=LENGTHS, **fields):
         .requires_grad_()
     )
     positions = torch.arange(float(n), device=device).expand(b, n)[..., None]
-    return Embedded(
-        hidden, positions, valid, counted=(valid, min(rounded_up(sum(lengths)), b * n)), **fields
-    )
+    padding = Padding.of(valid.cpu())
+    return Embedded(hidden, positions, valid, **fields).know(Padding(True, padding.most_real))
 
 
 def attention(**settings):
@@ -66,7 +66,7 @@ BLOCKS = {
 @pytest.fixture
 def rows(monkeypatch):
     """Shapes of what every MLP gets; packing is worth it for any padding."""
-    monkeypatch.setattr(module, "is_worth_packing", lambda x: x.most_real < x.valid.numel())
+    monkeypatch.setattr(module, "is_worth_packing", lambda x: x.padding.most_real < x.valid.numel())
     shapes = []
     forward = MLP.forward
     monkeypatch.setattr(
@@ -125,6 +125,24 @@ def test_so_are_those_with_other_masks_and_biases(field, rows, monkeypatch):
     assert_close(packed, results(model, x))
 
 
+def test_layers_with_low_rank_changes_get_the_row(rows):
+    peft = pytest.importorskip("peft")
+    model = Transformer(D, 2, num_heads=4).double()
+    config = peft.LoraConfig(r=2, target_modules=["qkv_proj", "up_proj"], init_lora_weights=False)
+    peft.inject_adapter_in_model(config, model)
+    model.double()(embedded())
+    assert rows == [(1, 24, D)] * 2
+
+
+def test_layers_with_sharded_weights_get_the_row(rows):
+    """`fully_shard` gives a module a class of its own; that takes a group of processes."""
+    model = Transformer(D, 2, num_heads=4).double()
+    for block in model.blocks:
+        block.__class__ = type("FSDPPreNormBlock", (FSDPModule, PreNormBlock), {})
+    model(embedded())
+    assert rows == [(1, 24, D)] * 2
+
+
 class MixesTokens(nn.Linear):
     def forward(self, x):
         return super().forward(x + x.mean(dim=1, keepdim=True))
@@ -172,14 +190,13 @@ def test_it_reads_no_value_of_the_batch(rows):
         hidden=x.hidden.to("meta"),
         positions=x.positions.to("meta"),
         valid=valid,
-        counted=(valid, 24),
-    )
+    ).know(Padding(True, 24))
     assert Transformer(D, 2, num_heads=4, causal=True).double().to("meta")(x).shape == (3, 11, D)
     assert rows[0] == (1, 24, D)
 
 
 def test_batches_of_all_sizes_are_one_compiled_graph(monkeypatch):
-    monkeypatch.setattr(module, "is_worth_packing", lambda x: x.most_real < x.valid.numel())
+    monkeypatch.setattr(module, "is_worth_packing", lambda x: x.padding.most_real < x.valid.numel())
     model = Transformer(D, 2, num_heads=4).double()
     calls = []
 

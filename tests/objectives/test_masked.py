@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from seqkit.backbones import LSTM
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.embedder import EmbeddingSettings
 from seqkit.nn.mlp import Transform
 from seqkit.nn.position.absolute import Learned, Sinusoidal
 from seqkit.objectives import Masked
@@ -157,7 +158,11 @@ def test_a_tied_head_is_the_embedding_table_with_a_bias_for_each_id(embedding_di
     )
     objective = Masked(tied=True, transform=transform)
     model = Model(
-        IDS, LSTM(12), objective, embedding_dim=embedding_dim, position=partial(Learned, sizes=[5])
+        IDS,
+        LSTM(12),
+        objective,
+        embedding=EmbeddingSettings(embedding_dim=embedding_dim),
+        position=partial(Learned, sizes=[5]),
     )
     assert model.head.table is model.embedder.content
     assert model.head.bias.shape == (7,)
@@ -167,7 +172,7 @@ def test_a_tied_head_is_the_embedding_table_with_a_bias_for_each_id(embedding_di
 
 def test_tied_logits_start_at_about_1_where_the_entries_of_the_table_do():
     """Beside sinusoids: the factor is that of the table's width."""
-    for width, settings in ((12, {}), (6, {"embedding_dim": 6})):
+    for width, settings in ((12, {}), (6, {"embedding": EmbeddingSettings(embedding_dim=6)})):
         objective = Masked(tied=True, transform=partial(Transform, width=width))
         assert (
             Model(IDS, LSTM(12), objective, position=Sinusoidal, **settings).head.scale
@@ -192,7 +197,7 @@ def test_a_head_cannot_be_tied_to_a_table_that_is_not_there_or_of_another_width(
 
 def test_a_narrow_table_is_answered_with_the_width_of_the_transform():
     with pytest.raises(ValueError, match=r"5 of 12.*width=5"):
-        Model(IDS, LSTM(12), Masked(tied=True), embedding_dim=5)
+        Model(IDS, LSTM(12), Masked(tied=True), embedding=EmbeddingSettings(embedding_dim=5))
 
 
 def test_each_part_has_a_transform_and_a_table_of_its_own():

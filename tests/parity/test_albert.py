@@ -13,7 +13,7 @@ from whole import PADDED_OR_NOT, assert_every_value_is_mapped
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenSpec
-from seqkit.nn.embedder import Embedder
+from seqkit.nn.embedder import Embedder, EmbeddingSettings
 from seqkit.nn.position.absolute import Learned
 
 VOCAB, CONTEXT, DIM, EMBEDDING_DIM, DEPTH = 29, 23, 21, 14, 3
@@ -39,7 +39,12 @@ def pair():
     )
     ours = EmbeddedBackbone(SPEC, backbone, POSITION)
     norm = partial(nn.LayerNorm, eps=1e-12)
-    ours.embedder = Embedder(SPEC, DIM, position=POSITION, embedding_dim=EMBEDDING_DIM, norm=norm)
+    ours.embedder = Embedder(
+        SPEC,
+        DIM,
+        position=POSITION,
+        embedding=EmbeddingSettings(embedding_dim=EMBEDDING_DIM, embedding_norm=norm),
+    )
     ours.load_state_dict(weights(theirs.state_dict()))
     return theirs, ours.eval()
 

@@ -14,7 +14,7 @@ from whole import PADDED_OR_NOT
 
 from seqkit.config import build, build_model, complete, load_yaml
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
-from seqkit.nn.embedder import Embedder
+from seqkit.nn.embedder import Embedder, EmbeddingSettings
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.pretrained.folder import settings, weights
 
@@ -122,7 +122,12 @@ def test_logits_of_electras_generator_from_its_hidden_states():
         complete({"tokenizer": "Bytes", "model": model}, only=("tokenizer", "model"))
     ).model["objective"]
     head = objective.head(
-        Embedder(TokenSpec(vocab_size=VOCAB, num_axes=0), 24, embedding_dim=10, position=NoPosition)
+        Embedder(
+            TokenSpec(vocab_size=VOCAB, num_axes=0),
+            24,
+            embedding=EmbeddingSettings(embedding_dim=10),
+            position=NoPosition,
+        )
     )
     dense, norm = theirs.generator_predictions.dense, theirs.generator_predictions.LayerNorm
     mapped = {f"transform.linear.{end}": x for end, x in dense.state_dict().items()}

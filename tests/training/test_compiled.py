@@ -8,7 +8,9 @@ from single_recipes import single_recipes
 
 from seqkit.config import complete
 from seqkit.errors import DataError
+from seqkit.interfaces import TokenBatch, Tokens
 from seqkit.runs.prepare import prepare
+from seqkit.training.compiled import CompiledLoss
 from seqkit.training.module import training_loss
 
 
@@ -58,3 +60,26 @@ def test_a_compiled_loss_has_the_gradient_of_the_plain_one(recipe):
     size = max(float(x.abs().max()) for x in plain.values())
     for name, right in plain.items():
         torch.testing.assert_close(compiled[name], right, rtol=1e-3, atol=1e-5 * size, msg=name)
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch's own tracing
+def test_texts_of_all_lengths_are_one_graph():
+    words = {"model.backbone.dim": 16, "model.backbone.depth": 1}
+    prepared = prepare(complete("text/char-lm", "debug", words))
+    (task,) = prepared.objectives().values()
+    graphs = []
+
+    def backend(graph, _inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    loss_of = CompiledLoss(None, is_asked=True)
+    loss_of._compiled = torch.compile(training_loss, backend=backend, dynamic=True)
+    for n in (5, 7, 12, 20):
+        examples = [Tokens(torch.arange(m), torch.arange(float(m))[:, None]) for m in (n, 3)]
+        batch = TokenBatch.collate(examples), None
+        right = training_loss(task, batch)[0]
+        torch.testing.assert_close(loss_of(task, batch)[0], right)
+    torch._dynamo.reset()
+    assert len(graphs) == 1

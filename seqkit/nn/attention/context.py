@@ -68,6 +68,18 @@ class Past(NamedTuple):
     positions: Tensor
     is_padded: bool
 
+    @classmethod
+    def with_columns(cls, past: Past | None, embedded: Embedded) -> Past:
+        """The columns of a past, if there is one, and those of `embedded`."""
+        own = cls(embedded.valid, embedded.positions, embedded.is_padded)
+        if past is None:
+            return own
+        return cls(
+            torch.cat([past.valid, own.valid], dim=1),
+            torch.cat([past.positions, own.positions], dim=1),
+            past.is_padded or own.is_padded,
+        )
+
 
 def attention_context(
     embedded: Embedded,
@@ -79,7 +91,6 @@ def attention_context(
     edge_bias: Tensor | None = None,
     past: Past | None = None,
     needs_mask: bool = True,
-    packing: Packing | None = None,
 ) -> AttentionContext:
     """The context of self-attention over `embedded`, with heads of `head_dim` channels.
 
@@ -89,20 +100,15 @@ def attention_context(
     causal query never attends to padding. Padded queries may attend to anything: backbones return zeros there.
     Raises ValueError for adjacency, segments or reach with a past: only plain sequences are generated step by step.
     """
-    valid = embedded.valid
-    positions = embedded.positions
-    is_padded = embedded.valid is not embedded.whole
     adjacency = embedded.adjacency
     segments = embedded.segments
     reach = embedded.reach
-    if past is not None:
-        if adjacency is not None or segments is not None or reach is not None:
-            raise ValueError(
-                "a cache supports plain sequences only; encode graphs and packed sequences without one"
-            )
-        valid = torch.cat([past.valid, valid], dim=1)
-        positions = torch.cat([past.positions, positions], dim=1)
-        is_padded = is_padded or past.is_padded
+    is_plain = adjacency is None and segments is None and reach is None
+    if past is not None and not is_plain:
+        raise ValueError(
+            "a cache supports plain sequences only; encode graphs and packed sequences without one"
+        )
+    valid, positions, is_padded = Past.with_columns(past, embedded)
     b, n = embedded.valid.shape
     m = valid.shape[1]
     rotary = bias = None
@@ -122,7 +128,7 @@ def attention_context(
         if edge_bias is not None:
             by_type = bias_of_edges(edge_bias, edge_types, embedded.graphs)
             bias = by_type if bias is None else bias + by_type
-    is_plain = n == m and not masks and bias is None and adjacency is None
+    is_plain = is_plain and n == m and bias is None
     # torch's kernels are causal without a mask where queries and keys are the same columns
     is_plain_causal = causal and is_plain
     if causal and n > 1 and not is_plain_causal:
@@ -145,11 +151,10 @@ def attention_context(
         attn_mask,
         is_causal=causal if not needs_mask else is_plain_causal,
         rotary=rotary,
-        query_valid=None if embedded.valid is embedded.whole else embedded.valid,
+        query_valid=embedded.valid if embedded.is_padded else None,
         key_valid=valid if is_padded else None,
         adjacency=adjacency,
         edge_bias=edge_bias,
-        packing=packing,
         is_plain=is_plain,
     )
 

@@ -19,6 +19,7 @@ from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.position.bias import bias_of_types
+from seqkit.nn.precision import float32_or_more
 
 
 class EdgeAttention(AttentionMechanism, InheritedDropout):
@@ -81,7 +82,7 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
         """Scores of each token with itself, [N g r], and of each edge, [e g r]; -inf where an edge is masked."""
         adjacency = _adjacency(context)
         source, target = adjacency.edge_index
-        wide = torch.promote_types(q.dtype, torch.float32)
+        wide = float32_or_more(q.dtype)
         queries = _flat(q.to(wide) * self.scale, k.shape[1])
         keys = _flat(k.to(wide), k.shape[1])
         own = reduce(queries * keys, "N g r c -> N g r", "sum")

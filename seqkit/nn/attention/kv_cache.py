@@ -5,24 +5,38 @@ b batch · g key/value heads · m keys so far · n new keys · c channels of one
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from seqkit.interfaces import Cache, Embedded
+from seqkit.interfaces.batch import Padding
 from seqkit.nn.attention.context import Past
 
 
-class MechanismCache(ABC):
-    """State of one attention mechanism between decoding steps: keys and values, or sums of them."""
+def rows_of(state: Any, rows: Tensor) -> Any:
+    """The state of these examples, [b'] indices, in this order: a tensor [b …], a tuple of such, or None."""
+    if isinstance(state, tuple):
+        return tuple(rows_of(part, rows) for part in state)
+    return None if state is None else state.index_select(0, rows)
 
-    @abstractmethod
+
+class StateCache(Cache):
+    """States of layers after the last real token of each example, for the layers to read and replace.
+
+    num_states: how many states there are, such as one for each layer. states: list of them; each is a tensor [b …], a
+    tuple of such, or None before the first token. `reorder` takes the same rows of all.
+    """
+
+    def __init__(self, num_states: int):
+        self.num_tokens = 0
+        self.states: list[Any] = [None] * num_states
+
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
+        self.states = [rows_of(state, rows) for state in self.states]
 
 
-class KVCache(MechanismCache):
+class KVCache(Cache):
     """Keys and values of all tokens so far, in slots that are filled from the left."""
 
     def __init__(self, max_tokens: int):
@@ -52,11 +66,8 @@ class KVCache(MechanismCache):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def reorder(self, rows: Tensor) -> None:
-        if self.keys is not None and self.values is not None:
-            self.keys, self.values = (
-                self.keys.index_select(0, rows),
-                self.values.index_select(0, rows),
-            )
+        self.keys = rows_of(self.keys, rows)
+        self.values = rows_of(self.values, rows)
 
 
 class LayerCache:
@@ -67,57 +78,37 @@ class LayerCache:
     Which columns are real (`valid`) and their positions are kept by the backbone's cache, once for all layers.
     """
 
-    def __init__(self, self_attention: MechanismCache):
+    def __init__(self, self_attention: Cache):
         self.self_attention = self_attention
         self.cross_attention: tuple[Tensor, Tensor] | None = None
         self.convolution: Tensor | None = None
 
     def reorder(self, rows: Tensor) -> None:
         self.self_attention.reorder(rows)
-        if self.cross_attention is not None:
-            keys, values = self.cross_attention
-            self.cross_attention = keys.index_select(0, rows), values.index_select(0, rows)
-        if self.convolution is not None:
-            self.convolution = self.convolution.index_select(0, rows)
+        self.cross_attention = rows_of(self.cross_attention, rows)
+        self.convolution = rows_of(self.convolution, rows)
 
 
 class TransformerCache(Cache):
-    """Caches of the layers, padding and positions of the columns so far, and the memory of cross-attention, if any."""
+    """Caches of the layers, the columns so far, None at the start, and the memory of cross-attention, if any."""
 
     def __init__(self, layers: list[LayerCache]):
         self.num_tokens = 0
         self.layers = layers
-        self.valid: Tensor | None = None
-        self.positions: Tensor | None = None
-        self.is_padded = False
+        self.past: Past | None = None
         self.memory: Embedded | None = None
-
-    @property
-    def past(self) -> Past | None:
-        """The columns so far, or None at the start."""
-        if self.valid is None or self.positions is None:
-            return None
-        return Past(self.valid, self.positions, self.is_padded)
 
     def append(self, embedded: Embedded) -> None:
         """Add the columns of a forward pass."""
-        valid = embedded.valid
-        positions = embedded.positions
-        past = self.past
-        self.valid = valid if past is None else torch.cat([past.valid, valid], dim=1)
-        if past is None:
-            self.positions = positions
-        else:
-            self.positions = torch.cat([past.positions, positions], dim=1)
-        self.is_padded = self.is_padded or embedded.is_padded
-        self.num_tokens += valid.shape[1]
+        self.past = Past.with_columns(self.past, embedded)
+        self.num_tokens += embedded.valid.shape[1]
 
     def reorder(self, rows: Tensor) -> None:
         for layer in self.layers:
             layer.reorder(rows)
-        if self.valid is not None and self.positions is not None:
-            self.valid = self.valid[rows]
-            self.positions = self.positions[rows]
+        if self.past is not None:
+            valid, positions, is_padded = self.past
+            self.past = Past(valid[rows], positions[rows], is_padded)
         self.memory = reordered(self.memory, rows)
 
 
@@ -126,5 +117,19 @@ def reordered(memory: Embedded | None, rows: Tensor) -> Embedded | None:
     if memory is None:
         return None
     valid = memory.valid[rows]
-    whole = None if memory.is_padded else valid
-    return Embedded(memory.hidden[rows], memory.positions[rows], valid, whole=whole)
+    kept = Embedded(memory.hidden[rows], memory.positions[rows], valid)
+    return kept.know(Padding(memory.is_padded, valid.numel()))
+
+
+def encoder_output(embedded: Embedded, cache: Any) -> Embedded | None:
+    """The encoder's output, or the embedded source if there is no encoder; None: neither is given.
+
+    cache: keeps what was given first for all later steps; None: there is no cache.
+    """
+    memory = embedded.source if embedded.memory is None else embedded.memory
+    if cache is None:
+        return memory
+    if cache.memory is None:
+        cache.memory = memory
+    kept: Embedded | None = cache.memory
+    return kept

@@ -17,24 +17,13 @@ from torch import Tensor
 
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.kv_cache import MechanismCache
+from seqkit.nn.attention.kv_cache import StateCache
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
-from seqkit.nn.precision import no_autocast
+from seqkit.nn.precision import float32_or_more, no_autocast
 from seqkit.nn.recurrence import is_exporting
 
 CHUNK = 64
 """Tokens of a causal chunk: inside it every pair is scored, between chunks sums are carried."""
-
-
-class LinearAttentionCache(MechanismCache):
-    """Sums [b h f c+1] over all tokens so far: features of keys times values, and times one. It never grows."""
-
-    def __init__(self) -> None:
-        self.sums: Tensor | None = None
-
-    def reorder(self, rows: Tensor) -> None:
-        if self.sums is not None:
-            self.sums = self.sums.index_select(0, rows)
 
 
 class FeatureMapAttention(AttentionMechanism):
@@ -69,17 +58,17 @@ class FeatureMapAttention(AttentionMechanism):
         k: Tensor,
         v: Tensor,
         context: AttentionContext,
-        cache: LinearAttentionCache | None = None,
+        cache: StateCache | None = None,
     ) -> Tensor:
         with no_autocast(q):
             queries, keys = self._features(q, k, context)
             values = F.pad(v.to(keys.dtype), [0, 1], value=1.0)  # the last column sums the weights
             values = values.masked_fill(_padded(v, context), 0.0)
             if context.is_causal:
-                past = None if cache is None else cache.sums
+                past = None if cache is None else cache.states[0]
                 output, sums = _causal(queries, repeat_kv(keys, q), repeat_kv(values, q), past)
                 if cache is not None:
-                    cache.sums = sums
+                    cache.states[0] = sums
             else:
                 sums = einsum(keys, values, "b g m f, b g m c -> b g f c")
                 output = einsum(queries, repeat_kv(sums, q), "b h n f, b h f c -> b h n c")
@@ -93,12 +82,13 @@ class FeatureMapAttention(AttentionMechanism):
                 scores = scores.tril(k.shape[2] - q.shape[2])
             return _normalized(scores, scores.sum(dim=-1, keepdim=True)).to(q.dtype)
 
-    def init_cache(self, max_tokens: int) -> LinearAttentionCache:
-        return LinearAttentionCache()
+    def init_cache(self, max_tokens: int) -> StateCache:
+        """Its state, [b h f c+1]: sums over all tokens so far of keys' features times values, and times one."""
+        return StateCache(1)
 
     def _features(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         """Features of queries, and of keys, zero where there is padding."""
-        q, k = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
+        q, k = (x.to(float32_or_more(x.dtype)) for x in (q, k))
         padded = _padded(k, context)
         # twice: NaN in padding must reach neither the features nor their gradient
         keys = self.key_features(k.masked_fill(padded, 0.0)).masked_fill(padded, 0.0)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
+from seqkit.nn.checks import check_at_least
 
 
 class LinformerAttention(AttentionMechanism):
@@ -37,10 +38,7 @@ class LinformerAttention(AttentionMechanism):
 
     def __init__(self, num_heads: int, head_dim: int, *, max_tokens: int, rank: int):
         super().__init__()
-        if max_tokens < 1 or rank < 1:
-            raise ValueError(
-                f"max_tokens={max_tokens}, rank={rank}; both count something, make them at least 1"
-            )
+        check_at_least(1, max_tokens=max_tokens, rank=rank)
         self.max_tokens = max_tokens
         self.rank = rank
         # so that projections of a full row are as large as what they project

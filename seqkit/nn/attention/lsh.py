@@ -16,6 +16,7 @@ from torch import Tensor
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv, softmax
+from seqkit.nn.checks import check_at_least
 
 
 class Plan(NamedTuple):
@@ -69,11 +70,8 @@ class LSHAttention(AttentionMechanism):
             raise ValueError(
                 f"num_buckets={num_buckets}; a direction has two ends, so give an even number from 2 on"
             )
-        if bucket_size < 2 or num_rounds < 1:
-            raise ValueError(
-                f"bucket_size={bucket_size}, num_rounds={num_rounds}; "
-                "make it at least 2, for itself and another token, and at least 1 round"
-            )
+        check_at_least(2, bucket_size=bucket_size)
+        check_at_least(1, num_rounds=num_rounds)
         self.bucket_size = bucket_size
         self.num_buckets = num_buckets
         self.register_buffer("directions", torch.randn(num_rounds, head_dim, num_buckets // 2))
@@ -198,10 +196,9 @@ class LSHAttention(AttentionMechanism):
 
 def _in_range(ranks: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """[... n m], True where a key's rank [... m] lies within low to high - 1 of a query, both [... n]."""
-    ranks, low, high = (
-        rearrange(ranks, "... m -> ... 1 m"),
-        *(rearrange(x, "... n -> ... n 1") for x in (low, high)),
-    )
+    ranks = rearrange(ranks, "... m -> ... 1 m")
+    low = rearrange(low, "... n -> ... n 1")
+    high = rearrange(high, "... n -> ... n 1")
     return (low <= ranks) & (ranks < high)
 
 

@@ -12,9 +12,11 @@ import torch
 from einops import einsum, rearrange, repeat
 from torch import Tensor, nn
 
+from seqkit.interfaces import Cache
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.kv_cache import KVCache, MechanismCache
+from seqkit.nn.attention.kv_cache import KVCache
+from seqkit.nn.precision import float32_or_more
 
 
 class AttentionMechanism(nn.Module, ABC):
@@ -45,7 +47,7 @@ class AttentionMechanism(nn.Module, ABC):
         Raises ValueError where the mechanism has no such weights.
         """
 
-    def init_cache(self, max_tokens: int) -> MechanismCache:
+    def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache of the mechanism's own kind."""
         return KVCache(max_tokens)
 
@@ -90,18 +92,11 @@ def softmax(scores: Tensor) -> Tensor:
     return scores.masked_fill(masked, 0.0).softmax(dim=-1).masked_fill(masked, 0.0)
 
 
-def check_positive(**settings: float | None) -> None:
-    """Raise ValueError for a number that is neither None nor above 0."""
-    for name, value in settings.items():
-        if value is not None and not value > 0:
-            raise ValueError(f"{name}={value}; make it larger than 0, or leave it out")
-
-
 def bounded(scores: Tensor, softcap: float | None) -> Tensor:
     """Scores under the softcap, in single precision at least; without one, as they are."""
     if softcap is None:
         return scores
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    wide = scores.to(float32_or_more(scores.dtype))
     return capped(wide, softcap)
 
 
@@ -116,25 +111,3 @@ def repeat_kv(k: Tensor, q: Tensor) -> Tensor:
     if times == 1:
         return k
     return repeat(k, "b g m c -> b (g times) m c", times=times)
-
-
-def soft_lookup(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    temperature: float,
-    attn_mask: Tensor | None = None,
-) -> Tensor:
-    """Attention as a soft dictionary, as plain as it can be written: what the other mechanisms are checked against.
-
-    query: [... n c], key: [... m c], value: [... m d]. attn_mask: [... n m] bool, True = may attend; None: no mask.
-    Returns [... n d], for each query the mean of the values weighted by exp(query . key / temperature). Towards
-    temperature 0 that is the value of the best key, towards infinity the plain mean. Zeros where all keys are masked.
-    Raises ValueError for a temperature that is not above 0.
-    """
-    check_positive(temperature=temperature)
-    scores = einsum(query, key, "... n c, ... m c -> ... n m") / temperature
-    if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -torch.inf)
-    return einsum(softmax(scores), value, "... n m, ... m d -> ... n d")

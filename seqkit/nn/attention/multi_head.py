@@ -5,7 +5,6 @@ b batch · n queries · m keys · d width · h heads · g key/value heads · c c
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
@@ -21,10 +20,10 @@ from seqkit.nn.attention.mechanism import (
     AttentionMechanism,
     as_bias,
     bounded,
-    check_positive,
     repeat_kv,
     softmax,
 )
+from seqkit.nn.checks import check_above_0, check_at_least
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.packing import Packing, has_flash_attention
@@ -52,7 +51,7 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         softcap: float | None = None,
     ):
         super().__init__(dropout)
-        check_positive(temperature=temperature, softcap=softcap)
+        check_above_0(temperature=temperature, softcap=softcap)
         self.temperature = head_dim**0.5 if temperature is None else temperature
         self.softcap = softcap
 
@@ -80,39 +79,7 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         return softmax(bounded(scores, self.softcap) + as_bias(q, k, context)).to(q.dtype)
 
 
-class AttentionLayer(nn.Module, ABC):
-    """Base class of a block's attention. Built as `(dim, num_heads) -> AttentionLayer`.
-
-    supports, needs_mask, needs_adjacency: as in `AttentionMechanism`. num_heads: number of heads. head_dim: channels of
-    a head.
-    """
-
-    supports: AttentionFeature = AttentionFeature(0)
-    num_heads: int
-    head_dim: int
-    needs_mask: bool = True
-    needs_adjacency: bool = False
-
-    @abstractmethod
-    def forward(
-        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
-    ) -> Tensor:
-        """[b n d] from x [b n d]. Keys and values are computed from `context.memory`, or from x if that is None."""
-
-    @abstractmethod
-    def init_cache(self, max_tokens: int) -> LayerCache:
-        """An empty cache."""
-
-    def for_cross_attention(self) -> Self:
-        """Turn this layer into cross-attention, and return it. The block calls it once, when the block is built."""
-        return self
-
-    def check_supported(self, required: AttentionFeature) -> None:
-        """Raise ValueError if a required feature is not supported."""
-        check_supported(type(self).__name__, self.supports, required)
-
-
-class MultiHeadAttention(AttentionLayer):
+class MultiHeadAttention(nn.Module):
     """Multi-head attention, self or cross (Vaswani et al. 2017, section 3.2.2).
 
     mechanism: `(num_heads, head_dim) -> AttentionMechanism`.
@@ -144,23 +111,18 @@ class MultiHeadAttention(AttentionLayer):
         convolution: Callable[[int], CausalConvolution] | None = None,
     ):
         super().__init__()
-        if dim < 1 or num_heads < 1:
-            raise ValueError(
-                f"dim={dim} and num_heads={num_heads} count channels and heads; make both 1 or more"
-            )
+        check_at_least(
+            1, dim=dim, num_heads=num_heads, num_kv_heads=num_kv_heads, head_dim=head_dim
+        )
         if head_dim is None and dim % num_heads:
             raise ValueError(
                 f"dim={dim} does not split into num_heads={num_heads} equal heads; make it a multiple, or give head_dim"
             )
         head_dim = dim // num_heads if head_dim is None else head_dim
-        if head_dim < 1:
-            raise ValueError(
-                f"head_dim={head_dim} counts the channels of a head; make it 1 or more"
-            )
         if qk_norm_level not in ("head", "all"):
             raise ValueError(f"qk_norm_level={qk_norm_level!r}; it is one of 'head', 'all'")
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if num_kv_heads < 1 or num_heads % num_kv_heads:
+        if num_heads % num_kv_heads:
             raise ValueError(
                 f"num_heads={num_heads} is not a multiple of num_kv_heads={num_kv_heads}; make num_kv_heads a divisor"
             )
@@ -183,14 +145,11 @@ class MultiHeadAttention(AttentionLayer):
             num_heads * head_dim, dim, bias=bias if out_bias is None else out_bias
         )
         self.norms_heads = qk_norm_level == "head"  # True: each head by itself; False: all together
-        if self.norms_heads:
-            queries_of_norm, keys_of_norm = (1, 1)
-        else:
-            queries_of_norm, keys_of_norm = (num_heads, num_kv_heads)
         self.query_norm = None
+        self.key_norm = None
         if qk_norm is not None:
-            self.query_norm = qk_norm(queries_of_norm * head_dim)
-        self.key_norm = qk_norm(keys_of_norm * head_dim) if qk_norm is not None else None
+            self.query_norm = qk_norm(head_dim if self.norms_heads else num_heads * head_dim)
+            self.key_norm = qk_norm(head_dim if self.norms_heads else num_kv_heads * head_dim)
         self.supports = self.mechanism.supports
         if self.convolution is not None:
             self.supports &= ~CausalConvolution.UNSUPPORTED
@@ -216,7 +175,9 @@ class MultiHeadAttention(AttentionLayer):
         else:
             continued = cache.self_attention
         output = rearrange(self.mechanism(q, k, v, context, continued), "b h n c -> b n (h c)")
-        return self.out_proj(output if context.packing is None else context.packing.pack(output))
+        if context.packing is not None:
+            output = context.packing.pack(output)
+        return self.out_proj(output)
 
     def _attends_in_row(self, x: Tensor, context: AttentionContext) -> bool:
         """Whether torch's FlashAttention can take the place of the mechanism, without padding."""
@@ -253,7 +214,9 @@ class MultiHeadAttention(AttentionLayer):
             q = apply_rotary(q, rotary)
             k = apply_rotary(k, rotary)
         dropout = self.mechanism.dropout if self.training else 0.0
-        q, k, v = q.to(v.dtype), repeat_kv(k, q).to(v.dtype), repeat_kv(v, q)
+        q = q.to(v.dtype)
+        k = repeat_kv(k, q).to(v.dtype)
+        v = repeat_kv(v, q)
         output = packing.attend(
             q, k, v, causal=context.is_causal, dropout=dropout, scale=1 / self.mechanism.temperature
         )
@@ -295,9 +258,9 @@ class MultiHeadAttention(AttentionLayer):
                 "this attention was built for one sequence and got a memory; call its for_cross_attention"
             )
         query = self.q_proj(x)
-        q = self._heads(
-            query if context.packing is None else context.packing.pad(query), self.query_norm
-        )
+        if context.packing is not None:
+            query = context.packing.pad(query)
+        q = self._heads(query, self.query_norm)
         if cache is not None and cache.cross_attention is not None:
             return q, *cache.cross_attention
         key, value = self.kv_proj(memory).chunk(2, dim=-1)

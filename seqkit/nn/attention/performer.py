@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.linear import FeatureMapAttention
+from seqkit.nn.checks import check_at_least
 
 MAX_EXPONENT = 40.0
 """Largest exponent of a key's feature: float32 reaches exp(88), so sums over any length stay finite."""
@@ -33,10 +34,7 @@ class PerformerAttention(FeatureMapAttention):
 
     def __init__(self, num_heads: int, head_dim: int, *, num_features: int = 256):
         super().__init__()
-        if num_features < 1:
-            raise ValueError(
-                f"num_features={num_features}; give at least 1, and hundreds for a good estimate"
-            )
+        check_at_least(1, num_features=num_features)
         self.register_buffer("directions", orthogonal_directions(num_features, head_dim))
 
     def query_features(self, q: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mask import Mask, causal_mask, dense, padding_mask
 from seqkit.nn.attention.mechanism import AttentionMechanism
 from seqkit.nn.attention.multi_head import ScaledDotProductAttention
+from seqkit.nn.checks import check_at_least
 from seqkit.nn.recurrence import is_exporting
 
 MIN_BLOCK_SIZE = 32
@@ -60,16 +61,12 @@ class SlidingWindowAttention(AttentionMechanism):
         softcap: float | None = None,
     ):
         super().__init__()
-        if size < 2:
-            raise ValueError(
-                f"size={size} counts the token itself, so it attends to no other; make it 2 or more"
-            )
+        check_at_least(2, size=size)  # the token itself is one
         if stride < 0 or stride == 1:
             raise ValueError(
                 f"stride={stride}; make it 2 or more, or 0 for none (1: use ScaledDotProductAttention)"
             )
-        if num_global < 0:
-            raise ValueError(f"num_global={num_global} counts tokens; make it 0 or more")
+        check_at_least(0, num_global=num_global)
         self.size = size
         self.stride = stride
         self.num_global = num_global

@@ -12,6 +12,7 @@ from torch import Tensor
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import ALL_FEATURES
 from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_kv, softmax
+from seqkit.nn.checks import check_at_least
 
 
 class TopKAttention(DenseScoreAttention):
@@ -28,8 +29,7 @@ class TopKAttention(DenseScoreAttention):
 
     def __init__(self, num_heads: int, head_dim: int, *, k: int):
         super().__init__()
-        if k < 1:
-            raise ValueError(f"k={k} counts the keys of a query; make it at least 1")
+        check_at_least(1, k=k)
         self.k = k
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:

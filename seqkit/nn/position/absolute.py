@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from seqkit.interfaces import Backbone, TokenSpec
 from seqkit.interfaces.tokens import may_read
 from seqkit.nn.position.base import PositionalEncoding
+from seqkit.nn.precision import float32_or_more
 
 
 class NoPosition(PositionalEncoding):
@@ -53,7 +54,7 @@ class Sinusoidal(PositionalEncoding):
         """Vectors [b n d] for positions [b n p]."""
         if self.num_axes == 0:
             return positions.new_zeros(1, 1, self.dim, dtype=self.dtype)
-        wide = torch.promote_types(torch.promote_types(positions.dtype, self.dtype), torch.float32)
+        wide = float32_or_more(torch.promote_types(positions.dtype, self.dtype))
         angles = rearrange(positions.to(wide), "b n p -> b n p 1") * self._frequencies(
             positions.device
         )
@@ -150,7 +151,7 @@ class Learned(PositionalEncoding):
         vectors = [F.embedding(column, table) for column, table in zip(columns, self.tables)]
         if len(vectors) == 1:
             return vectors[0]
-        wide = torch.promote_types(vectors[0].dtype, torch.float32)
+        wide = float32_or_more(vectors[0].dtype)
         total = vectors[0].to(wide)
         for vector in vectors[1:]:
             total = total + vector

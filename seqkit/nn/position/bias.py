@@ -13,6 +13,7 @@ from einops import einsum, rearrange
 from torch import Tensor, nn
 
 from seqkit.nn.attention.features import AttentionFeature
+from seqkit.nn.checks import check_at_least
 from seqkit.nn.position.base import RelativePosition, distances, offsets
 
 
@@ -139,11 +140,7 @@ class EdgeBias(nn.Module):
 
     def __init__(self, num_edge_types: int, num_heads: int):
         super().__init__()
-        if num_edge_types < 1 or num_heads < 1:
-            raise ValueError(
-                f"EdgeBias(num_edge_types={num_edge_types}, num_heads={num_heads}) has nothing to add to; "
-                "both are 1 or more"
-            )
+        check_at_least(1, num_edge_types=num_edge_types, num_heads=num_heads)
         self.weight = nn.Parameter(torch.zeros(1 + num_edge_types, num_heads))
 
 

@@ -10,6 +10,7 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.nn.attention.features import AttentionFeature
+from seqkit.nn.checks import check_above_0
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.rotary_scaling import RotaryScaling
 
@@ -40,8 +41,7 @@ class Rotary(RelativePosition):
         interleaved: bool = False,
     ):
         super().__init__()
-        if base <= 0:
-            raise ValueError(f"base={base} should be positive")
+        check_above_0(base=base)
         if not 0 < share <= 1:
             raise ValueError(
                 f"share={share} of a head's channels are rotated; make it above 0 and at most 1"
@@ -54,13 +54,10 @@ class Rotary(RelativePosition):
     def check_axes(self, num_axes: int, head_dim: int) -> None:
         """Raise ValueError if a head has fewer channel pairs than the tokens have axes, or the scaling does not fit."""
         if self._pairs(head_dim) < num_axes:
-            if self.share == 1:
-                narrowed, wider = ("", "")
-            else:
-                narrowed, wider = (f" with share={self.share}", " or a larger share")
+            narrowed = "" if self.share == 1 else f" with share={self.share}"
             raise ValueError(
                 f"a head_dim of {head_dim}{narrowed} has no channel pair for each of {num_axes} axes; "
-                f"use wider heads{wider}"
+                "use wider heads, or a larger share where that is below 1"
             )
         if self.scaling is not None and num_axes > 0:
             self.scaling.check_pairs(self._pairs_of_axis(head_dim, num_axes), self.base)

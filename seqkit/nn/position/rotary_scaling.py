@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from seqkit.nn.checks import check_above_0, check_at_least
+
 
 class RotaryScaling(ABC):
     """Other frequencies than those that a model was trained with, for longer sequences.
@@ -38,7 +40,7 @@ class LinearScaling(RotaryScaling):
     """
 
     def __init__(self, factor: float):
-        _check_above_0(factor=factor)
+        check_above_0(factor=factor)
         self.factor = factor
 
     def __call__(self, frequencies: Tensor, base: float) -> Tensor:
@@ -64,7 +66,7 @@ class LLaMA3Scaling(RotaryScaling):
         high_freq_factor: float = 4.0,
         original_max_tokens: int = 8192,
     ):
-        _check_above_0(factor=factor)
+        check_above_0(factor=factor)
         if not low_freq_factor < high_freq_factor:
             raise ValueError(
                 f"low_freq_factor={low_freq_factor} and high_freq_factor={high_freq_factor} have nothing between them; "
@@ -108,7 +110,7 @@ class YaRNScaling(RotaryScaling):
         mscale: float = 1.0,
         mscale_all_dim: float = 0.0,
     ):
-        _check_above_0(factor=factor, original_max_tokens=original_max_tokens, beta_slow=beta_slow)
+        check_above_0(factor=factor, original_max_tokens=original_max_tokens, beta_slow=beta_slow)
         if not beta_slow < beta_fast:
             raise ValueError(
                 f"beta_slow={beta_slow} and beta_fast={beta_fast} count turns; make the first smaller"
@@ -116,7 +118,7 @@ class YaRNScaling(RotaryScaling):
         growth = 0.1 * math.log(max(factor, 1.0))
         computed = (mscale * growth + 1) / (mscale_all_dim * growth + 1)
         self.attention_factor = computed if attention_factor is None else attention_factor
-        _check_above_0(attention_factor=self.attention_factor)
+        check_above_0(attention_factor=self.attention_factor)
         self.factor = factor
         self.original_max_tokens = original_max_tokens
         self.truncate = truncate
@@ -167,17 +169,9 @@ class LongRoPEScaling(RotaryScaling):
         original_max_tokens: int,
         attention_factor: float | None = None,
     ):
-        _check_above_0(
-            factor=factor, attention_factor=1.0 if attention_factor is None else attention_factor
-        )
-        if not all(0 < one < math.inf for one in factors):
-            raise ValueError(
-                f"factors={list(factors)} divide the frequencies; make each larger than 0"
-            )
-        if original_max_tokens < 2:
-            raise ValueError(
-                f"original_max_tokens={original_max_tokens} counts tokens of a context; make it 2 or more"
-            )
+        check_above_0(factor=factor, attention_factor=attention_factor)
+        check_above_0(**{f"factors[{i}]": one for i, one in enumerate(factors)})
+        check_at_least(2, original_max_tokens=original_max_tokens)
         growth = math.log(max(factor, 1.0)) / math.log(original_max_tokens)
         if attention_factor is None:
             self.attention_factor = math.sqrt(1 + growth)
@@ -196,13 +190,3 @@ class LongRoPEScaling(RotaryScaling):
         return frequencies / torch.tensor(
             self.factors, device=frequencies.device, dtype=frequencies.dtype
         )
-
-
-def _check_above_0(**settings: float) -> None:
-    for name, value in settings.items():
-        if not 0 < value < math.inf:
-            if name == "factor":
-                what = "divides the frequencies"
-            else:
-                what = "should be a positive number"
-            raise ValueError(f"{name}={value} {what}; make it larger than 0")

@@ -10,7 +10,8 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.linear import CHUNK, LinearAttention, LinearAttentionCache
+from seqkit.nn.attention.kv_cache import StateCache
+from seqkit.nn.attention.linear import CHUNK, LinearAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
@@ -98,17 +99,17 @@ def test_steps_with_padding_between_equal_one_pass():
             is_causal=True, query_valid=valid[:, start:end], key_valid=valid[:, :end]
         )
         outputs.append(mechanism(*(x[:, :, start:end] for x in (q, k, v)), step, cache))
-        assert cache.sums.shape == (2, 3, 5, 6)
+        assert cache.states[0].shape == (2, 3, 5, 6)
     assert_close(torch.cat(outputs, dim=2), mechanism(q, k, v, context(valid, True)))
 
 
 def test_reordered_rows_keep_their_sums():
-    cache = LinearAttentionCache()
+    cache = StateCache(1)
     cache.reorder(torch.tensor([0]))
-    cache.sums = torch.randn(3, 2, 5, 7)
-    sums = cache.sums
+    cache.states[0] = torch.randn(3, 2, 5, 7)
+    sums = cache.states[0]
     cache.reorder(torch.tensor([2, 0, 0, 1]))
-    assert_close(cache.sums, sums[[2, 0, 0, 1]])
+    assert_close(cache.states[0], sums[[2, 0, 0, 1]])
 
 
 @CAUSAL

@@ -129,7 +129,7 @@ def test_too_long_sequences_settings_out_of_range_and_causality_are_refused():
     backbone = transformer()
     with pytest.raises(ValueError, match="14 tokens"):
         backbone(embedded([14, 3], 17))
-    with pytest.raises(ValueError, match="max_tokens=0, rank=5"):
+    with pytest.raises(ValueError, match="max_tokens=0"):
         transformer(max_tokens=0)
     mechanism = partial(LinformerAttention, max_tokens=13, rank=5)
     with pytest.raises(ValueError, match="causal=True"):

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens
+from seqkit.interfaces.batch import Padding
 from seqkit.nn.attention.context import Past, attention_context, cross_attention_context
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mask import dense_edge_types
@@ -62,8 +63,8 @@ def batch(lengths, t, has_adjacency, segmented, seed):
     past = None
     if t:
         past = columns(torch.rand(b, t, generator=g) < 0.7)
-    whole = valid if valid.all() else None
-    return Embedded(torch.zeros(b, n, 5), positions, valid, adjacency, segments, whole=whole), past
+    embedded = Embedded(torch.zeros(b, n, 5), positions, valid, adjacency, segments)
+    return embedded.know(Padding.of(valid)), past
 
 
 def columns(valid):

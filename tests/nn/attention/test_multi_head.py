@@ -159,9 +159,12 @@ def test_a_width_that_does_not_split_is_refused():
         MultiHeadAttention(21, 4)
 
 
-@pytest.mark.parametrize(("dim", "num_heads"), [(21, 0), (21, -3), (0, 3)])
-def test_no_heads_and_no_width_are_refused(dim, num_heads):
-    with pytest.raises(ValueError, match=f"dim={dim} and num_heads={num_heads}"):
+@pytest.mark.parametrize(
+    ("dim", "num_heads", "message"),
+    [(21, 0, "num_heads=0; make it 1"), (21, -3, "num_heads=-3"), (0, 3, "dim=0; make it 1")],
+)
+def test_no_heads_and_no_width_are_refused(dim, num_heads, message):
+    with pytest.raises(ValueError, match=message):
         MultiHeadAttention(dim, num_heads)
 
 

