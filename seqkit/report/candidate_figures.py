@@ -15,7 +15,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
-from seqkit.comparison.types import Metric, Row
+from seqkit.comparison.types import Row
+from seqkit.objectives.metric import Metric
 from seqkit.report.figures import (
     BLUE,
     GREEN,

@@ -12,13 +12,14 @@ from markupsafe import Markup
 
 from seqkit.comparison.results import read_results
 from seqkit.comparison.stages import Plan
-from seqkit.comparison.types import Results, Row, fixed
+from seqkit.comparison.types import Results, Row
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
+from seqkit.objectives.metric import DASH, fixed
 from seqkit.report import sentences
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, spreads
 from seqkit.report.figures import svg
-from seqkit.report.numbers import DASH, format_number, plural
+from seqkit.report.numbers import format_number, plural
 from seqkit.report.table import Cell, Table, to_csv
 from seqkit.report.templates import fill, write_page
 

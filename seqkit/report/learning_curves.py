@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.report.figures import Series, curves, svg
-from seqkit.report.headline import SHARES, headline
+from seqkit.report.headline import headline
 from seqkit.training import metrics_csv
 
 CONSTANT = "constant baseline (test)"
@@ -38,10 +38,11 @@ def metric_curve(folder: Path, summary: dict[str, Any]) -> str | None:
     )
     if not valid.x or metric.name == "loss":
         return None
-    if metric.name in SHARES:
-        scale, unit = (100, f"{metric.label}, %")
-    else:
-        scale, unit = (1, metric.label)
+    scale = 1
+    unit = metric.label
+    if metric.metric.proportion:
+        scale = 100
+        unit = f"{metric.label}, %"
     levels = {CONSTANT: metric.baseline, BESIDE: metric.strong}
     levels = {label: None if level is None else scale * level for label, level in levels.items()}
     scaled = Series(valid.x, [scale * value for value in valid.y], valid.label)

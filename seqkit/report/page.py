@@ -13,12 +13,11 @@ from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.files import read_mapping
 from seqkit.interfaces import IGNORE
-from seqkit.report.headline import averaged, cautions, headline
+from seqkit.report.headline import cautions, headline, remarks
 from seqkit.report.learning_curves import loss_curve, metric_curve
 from seqkit.report.modality import find_renderer
 from seqkit.report.samples import MAX_EXAMPLES, samples
 from seqkit.report.templates import write_page
-from seqkit.runs.intervals import told
 from seqkit.runs.prepare import data_module
 from seqkit.runs.summary import data_name, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one
@@ -76,12 +75,11 @@ def _collect(folder: Path) -> dict[str, Any]:
             and summary.get("num_test") == 1
         ):
             summary |= _labelled(data)
-        lines = filter(None, (averaged(summary), told(summary)))
         return {
             "folder": str(folder),
             "title": f"{data_name(trained.config)} · {summary['backbone']}",
             "summary": trained.summary,
-            "intervals": ". ".join(line[:1].upper() + line[1:] for line in lines),
+            "intervals": ". ".join(line[:1].upper() + line[1:] for line in remarks(summary)),
             "metric": metric,
             "others": {
                 name: value for name, value in summary["metrics"].items() if name != metric.name

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from seqkit.comparison.statistics import LEVEL
-from seqkit.comparison.types import Difference, Results, Row, fixed
+from seqkit.comparison.types import Difference, Results, Row
 from seqkit.comparison.unmatched import TOLERANCE
 from seqkit.comparison.verdicts import doubts
 from seqkit.config.recipe import load_yaml
-from seqkit.report.headline import is_trial
+from seqkit.objectives.metric import fixed
+from seqkit.report.headline import shortages
 from seqkit.report.numbers import format_number, listed, plural
 
 BUDGETS = {
@@ -154,7 +155,7 @@ def _trial_sentence(results: Results) -> str | None:
     for row in results.candidates:
         limit = load_yaml(row.config)["data"].get("limit")
         steps = max((run.steps or 0 for run in row.sound), default=0)
-        if steps and is_trial({"steps": steps, "limit": limit}):
+        if steps and shortages(steps, limit):
             known = plural(steps, "optimizer step") + (
                 f" and at most {limit:,} examples of each split" if limit else ""
             )

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqkit.comparison.types import CurvePoint, Metric, Row, Run, Trial
+from seqkit.comparison.types import CurvePoint, Row, Run, Trial
+from seqkit.objectives.metric import Metric
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, short, spreads
 
 ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
