@@ -14,9 +14,9 @@ from seqkit.data.module import DataModule
 from seqkit.files import read_mapping
 from seqkit.interfaces import IGNORE
 from seqkit.report.headline import cautions, headline, remarks
-from seqkit.report.learning_curves import loss_curve, metric_curve
+from seqkit.report.learning_curves import learning_curves
 from seqkit.report.modality import find_renderer
-from seqkit.report.samples import MAX_EXAMPLES, samples
+from seqkit.report.samples import MAX_EXAMPLES, Picker, samples
 from seqkit.report.templates import write_page
 from seqkit.runs.prepare import data_module
 from seqkit.runs.summary import data_name, task_folders
@@ -68,7 +68,6 @@ def _collect(folder: Path) -> dict[str, Any]:
                 f"{unknown:,} of {num_tokens:,} {split} tokens are unknown. They share one id."
             )
         data = _data(trained, warnings)
-        loss = loss_curve(folder, summary)
         if (
             data is not None
             and getattr(trained.objective, "level", "") == "token"
@@ -88,8 +87,8 @@ def _collect(folder: Path) -> dict[str, Any]:
             "facts": _facts(summary),
             "config": (folder / "config.yaml").read_text(encoding="utf-8"),
             "environment": {**summary["versions"], "seed": summary["seed"]},
-            "curves": [curve for curve in (loss, metric_curve(folder, summary)) if curve],
-            "sections": [] if data is None else samples(trained.objective, trained, data),
+            "curves": learning_curves(folder, summary),
+            "sections": [] if data is None else samples(trained.objective, Picker(trained, data)),
             "warnings": warnings,
         }
 

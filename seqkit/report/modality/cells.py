@@ -12,7 +12,7 @@ from seqkit.errors import one_line, shortened
 from seqkit.interfaces import Tokens
 from seqkit.raw import Years
 from seqkit.report.figures import INK
-from seqkit.report.modality.base import WARM, Renderer
+from seqkit.report.modality.base import WARM, Look, Renderer
 from seqkit.tokenizers.cells import Cells
 
 MAX_NAME = 22
@@ -43,6 +43,10 @@ class CellsRenderer(Renderer):
     def height(self, tokens: Tokens) -> float:
         """0.18 inches a cell."""
         return 0.18 * len(tokens) + 0.6
+
+    def look(self, raw: Any, tokens: Tokens) -> Look:
+        """The cells that are there."""
+        return Look(cells=[(name, written(cell)) for name, cell in raw.items() if cell is not None])
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """`column = cell` for each token, short; without `raw` the column alone."""

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from seqkit.interfaces import Tokens
 from seqkit.report.figures import BLUE, GREEN, STYLE, VERMILION, new_figure
-from seqkit.report.modality.base import WARM, Renderer
+from seqkit.report.modality.base import WARM, Look, Renderer
 from seqkit.tokenizers.graph import Graph
 from seqkit.tokenizers.molecule import BONDS, Molecule
 
@@ -148,6 +148,10 @@ class MoleculeRenderer(GraphRenderer):
         drawing.FinishDrawing()
         text: str = drawing.GetDrawingText()
         return text[text.index("<svg") :].replace("#000000", "currentColor")
+
+    def look(self, raw: Any, tokens: Tokens) -> Look:
+        """The structural formula, of a SMILES, too."""
+        return Look(self.small_svg(raw, tokens))
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """Element and index."""

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from seqkit.interfaces import Tokens
 from seqkit.report.figures import BLUE, INK
-from seqkit.report.modality.base import MAX_RECEIVED, WARM, Renderer
+from seqkit.report.modality.base import MAX_RECEIVED, WARM, Look, Renderer
 from seqkit.tokenizers import CharNGrams
 from seqkit.tokenizers.text import Text
 
@@ -74,6 +74,12 @@ class TextRenderer(Renderer):
     def height(self, tokens: Tokens) -> float:
         """0.4 inches a line."""
         return 0.4 * (1 + _boxes(*self._shown(tokens))[-1][0]) + 0.2
+
+    def look(self, raw: Any, tokens: Tokens) -> Look:
+        """The text, or what the tokens say."""
+        if isinstance(raw, str):
+            return Look(text=raw)
+        return Look(text=str(self.tokenizer.decode(tokens)))
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """The piece of text of each token."""
