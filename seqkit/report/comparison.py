@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +20,7 @@ from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_l
 from seqkit.report.figures import svg
 from seqkit.report.numbers import format_number, plural
 from seqkit.report.table import Cell, Table, to_csv
-from seqkit.report.templates import fill, write_page
+from seqkit.report.templates import fill, tidied, write_page
 
 BRIEF = 5
 """Columns of the ranking in a terminal; the page has all."""
@@ -62,8 +61,7 @@ def write_comparison(folder: Path, results: Results | None = None) -> Path:
 def comparison_markdown(results: Results, values: dict[str, Any] | None = None) -> str:
     """A comparison as Markdown: for a page of documentation, a pull request, a notebook."""
     commands = [Markup(one_line(command)) for command in results.commands]  # noqa: S704 - in a code block
-    text = fill("comparison.md", commands=commands, **(values or _values(results)))
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return tidied(fill("comparison.md", commands=commands, **(values or _values(results))))
 
 
 def _values(results: Results) -> dict[str, Any]:

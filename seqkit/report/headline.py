@@ -246,6 +246,12 @@ def averaged(summary: Summary) -> str:
     return f"a prediction is {100 * share:.0f} % the network's, the rest that of a linear model of the table's cells"
 
 
+def split_sizes(summary: Summary) -> str:
+    """In words, how many examples each split has; what the summary of an old run lacks is left out."""
+    names = (("num_train", "training"), ("num_valid", "validation"), ("num_test", "test"))
+    return ", ".join(f"{summary[key]:,} {name}" for key, name in names if key in summary)
+
+
 def remarks(summary: Summary) -> list[str]:
     """Whose the predictions are, and the widths of their intervals, in words."""
     return [line for line in (averaged(summary), told(summary)) if line]
