@@ -31,7 +31,7 @@ class Metric:
     """A metric. In a comparison a value is shown times `scale`, with that many digits.
 
     label: its name in sentences. unit: "%" for a share. root: True: a split's value is the root of a mean over its
-    examples (RMSE); False: the mean. is_usual: whether runs have it without being asked for it.
+    examples (RMSE); False: the mean.
 
     >>> accuracy = Metric("accuracy", "test accuracy", "%", 100, 2, True)
     >>> accuracy.mean(0.981, 0.002), accuracy.text(0.981)
@@ -45,7 +45,6 @@ class Metric:
     digits: int = 3
     higher_is_better: bool = False
     root: bool = False
-    is_usual: bool = False
 
     @property
     def title(self) -> str:
@@ -60,6 +59,11 @@ class Metric:
         return "max" if self.higher_is_better else "min"
 
     @property
+    def sign(self) -> int:
+        """1 where more is better, else -1: a value times it is better where it is higher."""
+        return 1 if self.higher_is_better else -1
+
+    @property
     def difference_unit(self) -> str:
         """The unit of a difference: points of percentages, else the metric's own; it may be empty."""
         return "percentage points" if self.proportion else self.unit
@@ -68,6 +72,11 @@ class Metric:
     def proportion(self) -> bool:
         """Whether a value is a share of the examples, between 0 and 1."""
         return self.unit == "%"
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether runs have it without being asked for it."""
+        return self.name in USUAL or "@" in self.name
 
     def is_better(self, value: float, other: float) -> bool:
         """Whether one value is better than another."""
@@ -121,35 +130,39 @@ class Metric:
         return f"[{', '.join(map(write, bounds))}]"
 
 
-def _share(name: str, label: str = "", *, higher: bool = True, usual: bool = False) -> Metric:
-    return Metric(name, label or name, "%", 100, 2, higher, is_usual=usual)
+def _share(name: str, label: str = "", *, higher: bool = True) -> Metric:
+    return Metric(name, label or name, "%", 100, 2, higher)
 
 
 METRICS = {
     one.name: one
     for one in (
-        _share("accuracy", "test accuracy", usual=True),
+        _share("accuracy", "test accuracy"),
         _share("balanced_accuracy"),
-        _share("macro_f1", usual=True),
+        _share("macro_f1"),
         _share("precision"),
         _share("recall"),
         _share("word_f1"),
-        _share("explained", "variance explained", usual=True),
-        _share("recall@1", "recall at 1", usual=True),
-        _share("token_error", "token error rate", higher=False, usual=True),
+        _share("explained", "variance explained"),
+        _share("recall@1", "recall at 1"),
+        _share("token_error", "token error rate", higher=False),
         _share("sequence_error", "sequence error rate", higher=False),
         _share("word_error", higher=False),
         _share("calibration_error", higher=False),
-        Metric("loss", "test loss", "nats", digits=4, is_usual=True),
-        Metric("bits_per_byte", "bits per byte", "bits", digits=4, is_usual=True),
-        Metric("perplexity", "perplexity", is_usual=True),
+        Metric("loss", "test loss", "nats", digits=4),
+        Metric("bits_per_byte", "bits per byte", "bits", digits=4),
+        Metric("perplexity", "perplexity"),
         Metric("brier", "brier"),
-        Metric("mae", "mae", is_usual=True),
+        Metric("mae", "mae"),
         Metric("rmse", "test RMSE", root=True),
-        Metric("r2", "r2", higher_is_better=True, is_usual=True),
+        Metric("r2", "r2", higher_is_better=True),
     )
 }
 """Metrics that seqkit knows by name."""
+
+USUAL = {
+    "loss", "accuracy", "macro_f1", "mae", "r2", "perplexity", "bits_per_byte", "token_error", "explained",
+}  # fmt: skip
 
 
 def find_metric(name: str) -> Metric:
@@ -157,7 +170,7 @@ def find_metric(name: str) -> Metric:
     if name in METRICS:
         return METRICS[name]
     if "@" in name:
-        return _share(name, usual=True)
+        return _share(name)
     return Metric(name, name, higher_is_better=True)
 
 
