@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
 from seqkit.comparison.types import Row
+from seqkit.errors import shortened
 from seqkit.objectives.metric import Metric
 from seqkit.report.figures import (
     BLUE,
@@ -109,7 +110,7 @@ def spreads(rows: Sequence[tuple[str, Mark, Row]], metric: Metric) -> Figure:
         axes.plot(
             [metric.shown(row.mean)], [place], **{**mark.style, "linestyle": "none"}, markersize=7
         )
-    axes.set_yticks(range(len(rows)), [short(name) for name, _, _ in rows])
+    axes.set_yticks(range(len(rows)), [shortened(name, MAX_NAME) for name, _, _ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=INK, alpha=0.15, linewidth=0.6)
@@ -188,10 +189,3 @@ def rate_lines(rows: Sequence[Row], marks: Mapping[str, Mark]) -> list[Line]:
             mark = marks[row.name] if i == 0 else replace(marks[row.name], line=":")
             found.append(Line(mark, list(means), list(means.values()), ringed=ringed))
     return found
-
-
-def short(name: str) -> str:
-    """A name of at most MAX_NAME characters."""
-    if len(name) <= MAX_NAME:
-        return name
-    return f"{name[: MAX_NAME - 1]}…"
