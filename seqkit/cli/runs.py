@@ -89,7 +89,7 @@ def _order(main: Headline | None) -> tuple[str, float]:
     """Sort key: runs of one metric together, the best first; runs without a result last."""
     if main is None:
         return "\uffff", 0.0
-    sign = -1 if main.is_higher_better else 1
+    sign = -main.metric.sign
     return main.name, sign * main.value if math.isfinite(main.value) else math.inf
 
 

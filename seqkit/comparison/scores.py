@@ -10,23 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqkit.comparison.types import Metric
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective, PredictionObjective, TokenBatch
 from seqkit.model import Model
 from seqkit.objectives import Contrastive
+from seqkit.objectives.metric import Metric, find_metric
 from seqkit.runs.evaluate import bytes_of_test_split
 
 METRICS = {
-    "accuracy": Metric("accuracy", "test accuracy", "%", 100, 2, True),
-    "rmse": Metric("rmse", "test RMSE", "", 1, 3, root=True),
-    "recall@1": Metric("recall@1", "recall at 1", "%", 100, 2, True),
-    "sequence_error": Metric("sequence_error", "sequence error rate", "%", 100, 2),
-    "token_error": Metric("token_error", "token error rate", "%", 100, 2),
-    "loss": Metric("loss", "test loss", "nats", 1, 4),
-    "bits_per_byte": Metric("bits_per_byte", "bits per byte", "bits", 1, 4),
-}
+    name: find_metric(name)
+    for name in (
+        "accuracy", "rmse", "recall@1", "sequence_error", "token_error", "loss", "bits_per_byte",
+    )
+}  # fmt: skip
 """Every metric that is a mean over examples, or the root of one."""
 
 

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-DASH = "–"
-MINUS = "−"
+from seqkit.objectives.metric import DASH
+from seqkit.objectives.metric import Metric as Metric
 
 Interval = tuple[float, float]
-
-
-def fixed(value: float | None, digits: int, *, signed: bool = False) -> str:
-    """A number with that many decimals: 98.10, −0.3; signed: +0.80. None is a dash, and no zero has a sign."""
-    if value is None:
-        return DASH
-    text = f"{value:.{digits}f}"
-    if not float(text):
-        return text.lstrip("-")
-    if signed and value > 0:
-        return f"+{text}"
-    return text.replace("-", MINUS)
 
 
 class _Json:
@@ -43,75 +30,6 @@ class _Json:
             raise ValueError(
                 f"{'.'.join(map(str, first['loc'])) or 'value'}: {first['msg'].lower()}"
             ) from None
-
-
-@dataclass(frozen=True)
-class Metric(_Json):
-    """The metric that candidates are compared by. A value is shown times `scale`, with that many digits.
-
-    root: True: a split's value is the root of a mean over its examples (RMSE); False: the mean.
-
-    >>> accuracy = Metric("accuracy", "test accuracy", "%", 100, 2, True)
-    >>> accuracy.mean(0.981, 0.002)
-    '98.10 ± 0.20'
-    """
-
-    name: str
-    label: str
-    unit: str = ""
-    scale: float = 1.0
-    digits: int = 3
-    higher_is_better: bool = False
-    root: bool = False
-
-    @property
-    def title(self) -> str:
-        """Label and unit: test accuracy (%)."""
-        if self.unit:
-            return f"{self.label} ({self.unit})"
-        return self.label
-
-    @property
-    def difference_unit(self) -> str:
-        """The unit of a difference: points of percentages, else the metric's own; it may be empty."""
-        return "percentage points" if self.unit == "%" else self.unit
-
-    @property
-    def proportion(self) -> bool:
-        """Whether a value is a share of the examples, between 0 and 1."""
-        return self.unit == "%"
-
-    def shown(self, value: float) -> float:
-        """A raw value as it is shown."""
-        return value * self.scale
-
-    def number(self, value: float | None) -> str:
-        """98.10"""
-        if value is None:
-            return DASH
-        return fixed(self.shown(value), self.digits)
-
-    def signed(self, value: float | None) -> str:
-        """+0.80"""
-        if value is None:
-            return DASH
-        return fixed(self.shown(value), self.digits, signed=True)
-
-    def value(self, value: float | None) -> str:
-        """98.10 %"""
-        return f"{self.number(value)} {self.unit}".strip()
-
-    def mean(self, mean: float | None, std: float | None) -> str:
-        """98.10 ± 0.20, without a spread where there is none."""
-        if mean is None or std is None:
-            return self.number(mean)
-        return f"{self.number(mean)} ± {self.number(std)}"
-
-    def interval(self, bounds: Sequence[float | None] | None, *, signed: bool = False) -> str:
-        """[97.70, 98.50]; empty where a bound is unknown."""
-        if bounds is None or None in bounds:
-            return ""
-        return f"[{', '.join((self.signed if signed else self.number)(bound) for bound in bounds)}]"
 
 
 @dataclass(frozen=True, kw_only=True)

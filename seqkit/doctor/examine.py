@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,17 @@ from seqkit.doctor.training import (
 from seqkit.errors import DataError, UsageError, one_line, shortened
 from seqkit.progress import track
 
-MODEL_AND_DATA_CHECKS: tuple[Callable[[Subject], Result], ...] = (
-    check_tokens, check_inputs, check_embeddings, check_labels,
-    check_padding, check_future, check_target, check_positions,
-)  # fmt: skip
-TRAINING_CHECKS: tuple[Callable[[Trials], Result], ...] = (
-    check_start, check_trained_parameters, check_learning_rate, check_gradients, check_overfitting,
-)  # fmt: skip
-RUN_CHECKS: tuple[Callable[[Subject], Result], ...] = (check_trained_weights, check_curve)
+MODEL_AND_DATA_CHECKS: dict[str, Callable[[Subject], Result]] = {
+    "tokens": check_tokens, "inputs": check_inputs, "embeddings": check_embeddings, "labels": check_labels,
+    "padding": check_padding, "future": check_future, "target": check_target, "positions": check_positions,
+}  # fmt: skip
+TRAINING_CHECKS: dict[str, Callable[[Trials], Result]] = {
+    "initial loss": check_start, "trained layers": check_trained_parameters, "learning rate": check_learning_rate,
+    "gradients": check_gradients, "overfitting": check_overfitting,
+}  # fmt: skip
+RUN_CHECKS: dict[str, Callable[[Subject], Result]] = {
+    "trained weights": check_trained_weights, "learning curve": check_curve,
+}  # fmt: skip
 
 
 def examine(config: Mapping[str, Any], run: Path | None = None) -> list[Result]:
@@ -40,27 +44,26 @@ def examine(config: Mapping[str, Any], run: Path | None = None) -> list[Result]:
     Raises DataError or UsageError if the data cannot be read or the model cannot be built.
     """
     subject = subject_of(config, run)
-    checks = [partial(check, subject) for check in MODEL_AND_DATA_CHECKS]
-    if (trials := Trials(subject)).num_steps:
-        checks += [partial(check, trials) for check in TRAINING_CHECKS]
+    checks = {name: partial(check, subject) for name, check in MODEL_AND_DATA_CHECKS.items()}
+    trials = Trials(subject)
+    if trials.num_steps:
+        checks |= {name: partial(check, trials) for name, check in TRAINING_CHECKS.items()}
     else:
-        checks.append(
-            partial(
-                not_applicable, "training", "steps of this model cost too much to try them here"
-            )
-        )
-    checks += [partial(check, subject) for check in RUN_CHECKS if run is not None]
-    return [_result(check) for check in track(checks, "examining", len(checks))]
+        why = "steps of this model cost too much to try them here"
+        checks["training"] = partial(not_applicable, why)
+    if run is not None:
+        checks |= {name: partial(check, subject) for name, check in RUN_CHECKS.items()}
+    named = track(checks.items(), "examining", len(checks))
+    return [replace(_result(check), name=name) for name, check in named]
 
 
-def _result(check: partial[Result]) -> Result:
+def _result(check: Callable[[], Result]) -> Result:
     """The result of a check; an error in it, raised by the user's own component, is a finding."""
     try:
         return check()
     except (DataError, UsageError):
         raise
     except Exception as error:
-        name = check.func.__name__.removeprefix("check_").replace("_", " ")
         problem = f"the check ends with {type(error).__name__}: {shortened(one_line(error))}"
         fix = "--model, --data or --tokenizer: mend the component that raises it"
-        return faulty(name, problem, "a component fails in this check", fix)
+        return faulty(problem, "a component fails in this check", fix)

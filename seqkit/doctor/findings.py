@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A fault.
+class Fault:
+    """What is wrong.
 
     problem: what was measured. cause: why it happens. fix: the key that mends it, as on the command line.
     """
@@ -21,31 +21,33 @@ class Finding:
 class Result:
     """Result of one check.
 
-    name: name of the check. measured: its figures in words. finding: the fault; None: nothing is wrong.
-    applies: False: the check says nothing about this model and data, and `measured` says why.
+    measured: its figures in words. finding: the fault; None: nothing is wrong. applies: False: the check says nothing
+    about this model and data, and `measured` says why. name: of the check, as `examine` lists it.
     """
 
-    name: str
     measured: str
-    finding: Finding | None = None
+    finding: Fault | None = None
     applies: bool = True
+    name: str = ""
 
 
-def not_applicable(name: str, why: str) -> Result:
+def not_applicable(why: str) -> Result:
     """The result of a check that says nothing about this model and data."""
-    return Result(name, why, applies=False)
+    return Result(why, applies=False)
 
 
-def faulty(name: str, problem: str, cause: str, fix: str) -> Result:
+def faulty(problem: str, cause: str, fix: str) -> Result:
     """The result of a check that found a fault."""
-    return Result(name, problem, Finding(problem, cause, fix))
+    return Result(problem, Fault(problem, cause, fix))
 
 
-def listed(names: list[str], most: int = 3) -> str:
+def first_few(names: list[str], most: int = 3) -> str:
     """The first few names, and the number of the others.
 
-    >>> listed(["a", "b", "c", "d", "e"])
+    >>> first_few(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    shown = ", ".join(names[:most])
+    if len(names) > most:
+        return f"{shown} and {len(names) - most} more"
+    return shown

@@ -46,22 +46,22 @@ def check_labels(subject: Subject) -> Result:
     name = type(subject.objective).__name__
     spec = subject.model.spec
     if not subject.objective.needs_labels:
-        return not_applicable("labels", f"{name} needs none")
+        return not_applicable(f"{name} needs none")
     if (
         subject.objective.target_spec is not None
         or getattr(subject.objective, "level", "") == "token"
         or spec.is_joined
     ):
-        return not_applicable("labels", "labels of tokens, texts or joined parts are not judged")
+        return not_applicable("labels of tokens, texts or joined parts are not judged")
     signal = _signal(subject.data.train_dataloader(), spec)  # one epoch: no example twice
     if signal is None:
-        return not_applicable("labels", f"not decided: fewer than {FEW} labels")
+        return not_applicable(f"not decided: fewer than {FEW} labels")
     measured = f"signal of the training labels {signal:.1f} (in standard deviations of chance)"
     if signal >= NO_SIGNAL:
-        return Result("labels", measured)
+        return Result(measured)
     cause = "the labels were shuffled, or read with other samples; or the task is beyond simple features"
     fix = f"--data.source (now {type(subject.data.source).__name__}): read each label with its own sample"
-    return faulty("labels", f"the labels do not depend on the inputs: {measured}", cause, fix)
+    return faulty(f"the labels do not depend on the inputs: {measured}", cause, fix)
 
 
 def _signal(batches: Iterable[LabeledBatch], spec: TokenSpec) -> float | None:
@@ -70,21 +70,18 @@ def _signal(batches: Iterable[LabeledBatch], spec: TokenSpec) -> float | None:
     labels = list[Tensor]()
     for tokens, label, *_ in batches:
         assert label is not None
-        known = ~label.isnan() if label.is_floating_point() else label != IGNORE
-        known = rearrange(known, "b ... -> b (...)").all(dim=1)
         vectors = _vectors(tokens, spec)
-        features += [
-            _summary(each[real]) for each, real in zip(vectors[known], tokens.valid[known])
-        ]
-        labels += list(label[known])
+        for vector, real, each in zip(vectors, tokens.valid, label):
+            is_known = ~each.isnan() if each.is_floating_point() else each != IGNORE
+            if bool(is_known.all()):
+                features.append(_summary(vector[real]))
+                labels.append(each)
         if len(labels) >= NUM_EXAMPLES:
             break
     if len(labels) < FEW:
         return None
     targets = torch.stack(labels[:NUM_EXAMPLES])
-    if targets.is_floating_point():
-        targets = targets
-    else:
+    if not targets.is_floating_point():
         targets = F.one_hot(targets - targets.min())
     targets = rearrange(targets.double(), "e ... -> e (...)")
     inputs = torch.stack(features[:NUM_EXAMPLES]).double()
@@ -108,10 +105,8 @@ def _centred(distances: Tensor) -> Tensor:
 
 def _standardised(columns: Tensor) -> Tensor:
     """Columns with mean 0 and standard deviation 1, without those that are constant."""
-    spread = columns.std(dim=0)
-    columns = columns[:, spread > 1e-9]
-    spread = spread[spread > 1e-9]
-    return (columns - columns.mean(dim=0)) / spread
+    columns = columns[:, columns.std(dim=0) > 1e-9]
+    return (columns - columns.mean(dim=0)) / columns.std(dim=0)
 
 
 def _vectors(tokens: TokenBatch, spec: TokenSpec) -> Tensor:
@@ -126,14 +121,13 @@ def _summary(vectors: Tensor) -> Tensor:
 
     A label that is a sum over marked tokens depends on the products; many features are mixed at random to a few first.
     """
-    parts = vectors.tensor_split(min(NUM_PARTS, len(vectors)))
-    parts = (*parts, *parts[-1:] * (NUM_PARTS - len(parts)))
+    parts = [*vectors.tensor_split(min(NUM_PARTS, len(vectors)))]
+    parts += parts[-1:] * (NUM_PARTS - len(parts))
     mixed = vectors
     if vectors.shape[1] > NUM_MIXED:
         generator = torch.Generator().manual_seed(0)
-        mixed = vectors @ torch.randn(
-            vectors.shape[1], NUM_MIXED, generator=generator, dtype=vectors.dtype
-        )
+        size = (vectors.shape[1], NUM_MIXED)
+        mixed = vectors @ torch.randn(size, generator=generator, dtype=vectors.dtype)
     products = rearrange(mixed.T @ mixed / len(vectors), "i j -> (i j)")
     length = vectors.new_tensor([float(len(vectors))])
     means = [part.mean(dim=0) for part in parts]

@@ -59,9 +59,7 @@ def check_padding(subject: Subject) -> Result:
         f"--model.backbone (now {type(subject.model.backbone).__name__}), or its block or mechanism"
     )
     cause = "padding is not masked: what an example predicts depends on the others in its batch"
-    return _law(
-        "padding", padding_changes_nothing, subject, cause, f"{key}; `seqkit check` names the law"
-    )
+    return _law(padding_changes_nothing, subject, cause, f"{key}; `seqkit check` names the law")
 
 
 def check_future(subject: Subject) -> Result:
@@ -71,17 +69,16 @@ def check_future(subject: Subject) -> Result:
     cause = "the mask leaks the future: the model copies the answer in training, and has none when it generates"
     if subject.model.causal:
         key = f"--model.backbone Transformer (now {name}), or its block or mechanism: one that keeps causal=True"
-        return _law("future", no_token_attends_to_the_future, subject, cause, key)
+        return _law(no_token_attends_to_the_future, subject, cause, key)
     if inputs is None or not _predicts_next(inputs):
         return not_applicable(
-            "future", "the backbone is bidirectional, and nothing after a token is predicted"
+            "the backbone is bidirectional, and nothing after a token is predicted"
         )
     problem = f"each token predicts the next one, and {name} is bidirectional"
-    return faulty("future", problem, cause, "--model.backbone.causal true")
+    return faulty(problem, cause, "--model.backbone.causal true")
 
 
 def _law(
-    name: str,
     law: Callable[[EmbeddedBackbone, Sequence[Tokens]], None],
     subject: Subject,
     cause: str,
@@ -89,12 +86,12 @@ def _law(
 ) -> Result:
     examples, why = _examples(subject)
     if not examples:
-        return not_applicable(name, why)
+        return not_applicable(why)
     try:
         law(_OwnModel(subject.model), examples)
     except AssertionError as fault:
-        return faulty(name, str(fault), cause, fix)
-    return Result(name, f"{len(examples)} examples keep the law")
+        return faulty(str(fault), cause, fix)
+    return Result(f"{len(examples)} examples keep the law")
 
 
 def _examples(subject: Subject) -> tuple[list[Tokens], str]:
@@ -106,11 +103,10 @@ def _examples(subject: Subject) -> tuple[list[Tokens], str]:
     batch = subject.inputs.batch
     if batch.parts is not None or batch.reach is not None:
         return [], "the tokens of joined parts have laws of their own"
-    whole = [batch.example(i) for i in range(len(batch))]
-    return [
-        x.at(slice(0, min(LONGEST, max(1, len(x) - 1)))) if x.adjacency is None else x
-        for x in whole
-    ], ""
+    examples = [batch.example(i) for i in range(len(batch))]
+    if batch.adjacency is None:
+        examples = [x.at(slice(min(LONGEST, max(1, len(x) - 1)))) for x in examples]
+    return examples, ""
 
 
 def _predicts_next(inputs: ModelInput) -> bool:
@@ -127,14 +123,14 @@ def check_target(subject: Subject) -> Result:
     """Is the target of each token hidden from the model?"""
     goal = type(subject.objective).__name__
     if subject.objective.needs_labels:
-        return not_applicable("target", f"{goal} predicts labels, not tokens")
+        return not_applicable(f"{goal} predicts labels, not tokens")
     if subject.inputs is None:
-        return not_applicable("target", OWN_STEP)
+        return not_applicable(OWN_STEP)
     if subject.inputs.masked is not None or not _is_input(subject.inputs):
-        return Result("target", "no token is its own target, or targets are masked")
+        return Result("no token is its own target, or targets are masked")
     problem = "the target of each token is the token itself, which is the input of the model"
     fix = f"--model.objective NextToken or Masked (now {goal})"
-    return faulty("target", problem, "the objective neither shifts nor masks what it predicts", fix)
+    return faulty(problem, "the objective neither shifts nor masks what it predicts", fix)
 
 
 def _is_input(inputs: ModelInput) -> bool:
@@ -145,7 +141,9 @@ def _is_input(inputs: ModelInput) -> bool:
     if target.shape != content.shape:
         return False
     given = ~target.isnan() if target.is_floating_point() else target != IGNORE
-    known = valid & (given if given.ndim == 2 else given.all(dim=-1))
+    if given.ndim > 2:
+        given = given.all(dim=-1)
+    known = valid & given
     same = bool(known.any()) and bool((target == content)[known].all())
     return same and not bool((content[known] == content[known][:1]).all())
 
@@ -155,33 +153,30 @@ def check_positions(subject: Subject) -> Result:
     examples, why = _examples(subject)
     model = _OwnModel(subject.model)
     if why := why or _no_order(model, examples):
-        return not_applicable("positions", why)
+        return not_applicable(why)
     if all(bool((x.positions == x.positions[:1]).all()) for x in examples):
         name = type(subject.data.tokenizer).__name__
         fix = f"--tokenizer (now {name}): one that counts its tokens"
         problem = "all tokens have the same position"
-        return faulty("positions", problem, "the tokenizer drops the order of its tokens", fix)
+        return faulty(problem, "the tokenizer drops the order of its tokens", fix)
     with torch.no_grad():
         change = max(_change(model, x) for x in examples)
     measured = f"other positions change the hidden states by {change:.1g} of their size"
     if change >= MATTERS:
-        return Result("positions", measured)
+        return Result(measured)
     cause = "positions are dropped: the model knows the order of the tokens by the mask at most"
     fix = (
         "--model.position Sinusoidal, or --model.backbone.position Rotary where it is a Transformer"
     )
-    return faulty("positions", measured, cause, fix)
+    return faulty(measured, cause, fix)
 
 
 def _change(model: _OwnModel, x: Tokens) -> float:
     """Root mean square of the change of the hidden states by shuffled positions, as a share of their size."""
     order = torch.randperm(len(x), generator=fixed_generator())
-    shuffled = replace(
-        x,
-        positions=x.positions[
-            order if bool((order != torch.arange(len(x))).any()) else order.roll(1)
-        ],
-    )
+    if bool((order == torch.arange(len(x))).all()):
+        order = order.roll(1)
+    shuffled = replace(x, positions=x.positions[order])
     got, expected = (model(TokenBatch.collate([one])) for one in (shuffled, x))
     return _rms(got - expected) / (_rms(expected) or 1.0)
 
@@ -193,10 +188,8 @@ def _rms(values: Tensor) -> float:
 def _no_order(model: _OwnModel, examples: Sequence[Tokens]) -> str:
     """Reason why shuffled positions need not matter; empty if they should matter."""
     backbone = model.backbone
-    if any(
-        isinstance(one, PositionalEncoding) and one.mixes_tokens
-        for one in model.model.embedder.modules()
-    ):
+    modules = model.model.embedder.modules()
+    if any(isinstance(one, PositionalEncoding) and one.mixes_tokens for one in modules):
         return "the positional encoding runs over the tokens in their order"
     if examples[0].positions.shape[1] == 0:
         return "the tokens have no positions"
@@ -204,4 +197,6 @@ def _no_order(model: _OwnModel, examples: Sequence[Tokens]) -> str:
         return f"{type(backbone).__name__} runs over the tokens in their order"
     if backbone.ignores_order:
         return f"{type(backbone).__name__} ignores the order on purpose"
-    return "there is one token" if max(map(len, examples)) < 2 else ""
+    if max(map(len, examples)) < 2:
+        return "there is one token"
+    return ""

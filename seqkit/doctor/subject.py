@@ -70,9 +70,9 @@ class Subject:
         """The first batches of training, with fewer examples where a step on them would be too much work."""
         loader = self.data.train_dataloader()
         taken = itertools.chain.from_iterable(itertools.repeat(loader))  # epoch after epoch
-        first = itertools.islice(taken, NUM_BATCHES)
         return [
-            first_examples(batch, int(STEP_FLOPS / self.example_flops(batch))) for batch in first
+            first_examples(batch, int(STEP_FLOPS / self.example_flops(batch)))
+            for batch in itertools.islice(taken, NUM_BATCHES)
         ]
 
     def example_flops(self, batch: LabeledBatch) -> float:
@@ -101,7 +101,9 @@ def first_examples(batch: LabeledBatch, number: int) -> LabeledBatch:
     """The first examples of a batch, at least one, padded as it is."""
     tokens, label = batch[:2]
     rows = torch.arange(max(1, min(number, len(tokens))))
-    return tokens.select(rows), None if label is None else label[rows]
+    if label is not None:
+        label = label[rows]
+    return tokens.select(rows), label
 
 
 def subject_of(config: Mapping[str, Any], run: Path | None = None) -> Subject:
@@ -110,10 +112,8 @@ def subject_of(config: Mapping[str, Any], run: Path | None = None) -> Subject:
     run: run folder of the configuration; if its training is finished, its weights are examined too.
     """
     data = config["data"]
-    small = {
-        **config,
-        "data": {**data, "batch_size": min(data["batch_size"], MAX_BATCH), "num_workers": 0},
-    }
+    batch_size = min(data["batch_size"], MAX_BATCH)
+    small = {**config, "data": {**data, "batch_size": batch_size, "num_workers": 0}}
     trained = None
     if run is not None and (run / "summary.json").is_file():
         trained = load_one(run)
@@ -128,8 +128,10 @@ def recipe_or_run(
     With a preset or other keys, the configuration of a run is examined as a recipe. Raises UsageError.
     """
     folder = Path(what)
-    if not (folder / "config.yaml").is_file():
+    own = folder / "config.yaml"
+    if not own.is_file():
         return complete(what, preset, overrides), None
-    return complete(
-        str(folder / "config.yaml"), preset, overrides
-    ), None if preset or overrides else folder
+    config = complete(str(own), preset, overrides)
+    if preset or overrides:
+        return config, None
+    return config, folder

@@ -40,13 +40,13 @@ def check_tokens(subject: Subject) -> Result:
     name = type(tokenizer).__name__
     read = share_read(tokenizer, list(_raws(subject)))
     if read is None:
-        return not_applicable("tokens", "the samples have nothing that could be changed")
+        return not_applicable("the samples have nothing that could be changed")
     measured = f"a change in {100 * read:.0f} % of the places of a sample changes its tokens"
     if read >= ALL_READ:
-        return Result("tokens", measured)
+        return Result(measured)
     cause = f"{name} drops a part of its input, or its vocabulary does not fit this data"
     fix = f"--tokenizer (now {name}): one that reads all of this data; `seqkit inspect` draws its tokens"
-    return faulty("tokens", measured, cause, fix)
+    return faulty(measured, cause, fix)
 
 
 def _raws(subject: Subject) -> Iterator[Any]:
@@ -56,11 +56,9 @@ def _raws(subject: Subject) -> Iterator[Any]:
         raw = samples[i].raw
         if subject.data.window is None or not isinstance(raw, str):
             yield raw
-        else:
-            yield from (
-                raw[at * PIECE : (at + 1) * PIECE]
-                for at in range(min(NUM_SAMPLES, -(-len(raw) // PIECE)))
-            )
+            continue
+        for at in range(0, min(len(raw), NUM_SAMPLES * PIECE), PIECE):
+            yield raw[at : at + PIECE]
 
 
 def check_inputs(subject: Subject) -> Result:
@@ -72,9 +70,9 @@ def check_inputs(subject: Subject) -> Result:
         _check_numbers(subject, name, spec) for name, spec in parts.items() if spec.num_features
     ]
     if not checked:
-        return not_applicable("inputs", "the content is ids")
+        return not_applicable("the content is ids")
     found = next((result for result in checked if result.finding is not None), None)
-    return found or Result("inputs", "; ".join(result.measured for result in checked))
+    return found or Result("; ".join(result.measured for result in checked))
 
 
 def check_embeddings(subject: Subject) -> Result:
@@ -85,33 +83,25 @@ def check_embeddings(subject: Subject) -> Result:
         embedded = model.embed(batch, masked)
     sizes = dict(input_sizes(model.backbone, embedded))
     if not sizes:
-        return not_applicable(
-            "embeddings", "the backbone normalises its inputs, whatever their size"
-        )
+        return not_applicable("the backbone normalises its inputs, whatever their size")
     measured = ", ".join(
-        f"{size:.2g}{f' ({name})' if name else ''}" for name, size in sizes.items()
+        f"{size:.2g} ({name})" if name else f"{size:.2g}" for name, size in sizes.items()
     )
     problem = wrong_size(model.backbone, embedded)
     if problem is None:
-        return Result("embeddings", f"inputs of the backbone of size {measured} (root mean square)")
+        return Result(f"inputs of the backbone of size {measured} (root mean square)")
     cause = f"{type(model.backbone).__name__} does not normalise its inputs: it begins saturated, or hardly sees them"
     name = type(subject.data.tokenizer).__name__
-    return faulty(
-        "embeddings", problem, cause, f"--tokenizer (now {name}): one that gives numbers of about 1"
-    )
+    return faulty(problem, cause, f"--tokenizer (now {name}): one that gives numbers of about 1")
 
 
 def _check_numbers(subject: Subject, part: str, spec: TokenSpec) -> Result:
     """Check of the numbers of the tokens, or of those of a part."""
     batches = [batch for batch, *_ in subject.batches]
     if part:
-        batches = [
-            batch.parts[part].batch
-            for batch in batches
-            if batch.parts is not None and part in batch.parts
-        ]
+        batches = [batch.parts[part].batch for batch in batches if part in (batch.parts or {})]
     if not batches:
-        return not_applicable("inputs", f"no example has the part {part}")
+        return not_applicable(f"no example has the part {part}")
     content = torch.cat([spec.numbers_of(batch)[batch.valid] for batch in batches]).double()
     rms = float(content.square().mean().sqrt())
     features = content.square().mean(dim=0).sqrt()
@@ -133,8 +123,8 @@ def _check_numbers(subject: Subject, part: str, spec: TokenSpec) -> Result:
     if problem:
         name = type(subject.data.tokenizer).__name__
         fix = f"--tokenizer (now {name}): one that normalises, or --data.source: values of about 1"
-        return faulty("inputs", problem, cause, fix)
+        return faulty(problem, cause, fix)
     measured = (
         f"content{of} of size {rms:.2g} (root mean square), most variable feature {spread:.2g}"
     )
-    return Result("inputs", measured)
+    return Result(measured)

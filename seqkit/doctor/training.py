@@ -9,16 +9,12 @@ from functools import cached_property
 
 import torch
 
-from seqkit.doctor.findings import Result, faulty, listed, not_applicable
+from seqkit.doctor.findings import Result, faulty, first_few, not_applicable
 from seqkit.doctor.subject import NUM_BATCHES, STEP_FLOPS, Subject
 from seqkit.doctor.trials import Trial, rates_in
 from seqkit.interfaces import LabeledBatch, LossOutput
 from seqkit.nn.block import PreNormBlock
-from seqkit.training.health import (
-    EXPLODING_NORM,
-    layer_of,
-    vanishing_layers,
-)
+from seqkit.training.health import EXPLODING_NORM, layer_of, vanishing_layers
 from seqkit.training.module import evaluation_rng
 from seqkit.training.optim import Constant
 
@@ -55,10 +51,9 @@ class Trials:
     def __init__(self, subject: Subject):
         self.subject = subject
         affordable = int(NUM_BATCHES * STEP_FLOPS / subject.example_flops(subject.batches[0]))
+        self.num_steps = 0
         if affordable >= FEWEST:
             self.num_steps = min(len(subject.batches), affordable)
-        else:
-            self.num_steps = 0
 
     @cached_property
     def short(self) -> Trial:
@@ -86,14 +81,12 @@ class Trials:
         names = {id(p): name for name, p in trial.model.named_parameters()}
         found = []
         for group in trial.optimizer.param_groups:
-            pairs = [
-                (before[names[id(p)]].detach(), p.detach()) for p in group["params"] if p.ndim >= 2
-            ]
-            ratios = [
-                float((new - old).norm() / old.norm())
-                for old, new in pairs
-                if not new.equal(old) and bool(old.any())
-            ]
+            ratios = []
+            for p in group["params"]:
+                old = before[names[id(p)]].detach()
+                new = p.detach()
+                if p.ndim >= 2 and not new.equal(old) and bool(old.any()):
+                    ratios.append(float((new - old).norm() / old.norm()))
             if ratios:
                 found.append((float(group["lr"]), statistics.median(ratios)))
         return found
@@ -110,9 +103,7 @@ def check_start(trials: Trials) -> Result:
     batches = subject.batches[:FIRST_BATCHES]
     constant = guessed(subject, batches)
     if constant is None:
-        return not_applicable(
-            "initial loss", f"{type(subject.objective).__name__} has no constant prediction"
-        )
+        return not_applicable(f"{type(subject.objective).__name__} has no constant prediction")
     model = subject.fresh().eval()
     with torch.no_grad():
         loss = mean_loss([subject.step(model, batch, seed) for seed, batch in enumerate(batches)])
@@ -127,16 +118,15 @@ def check_start(trials: Trials) -> Result:
         cause = "the first predictions are confident and wrong: the head's initial weights or its input are too large"
         head = type(subject.model.head).__name__
         fix = f"--model.backbone.norm LayerNorm; --model.objective: a head other than {head}"
-        return faulty("initial loss", measured, cause, fix)
+        return faulty(measured, cause, fix)
     if loss < LOW_START * guess:
         cause = "untrained weights cannot predict so well: the target is part of the input"
         return faulty(
-            "initial loss",
             measured,
             cause,
             "--model.objective or --tokenizer: one that hides the target",
         )
-    return Result("initial loss", measured)
+    return Result(measured)
 
 
 def check_trained_parameters(trials: Trials) -> Result:
@@ -148,30 +138,22 @@ def check_trained_parameters(trials: Trials) -> Result:
     steps = len(trial.losses)
     frozen = [name for name, p in named.items() if not p.requires_grad]
     if not frozen and not trial.is_finite:
-        return not_applicable("trained layers", "training diverges at once")
-    found = {
-        ("cannot be trained", "the layer is frozen: requires_grad is False"): frozen,
-        (
-            f"got no gradient in {steps} steps",
-            "they do not reach the loss: they are detached, or left out of forward",
-        ): [name for name in named if name not in trial.touched],
-        (f"did not change in {steps} steps", "the optimizer was not given them"): [
-            name for name, p in named.items() if torch.equal(p, after[name])
-        ],
-    }
-    for (problem, cause), names in found.items():
+        return not_applicable("training diverges at once")
+    untouched = [name for name in named if name not in trial.touched]
+    unchanged = [name for name, p in named.items() if torch.equal(p, after[name])]
+    missing = "they do not reach the loss: they are detached, or left out of forward"
+    for names, problem, cause in (
+        (frozen, "cannot be trained", "the layer is frozen: requires_grad is False"),
+        (untouched, f"got no gradient in {steps} steps", missing),
+        (unchanged, f"did not change in {steps} steps", "the optimizer was not given them"),
+    ):
         if names:
-            backbone = subject.model.backbone
-            optimizer = subject.prepared.built.optimizer
-            fix = f"--model.backbone (now {type(backbone).__name__}) or --optimizer (now {type(optimizer).__name__})"
-            layers = listed(list(dict.fromkeys(map(layer_of, names))))
-            return faulty(
-                "trained layers",
-                f"{layers} {problem}",
-                cause,
-                f"{fix}: one that trains every layer",
-            )
-    return Result("trained layers", f"all parameters changed in {steps} steps")
+            backbone = type(subject.model.backbone).__name__
+            optimizer = type(subject.prepared.built.optimizer).__name__
+            fix = f"--model.backbone (now {backbone}) or --optimizer (now {optimizer}): one that trains every layer"
+            layers = first_few(list(dict.fromkeys(map(layer_of, names))))
+            return faulty(f"{layers} {problem}", cause, fix)
+    return Result(f"all parameters changed in {steps} steps")
 
 
 def check_learning_rate(trials: Trials) -> Result:
@@ -183,21 +165,14 @@ def check_learning_rate(trials: Trials) -> Result:
     else:
         measured = "nothing to compare an update with"
     if not trials.is_wild:
-        return Result("learning rate", measured)
-    wanted = {
-        rate: rate * HEALTHY_RATIO / ratio for rate, ratio in ratios if not ratio <= MAX_RATIO
-    }
-    keys = {
-        key: new
-        for key, rate in rates_in(trials.subject.config["optimizer"])
-        for old, new in wanted.items()
-        if math.isclose(rate, old, rel_tol=1e-6)
-    }
-    fix = (
-        ", ".join(f"--{key} {value:.1g}" for key, value in keys.items()) or "a lower --optimizer.lr"
-    )
+        return Result(measured)
+    keys = []
+    for key, own in rates_in(trials.subject.config["optimizer"]):
+        for rate, ratio in ratios:
+            if math.isclose(own, rate, rel_tol=1e-6) and not ratio <= MAX_RATIO:
+                keys.append(f"--{key} {rate * HEALTHY_RATIO / ratio:.1g}")
+    fix = ", ".join(keys) or "a lower --optimizer.lr"
     return faulty(
-        "learning rate",
         measured,
         "the learning rate is too high: an update replaces the weights",
         fix,
@@ -212,28 +187,25 @@ def check_gradients(trials: Trials) -> Result:
     if not short.is_finite:
         measured += f", loss or gradient not finite in step {len(short.losses) - 1}"
     if trials.is_wild:
-        return Result("gradients", f"{measured}; the learning rate explains it")
+        return Result(f"{measured}; the learning rate explains it")
     if not short.is_finite or norm > EXPLODING_NORM:
         first = max(short.gradients[0], key=short.gradients[0].__getitem__)
         return faulty(
-            "gradients",
             f"{measured}; {first} has the largest",
             "gradients explode",
             _calmer(trials),
         )
-    vanished = sorted(
-        set.intersection(*(set(vanishing_layers(norms)) for norms in short.gradients))
-    )
+    vanished = set.intersection(*(set(vanishing_layers(norms)) for norms in short.gradients))
     if vanished:
         last = short.gradients[-1]
-        problem = f"the gradient of {listed(vanished)} has norm {min(last[one] for one in vanished):.1g}, "
+        problem = f"the gradient of {first_few(sorted(vanished))} has norm {min(last[one] for one in vanished):.1g}, "
         problem += f"elsewhere up to {max(last.values()):.1g}"
         cause = "gradients vanish on their way through the layers, which are hardly trained"
         fix = "smaller --model.backbone.depth"
         if not any(isinstance(module, PreNormBlock) for module in trials.subject.model.modules()):
             fix = f"--model.backbone.block PreNormBlock (residual connections, norms first), {fix}"
-        return faulty("gradients", problem, cause, fix)
-    return Result("gradients", measured)
+        return faulty(problem, cause, fix)
+    return Result(measured)
 
 
 def _calmer(trials: Trials) -> str:
@@ -249,23 +221,21 @@ def check_overfitting(trials: Trials) -> Result:
     subject = trials.subject
     constant = guessed(subject, [subject.handful])
     if constant is None:
-        return not_applicable(
-            "overfitting", f"{type(subject.objective).__name__} has no constant prediction"
-        )
+        return not_applicable(f"{type(subject.objective).__name__} has no constant prediction")
     guess = mean_loss(constant)
     number = len(subject.handful[0])
     if guess <= 1e-6:
-        return not_applicable("overfitting", f"{number} examples have the same target")
+        return not_applicable(f"{number} examples have the same target")
     lowest = min(trials.overfit.losses, key=lambda loss: math.inf if math.isnan(loss) else loss)
     measured = f"{number} examples: the loss falls from {guess:.3g} (guessing) to {lowest:.3g}"
     if lowest <= OVERFITTED * guess:
-        return Result("overfitting", measured)
+        return Result(measured)
     if trials.is_wild:
-        return Result("overfitting", f"{measured}; the learning rate explains it")
+        return Result(f"{measured}; the learning rate explains it")
     problem = f"{number} examples cannot be learned: the loss stays at {lowest:.3g}, guessing gives {guess:.3g}"
     cause = "inputs do not reach the prediction, targets contradict each other, or the learning rate is too low"
     fix = "findings above first; then --optimizer.lr, --tokenizer, --model.objective, --model.backbone.dim or depth"
-    return faulty("overfitting", problem, cause, fix)
+    return faulty(problem, cause, fix)
 
 
 def mean_loss(outputs: Sequence[LossOutput]) -> float:

@@ -51,19 +51,11 @@ class Trial(Callback):
         module = replace(subject.prepared, model=self.model).training_module(len(batches))
         module.schedule = schedule
         module.skip_nonfinite = 0
-        given = subject.prepared.built.trainer
         own = {
-            "accelerator": "cpu",
-            "devices": 1,
-            "strategy": "auto",
-            "max_steps": len(batches),
-            "max_epochs": -1,
-        }
-        own |= {
-            "enable_progress_bar": False,
-            "log_every_n_steps": 0,
-            "gradient_clip_val": given["gradient_clip_val"],
-        }
+            "accelerator": "cpu", "devices": 1, "strategy": "auto", "max_steps": len(batches), "max_epochs": -1,
+            "enable_progress_bar": False, "log_every_n_steps": 0,
+            "gradient_clip_val": subject.prepared.built.trainer["gradient_clip_val"],
+        }  # fmt: skip
         loader: Any = DataLoader(list(batches), batch_size=None, collate_fn=lambda batch: batch)  # type: ignore[arg-type]
         with torch.random.fork_rng(devices=[]), silence_lightning():
             torch.manual_seed(self.seed)
@@ -98,13 +90,10 @@ class Trial(Callback):
         self._record(pl_module)
 
     def _record(self, module: Any) -> None:
-        whole = total_norm(self._layers)
-        now = float(module.gradient_norm)
         self.losses.append(float(module.step_loss))
-        self.norms.append(now)
-        self.gradients.append(
-            {name: norm * (now / whole if whole else 0.0) for name, norm in self._layers.items()}
-        )
+        self.norms.append(float(module.gradient_norm))
+        scale = self.norms[-1] / (total_norm(self._layers) or math.inf)
+        self.gradients.append({name: scale * norm for name, norm in self._layers.items()})
 
 
 def rates_in(config: Any, path: str = "optimizer") -> list[tuple[str, float]]:

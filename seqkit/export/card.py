@@ -15,8 +15,8 @@ from seqkit.errors import UsageError, printable
 from seqkit.files import read_mapping, to_yaml
 from seqkit.pretrained.hub import parsed
 from seqkit.registry import components
-from seqkit.report.headline import cautions, format_metric, metric_label
-from seqkit.report.templates import fill
+from seqkit.report.headline import cautions, split_sizes
+from seqkit.report.templates import fill, tidied
 from seqkit.runs.exported import without_folders
 from seqkit.runs.folder import CONFIG, STATE
 from seqkit.runs.summary import check_trained, data_name, read_summary
@@ -68,16 +68,15 @@ def card(
         )
     config = read_mapping(run / CONFIG, "tokenizer", "model")
     summary = read_summary(run)
-    model = config["model"] if isinstance(config["model"], Mapping) else {}
-    section = model.get("objective")
+    section = config["model"].get("objective") if isinstance(config["model"], Mapping) else None
     objective = str(summary.get("objective") or _name(section))
-    level = section.get("level") if isinstance(section, Mapping) else None
     tokenizer = _name(config["tokenizer"])
     modality = MODALITIES.get(tokenizer, "")
     task = PIPELINES.get((objective, modality))
+    is_of_tokens = isinstance(section, Mapping) and section.get("level") == "token"
     if missing_head is not None:
         task = "image-feature-extraction" if modality == "image" else "feature-extraction"
-    elif task == "text-classification" and level == "token":
+    elif task == "text-classification" and is_of_tokens:
         task = "token-classification"
     source = str(dict(summary.get("initial") or {}).get("run", ""))
     base = ""
@@ -85,25 +84,20 @@ def card(
         base = parsed(source)[0]
     shown = printable(to_yaml(without_folders(config)).strip())
     fence = "`" * max([3, *(1 + len(each) for each in re.findall("`+", shown))])
-    splits = (("num_train", "training"), ("num_valid", "validation"), ("num_test", "test"))
+    known = {one.name: one.what for one in components("objective").values()}
+    missing = ("strong_baseline", "date", "weights", "split_rule", "data_sha256", "baseline")
     text = fill(
         "card.md",
-        summary={
-            **dict.fromkeys(("strong_baseline", "date", "weights", "split_rule", "data_sha256")),
-            **summary,
-        },
+        summary={**dict.fromkeys(missing), **summary},
         origin=source if base else Path(source).name,
-        what=next(
-            (each.what for each in components("objective").values() if each.name == objective), ""
-        ),
+        what=known.get(objective, ""),
         tokenizer=tokenizer,
         modality=modality,
         data=str(summary.get("data") or data_name(config)),
-        counts=", ".join(f"{summary[key]:,} {name}" for key, name in splits if key in summary),
+        counts=split_sizes(summary),
         objective=objective,
         is_classifier=objective in CLASSES,
         classes=_classes(read_mapping(run / STATE)),
-        rows=[] if missing_head is not None else _rows(summary),
         cautions=cautions(summary) if summary["metrics"] else [],
         missing_head=missing_head,
         library=library,
@@ -112,37 +106,22 @@ def card(
         config=Markup(shown),  # noqa: S704 - in a code block
     )
     metadata = {"library_name": library, "license": "unknown", "tags": ["seqkit"]}
-    metadata |= {"pipeline_tag": task} if task is not None else {}
-    metadata |= {"base_model": base} if base else {}
-    return f"---\n{to_yaml(metadata)}---\n\n" + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    if task is not None:
+        metadata["pipeline_tag"] = task
+    if base:
+        metadata["base_model"] = base
+    return f"---\n{to_yaml(metadata)}---\n\n{tidied(text)}"
 
 
-def _classes(state: Mapping[str, Any]) -> list[str]:
+def _classes(state: Mapping[str, object]) -> list[str]:
     """Names of the classes of a run."""
     own = state.get("objective")
     names = own.get("names") if isinstance(own, Mapping) else None
-    if isinstance(names, list):
-        return [str(name) for name in names]
-    return []
-
-
-def _rows(summary: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Each metric of the test split beside its baselines."""
-    strong = summary.get("strong_baseline", {}).get("metrics", {})
-    constant = summary.get("baseline", {})
-    return [
-        {
-            "name": metric_label(summary, name),
-            "value": format_metric(name, value),
-            "baseline": format_metric(name, constant.get(name)),
-            "strong": format_metric(name, strong.get(name)),
-        }
-        for name, value in summary["metrics"].items()
-    ]
+    return [*map(str, names)] if isinstance(names, list) else []
 
 
 def _name(section: Any) -> str:
     """Name of a component in a configuration."""
     if isinstance(section, Mapping):
-        return str(section.get("type", ""))
+        section = section.get("type")
     return str(section or "")

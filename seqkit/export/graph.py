@@ -57,13 +57,19 @@ class OfTensors(nn.Module):
         return prediction
 
 
+AXES = {
+    "content": "b n", "positions": "b n p", "valid": "b n", "features": "b n f", "edge_index": "2 e", "edge_type": "e",
+}  # fmt: skip
+"""Axes of each input, as the top of this file names them; content that is no ids, or several, has one more."""
+
+
 def names(spec: TokenSpec) -> tuple[str, ...]:
     """Names of the inputs of a graph over tokens of that shape."""
     found = ["content", "positions", "valid"]
     if spec.vocab_sizes and spec.num_features:
         found.append("features")
     if spec.num_edge_types:
-        return (*found, "edge_index", "edge_type")
+        found += ["edge_index", "edge_type"]
     return tuple(found)
 
 
@@ -80,29 +86,24 @@ def inputs(tokenizer: Tokenizer) -> dict[str, dict[str, Any]]:
     measures them.
     """
     spec = tokenizer.spec
-    if not spec.is_categorical:
-        content = "b n f"
-    elif spec.vocab_sizes:
-        content = "b n k"
-    else:
-        content = "b n"
-    shapes = {"content": content, "positions": "b n p", "valid": "b n", "features": "b n f"}
-    shapes |= {"edge_index": "2 e", "edge_type": "e"}
-    types = dict.fromkeys(shapes, "float32") | {
-        "valid": "bool",
-        "edge_index": "int64",
-        "edge_type": "int64",
-    }
-    types["content"] = "int64" if spec.is_categorical else "float32"
     found: dict[str, dict[str, Any]] = {
-        name: {"axes": shapes[name].split(), "type": types[name]} for name in names(spec)
+        name: {"axes": AXES[name].split(), "type": "float32"} for name in names(spec)
     }
-    unknown = tuple(f"axis {i}" for i in range(spec.num_axes))
-    several = COLUMNS.get(type(tokenizer).__name__, unknown)
-    if spec.num_axes == 1:
-        found["positions"]["columns"] = ["index"]
-    else:
-        found["positions"]["columns"] = [*several[: spec.num_axes]]
+    content = found["content"]
+    if not spec.is_categorical:
+        content["axes"].append("f")
+    elif spec.vocab_sizes:
+        content["axes"].append("k")
+    if spec.is_categorical:
+        content["type"] = "int64"
+    found["valid"]["type"] = "bool"
+    for name in found.keys() & {"edge_index", "edge_type"}:
+        found[name]["type"] = "int64"
+    columns = ["index"]
+    if spec.num_axes != 1:
+        unknown = tuple(f"axis {i}" for i in range(spec.num_axes))
+        columns = [*COLUMNS.get(type(tokenizer).__name__, unknown)[: spec.num_axes]]
+    found["positions"]["columns"] = columns
     return found
 
 
@@ -163,21 +164,23 @@ def _check(model: Model, to: str) -> None:
             f"this model joins the parts of an example ({one_line(parts)}), and such models cannot be exported as a "
             "graph, not even with one part; use `seqkit serve` or `seqkit predict`, or seqkit.load in Python"
         )
-    if to == "onnx" and (
-        missing := [
-            each for each in ("onnx", "onnxscript", "onnxruntime") if find_spec(each) is None
-        ]
-    ):
+    needed = ("onnx", "onnxscript", "onnxruntime") if to == "onnx" else ()
+    missing = [each for each in needed if find_spec(each) is None]
+    if missing:
         raise UsageError(f"ONNX needs {', '.join(missing)}; pip install 'seqkit[export]'")
 
 
 def _sizes(spec: TokenSpec) -> tuple[dict[int, Any], ...]:
     """Sizes of each input that may vary."""
-    b = torch.export.Dim("b", min=1, max=MAX_BATCH)
-    n = torch.export.Dim("n", min=1, max=MAX_TOKENS)
-    e = torch.export.Dim("e", min=0, max=MAX_EDGES)
-    of = {"edge_index": {1: e}, "edge_type": {0: e}}
-    return tuple(of.get(name, {0: b, 1: n}) for name in names(spec))
+    sizes = {
+        "b": torch.export.Dim("b", min=1, max=MAX_BATCH),
+        "n": torch.export.Dim("n", min=1, max=MAX_TOKENS),
+        "e": torch.export.Dim("e", min=0, max=MAX_EDGES),
+    }
+    return tuple(
+        {i: sizes[axis] for i, axis in enumerate(AXES[name].split()) if axis in sizes}
+        for name in names(spec)
+    )
 
 
 def _batch(model: Model, b: int, n: int, is_padded: bool) -> tuple[Tensor, ...]:
@@ -188,14 +191,12 @@ def _batch(model: Model, b: int, n: int, is_padded: bool) -> tuple[Tensor, ...]:
     if isinstance(position, Learned):
         sizes = [position.sizes[0] - position.first, *position.sizes[1:]]
     random = torch.Generator().manual_seed(b * 1000 + n)
-    lengths = [
-        n if i == 0 or not is_padded else int(torch.randint(1, n + 1, (), generator=random))
-        for i in range(b)
-    ]
-    batch = TokenBatch.collate(
-        [_tokens(spec, length, random, sizes) for length in lengths]
-    ).tensors()
-    return tuple(batch[name] for name in names(spec))
+    lengths = [n] * b
+    if is_padded:
+        lengths[1:] = [int(torch.randint(1, n + 1, (), generator=random)) for _ in range(1, b)]
+    examples = [_tokens(spec, length, random, sizes) for length in lengths]
+    tensors = TokenBatch.collate(examples).tensors()
+    return tuple(tensors[name] for name in names(spec))
 
 
 def _tokens(
@@ -210,14 +211,14 @@ def _tokens(
         content = torch.randint(spec.vocab_size, (n,), generator=random)
     else:
         content = torch.randn(n, spec.num_features, generator=random)
-    if spec.num_axes > 1:
-        axes = [torch.arange(n) // 4, torch.arange(n) % 4]
-    else:
-        axes = [torch.arange(n)]
-    axes += [torch.zeros(n)] * (spec.num_axes - len(axes))
+    positions = torch.zeros(n, spec.num_axes)
+    if spec.num_axes == 1:
+        positions[:, 0] = torch.arange(n)
+    elif spec.num_axes > 1:
+        positions[:, 0] = torch.arange(n) // 4
+        positions[:, 1] = torch.arange(n) % 4
     if sizes is not None:
-        axes = [axis % size for axis, size in zip(axes, sizes, strict=True)]
-    positions = torch.stack(axes, dim=1).float() if spec.num_axes else torch.zeros(n, 0)
+        positions %= torch.tensor(sizes)
     features = None
     if "features" in names(spec):
         features = torch.randn(n, spec.num_given, generator=random)
@@ -226,12 +227,8 @@ def _tokens(
     edges = (torch.rand(n, n, generator=random) < 0.4).triu(1)
     edges = edges | edges.T
     types = torch.randint(1, spec.num_edge_types + 1, (n, n), generator=random)
-    return Tokens(
-        content,
-        positions,
-        Adjacency(edges.nonzero().T.contiguous(), types[edges]),
-        features=features,
-    )
+    adjacency = Adjacency(edges.nonzero().T.contiguous(), types[edges])
+    return Tokens(content, positions, adjacency, features=features)
 
 
 def _difference(run: Callable[..., Tensor], model: OfTensors, given: tuple[Tensor, ...]) -> float:
@@ -241,9 +238,8 @@ def _difference(run: Callable[..., Tensor], model: OfTensors, given: tuple[Tenso
     valid = given[2]
     if got.shape != right.shape:
         raise ValueError(f"the file gives {list(got.shape)}, the model {list(right.shape)}")
-    if right.shape[:2] == valid.shape and not isinstance(
-        model.model.head, SequenceHead | FeaturesHead
-    ):
+    is_of_examples = isinstance(model.model.head, SequenceHead | FeaturesHead)
+    if right.shape[:2] == valid.shape and not is_of_examples:
         got = got[valid]
         right = right[valid]
     return float((got - right).abs().max() / right.abs().max().clamp(min=1e-6))
@@ -262,13 +258,9 @@ def _write_onnx(
 ) -> Callable[..., Tensor]:
     import onnxruntime
 
+    known = list(names(spec))
     written = torch.onnx.export(
-        program,
-        (),
-        dynamo=True,
-        verbose=False,
-        input_names=list(names(spec)),
-        output_names=["prediction"],
+        program, (), dynamo=True, verbose=False, input_names=known, output_names=["prediction"]
     )
     assert written is not None
     written.model.metadata_props.update(notes)
@@ -277,7 +269,7 @@ def _write_onnx(
     taken = {each.name for each in session.get_inputs()}  # a model may use no positions
 
     def run(*given: Tensor) -> Tensor:
-        by_name = {name: x.numpy() for name, x in zip(names(spec), given) if name in taken}
+        by_name = {name: x.numpy() for name, x in zip(known, given) if name in taken}
         return torch.from_numpy(session.run(None, by_name)[0])
 
     return run
@@ -293,17 +285,13 @@ WRITERS: dict[str, Callable[..., Callable[..., Tensor]]] = {
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence of torch, which speaks to those who develop its exporters."""
-    loggers = [
-        logging.getLogger(name)
-        for name in ("torch.onnx", "onnxscript", "torch.export", "torch._export")
-    ]
-    before = [each.level for each in loggers]
+    speakers = ("torch.onnx", "onnxscript", "torch.export", "torch._export")
+    before = {logging.getLogger(name): logging.getLogger(name).level for name in speakers}
     try:
-        for each in loggers:
+        for each in before:
             each.setLevel(logging.CRITICAL)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for each, level in zip(loggers, before):
+        for each, level in before.items():
             each.setLevel(level)

@@ -54,11 +54,20 @@ Names = tuple[list[str], list[str]]
 
 
 class View(NamedTuple):
-    """A figure with its heading and explanation."""
+    """A figure as the page shows it. min_width: points below which it does not shrink; 0: it shrinks to any width."""
 
     title: str
     note: str
-    figure: Figure
+    figure: str
+    min_width: int
+
+    @classmethod
+    def of(cls, title: str, note: str, figure: Figure) -> View:
+        """A drawn figure with its heading and explanation."""
+        drawn = svg(figure)
+        width = re.search(r'<svg[^>]* width="([\d.]+)pt"', drawn)
+        least = 0 if width is None else round(MIN_SCALE * float(width[1]))
+        return cls(title, note, drawn, least if least > FITS else 0)
 
 
 def view_input(folder: Path, given: str, out: Path) -> tuple[Path, str | None]:
@@ -70,9 +79,9 @@ def view_input(folder: Path, given: str, out: Path) -> tuple[Path, str | None]:
     """
     trained = load_one(folder)
     name, raw, number = first_input(given, trained.tokenizer, schema_of(trained.config))
-    notes = [f"The first of {number:,} examples in it is shown."] if number > 1 else []
     said = _predicted(trained, name, raw, None)
-    return view_attention(trained, name, raw, out, notes=[*notes, *filter(None, [said])]), said
+    first = f"The first of {number:,} examples in it is shown." if number > 1 else None
+    return view_attention(trained, name, raw, out, notes=[first, said]), said
 
 
 def view_example(folder: Path, number: int, out: Path) -> tuple[Path, str | None]:
@@ -92,15 +101,15 @@ def view_example(folder: Path, number: int, out: Path) -> tuple[Path, str | None
     name = f"test data, {samples.name(number)}"
     said = _predicted(trained, name, sample.raw, target_in_words(trained.objective, sample.label))
     raw = shorten(sample.raw, data.window)
-    return view_attention(trained, name, raw, out, notes=list(filter(None, [said]))), said
+    return view_attention(trained, name, raw, out, notes=[said]), said
 
 
 def view_attention(
-    trained: TrainedModel, name: str, raw: Any, out: Path, *, notes: Sequence[str] = ()
+    trained: TrainedModel, name: str, raw: Any, out: Path, *, notes: Sequence[str | None] = ()
 ) -> Path:
     """Write `attention.html` into the folder `out`: all attention of a model on one raw example. Returns its path.
 
-    name: name of the example. notes: sentences for the top of the page.
+    name: name of the example. notes: sentences for the top of the page; None: none.
     Raises UsageError where the model has no attention weights, or `out` is no folder; DataError where the example
     cannot be encoded or has too many tokens.
     """
@@ -110,7 +119,7 @@ def view_attention(
         tokens = trained.encode(raw)
     except DataError as error:
         raise error if name in str(error) else DataError(f"{name}: {error}") from error
-    lines = [f"Input: {shortened(name, MAX_SHOWN_INPUT)}", *notes]
+    lines = [f"Input: {shortened(name, MAX_SHOWN_INPUT)}", *filter(None, notes)]
     tokens = _cut(trained.tokenizer, tokens, lines)
     batch = TokenBatch.collate([tokens]).to(trained.predictor.device)
     renderer = find_renderer(trained.tokenizer)
@@ -138,23 +147,15 @@ def view_attention(
     except ValueError as error:
         raise UsageError(str(error)) from error
     last_query = "" in names and trained.model.causal and batch.reach is None
-    sections = []
-    for view in _views(renderer, raw, tokens, maps, names, last_query=last_query):
-        drawn = svg(view.figure)
-        sections.append(
-            {
-                "title": view.title,
-                "note": view.note,
-                "figure": drawn,
-                "min_width": _min_width(drawn),
-            }
-        )
-    title = f"Attention · {trained.summary['recipe']}"
-    version = f"seqkit {trained.summary['versions']['seqkit']}"
-    subtitle = f"{trained.summary['backbone']} · {trained.folder} · {version}"
-    page = out / "attention.html"
+    summary = trained.summary
+    version = f"seqkit {summary['versions']['seqkit']}"
     return write_page(
-        "attention.html", page, title=title, subtitle=subtitle, notes=lines, sections=sections
+        "attention.html",
+        out / "attention.html",
+        title=f"Attention · {summary['recipe']}",
+        subtitle=f"{summary['backbone']} · {trained.folder} · {version}",
+        notes=lines,
+        sections=list(_views(renderer, raw, tokens, maps, names, last_query=last_query)),
     )
 
 
@@ -164,21 +165,19 @@ def _predicted(trained: TrainedModel, name: str, raw: Any, target: Any) -> str |
     An example that cannot be encoded has none: the view refuses it.
     """
     objective = trained.objective
-    if (
-        not isinstance(objective, Classify | MultiLabel | Regress)
-        or getattr(objective, "level", "") == "token"
-    ):
+    is_answered = isinstance(objective, Classify | MultiLabel | Regress)
+    if not is_answered or getattr(objective, "level", "") == "token":
         return None
     (answer,) = predictions(trained, [Input(name, raw)], probabilities=bool(objective.classes))
     if answer.error is not None:
         return None
     names = objective.label_names if isinstance(objective, MultiLabel) else []
-    if answer.probabilities is None:
-        share = ""
-    else:
-        share = f" (probability {float(answer.probabilities.max()):.2f})"
-    true = "" if target is None else f"; true: {_in_words(target, names)}"
-    return f"Predicted: {_in_words(answer.prediction, names)}{share}{true}"
+    said = f"Predicted: {_in_words(answer.prediction, names)}"
+    if answer.probabilities is not None:
+        said += f" (probability {float(answer.probabilities.max()):.2f})"
+    if target is not None:
+        said += f"; true: {_in_words(target, names)}"
+    return said
 
 
 def _in_words(value: Any, names: Sequence[str]) -> str:
@@ -190,14 +189,9 @@ def _in_words(value: Any, names: Sequence[str]) -> str:
         return ", ".join(texts)
     if value is None:
         return "unknown"
-    return one_line(f"{value:.4g}" if isinstance(value, float) else value)
-
-
-def _min_width(drawn: str) -> int:
-    """Points below which the page does not shrink an SVG; 0: it shrinks to any width."""
-    width = re.search(r'<svg[^>]* width="([\d.]+)pt"', drawn)
-    least = 0 if width is None else round(MIN_SCALE * float(width[1]))
-    return least if least > FITS else 0
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return one_line(value)
 
 
 def _cut(tokenizer: Tokenizer, tokens: Tokens, notes: list[str]) -> Tokens:
@@ -228,7 +222,8 @@ def _generate(
     label = ids[None, None] if len(ids) else prediction.new_full((1, 1, 1), IGNORE)
     batch, _ = objective.first_call(trained.model, (source, label))
     texts = [_target_name(objective, i) for i in ids.tolist()]
-    return batch, texts, "eos" if len(ids) < objective.longest else "…"
+    after = "eos" if len(ids) < objective.longest else "…"
+    return batch, texts, after
 
 
 def _target_name(objective: Seq2Seq, token: int) -> str:
@@ -257,10 +252,7 @@ def _views(
     stacks: dict[str, list[AttentionMap]] = {}
     for one in maps:
         # a backbone without an encoder is a decoder
-        if one.stack in names:
-            stack = one.stack
-        else:
-            stack = "decoder"
+        stack = one.stack if one.stack in names else "decoder"
         stacks.setdefault(stack, []).append(one)
     for stack, own in stacks.items():
         weights = [one.weights[0].numpy() for one in own]
@@ -269,29 +261,30 @@ def _views(
         nats = np.stack([entropy(one.weights[:1], valid)[0].numpy() for one in own])
         title = titles.get(stack, f"Attention of the {stack}")
         note = _heatmap_note(stack, is_signed=is_signed)
-        yield View(title, note, heatmaps(weights, *names[stack], nats))
+        yield View.of(title, note, heatmaps(weights, *names[stack], nats))
         if stack in ("", "encoder") and not is_signed:
             rows = rollout(own)[0].numpy()
-            received = (rows[-1] if last_query else rows.mean(axis=0)) * len(rows)
+            received = rows.mean(axis=0)
+            queries = "the mean over all queries"
             if last_query:
+                received = rows[-1]
                 queries = "that of the last query, from which the next token is predicted"
-            else:
-                queries = "the mean"
             note = (
                 "The colours show how much attention a token receives through all layers and residual connections "
-                f"(rollout; Abnar and Zuidema 2020), in times the average. It is {queries}"
-                f"{'' if last_query else ' over all queries'}. Attention shows where a model looks, and not why it "
-                "predicts what it does."
+                f"(rollout; Abnar and Zuidema 2020), in times the average. It is {queries}. Attention shows where a "
+                "model looks, and not why it predicts what it does."
             )
-            yield View("Attention on the example", note, attended(renderer, raw, tokens, received))
+            figure = attended(renderer, raw, tokens, received * len(rows))
+            yield View.of("Attention on the example", note, figure)
 
 
 def _heatmap_note(stack: str, *, is_signed: bool) -> str:
     """Explanation of a figure of heatmaps."""
+    query = "query"
+    key = "key"
     if stack == "cross":
-        query, key = ("generated token", "source token")
-    else:
-        query, key = ("query", "key")
+        query = "generated token"
+        key = "source token"
     note = (
         f"Each picture is a head, with a row for each {query} and a column for each {key}. The darker a cell is, the "
         "more attention goes from its row to its column; the colour follows the square root of the weight. "

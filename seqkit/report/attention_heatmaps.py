@@ -35,26 +35,31 @@ def heatmaps(
     depth = len(weights)
     h = max(len(layer) for layer in weights)
     is_named = max(len(queries), len(keys)) <= MAX_NAMED and h * 0.18 * len(keys) <= MAX_WIDTH
-    width, height = (
-        max(1.45, 0.18 * len(tokens)) if is_named else 1.9 for tokens in (keys, queries)
-    )
+    width = height = 1.9
+    if is_named:
+        width, height = (max(1.45, 0.18 * len(tokens)) for tokens in (keys, queries))
     figure, axes = new_figure(width * h + 1.6, (height + 0.24) * depth + 0.7, rows=depth, columns=h)
     top = max(1.0, max(float(np.abs(layer).max()) for layer in weights))
     is_signed = any(bool((layer < 0).any()) for layer in weights)
-    norm = FuncNorm((_root, _square), vmin=-top if is_signed else 0.0, vmax=top)
+    lowest = 0.0
+    ticks = TICKS
+    colors = "Blues"
+    if is_signed:
+        lowest = -top
+        ticks = [*(-tick for tick in TICKS[:0:-1]), *TICKS]
+        colors = "RdBu"
+    norm = FuncNorm((_root, _square), vmin=lowest, vmax=top)
     for ax in axes:
         ax.set_axis_off()
     for layer, heads in enumerate(weights):
         for head, matrix in enumerate(heads):
             ax = axes[layer * h + head]
             ax.set_axis_on()
-            colors = "RdBu" if is_signed else "Blues"
             image = ax.imshow(
                 matrix, cmap=colors, norm=norm, interpolation="nearest", aspect="auto"
             )
-            if np.isnan(entropy[layer, head]):
-                nats = "–"
-            else:
+            nats = "–"
+            if not np.isnan(entropy[layer, head]):
                 nats = f"{entropy[layer, head]:.2f} nats"
             ax.set_title(f"layer {layer} · head {head} · {nats}", fontsize=7.5, loc="center")
             ax.tick_params(
@@ -66,7 +71,6 @@ def heatmaps(
             ax.set_yticks(*_ticks(queries, is_named), fontsize=7)
     figure.supxlabel("key", fontsize=8)
     figure.supylabel("query", fontsize=8)
-    ticks = [*(-tick for tick in TICKS[:0:-1]), *TICKS] if is_signed else TICKS
     bar = figure.colorbar(
         image, ax=axes, label="attention weight", shrink=min(1, 3 / (height * depth)), pad=0.01
     )
@@ -76,8 +80,11 @@ def heatmaps(
 
 
 def _ticks(names: Sequence[str], is_named: bool) -> tuple[list[int], list[str]]:
-    places = list(range(0, len(names), 1 if is_named else 10 if len(names) <= 100 else 50))
-    return places, [names[i] if is_named else str(i) for i in places]
+    if is_named:
+        return list(range(len(names))), list(names)
+    step = 10 if len(names) <= 100 else 50
+    places = list(range(0, len(names), step))
+    return places, [str(i) for i in places]
 
 
 def _root(x: np.ndarray) -> np.ndarray:

@@ -15,7 +15,9 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
-from seqkit.comparison.types import Metric, Row
+from seqkit.comparison.types import Row
+from seqkit.errors import shortened
+from seqkit.objectives.metric import Metric
 from seqkit.report.figures import (
     BLUE,
     GREEN,
@@ -89,38 +91,26 @@ class Line:
 def spreads(rows: Sequence[tuple[str, Mark, Row]], metric: Metric) -> Figure:
     """One row per candidate, from the top: the mean by its marker, its interval a bar, above it every seed a dot."""
     figure, (axes,) = new_figure(4.4, 0.34 * len(rows) + 0.75)
-    known = [
-        metric.shown(run.value) for _, _, row in rows for run in row.sound if run.value is not None
+    values = [
+        [metric.shown(run.value) for run in row.sound if run.value is not None]
+        for _, _, row in rows
     ]
-    for place, (_, mark, row) in enumerate(rows):
+    middle = float(np.mean([dot for dots in values for dot in dots] or [0.5]))
+    for place, ((_, mark, row), dots) in enumerate(zip(rows, values)):
         if row.mean is None:
-            axes.text(
-                float(np.mean(known or [0.5])),
-                place,
-                "failed",
-                va="center",
-                ha="center",
-                style="italic",
-            )
+            axes.text(middle, place, "failed", va="center", ha="center", style="italic")
             continue
         if row.interval is not None:
             bounds = [metric.shown(bound) for bound in row.interval]
-            axes.plot(
-                bounds,
-                [place] * 2,
-                color=mark.color,
-                linewidth=5,
-                alpha=0.35,
-                solid_capstyle="butt",
-            )
-        dots = [metric.shown(run.value) for run in row.sound if run.value is not None]
+            bar: dict[str, Any] = {"linewidth": 5, "alpha": 0.35, "solid_capstyle": "butt"}
+            axes.plot(bounds, [place] * 2, color=mark.color, **bar)
         # equal ones are stacked
         heights = [place - 0.24 - 0.07 * dots[:i].count(dot) for i, dot in enumerate(dots)]
         axes.plot(dots, heights, "o", color=mark.color, markersize=3)
         axes.plot(
             [metric.shown(row.mean)], [place], **{**mark.style, "linestyle": "none"}, markersize=7
         )
-    axes.set_yticks(range(len(rows)), [short(name) for name, _, _ in rows])
+    axes.set_yticks(range(len(rows)), [shortened(name, MAX_NAME) for name, _, _ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=INK, alpha=0.15, linewidth=0.6)
@@ -133,12 +123,7 @@ def spreads(rows: Sequence[tuple[str, Mark, Row]], metric: Metric) -> Figure:
 def lines(drawn: Sequence[Line], *, xlabel: str, ylabel: str, width: float = 3.1) -> Figure:
     """Lines with their bands; axes are logarithmic where the values span enough."""
     figure, (axes,) = new_figure(width, 2.35)
-    bounds = [
-        value
-        for line in drawn
-        for values in (line.y, line.low or (), line.high or ())
-        for value in values
-    ]
+    bounds = [y for line in drawn for y in (*line.y, *(line.low or ()), *(line.high or ()))]
     is_log = scale_axis(axes, "x", [x for line in drawn for x in line.x if x > 0])
     scale_axis(axes, "y", bounds)
     for i, line in enumerate(drawn):
@@ -146,18 +131,11 @@ def lines(drawn: Sequence[Line], *, xlabel: str, ylabel: str, width: float = 3.1
             axes.fill_between(
                 line.x, line.low, line.high, color=line.mark.color, alpha=0.18, linewidth=0
             )
-        many = len(line.x) > 12
-        every = (0.04 + 0.02 * (i % 6), 0.17) if many else None
+        every = (0.04 + 0.02 * (i % 6), 0.17) if len(line.x) > 12 else None
         axes.plot(line.x, line.y, **line.mark.style, markevery=every, markersize=4.2, linewidth=1.3)
         if line.ringed:
-            axes.plot(
-                *line.ringed,
-                "o",
-                color=INK,
-                markerfacecolor="none",
-                markersize=9,
-                markeredgewidth=0.9,
-            )
+            ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgewidth": 0.9}
+            axes.plot(*line.ringed, "o", color=INK, markersize=9, **ring)
     if is_log:
         axes.margins(x=0.04)
     axes.grid(color=INK, alpha=0.12, linewidth=0.6)
@@ -174,7 +152,8 @@ def mean_line(mark: Mark, row: Row, key: str) -> Line | None:
     curves = []
     for run in row.sound:
         known = [(one.step, loss) for one in run.curve if (loss := getattr(one, key)) is not None]
-        curves += [np.array(known, dtype=float).T] if known else []
+        if known:
+            curves.append(np.array(known, dtype=float).T)
     if not curves:
         return None
     start = max(curve[0][0] for curve in curves)
@@ -182,11 +161,10 @@ def mean_line(mark: Mark, row: Row, key: str) -> Line | None:
     grid = np.unique(np.concatenate([curve[0] for curve in curves]))
     grid = grid[(grid >= start) & (grid <= stop)]
     values = np.stack([np.interp(grid, *curve) for curve in curves])
-    if len(curves) > 1:
-        band = (values.min(axis=0).tolist(), values.max(axis=0).tolist())
-    else:
-        band = (None, None)
-    return Line(mark, grid.tolist(), values.mean(axis=0).tolist(), *band)
+    line = Line(mark, grid.tolist(), values.mean(axis=0).tolist())
+    if len(curves) == 1:
+        return line
+    return replace(line, low=values.min(axis=0).tolist(), high=values.max(axis=0).tolist())
 
 
 def rate_lines(rows: Sequence[Row], marks: Mapping[str, Mark]) -> list[Line]:
@@ -198,11 +176,8 @@ def rate_lines(rows: Sequence[Row], marks: Mapping[str, Mark]) -> list[Line]:
     for row in rows:
         tried: dict[str, dict[float, list[float]]] = {}
         for trial in row.trials:
-            if (
-                trial.depth is None
-                and trial.score is not None
-                and (rate := trial.values.get("optimizer.lr"))
-            ):
+            rate = trial.values.get("optimizer.lr")
+            if rate and trial.depth is None and trial.score is not None:
                 own = tried.setdefault(str(trial.values.get("optimizer.type")), {})
                 own.setdefault(rate, []).append(trial.score)
         chosen = str(row.chosen.get("optimizer.type")), row.chosen.get("optimizer.lr")
@@ -214,10 +189,3 @@ def rate_lines(rows: Sequence[Row], marks: Mapping[str, Mark]) -> list[Line]:
             mark = marks[row.name] if i == 0 else replace(marks[row.name], line=":")
             found.append(Line(mark, list(means), list(means.values()), ringed=ringed))
     return found
-
-
-def short(name: str) -> str:
-    """A name of at most MAX_NAME characters."""
-    if len(name) <= MAX_NAME:
-        return name
-    return f"{name[: MAX_NAME - 1]}…"

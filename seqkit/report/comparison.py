@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,35 +11,36 @@ from markupsafe import Markup
 
 from seqkit.comparison.results import read_results
 from seqkit.comparison.stages import Plan
-from seqkit.comparison.types import Results, Row, fixed
+from seqkit.comparison.types import Results, Row
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
+from seqkit.objectives.metric import DASH, fixed
 from seqkit.report import sentences
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, spreads
 from seqkit.report.figures import svg
-from seqkit.report.numbers import DASH, format_number, plural
+from seqkit.report.numbers import format_number, plural
 from seqkit.report.table import Cell, Table, to_csv
-from seqkit.report.templates import fill, write_page
+from seqkit.report.templates import fill, tidied, write_page
 
 BRIEF = 5
 """Columns of the ranking in a terminal; the page has all."""
 
 
-class Figure(NamedTuple):
+class Drawing(NamedTuple):
     """A figure as the page shows it. alt: what it shows, in words."""
 
     svg: str
     alt: str
 
 
-class Section(NamedTuple):
+class Chapter(NamedTuple):
     """A section of the page. has_legend: whether the candidates' marks stand above the figures."""
 
     id: str
     title: str
     text: Sequence[str] = ()
     table: Table | None = None
-    figures: Sequence[Figure] = ()
+    figures: Sequence[Drawing] = ()
     notes: Sequence[str] = ()
     has_legend: bool = True
 
@@ -61,16 +61,14 @@ def write_comparison(folder: Path, results: Results | None = None) -> Path:
 def comparison_markdown(results: Results, values: dict[str, Any] | None = None) -> str:
     """A comparison as Markdown: for a page of documentation, a pull request, a notebook."""
     commands = [Markup(one_line(command)) for command in results.commands]  # noqa: S704 - in a code block
-    text = fill("comparison.md", commands=commands, **(values or _values(results)))
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return tidied(fill("comparison.md", commands=commands, **(values or _values(results))))
 
 
 def _values(results: Results) -> dict[str, Any]:
     """Values of both templates."""
     answer = sentences.answers(results)
-    kinds = {
-        kind: [one for one in results.unmatched if one.kind == kind] for kind in ("warning", "note")
-    }
+    marks = _marks(results)
+    own_length = sentences.own_length(results.overrides)
     page = {
         "command": "\n".join(results.commands),
         "versions": results.versions,
@@ -80,15 +78,12 @@ def _values(results: Results) -> dict[str, Any]:
         "title": results.title,
         "subtitle": _subtitle(results),
         "answer": answer,
-        "matched": [
-            *filter(None, [sentences.own_length(results.overrides)]),
-            sentences.matched(results),
-        ],
+        "matched": [text for text in (own_length, sentences.matched(results)) if text],
         "sections": _sections(results),
-        "warnings": kinds["warning"],
-        "notes": kinds["note"],
+        "warnings": [one for one in results.unmatched if one.kind == "warning"],
+        "notes": [one for one in results.unmatched if one.kind == "note"],
         "failures": [asdict(failure) for failure in results.failures],
-        "legend": [(_marks(results)[row.name], row.name) for row in results.candidates],
+        "legend": [(marks[row.name], row.name) for row in results.candidates],
         "configurations": [(row.name, row.config) for row in results.candidates],
         "results": page,
         "made": _made(results),
@@ -100,10 +95,10 @@ def _made(results: Results) -> str:
     """When, with what and how long."""
     machine = results.machine
     parts = [f"Run on {results.started[:10]} with torch {results.versions.get('torch', DASH)}"]
-    parts += [f"on {machine['cpu']}"] if machine.get("cpu") else []
-    parts += (
-        [f"with {plural(machine['threads'], 'thread')} per run"] if machine.get("threads") else []
-    )
+    if machine.get("cpu"):
+        parts.append(f"on {machine['cpu']}")
+    if machine.get("threads"):
+        parts.append(f"with {plural(machine['threads'], 'thread')} per run")
     return f"{', '.join(parts)}. The runs took {results.run_minutes:.0f} minutes in total."
 
 
@@ -124,8 +119,8 @@ def _subtitle(results: Results) -> str:
 
 def ranked(results: Results) -> list[Row]:
     """Candidates, the best first, and failed ones last."""
-    sign = -1 if results.metric.higher_is_better else 1
-    return sorted(results.candidates, key=lambda row: (row.mean is None, sign * (row.mean or 0.0)))
+    sign = results.metric.sign
+    return sorted(results.candidates, key=lambda row: (row.mean is None, -sign * (row.mean or 0.0)))
 
 
 def _marks(results: Results) -> dict[str, Mark]:
@@ -136,51 +131,43 @@ def _marks(results: Results) -> dict[str, Mark]:
 def ranking(results: Results) -> Table:
     """The ranked candidates. The first one is in bold if it is better than every other."""
     metric = results.metric
-    marks = _marks(results)
     unit = f" ({metric.difference_unit})" if metric.difference_unit else ""
-    reference = results.candidates[0] if results.candidates else None
-    rows = []
-    for rank, row in enumerate(ranked(results), start=1):
-        entry = results.difference(row.name, results.reference)
-        small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
-        style = "best" if rank == 1 and _is_best(results, row) else ""
-        value = Cell(metric.mean(row.mean, row.std), metric.interval(row.interval))
-        if row.mean is None:
-            value = Cell("failed", row.error or "", "", "error")
-        change = Cell("reference" if row is reference else DASH)
-        if entry is not None:
-            change = Cell(
-                metric.signed(entry.difference), metric.interval(entry.interval, signed=True)
-            )
-        speed = Cell(DASH)
-        if row.cost is not None:
-            other = None
-            if reference and reference.cost:
-                other = reference.cost.tokens_per_second
-            ratio = row.cost.tokens_per_second / other if other else None
-            speed = Cell(
-                format_number(row.cost.tokens_per_second, prefix=True),
-                format_number(ratio, "×", digits=3),
-            )
-        chosen = ", ".join(
-            _setting(value)
-            for key, value in row.chosen.items()
-            if key in ("optimizer.type", "optimizer.lr")
-        )
-        rows.append([
-            Cell(str(rank) if row.mean is not None else DASH), Cell(row.name, small, marks[row.name].html, style),
-            value, change, speed, Cell(f"{row.parameters:,}"), Cell(_percent(row.budget_gap)),
-            Cell(format_number(row.training_flops, prefix=True)), Cell(chosen or DASH),
-        ])  # fmt: skip
     head = [
-        "",
-        "candidate",
-        metric.title,
-        f"difference from {results.reference}{unit}",
-        "tokens/s",
-        "parameters",
-    ]
-    return Table([*head, "budget gap", "FLOPs per step", "learning rate"], rows, name=1)
+        "", "candidate", metric.title, f"difference from {results.reference}{unit}", "tokens/s", "parameters",
+        "budget gap", "FLOPs per step", "learning rate",
+    ]  # fmt: skip
+    rows = [_ranked_row(results, row, rank) for rank, row in enumerate(ranked(results), start=1)]
+    return Table(head, rows, name=1)
+
+
+def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
+    metric = results.metric
+    reference = results.candidates[0]
+    small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
+    style = "best" if rank == 1 and _is_best(results, row) else ""
+    place = Cell(str(rank))
+    value = Cell(metric.mean(row.mean, row.std), metric.interval(row.interval))
+    if row.mean is None:
+        place = Cell(DASH)
+        value = Cell("failed", row.error or "", "", "error")
+    change = Cell("reference" if row is reference else DASH)
+    entry = results.difference(row.name, results.reference)
+    if entry is not None:
+        interval = metric.interval(entry.interval, signed=True)
+        change = Cell(metric.signed(entry.difference), interval)
+    speed = Cell(DASH)
+    if row.cost is not None:
+        own = row.cost.tokens_per_second
+        other = reference.cost.tokens_per_second if reference.cost else 0.0
+        ratio = own / other if other else None
+        speed = Cell(format_number(own, prefix=True), format_number(ratio, "×", digits=3))
+    keys = ("optimizer.type", "optimizer.lr")
+    chosen = ", ".join(_setting(value) for key, value in row.chosen.items() if key in keys)
+    return [
+        place, Cell(row.name, small, _marks(results)[row.name].html, style), value, change, speed,
+        Cell(f"{row.parameters:,}"), Cell(_percent(row.budget_gap)),
+        Cell(format_number(row.training_flops, prefix=True)), Cell(chosen or DASH),
+    ]  # fmt: skip
 
 
 def _is_best(results: Results, row: Row) -> bool:
@@ -193,13 +180,12 @@ def values_are(results: Results) -> str:
     """A sentence on the values of a table: a mean over seeds with its spread, or the value of one seed."""
     seeds = max((len(row.sound) for row in results.candidates), default=0)
     weights = {run.weights for row in results.candidates for run in row.sound}
-    if weights == {"best"}:
-        best = ", each run with its best weights on validation data"
-    else:
-        best = ""
+    found = f"mean ± standard deviation over {plural(seeds, 'seed')}"
     if seeds == 1:
-        return f"values of one seed{best}"
-    return f"mean ± standard deviation over {plural(seeds, 'seed')}{best}"
+        found = "values of one seed"
+    if weights == {"best"}:
+        found += ", each run with its best weights on validation data"
+    return found
 
 
 def plan_table(plan: Plan) -> Table:
@@ -207,16 +193,12 @@ def plan_table(plan: Plan) -> Table:
     rows = []
     for one in plan.candidates:
         size = one.size
-        numbers = [
-            f"{size.parameters:,}",
-            _percent(size.budget_gap),
-            format_number(size.flops, prefix=True),
-        ]
-        numbers += [format_number(size.width), format_number(size.depth), f"{one.num_steps:,}"]
-        rows.append([Cell(text) for text in [one.name, *numbers]])
-    return Table(
-        ["candidate", "parameters", "budget gap", "FLOPs per step", "width", "depth", "steps"], rows
-    )
+        rows.append([Cell(text) for text in (
+            one.name, f"{size.parameters:,}", _percent(size.budget_gap), format_number(size.flops, prefix=True),
+            format_number(size.width), format_number(size.depth), f"{one.num_steps:,}",
+        )])  # fmt: skip
+    head = ["candidate", "parameters", "budget gap", "FLOPs per step", "width", "depth", "steps"]
+    return Table(head, rows)
 
 
 def pairs_table(results: Results) -> Table:
@@ -248,7 +230,9 @@ def runs_table(results: Results) -> Table:
 
 def _setting(value: float | str) -> str:
     """A value that trials chose."""
-    return value if isinstance(value, str) else format_number(value)
+    if isinstance(value, str):
+        return value
+    return format_number(value)
 
 
 def _percent(share: float | None) -> str:
@@ -269,61 +253,62 @@ def trials_table(results: Results) -> Table:
             style = "best" if is_chosen else ""
             cells = [row.name, values, format_number(one.depth), str(one.seed), result]
             rows.append([Cell(text, style=style) for text in cells])
-    by = results.tuning.by if results.tuning else "loss"
-    return Table(["candidate", "setting", "other depth", "seed", by], rows)
+    return Table(["candidate", "setting", "other depth", "seed", _tuned_by(results)], rows)
+
+
+def _tuned_by(results: Results) -> str:
+    """The metric on validation data by which trials are ranked."""
+    if results.tuning is None:
+        return "loss"
+    return results.tuning.by
 
 
 # ── sections ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _sections(results: Results) -> list[Section]:
+def _sections(results: Results) -> list[Chapter]:
     """The sections that have something to show."""
     metric = results.metric
     marks = _marks(results)
     rows = ranked(results)
     rank = f"Sorted by mean. Values are {values_are(results)}, on {plural(results.num_test, 'test example')}."
     shown = [(row.name, marks[row.name], row) for row in rows]
-    means = (
-        ", ".join(f"{row.name} {metric.number(row.mean)}" for row in rows if row.mean is not None)
-        or "no values"
-    )
+    means = [f"{row.name} {metric.number(row.mean)}" for row in rows if row.mean is not None]
     dots = "Each small dot is a seed, the large marker their mean, the bar its 95 % confidence interval."
-    alt = f"{metric.title} of each candidate, seed by seed, with mean and interval: {means}"
+    known = ", ".join(means) or "no values"
+    alt = f"{metric.title} of each candidate, seed by seed, with mean and interval: {known}"
+    seeds = [Drawing(svg(spreads(shown, metric)), alt)] if shown else []
     found = [
-        Section("candidates", "Candidates", [rank, sentences.inference(results)], ranking(results)),
-        Section("values", "Every seed", [dots], figures=[Figure(svg(spreads(shown, metric)), alt)] if shown else [],
-                has_legend=False),
-    ]  # fmt: skip
+        Chapter("candidates", "Candidates", [rank, sentences.inference(results)], ranking(results)),
+        Chapter("values", "Every seed", [dots], figures=seeds, has_legend=False),
+    ]
     if len(results.differences) > 1:
-        found.append(Section("differences", "All pairs", table=pairs_table(results)))
+        found.append(Chapter("differences", "All pairs", table=pairs_table(results)))
     curves = "Lines are means over seeds. A band spans from the lowest seed to the highest."
-    found.append(Section("curves", "Learning curves", [curves], figures=_curves(rows, marks)))
-    found.append(Section("cost", "Cost by length", figures=_costs(rows, marks)))
-    by = results.tuning.by if results.tuning else "loss"
-    figure = _figure(rate_lines(rows, marks), "learning rate", f"validation {by}", width=4.6)
+    found.append(Chapter("curves", "Learning curves", [curves], figures=_curves(rows, marks)))
+    found.append(Chapter("cost", "Cost by length", figures=_costs(rows, marks)))
+    scores = f"validation {_tuned_by(results)}"
+    figure = _figure(rate_lines(rows, marks), "learning rate", scores, width=4.6)
     trials = trials_table(results) if any(row.trials for row in rows) else None
-    found.append(Section("tuning", "Tuning", [sentences.tuning_sentence(results)], trials, figure))
+    found.append(Chapter("tuning", "Tuning", [sentences.tuning_sentence(results)], trials, figure))
     kept = [
         section for section in found if section.table or section.figures or section.id == "tuning"
     ]
     return [section._replace(text=[text for text in section.text if text]) for section in kept]
 
 
-def _figure(drawn: Sequence[Line | None], xlabel: str, ylabel: str, **options: Any) -> list[Figure]:
+def _figure(
+    drawn: Sequence[Line | None], xlabel: str, ylabel: str, **options: Any
+) -> list[Drawing]:
     """One figure of the lines that there are; none where there are no lines."""
     known = [line for line in drawn if line is not None and line.x]
+    if not known:
+        return []
     alt = f"{ylabel} against {xlabel}, one line a candidate"
-    if known:
-        return [Figure(svg(lines(known, xlabel=xlabel, ylabel=ylabel, **options)), alt)]
-    return []
+    return [Drawing(svg(lines(known, xlabel=xlabel, ylabel=ylabel, **options)), alt)]
 
 
-def _pairs(pairs: Sequence[tuple[float, float]], mark: Mark, scale: float = 1.0) -> Line:
-    ordered = sorted(pairs)
-    return Line(mark, [x for x, _ in ordered], [y * scale for _, y in ordered])
-
-
-def _curves(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:
+def _curves(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Drawing]:
     """Training and validation loss against steps."""
     found = []
     for key, ylabel in (("train_loss", "training loss"), ("valid_loss", "validation loss")):
@@ -333,7 +318,7 @@ def _curves(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:
     return found
 
 
-def _costs(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:
+def _costs(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Drawing]:
     """Step time and memory against length, latency against context."""
     found = []
     for key, scale, xlabel, ylabel in (
@@ -341,8 +326,11 @@ def _costs(rows: Sequence[Row], marks: dict[str, Mark]) -> list[Figure]:
         ("latency_by_context", 1e3, "tokens of context", "latency per token (ms)"),
         ("memory_by_length", 1.0, "tokens in an example", "peak memory (bytes)"),
     ):
-        drawn = [
-            _pairs(getattr(row.cost, key) or (), marks[row.name], scale) for row in rows if row.cost
-        ]
+        drawn = []
+        for row in rows:
+            pairs = sorted(getattr(row.cost, key, None) or ())
+            drawn.append(
+                Line(marks[row.name], [x for x, _ in pairs], [y * scale for _, y in pairs])
+            )
         found += _figure(drawn, xlabel, ylabel)
     return found

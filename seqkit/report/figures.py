@@ -86,17 +86,16 @@ def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | N
     """
     values = list(values)
     positive = [value for value in values if value > 0]
+    factor = max(positive) / min(positive) if positive else 0.0
     if log is None:
-        log = (
-            len(positive) == len(values)
-            and bool(positive)
-            and max(positive) >= WIDE * min(positive)
-        )
+        log = len(positive) == len(values) and factor >= WIDE
     log = log and bool(positive)
-    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis, set_scale = {
+        "x": (axes.xaxis, axes.set_xscale),
+        "y": (axes.yaxis, axes.set_yscale),
+    }[which]
     if log:
-        (axes.set_xscale if which == "x" else axes.set_yscale)("log", nonpositive="mask")
-        factor = max(positive) / min(positive)
+        set_scale("log", nonpositive="mask")
         steps = [1]
         if factor < 30:
             steps = [1, 2, 5]
@@ -130,28 +129,17 @@ def curves(
     for one in series:
         color = COLORS.get(one.label, BLUE)
         marker = "o" if len(one.x) < 3 else None
-        noisy = len(one.x) > 200
-        axes.plot(
-            one.x,
-            one.y,
-            color=color,
-            label=one.label,
-            marker=marker,
-            markersize=4,
-            alpha=0.35 if noisy else 1,
-        )
-        if noisy:
+        is_noisy = len(one.x) > 200
+        alpha = 0.35 if is_noisy else 1
+        look: dict[str, Any] = {"label": one.label, "marker": marker, "markersize": 4}
+        axes.plot(one.x, one.y, color=color, alpha=alpha, **look)
+        if is_noisy:
             axes.plot(*_running_mean(one), color=color)
     if kept is not None:
-        place = int(np.abs(np.asarray(series[-1].x) - kept).argmin())  # steps are logged from 0
-        axes.plot(
-            series[-1].x[place],
-            series[-1].y[place],
-            "o",
-            color=color,
-            markersize=5,
-            label="kept weights",
-        )
+        last = series[-1]
+        place = int(np.abs(np.asarray(last.x) - kept).argmin())  # steps are logged from 0
+        point = (last.x[place], last.y[place])
+        axes.plot(*point, "o", color=color, markersize=5, label="kept weights")
     for (label, level), style in zip((levels or {}).items(), ("--", ":")):
         if level is not None:
             axes.axhline(level, color=INK, linestyle=style, linewidth=1, label=label)
@@ -175,15 +163,12 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     axes.set(xlabel="predicted class", ylabel="target class")
     if k <= MAX_NAMED:
         short = shortened([one_line(name) for name in names])
+        look: dict[str, Any] = {}
         if k > FEW_CLASSES:
-            rotation = 90
+            look = {"rotation": 90}
         elif max(map(len, short)) > 3:
-            rotation = 45
-        else:
-            rotation = 0
-        axes.set_xticks(
-            range(k), short, rotation=rotation, ha="right" if rotation == 45 else "center"
-        )
+            look = {"rotation": 45, "ha": "right"}
+        axes.set_xticks(range(k), short, **look)
         axes.set_yticks(range(k), short)
         axes.tick_params(labelsize=8.5 if k <= FEW_CLASSES else 7)
         for (row, column), number in np.ndenumerate(counts):
@@ -215,15 +200,8 @@ def scatter(target: np.ndarray, preds: np.ndarray, *, rmse: float) -> Figure:
     low = float(min(target.min(), preds.min()))
     high = float(max(target.max(), preds.max()))
     axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="perfect")
-    axes.scatter(
-        target,
-        preds,
-        s=12,
-        color=BLUE,
-        alpha=0.7,
-        linewidths=0,
-        label=f"test, RMSE {format_number(rmse)}",
-    )
+    label = f"test, RMSE {format_number(rmse)}"
+    axes.scatter(target, preds, s=12, color=BLUE, alpha=0.7, linewidths=0, label=label)
     axes.set(xlabel="target", ylabel="prediction (target's unit)", aspect="equal")
     axes.legend()
     return figure

@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from seqkit.errors import one_line
 from seqkit.objectives.classify import BINARY_METRICS
-from seqkit.report.numbers import DASH
+from seqkit.objectives.metric import Metric, find_metric
+from seqkit.report.numbers import plural
+from seqkit.report.table import rich_table
 from seqkit.runs.intervals import told
 from seqkit.runs.summary import FEW_STEPS
 
-SHARES = {
-    "accuracy", "balanced_accuracy", "macro_f1", "precision", "recall", "explained", "token_error", "sequence_error",
-    "word_error", "word_f1", "calibration_error",
-}  # fmt: skip
-"""Metrics that are shown in percent, as are recalls (`a_to_b@1`)."""
-
-LOWER_IS_BETTER = {
-    "loss", "rmse", "mae", "perplexity", "bits_per_byte", "token_error", "sequence_error", "word_error",
-    "calibration_error", "brier",
-}  # fmt: skip
-"""Metrics of which less is better; of all others more is."""
-
-USUAL = {
-    "loss",
-    "accuracy",
-    "macro_f1",
-    "mae",
-    "r2",
-    "perplexity",
-    "bits_per_byte",
-    "token_error",
-    "explained",
-}
-"""Metrics that a run has without being asked for them, as are recalls (`a_to_b@1`); the terminal shows the others."""
+Summary = Mapping[str, Any]
+"""Content of a run's `summary.json`."""
 
 FEW_EXAMPLES = 1000
 """A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
@@ -49,159 +27,172 @@ FEW_EXAMPLES = 1000
 class Headline(NamedTuple):
     """The main metric of a run. baseline: its value for the best constant prediction; None: not measured.
 
+    unit: empty for shares, which are shown in percent. bounds: of its 95 % interval; None: not known.
     strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
-    unit: empty for shares, which are shown in percent. is_higher_better: whether more of it is better.
-    interval: 95 %, in words; empty: not known. verdict: how the run compares with the specialist, in words.
-    low: the lower end of the interval; None: not known.
+    difference: the run's value less the specialist's, and the ends of its 95 % interval; None: not known.
+    tip: a setting that did better on such data than the recipe, in a sentence; may be empty.
     """
 
-    name: str
+    metric: Metric
     value: float
-    baseline: float | None
-    unit: str
+    baseline: float | None = None
+    unit: str = ""
+    bounds: tuple[float, float] | None = None
     strong: float | None = None
     strong_name: str = ""
-    is_higher_better: bool = False
-    interval: str = ""
-    verdict: str = ""
-    low: float | None = None
+    difference: tuple[float, float, float] | None = None
+    tip: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the metric."""
+        return self.metric.name
 
     @property
     def label(self) -> str:
         """Name and unit."""
         name = "variance explained" if self.name == "explained" else self.name
-        return f"{name} ({self.unit})" if self.unit else name
+        if self.unit:
+            return f"{name} ({self.unit})"
+        return name
+
+    @property
+    def interval(self) -> str:
+        """The 95 % interval in words; empty: not known."""
+        return self.metric.interval(self.bounds)
+
+    @property
+    def is_worse_than_constant(self) -> bool:
+        """True if the best constant prediction does as well, or better."""
+        return self.value == self.baseline or self.is_worse_than(self.baseline)
 
     @property
     def is_no_better_than_constant(self) -> bool:
         """True if the best constant prediction does as well, or better, or the test interval holds it."""
-        lowest = self.value if self.low is None else self.low
-        return lowest == self.baseline or self._replace(value=lowest).is_worse_than(self.baseline)
+        if self.bounds is None:
+            return self.is_worse_than_constant
+        return self._replace(value=self.bounds[0]).is_worse_than_constant
+
+    @property
+    def is_as_good(self) -> bool:
+        """True if the specialist's value is the same, or the interval of the difference holds 0."""
+        if self.difference is None:
+            return self.strong in (None, self.value)
+        _, low, high = self.difference
+        return low <= 0 <= high
 
     @property
     def is_beaten(self) -> bool:
         """True if the specialist is better, by more than the interval of the difference where that is known."""
-        return self.is_worse_than(self.strong) and "as good" not in self.verdict
+        return self.is_worse_than(self.strong) and not self.is_as_good
+
+    @property
+    def verdict(self) -> str:
+        """How the run compares with the specialist: better or worse only where the interval excludes 0."""
+        if self.difference is None:
+            word = "worse" if self.is_worse_than(self.strong) else "better"
+            if self.is_as_good:
+                word = "as good"
+            return f"with this seed, the run is {word}; no interval of the difference is known"
+        word = "better" if self.metric.is_better(self.difference[0], 0.0) else "worse"
+        if self.is_as_good:
+            word = "as good, within the interval"
+        middle, low, high = map(self._signed, self.difference)
+        return f"the run is {word}: {middle} [{low}, {high}]"
 
     def is_worse_than(self, other: float | None) -> bool:
         """True if the other value is better."""
-        return other is not None and (
-            self.value < other if self.is_higher_better else self.value > other
-        )
+        return other is not None and self.metric.is_better(other, self.value)
+
+    def text(self, value: float | None) -> str:
+        """A value of the metric, as `Metric.text`."""
+        return self.metric.text(value)
+
+    def _signed(self, value: float) -> str:
+        sign = "-" if value < 0 else "+"
+        return sign + self.text(abs(value)).removesuffix(" %")
 
 
-def headline(summary: dict[str, Any]) -> Headline:
+def headline(summary: Summary) -> Headline:
     """The metric by which runs of the objective are compared; of a loss, what the objective has in its place.
 
-    summary: content of `summary.json`. Raises ValueError if the run has no metrics.
+    Raises ValueError if the run has no metrics.
     """
     metrics = summary["metrics"]
-    objective = summary.get("objective", "")
-    names = (summary.get("main_metric"), "explained", "sequence_error", "loss", *metrics)
+    main = summary.get("main_metric")
+    names = (main, "explained", "sequence_error", "loss", *metrics)
     name = next((name for name in names if name in metrics), None)
     if name is None:
         raise ValueError(f"the run of {summary.get('recipe')} has no metrics; train it again")
-    strong = summary.get("strong_baseline") or {"metrics": {}, "name": "", "num_train": 0}
+    metric = find_metric(name)
+    mode = summary.get("main_metric_mode")
+    if name == main and mode is not None:
+        metric = replace(metric, higher_is_better=mode == "max")
+    objective = summary.get("objective", "")
+    found = Headline(metric, metrics[name], summary.get("baseline", {}).get(name))
+    if name == "loss" and objective in ("NextToken", "Masked"):
+        found = found._replace(unit="nats")
+    if name == "accuracy":
+        found = found._replace(bounds=summary.get("accuracy_interval"))
+    strong = summary.get("strong_baseline")
+    if not strong:
+        return found
     unit = "tokens" if objective == "NextToken" else "examples"
-    mode = summary.get("main_metric_mode") if name == summary.get("main_metric") else None
-    is_higher_better = name not in LOWER_IS_BETTER if mode is None else mode == "max"
-    interval = summary.get("accuracy_interval") if name == "accuracy" else None
-    return Headline(
-        name,
-        metrics[name],
-        summary.get("baseline", {}).get(name),
-        "nats" if name == "loss" and objective in ("NextToken", "Masked") else "",
-        strong["metrics"].get(name),
-        f"{strong['name']} ({strong['num_train']:,} training {unit})",
-        is_higher_better,
-        ""
-        if interval is None
-        else f"[{', '.join(format_metric(name, x).removesuffix(' %') for x in interval)}]",
-        _verdict(name, metrics[name], strong, is_higher_better=is_higher_better),
-        None if interval is None else interval[0],
+    setting = strong.get("setting", "")
+    if setting and summary["backbone"].lower() not in setting:
+        found = found._replace(tip=f"On such data, {setting}.")
+    return found._replace(
+        strong=strong["metrics"].get(name),
+        strong_name=f"{strong['name']} ({strong['num_train']:,} training {unit})",
+        difference=strong.get("difference"),
     )
 
 
-def _verdict(name: str, value: float, strong: Mapping[str, Any], *, is_higher_better: bool) -> str:
-    """How a run compares with a specialist: better or worse only where the interval of the difference excludes 0."""
-    difference = strong.get("difference")
-    other = strong["metrics"].get(name)
-    if difference is None:
-        if other in (None, value):
-            word = "as good"
-        else:
-            word = ["worse", "better"][(value > other) == is_higher_better]
-        return f"with this seed, the run is {word}; no interval of the difference is known"
-    low, high = difference[1:]
-    if low <= 0 <= high:
-        word = "as good, within the interval"
-    else:
-        word = ["worse", "better"][(low > 0) == is_higher_better]
-    middle, *ends = (
-        "+-"[x < 0] + format_metric(name, abs(x)).removesuffix(" %") for x in difference
-    )
-    return f"the run is {word}: {middle} [{', '.join(ends)}]"
+def shortages(steps: int | None, limit: int | None) -> list[str]:
+    """What makes a run a trial, in words: so few steps, or so few examples, that its figures say nothing of the model.
+
+    Empty: it is none. None: not known, and no limit.
+    """
+    found = []
+    if steps is not None and steps < FEW_STEPS:
+        found.append(plural(steps, "step"))
+    if limit is not None and limit < FEW_EXAMPLES:
+        found.append(f"at most {limit} examples a split (data.limit)")
+    return found
 
 
-def is_trial(summary: dict[str, Any]) -> bool:
-    """True if a run took so few steps, or so few examples, that its figures say nothing of the model."""
-    steps = summary.get("steps")
-    limit = summary.get("limit")
-    return (steps is not None and steps < FEW_STEPS) or (limit is not None and limit < FEW_EXAMPLES)
-
-
-def cautions(summary: dict[str, Any], *, specialist: bool = True) -> list[str]:
+def cautions(summary: Summary, *, specialist: bool = True) -> list[str]:
     """At most two sentences to know of a run.
 
     It is a trial, of which nothing else is said; or no better than a constant prediction, or not shown to be; or worse
     than a specialist. specialist: whether the last is said.
     """
-    found = list[str]()
-    metric = headline(summary)
-    own, baseline, strong = (
-        format_metric(metric.name, x) for x in (metric.value, metric.baseline, metric.strong)
-    )
-    if is_trial(summary):
-        steps = summary.get("steps")
-        limit = summary.get("limit")
-        if steps is None or steps >= FEW_STEPS:
-            known = []
-        else:
-            known = ["1 step" if steps == 1 else f"{steps} steps"]
-        known += (
-            []
-            if limit is None or limit >= FEW_EXAMPLES
-            else [f"at most {limit} examples a split (data.limit)"]
-        )
+    if known := _shortages(summary):
         return [
             f"This is a trial run, with {' and '.join(known)}: its figures say little of the model."
         ]
-    if metric.is_no_better_than_constant:
-        is_as_bad = metric.value == metric.baseline or metric.is_worse_than(metric.baseline)
-        word = "no better" if is_as_bad else "not shown to be better"
-        own = f"{own} {metric.interval}".rstrip()
+    found = []
+    main = headline(summary)
+    own = main.text(main.value)
+    if main.is_no_better_than_constant:
+        word = "no better" if main.is_worse_than_constant else "not shown to be better"
+        both = f"{own} {main.interval}".rstrip() + f" against {main.text(main.baseline)}"
         found.append(
-            f"With this seed, the run is {word} than the best constant prediction ({metric.label}: {own} against "
-            f"{baseline}); train longer (--trainer.min_steps 1000), change the learning rate (seqkit tune), or look "
-            "for the cause with seqkit doctor."
+            f"With this seed, the run is {word} than the best constant prediction ({main.label}: {both}); train longer "
+            "(--trainer.min_steps 1000), change the learning rate (seqkit tune), or look for the cause with seqkit "
+            "doctor."
         )
-    if specialist and metric.is_beaten:
-        against = f"{metric.label}: {own} against {strong}; {metric.verdict}"
-        found.append(
-            f"{metric.strong_name} is better ({against}). {_better_setting(summary)}".rstrip()
-        )
+    if specialist and main.is_beaten:
+        against = f"{main.label}: {own} against {main.text(main.strong)}; {main.verdict}"
+        found.append(f"{main.strong_name} is better ({against}). {main.tip}".rstrip())
     return found
 
 
-def _better_setting(summary: Mapping[str, Any]) -> str:
-    """Words of a setting that did better on such data than the recipe; empty: none is known."""
-    setting = summary["strong_baseline"].get("setting", "")
-    if setting and summary["backbone"].lower() not in setting:
-        return f"On such data, {setting}."
-    return ""
+def _shortages(summary: Summary) -> list[str]:
+    return shortages(summary.get("steps"), summary.get("limit"))
 
 
-def metric_label(summary: Mapping[str, Any], name: str) -> str:
+def metric_label(summary: Summary, name: str) -> str:
     """A metric with the class that it is of, where a run tells two classes apart: average_precision of yes."""
     if name in BINARY_METRICS and "positive" in summary:
         return f"{name} of {one_line(summary['positive'])}"
@@ -209,15 +200,8 @@ def metric_label(summary: Mapping[str, Any], name: str) -> str:
 
 
 def format_metric(name: str, value: float | None) -> str:
-    """A metric as text: shares in percent, others with three decimals; a dash for none, and where it is undefined.
-
-    From 100 on there are fewer decimals, so that five digits are left: 0.512, 457.02, 87,854.
-    """
-    if value is None or math.isnan(value):
-        return DASH
-    if name in SHARES or "@" in name:
-        return f"{100 * value:.2f} %"
-    return f"{value:,.{3 - sum(abs(value) >= limit for limit in (99.9995, 999.995, 9999.95))}f}"
+    """A value of the metric of that name, as `Metric.text`."""
+    return find_metric(name).text(value)
 
 
 COLUMNS = ("recipe", "backbone", "metric", "test", "baseline", "parameters", "seconds")
@@ -229,41 +213,32 @@ class ResultTable:
     On a narrower terminal, cells go on in the next line.
     """
 
-    def __init__(self, summaries: Sequence[dict[str, Any]]):
+    def __init__(self, summaries: Sequence[Summary]):
         self.summaries = summaries
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        table = Table(
-            box=box.SIMPLE_HEAD, show_edge=False, padding=0, collapse_padding=True, pad_edge=False
-        )
-        for name in COLUMNS:
-            table.add_column(
-                name, justify="left" if name in COLUMNS[:3] else "right", overflow="fold"
-            )
-        for summary in self.summaries:
-            metric = headline(summary)
-            numbers = (
-                format_metric(metric.name, value) for value in (metric.value, metric.baseline)
-            )
-            size = f"{summary['num_parameters']:,}"
-            seconds = f"{summary['wall_seconds']:.0f}"
-            cells = [summary["recipe"], summary["backbone"], metric.label, *numbers, size, seconds]
-            cells = list(map(one_line, cells))
-            cells[3] = f"{cells[3]}\n{metric.interval}".rstrip()
-            table.add_row(*map(Text, cells))
-        yield table
-        yield Text(
-            "baseline: the constant that is best in training, on the same test split",
-            style="dim italic",
-        )
+        rows = map(_row, self.summaries)
+        yield rich_table(COLUMNS, rows, left=(0, 1, 2), padding=0, collapse_padding=True)
+        note = "baseline: the constant that is best in training, on the same test split"
+        yield Text(note, style="dim italic")
         for summary in self.summaries:
             name = f"{one_line(summary['recipe'])}: " if len(self.summaries) > 1 else ""
             yield from (Text(f"{name}{line}") for line in _facts(summary))
 
 
-def averaged(summary: Mapping[str, Any]) -> str:
+def _row(summary: Summary) -> list[str]:
+    """Cells of a run in the table."""
+    main = headline(summary)
+    value = f"{main.text(main.value)}\n{main.interval}".rstrip()
+    size = f"{summary['num_parameters']:,}"
+    seconds = f"{summary['wall_seconds']:.0f}"
+    names = map(one_line, (summary["recipe"], summary["backbone"], main.label))
+    return [*names, value, main.text(main.baseline), size, seconds]
+
+
+def averaged(summary: Summary) -> str:
     """In words, the share of a linear model in the predictions of a table; "": they are the network's alone."""
     share = summary.get("network_share")
     if share is None:
@@ -271,24 +246,37 @@ def averaged(summary: Mapping[str, Any]) -> str:
     return f"a prediction is {100 * share:.0f} % the network's, the rest that of a linear model of the table's cells"
 
 
-def _facts(summary: dict[str, Any]) -> Iterator[str]:
+def split_sizes(summary: Summary) -> str:
+    """In words, how many examples each split has; what the summary of an old run lacks is left out."""
+    names = (("num_train", "training"), ("num_valid", "validation"), ("num_test", "test"))
+    return ", ".join(f"{summary[key]:,} {name}" for key, name in names if key in summary)
+
+
+def remarks(summary: Summary) -> list[str]:
+    """Whose the predictions are, and the widths of their intervals, in words."""
+    return [line for line in (averaged(summary), told(summary)) if line]
+
+
+def _facts(summary: Summary) -> Iterator[str]:
     """Lines below the table: the specialist, the metrics that were asked for, intervals, cautions."""
-    metric = headline(summary)
-    strong = summary.get("strong_baseline")
-    if is_trial(summary):
+    main = headline(summary)
+    is_trial = bool(_shortages(summary))
+    if is_trial:
         yield from cautions(summary)
-    if metric.strong is not None:
-        beside = f"beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}; {metric.verdict}"
-        yield f"{beside}. {_better_setting(summary)}".rstrip() if metric.is_beaten else beside
-    for other, value in summary["metrics"].items():
-        if other not in USUAL | {metric.name} and "@" not in other:
-            known = f"baseline {format_metric(other, summary.get('baseline', {}).get(other))}"
-            known += (
-                f", beside it {format_metric(other, strong['metrics'].get(other))}"
-                if strong
-                else ""
-            )
-            yield f"{one_line(metric_label(summary, other))}: {format_metric(other, value)} ({known})"
-    yield from filter(None, (averaged(summary), told(summary)))
-    if not is_trial(summary):
+    if main.strong is not None:
+        beside = f"beside it: {main.text(main.strong)}, {main.strong_name}; {main.verdict}"
+        if main.is_beaten:
+            beside = f"{beside}. {main.tip}".rstrip()
+        yield beside
+    strong = summary.get("strong_baseline")
+    for name, value in summary["metrics"].items():
+        metric = find_metric(name)
+        if metric.is_usual or name == main.name:
+            continue
+        known = f"baseline {metric.text(summary.get('baseline', {}).get(name))}"
+        if strong:
+            known += f", beside it {metric.text(strong['metrics'].get(name))}"
+        yield f"{one_line(metric_label(summary, name))}: {metric.text(value)} ({known})"
+    yield from remarks(summary)
+    if not is_trial:
         yield from cautions(summary, specialist=False)

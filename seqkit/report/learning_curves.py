@@ -3,63 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from seqkit.objectives.metric import Metric, find_metric
 from seqkit.report.figures import Series, curves, svg
-from seqkit.report.headline import SHARES, headline
+from seqkit.report.headline import Summary, headline
 from seqkit.training import metrics_csv
 
 CONSTANT = "constant baseline (test)"
 BESIDE = "classical method (test)"
 
 
-def loss_curve(folder: Path, summary: dict[str, Any]) -> str | None:
-    """Training and validation loss as an SVG element; None where none was logged."""
+def learning_curves(folder: Path, summary: Summary) -> list[str]:
+    """The losses, and the headline metric on validation data, as SVG elements; only those that were logged."""
     rows = metrics_csv.read(folder / metrics_csv.NAME)
-    losses = [
-        _series(rows, name, label)
-        for name, label in (("train/loss", "training"), ("valid/loss", "validation"))
-    ]
-    losses = [series for series in losses if series.x]
-    levels = {CONSTANT: summary.get("baseline", {}).get("loss"), BESIDE: _beside(summary, "loss")}
-    kept = _kept(summary) if losses and losses[-1].label == "validation" else None
-    if losses:
-        return svg(curves(losses, unit="loss", levels=levels, kept=kept))
-    return None
+    losses = {"train/loss": "training", "valid/loss": "validation"}
+    found = [_curve(rows, losses, summary, find_metric("loss"), "loss")]
+    main = headline(summary)
+    if main.name != "loss":
+        unit = f"{main.label}, %" if main.metric.proportion else main.label
+        found.append(_curve(rows, {f"valid/{main.name}": "validation"}, summary, main.metric, unit))
+    return [curve for curve in found if curve]
 
 
-def metric_curve(folder: Path, summary: dict[str, Any]) -> str | None:
-    """The headline metric on validation data as an SVG element; None where none was logged, or it is the loss."""
-    metric = headline(summary)
-    valid = _series(
-        metrics_csv.read(folder / metrics_csv.NAME), f"valid/{metric.name}", "validation"
-    )
-    if not valid.x or metric.name == "loss":
-        return None
-    if metric.name in SHARES:
-        scale, unit = (100, f"{metric.label}, %")
-    else:
-        scale, unit = (1, metric.label)
-    levels = {CONSTANT: metric.baseline, BESIDE: metric.strong}
-    levels = {label: None if level is None else scale * level for label, level in levels.items()}
-    scaled = Series(valid.x, [scale * value for value in valid.y], valid.label)
-    return svg(curves([scaled], unit=unit, levels=levels, kept=_kept(summary)))
-
-
-def _beside(summary: dict[str, Any], name: str) -> float | None:
-    """The specialist's metric on the test split; None: there is none."""
-    return (summary.get("strong_baseline") or {"metrics": {}})["metrics"].get(name)
-
-
-def _kept(summary: dict[str, Any]) -> int | None:
-    """The step of which the run has the weights; None: those of the last one."""
-    found = re.fullmatch(r"best, of step (\d+)", summary.get("weights", ""))
-    return int(found[1]) if found else None
-
-
-def _series(rows: Sequence[dict[str, float]], column: str, label: str) -> Series:
-    """A column of Lightning's `metrics.csv` over `step`, where it has values."""
-    known = [(row["step"], row[column]) for row in rows if column in row]
-    return Series([x for x, _ in known], [y for _, y in known], label)
+def _curve(
+    rows: Sequence[Mapping[str, float]],
+    columns: Mapping[str, str],
+    summary: Summary,
+    metric: Metric,
+    unit: str,
+) -> str:
+    """A figure of columns of `metrics.csv`, by their names; empty where none has values. unit: of the shown values."""
+    series = []
+    for column, label in columns.items():
+        known = [row for row in rows if column in row]
+        if known:
+            values = [metric.shown(row[column]) for row in known]
+            series.append(Series([row["step"] for row in known], values, label))
+    if not series:
+        return ""
+    strong = summary.get("strong_baseline") or {"metrics": {}}
+    levels = dict.fromkeys((CONSTANT, BESIDE))
+    for label, known in ((CONSTANT, summary.get("baseline", {})), (BESIDE, strong["metrics"])):
+        if metric.name in known:
+            levels[label] = metric.shown(known[metric.name])
+    best = re.fullmatch(r"best, of step (\d+)", summary.get("weights", ""))
+    is_validated = series[-1].label == "validation"
+    kept = int(best[1]) if best and is_validated else None
+    return svg(curves(series, unit=unit, levels=levels, kept=kept))

@@ -13,15 +13,17 @@ from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.files import read_mapping
 from seqkit.interfaces import IGNORE
-from seqkit.report.headline import averaged, cautions, headline
-from seqkit.report.learning_curves import loss_curve, metric_curve
+from seqkit.report.headline import Summary, cautions, headline, remarks, split_sizes
+from seqkit.report.learning_curves import learning_curves
 from seqkit.report.modality import find_renderer
-from seqkit.report.samples import MAX_EXAMPLES, samples
+from seqkit.report.samples import MAX_EXAMPLES, Picker, Section, samples
 from seqkit.report.templates import write_page
-from seqkit.runs.intervals import told
 from seqkit.runs.prepare import data_module
 from seqkit.runs.summary import data_name, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one
+
+Values = dict[str, Any]
+"""What the template of the page shows of one run, by name."""
 
 
 def write_report(folder: Path) -> Path:
@@ -56,42 +58,40 @@ def write_overview(folders: Sequence[Path], path: Path, *, title: str) -> Path:
     return _write(path, title, runs)
 
 
-def _collect(folder: Path) -> dict[str, Any]:
+def _collect(folder: Path) -> Values:
     """Values of a run in the template of the page; warnings are of the result, and of what is missing and why."""
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
         trained = load_one(folder)
         summary = trained.summary | {"objective": type(trained.objective).__name__}
         warnings = cautions(summary)
         metric = headline(summary)
+        others = [name for name in summary["metrics"] if name != metric.name]
         warnings += summary.get("data_cautions", [])
         for split, (unknown, num_tokens) in summary.get("unknown", {}).items():
             warnings.append(
                 f"{unknown:,} of {num_tokens:,} {split} tokens are unknown. They share one id."
             )
         data = _data(trained, warnings)
-        loss = loss_curve(folder, summary)
-        if (
-            data is not None
-            and getattr(trained.objective, "level", "") == "token"
-            and summary.get("num_test") == 1
-        ):
-            summary |= _labelled(data)
-        lines = filter(None, (averaged(summary), told(summary)))
+        unit = "examples"
+        sections = list[Section]()
+        if data is not None:
+            sections = samples(trained.objective, Picker(trained, data))
+            if getattr(trained.objective, "level", "") == "token" and summary.get("num_test") == 1:
+                unit = f"{find_renderer(data.tokenizer).unit} of one example"
+                summary |= _labelled(data)
         return {
             "folder": str(folder),
             "title": f"{data_name(trained.config)} · {summary['backbone']}",
             "summary": trained.summary,
-            "intervals": ". ".join(line[:1].upper() + line[1:] for line in lines),
+            "intervals": ". ".join(line[:1].upper() + line[1:] for line in remarks(summary)),
             "metric": metric,
-            "others": {
-                name: value for name, value in summary["metrics"].items() if name != metric.name
-            },
+            "others": {name: summary["metrics"][name] for name in others},
             "data": data_name(trained.config),
-            "facts": _facts(summary),
+            "facts": _facts(summary, unit),
             "config": (folder / "config.yaml").read_text(encoding="utf-8"),
             "environment": {**summary["versions"], "seed": summary["seed"]},
-            "curves": [curve for curve in (loss, metric_curve(folder, summary)) if curve],
-            "sections": [] if data is None else samples(trained.objective, trained, data),
+            "curves": learning_curves(folder, summary),
+            "sections": sections,
             "warnings": warnings,
         }
 
@@ -105,11 +105,8 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
         limit = config["data"]["limit"]
         config["data"] = config["data"] | {"limit": min(limit or MAX_EXAMPLES, MAX_EXAMPLES)}
         data = data_module(config, trained.tokenizer, trained.objective)
-        if (
-            len(data.splits().test) == MAX_EXAMPLES
-            and data.window is None
-            and limit != MAX_EXAMPLES
-        ):
+        is_cut = limit != MAX_EXAMPLES and len(data.splits().test) == MAX_EXAMPLES
+        if is_cut and data.window is None:
             warnings.append(
                 f"The figures and examples below are of {MAX_EXAMPLES:,} test examples, drawn at random."
             )
@@ -121,31 +118,31 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
         log.disabled = False
 
 
-def _facts(summary: dict[str, Any]) -> str:
+def _facts(summary: Summary, unit: str) -> str:
     """Recipe, date, counts and the rule of the split; what the summary of an old run lacks is left out."""
     date = str(summary.get("date", ""))[:16].replace("T", " ")
-    names = (("num_train", "training"), ("num_valid", "validation"), ("num_test", "test"))
-    counts = ", ".join(f"{summary[key]:,} {name}" for key, name in names if key in summary)
-    rule = summary.get("split_rule", "")
-    unit = summary.get("unit", "examples")
-    return " · ".join(
-        filter(None, (summary["recipe"], date, f"{counts} {unit}" if counts else "", rule))
-    )
+    counts = split_sizes(summary)
+    if counts:
+        counts = f"{counts} {unit}"
+    return _joined(summary["recipe"], date, counts, summary.get("split_rule", ""))
 
 
-def _labelled(data: DataModule) -> dict[str, Any]:
+def _joined(*parts: str) -> str:
+    return " · ".join(filter(None, parts))
+
+
+def _labelled(data: DataModule) -> dict[str, int]:
     """How many nodes of the one graph have labels in each split."""
     splits = data.splits()
     parts = {"num_train": splits.train, "num_valid": splits.valid, "num_test": splits.test}
-    counts = {
+    return {
         key: int((torch.as_tensor(part.labels[0]) != IGNORE).sum())
         for key, part in parts.items()
         if part
     }
-    return {**counts, "unit": f"{find_renderer(data.tokenizer).unit} of one example"}
 
 
-def mixture_facts(summary: dict[str, Any]) -> str:
+def mixture_facts(summary: Summary) -> str:
     """Parameters, steps and seconds that the tasks of a mixture have together."""
     return (
         f"one {summary['backbone']}, {summary['num_parameters']:,} parameters in all tasks together, "
@@ -153,8 +150,6 @@ def mixture_facts(summary: dict[str, Any]) -> str:
     )
 
 
-def _write(path: Path, title: str, runs: Sequence[dict[str, Any]], facts: str = "") -> Path:
-    subtitle = " · ".join(
-        filter(None, (facts, f"seqkit {runs[0]['summary']['versions']['seqkit']}"))
-    )
+def _write(path: Path, title: str, runs: Sequence[Values], facts: str = "") -> Path:
+    subtitle = _joined(facts, f"seqkit {runs[0]['environment']['seqkit']}")
     return write_page("page.html", path, title=title, subtitle=subtitle, runs=runs)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from seqkit.comparison.statistics import LEVEL
-from seqkit.comparison.types import Difference, Results, Row, fixed
+from seqkit.comparison.types import Difference, Results, Row
 from seqkit.comparison.unmatched import TOLERANCE
 from seqkit.comparison.verdicts import doubts
 from seqkit.config.recipe import load_yaml
-from seqkit.report.headline import is_trial
+from seqkit.objectives.metric import fixed
+from seqkit.report.headline import shortages
 from seqkit.report.numbers import format_number, listed, plural
 
 BUDGETS = {
@@ -48,37 +49,39 @@ def answers(results: Results) -> Answer:
     order = sorted(rows.values(), key=lambda row: row.mean or 0.0, reverse=metric.higher_is_better)
     best = order[0]
     others = order[1:]
-    rival = next(
-        (row for row in others if row.name == results.reference), others[0] if others else None
-    )
+    rivals = [row for row in others if row.name == results.reference] or others
     found = []
     if failed := [row.name for row in results.candidates if row.mean is None]:
-        found.append(
-            f"{listed(failed)} {'has' if len(failed) == 1 else 'have'} no result (see the failures)."
-        )
+        found.append(f"{_subject(failed, 'has', 'have')} no result (see the failures).")
     if trial := _trial_sentence(results):
         return Answer(trial, [], found, is_trial=True)
     found = [*_baselines(results, order), *found]
-    if rival is None:
+    if not rivals:
         text = f"Only {best.name} has a result: {metric.label} {metric.value(best.mean)}."
         return Answer(text, [], found)
+    rival = rivals[0]
     pair = results.difference(best.name, rival.name)
     assert pair is not None
     overturning = [f"This is not settled: {why}" for why in doubts(pair, rows)]
     rest = [row.name for row in others if row is not rival]
-    return Answer(
-        _answer(results, best, rival, pair), overturning, [*_others(results, pair, rest), *found]
-    )
+    text = _answer(results, best, rival, pair)
+    return Answer(text, overturning, [*_others(results, pair, rest), *found])
+
+
+def _subject(names: Sequence[str], one: str, several: str) -> str:
+    """Names with the verb that fits their number."""
+    return f"{listed(names)} {one if len(names) == 1 else several}"
 
 
 def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
     """Whether `best` is better than `rival`, by how much, and how fast it trains."""
     metric = results.metric
     budget = _budget(results, best, rival)
-    amount = f"{metric.number(abs(pair.difference))} {metric.difference_unit}".strip()
-    amount += " higher" if metric.higher_is_better else " lower"
+    side = "higher" if metric.higher_is_better else "lower"
+    amount = f"{metric.number(abs(pair.difference))} {metric.difference_unit}".strip() + f" {side}"
     if {len(best.sound), len(rival.sound)} == {1}:
-        budget += " with one seed each" if budget.endswith(")") else ", with one seed each"
+        comma = "" if budget.endswith(")") else ","
+        budget += f"{comma} with one seed each"
     if pair.difference == 0:
         text = f"{best.name} and {rival.name} have the same mean {metric.label}{budget}"
     elif pair.better is not None:
@@ -86,20 +89,19 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
             f"{best.name} is better than {rival.name}{budget}. Its mean {metric.label} is {amount}"
         )
     else:
-        is_apart = pair.p_holm is not None and pair.p_holm < 1 - LEVEL
         text = f"{best.name} and {rival.name} do not differ significantly{budget}"
-        if is_apart:
+        if pair.p_holm is not None and pair.p_holm < 1 - LEVEL:
             text = f"{best.name} is not shown to be better than {rival.name}{budget}"
         text += f". The mean {metric.label} of {best.name} is {amount}"
     if pair.interval is None:
         text += " (one seed and one test example give no confidence interval)"
     else:
-        low, high = sorted(x * (1 if metric.higher_is_better else -1) for x in pair.interval)
+        low, high = sorted(metric.sign * bound for bound in pair.interval)
         number = sum(one.p is not None for one in results.differences)
         holm = f", both with Holm's correction for {number} pairs" if number > 1 else ""
         interval = f"95 % confidence interval {metric.number(low)} to {metric.number(high)}"
         text += f" ({interval}; p {p_value(pair, '= ')}{holm})"
-    remarks = [remark for row in (best, rival) for remark in _remarks(row)]
+    remarks = [*_remarks(best), *_remarks(rival)]
     if best.cost and rival.cost:
         ratio = best.cost.tokens_per_second / rival.cost.tokens_per_second
         remarks.append(
@@ -154,10 +156,10 @@ def _trial_sentence(results: Results) -> str | None:
     for row in results.candidates:
         limit = load_yaml(row.config)["data"].get("limit")
         steps = max((run.steps or 0 for run in row.sound), default=0)
-        if steps and is_trial({"steps": steps, "limit": limit}):
-            known = plural(steps, "optimizer step") + (
-                f" and at most {limit:,} examples of each split" if limit else ""
-            )
+        if steps and shortages(steps, limit):
+            known = plural(steps, "optimizer step")
+            if limit:
+                known += f" and at most {limit:,} examples of each split"
             return (
                 f"These are trial runs, with {known}: their figures say nothing about the models."
             )
@@ -167,27 +169,19 @@ def _trial_sentence(results: Results) -> str | None:
 def _baselines(results: Results, order: Sequence[Row]) -> Iterator[str]:
     """The best constant prediction and the strong baseline, and the candidates that are no better."""
     metric = results.metric
-    sign = 1 if metric.higher_is_better else -1
-    known = [
-        (f"the best constant prediction, {metric.value(row.constant)}", row.constant)
-        for row in order[:1]
-    ]
+    constant = order[0].constant
+    known = {f"the best constant prediction, {metric.value(constant)}": constant}
     if (strong := results.strong_baseline) is not None:
-        known.append(
-            (
-                f"{strong.name}, fit on {plural(strong.num_train, 'example')}, {metric.value(strong.value)}",
-                strong.value,
-            )
-        )
-    for name, value in known:
-        if value is not None:
-            worse = [row.name for row in order if sign * (row.mean or 0.0) <= sign * value]
-            text = f"Beside them stands {name}."
-            yield (
-                f"{text} {listed(worse)} {'is' if len(worse) == 1 else 'are'} no better."
-                if worse
-                else text
-            )
+        examples = plural(strong.num_train, "example")
+        known[f"{strong.name}, fit on {examples}, {metric.value(strong.value)}"] = strong.value
+    for name, value in known.items():
+        if value is None:
+            continue
+        text = f"Beside them stands {name}."
+        worse = [row.name for row in order if metric.sign * ((row.mean or 0.0) - value) <= 0]
+        if worse:
+            text += f" {_subject(worse, 'is', 'are')} no better."
+        yield text
 
 
 def own_length(overrides: Sequence[str]) -> str | None:
@@ -211,10 +205,9 @@ def matched(results: Results) -> str:
     what = {"parameters": "number of parameters", "flops": "FLOPs per training step"}
     number = f" ({results.budget:,})" if results.budget else ""
     gaps = [row.budget_gap for row in results.candidates if row.budget_gap]
+    widest = ""
     if gaps:
         widest = f" The largest deviation is {fixed(100 * max(gaps, key=abs), 1, signed=True)} %."
-    else:
-        widest = ""
     return f"Each candidate was matched to the {what[results.match]} of {results.reference}{number}.{widest}"
 
 
@@ -232,13 +225,12 @@ def inference(results: Results) -> str:
         f"Numbers in brackets are 95 % confidence intervals. They cover {covers}, not the data split or the tuning.",
         "Seeds and test examples are crossed random effects, with Satterthwaite's degrees of freedom for t.",
     ]
-    found += (
-        ["The interval of one candidate follows Korn and Graubard (1998)."]
-        if results.metric.proportion
-        else []
-    )
-    holm = f"p-values and intervals of differences are corrected for {len(pairs)} pairs by Holm's method (1979)."
-    found += [holm] if len(pairs) > 1 else []
+    if results.metric.proportion:
+        found.append("The interval of one candidate follows Korn and Graubard (1998).")
+    if len(pairs) > 1:
+        found.append(
+            f"p-values and intervals of differences are corrected for {len(pairs)} pairs by Holm's method (1979)."
+        )
     units = "; ".join(dict.fromkeys(entry.pairs for entry in pairs))
     found.append(f"Differences are paired by test examples ({units}), not by seeds.")
     return " ".join([*found, "scores.npz has every score, to compute all of this again."])
@@ -250,7 +242,8 @@ def tuning_sentence(results: Results) -> str:
     if tuning is None or not tuning.lr_trials:
         return "Nothing was tuned. Each candidate has the learning rate of its configuration."
     tried = plural(tuning.lr_trials, "learning rate")
-    tried += f" each of {listed(tuning.optimizers)}" if len(tuning.optimizers) > 1 else ""
+    if len(tuning.optimizers) > 1:
+        tried += f" each of {listed(tuning.optimizers)}"
     text = (
         f"Each candidate was tuned with {tried}, chosen by the {tuning.by} on the validation split."
     )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
 
-from seqkit.errors import one_line, printable
+from seqkit.errors import one_line
 
 
 class Cell(NamedTuple):
@@ -40,22 +44,30 @@ class Table(NamedTuple):
         return Table(self.head[:number], [row[:number] for row in self.rows], self.name)
 
 
+def rich_table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Collection[int] = (0,),
+    **options: Any,
+) -> RichTable:
+    """A table for the terminal, whose cells hold no markup. left: columns that are set left; others are set right."""
+    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, **options)
+    for i, title in enumerate(head):
+        justify: Any = "left" if i in left else "right"
+        drawn.add_column(Text(title), justify=justify, overflow="fold")
+    for row in rows:
+        drawn.add_row(*map(Text, row))
+    return drawn
+
+
 def print_table(table: Table) -> None:
     """Print a table to the terminal."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for i, title in enumerate(table.head):
-        drawn.add_column(
-            Text(one_line(title)), justify="left" if i == table.name else "right", overflow="fold"
-        )
-    for row in table.rows:
-        drawn.add_row(
-            *(Text(printable("\n".join(filter(None, map(one_line, cell[:2]))))) for cell in row)
-        )
+    rows = [
+        ["\n".join(map(one_line, filter(None, (cell.text, cell.small)))) for cell in row]
+        for row in table.rows
+    ]
+    drawn = rich_table([*map(one_line, table.head)], rows, left=[table.name])
     Console(markup=False, emoji=False).print(drawn)
 
 

@@ -33,6 +33,11 @@ def fill(template: str, **values: Any) -> str:
     )
 
 
+def tidied(text: str) -> str:
+    """Markdown with at most one empty line between others, and one line feed at its end."""
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
 def at_slashes(path: str) -> Markup:
     """A path that a narrow page breaks after its slashes, and not within a name."""
     return Markup("/<wbr>").join(printable(path).split("/"))

@@ -14,11 +14,11 @@ from seqkit.config import to_yaml
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.objectives.classify import Classify
+from seqkit.objectives.metric import primary_metric
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, digests, plugin_digests
 from seqkit.runs.prepare import Prepared, alone
 from seqkit.runs.summary import TASKS
 from seqkit.training import metrics_csv
-from seqkit.training.callbacks import mode_of
 from seqkit.training.checkpoint_files import FOLDER
 from seqkit.training.weights import save_weights
 
@@ -71,7 +71,8 @@ def _main_metric(objective: Objective, spec: TokenSpec) -> dict[str, str]:
     """The metric by which the best weights are chosen, and whether more of it is better; not the loss that all have."""
     if objective.primary_metric == "loss" and not isinstance(objective, Classify):
         return {}
-    return {"main_metric": objective.primary_metric, "main_metric_mode": mode_of(objective, spec)}
+    metric = primary_metric(objective, spec)
+    return {"main_metric": metric.name, "main_metric_mode": metric.mode}
 
 
 def write_tasks(

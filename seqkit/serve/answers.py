@@ -64,18 +64,18 @@ class ServedRun:
                 Exception
             ) as error:  # the tokenizer may be the user's own code: whatever it raises
                 found[i] = _refused(reason(error))
-        for action in ("predict", "embed"):
-            for batch in of_like_lengths(
-                {i: len(x) for i, x in encoded.items() if requests[i][0] == action}
-            ):
-                compute = self._predictions if action == "predict" else self._vectors
+        for action, compute in (("predict", self._predictions), ("embed", self._vectors)):
+            lengths = {i: len(x) for i, x in encoded.items() if requests[i][0] == action}
+            for batch in of_like_lengths(lengths):
                 found |= zip(batch, compute([encoded[i] for i in batch]), strict=True)
         return [found[i] for i in range(len(requests))]
 
     def _vectors(self, examples: Sequence[Tokens]) -> Iterator[dict[str, Any]]:
         for vector in vectors(self.trained, [Input("the input", one) for one in examples]):
-            values = vector.values
-            yield _refused(vector.error) if values is None else {"vector": values.tolist()}
+            if vector.values is None:
+                yield _refused(vector.error)
+            else:
+                yield {"vector": vector.values.tolist()}
 
     def _predictions(self, examples: Sequence[Tokens]) -> Iterator[dict[str, Any]]:
         classes = probability_names(self.trained.objective)

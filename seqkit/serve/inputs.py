@@ -44,15 +44,14 @@ class InputReader:
         self.trained = trained
         tokenizer = trained.tokenizer
         self.has_parts = hasattr(tokenizer, "parts")
-        self.schema: Schema | None
+        schema = schema_of(trained.config)
         if not self.has_parts:
-            self.schema = _one_column(trained)
-        else:
-            self.schema = schema_of(trained.config)
-        if self.schema is None:
+            schema = _one_column(schema, tokenizer)
+        if schema is None:
             raise UsageError(
                 f"{trained.folder} has parts that no request holds; use `seqkit predict`"
             )
+        self.schema: Schema = schema
         self.columns: dict[str, str] = {column.name: column.kind for column in self.schema.inputs}
         self.kind = "parts" if self.has_parts else self.columns[INPUT]
         reads: Mapping[str, str] = getattr(tokenizer, "reads", {})
@@ -90,17 +89,17 @@ class InputReader:
             elif isinstance(cell, str) and len(cell) > MAX_CHARACTERS:
                 many = f"{len(cell):,} characters, and {MAX_CHARACTERS:,} are the most"
                 raise DataError(f"{one_line(name)[:60]} has {many}")
-        assert self.schema is not None, "checked when the reader was made"
         return example_of(cells, self.schema, self.trained.tokenizer)
 
 
-def _one_column(trained: TrainedModel) -> Schema:
+def _one_column(known: Schema | None, tokenizer: Tokenizer) -> Schema:
     """Schema of the one column of a run without parts: that of its table, else by its tokenizer."""
-    known = schema_of(trained.config)
-    column = Column(INPUT, _kind(trained.tokenizer))
-    if known is not None and known.inputs:
+    column = Column(INPUT, _kind(tokenizer))
+    if known is None:
+        return Schema((column,), "none", ())
+    if known.inputs:
         column = replace(known.inputs[0], name=INPUT)
-    return Schema((column,), "none", () if known is None else known.missing)
+    return Schema((column,), "none", known.missing)
 
 
 def _kind(tokenizer: Tokenizer) -> Kind:

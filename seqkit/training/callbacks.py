@@ -11,7 +11,7 @@ import torch
 from pytorch_lightning import callbacks as lightning
 
 from seqkit.errors import UsageError, suggest
-from seqkit.interfaces import Objective, TokenSpec
+from seqkit.objectives.metric import primary_metric
 from seqkit.training.checkpoint_files import BEST
 from seqkit.training.module import RELATIVE_LOSS, Task
 
@@ -51,16 +51,6 @@ class EMA(lightning.EMAWeightAveraging):
             )
 
 
-def mode_of(objective: Objective, spec: TokenSpec) -> str:
-    """Whether more of an objective's primary metric is better, `max`, or less, `min`, as the metric itself says."""
-    metric = (objective.metrics(spec) | objective.generation_metrics()).get(
-        objective.primary_metric
-    )
-    if getattr(metric, "higher_is_better", False):
-        return "max"
-    return "min"
-
-
 def best_weights(
     folder: Path, tasks: Mapping[str, Task], *, averages: bool
 ) -> lightning.ModelCheckpoint:
@@ -75,7 +65,7 @@ def best_weights(
     if len(tasks) == 1:
         ((prefix, task),) = tasks.items()
         monitor = f"valid/{prefix}{task.objective.primary_metric}"
-        mode = mode_of(task.objective, task.model.spec)
+        mode = primary_metric(task.objective, task.model.spec).mode
     return _BestWeights(
         dirpath=folder,
         filename=f"{BEST}-{{step}}",

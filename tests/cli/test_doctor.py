@@ -6,7 +6,7 @@ import pytest
 
 from seqkit.cli.doctor import conflicts
 from seqkit.cli.main import main
-from seqkit.doctor.findings import Finding, Result
+from seqkit.doctor.findings import Fault, Result
 
 REQUIRED = {
     "seqkit": [
@@ -66,10 +66,12 @@ def test_a_torch_that_does_not_import_is_named_and_gives_code_1(capsys, monkeypa
 
 def test_findings_give_code_1_each_with_its_cause_and_the_key_that_mends_it(capsys, monkeypatch):
     findings = [
-        Finding("too large", "a high rate", "--optimizer.lr 0.01"),
-        Finding("NaN", "an overflow", "--seed 2"),
+        Fault("too large", "a high rate", "--optimizer.lr 0.01"),
+        Fault("NaN", "an overflow", "--seed 2"),
     ]
-    results = [Result(f"check {i}", "measured", found) for i, found in enumerate([None, *findings])]
+    results = [
+        Result("measured", found, name=f"check {i}") for i, found in enumerate([None, *findings])
+    ]
     monkeypatch.setattr("seqkit.doctor.examine.examine", lambda *_: results)
     assert main(["doctor", "graph/karate", "--preset", "debug"]) == 1
     said = capsys.readouterr().out

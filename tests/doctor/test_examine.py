@@ -47,10 +47,9 @@ def test_what_a_users_component_raises_is_a_finding(monkeypatch):
         raise TypeError("no such thing")
 
     for name in ("MODEL_AND_DATA_CHECKS", "TRAINING_CHECKS"):
-        monkeypatch.setattr(module, name, ())
-    monkeypatch.setattr(
-        module, "MODEL_AND_DATA_CHECKS", (check_nothing, lambda _: Result("next", ""))
-    )
+        monkeypatch.setattr(module, name, {})
+    checks = {"nothing": check_nothing, "next": lambda _: Result("")}
+    monkeypatch.setattr(module, "MODEL_AND_DATA_CHECKS", checks)
     results = examine(complete("mechanism/tasks", "debug"))
     assert "no such thing" in results[0].finding.problem
     assert [result.name for result in results] == ["nothing", "next"]
@@ -60,6 +59,6 @@ def test_data_that_cannot_be_read_is_no_finding(monkeypatch):
     def check_nothing(_):
         raise DataError("it is broken")
 
-    monkeypatch.setattr(module, "MODEL_AND_DATA_CHECKS", (check_nothing,))
+    monkeypatch.setattr(module, "MODEL_AND_DATA_CHECKS", {"nothing": check_nothing})
     with pytest.raises(DataError, match="it is broken"):
         examine(complete("mechanism/tasks", "debug"))

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqkit.comparison.types import CurvePoint, Metric, Row, Run, Trial
-from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, short, spreads
+from seqkit.comparison.types import CurvePoint, Row, Run, Trial
+from seqkit.objectives.metric import Metric
+from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, spreads
 
 ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
 
@@ -103,8 +104,3 @@ def test_lines_have_their_candidates_look_a_band_and_a_ring():
     np.testing.assert_array_equal(ring.get_xydata(), [[10, 2]])
     low, high = axes.collections[0].get_paths()[0].get_extents().intervaly
     assert (low, high) == (0.5, 3.5)
-
-
-def test_long_names_are_cut():
-    assert short("x" * 60) == "x" * 19 + "…"
-    assert short("x" * 20) == "x" * 20

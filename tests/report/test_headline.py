@@ -52,7 +52,7 @@ def test_an_objectives_own_metric_says_whether_more_of_it_is_better(mode):
 def test_a_run_without_a_baseline_shows_a_dash():
     found = headline(summary(baseline={"mae": 1.0}))
     assert found.baseline is None
-    assert format_metric(found.name, found.baseline) == "–"
+    assert found.text(found.baseline) == "–"
 
 
 def test_a_run_without_metrics_is_refused():

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from seqkit.errors import DataError
-from seqkit.report import learning_curves
-from seqkit.report.learning_curves import BESIDE, CONSTANT, loss_curve, metric_curve
+from seqkit.report import learning_curves as room
+from seqkit.report.learning_curves import BESIDE, CONSTANT, learning_curves
 
 SUMMARY = {
     "objective": "Classify",
@@ -29,52 +29,50 @@ def folder(tmp_path):
 def drawn(monkeypatch):
     """What was drawn: series, unit, levels and kept step of each figure."""
     seen = []
-    monkeypatch.setattr(
-        learning_curves, "curves", lambda series, **others: seen.append((series, others))
-    )
-    monkeypatch.setattr(learning_curves, "svg", lambda _: "<svg>")
+    monkeypatch.setattr(room, "curves", lambda series, **others: seen.append((series, others)))
+    monkeypatch.setattr(room, "svg", lambda _: "<svg>")
     return seen
 
 
-def test_losses_are_those_of_metrics_csv(folder, drawn):
-    assert loss_curve(folder, SUMMARY) == "<svg>"
-    ((series, others),) = drawn
-    assert [(list(s.x), list(s.y), s.label) for s in series] == [
+def test_losses_are_those_of_metrics_csv_and_the_headline_metric_stands_beside_them(folder, drawn):
+    assert learning_curves(folder, SUMMARY) == ["<svg>", "<svg>"]
+    (losses, of_losses), (metric, of_metric) = drawn
+    assert [(list(s.x), list(s.y), s.label) for s in losses] == [
         ([1.0, 2.0], [2.5, 1.5], "training"),
         ([1.0], [2.0], "validation"),
     ]
-    assert others == {"unit": "loss", "levels": {CONSTANT: 2.25, BESIDE: None}, "kept": 2}
+    assert of_losses == {"unit": "loss", "levels": {CONSTANT: 2.25, BESIDE: None}, "kept": 2}
+    assert [(list(s.x), list(s.y)) for s in metric] == [([1.0], [25.0])]
+    levels = {CONSTANT: 12.5, BESIDE: 50.0}
+    assert of_metric == {"unit": "accuracy, %", "levels": levels, "kept": 2}
 
 
-def test_the_headline_metric_is_drawn_where_validation_measured_it(folder, drawn):
-    assert metric_curve(folder, SUMMARY) == "<svg>"
-    ((series, others),) = drawn
-    assert [(list(s.x), list(s.y)) for s in series] == [([1.0], [25.0])]
-    assert others == {"unit": "accuracy, %", "levels": {CONSTANT: 12.5, BESIDE: 50.0}, "kept": 2}
-    assert metric_curve(folder, SUMMARY | {"main_metric": "loss"}) is None, (
-        "its headline is the loss"
-    )
-    assert metric_curve(folder, SUMMARY | {"objective": "Yours", "metrics": {"f1": 0.5}}) is None, (
-        "not measured"
-    )
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"main_metric": "loss"}, id="its headline is the loss"),
+        pytest.param({"objective": "Yours", "metrics": {"f1": 0.5}}, id="not measured"),
+    ],
+)
+def test_a_metric_without_values_of_its_own_is_not_drawn(folder, drawn, other):
+    assert len(learning_curves(folder, SUMMARY | other)) == 1
 
 
 def test_without_metrics_csv_there_is_no_curve(tmp_path):
-    assert loss_curve(tmp_path, SUMMARY) is None
-    assert metric_curve(tmp_path, SUMMARY) is None
+    assert learning_curves(tmp_path, SUMMARY) == []
 
 
 def test_a_curve_is_an_svg_element(folder):
-    assert re.match("<svg", loss_curve(folder, SUMMARY))
+    assert all(re.match("<svg", one) for one in learning_curves(folder, SUMMARY))
 
 
 def test_a_last_line_that_was_cut_short_is_left_out_and_another_is_refused(folder, drawn):
     (folder / "metrics.csv").write_text(f"{CSV}3,1.2e-", encoding="utf-8")
-    assert loss_curve(folder, SUMMARY) == "<svg>"
+    assert learning_curves(folder, SUMMARY)[0] == "<svg>"
     assert list(drawn[0][0][0].x) == [1.0, 2.0]
     (folder / "metrics.csv").write_text(f"{CSV}3,<b>,,\n4,1.0,,\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"metrics\.csv is damaged"):
-        loss_curve(folder, SUMMARY)
+        learning_curves(folder, SUMMARY)
 
 
 @pytest.mark.parametrize(
@@ -83,4 +81,4 @@ def test_a_last_line_that_was_cut_short_is_left_out_and_another_is_refused(folde
 def test_a_table_that_is_no_text_is_refused(folder, content):
     (folder / "metrics.csv").write_bytes(content)
     with pytest.raises(DataError, match=r"metrics\.csv is damaged"):
-        loss_curve(folder, SUMMARY)
+        learning_curves(folder, SUMMARY)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from seqkit.comparison.types import Metric
+from seqkit.objectives.metric import Metric
 from seqkit.report.numbers import finite, format_number, plural
 
 ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)

@@ -26,7 +26,7 @@ from seqkit.report import page
 from seqkit.report.modality import find_renderer
 from seqkit.report.modality.audio import MAX_SECONDS
 from seqkit.report.page import _collect, _data, write_overview, write_report
-from seqkit.report.samples import MAX_CLASSES, NUM_SHOWN, _by_class, _shown, class_sections, samples
+from seqkit.report.samples import MAX_CLASSES, NUM_SHOWN, Picker, _by_class, class_sections, samples
 from seqkit.report.templates import write_page
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers import Bytes
@@ -220,9 +220,9 @@ def test_labels_have_their_names_and_each_its_auroc(monkeypatch):
     objective.fit(label.nan_to_num().tolist(), ["toxic", "irritant"])
     output = LossOutput(torch.tensor(0.0), torch.tensor(1), prediction=prediction)
     monkeypatch.setattr(
-        "seqkit.report.samples._outputs", lambda *_: [([0, 1, 2, 3], label, output)]
+        "seqkit.report.samples.Picker.outputs", lambda *_: [([0, 1, 2, 3], label, output)]
     )
-    (section,) = samples(objective, None, object())
+    (section,) = samples(objective, Picker(None, None))
     assert section.rows == [("toxic", "4", "2", "0.750"), ("irritant", "3", "0", "–")]
 
 
@@ -419,7 +419,7 @@ def test_a_picture_of_an_error_says_where_it_is_from_and_a_sound_can_be_heard(tr
     folder = Path(run.config["data"]["source"]["path"])
     seconds = []
     for place, sample in enumerate(data.splits().test):
-        shown = _shown(run, data, place, "a caption")
+        shown = Picker(run, data).shown(place, "a caption")
         heard = io.BytesIO(b64decode(shown.sound.removeprefix("data:audio/wav;base64,")))
         with wave.open(str(folder / shown.origin), "rb") as own, wave.open(heard, "rb") as heard:
             assert heard.getframerate() == 8000
@@ -438,7 +438,7 @@ def test_a_molecule_is_drawn_and_its_line_is_named(trained):
     data = _data(run, [])
     lines = (Path(run.config["data"]["source"]["path"])).read_text(encoding="utf-8").splitlines()
     for place, sample in enumerate(data.splits().test):
-        shown = _shown(run, data, place, "")
+        shown = Picker(run, data).shown(place)
         assert lines[int(shown.origin.removeprefix("molecules.csv, line ")) - 1].startswith(
             f"{sample.raw},"
         )

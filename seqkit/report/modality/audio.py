@@ -48,9 +48,8 @@ class AudioRenderer(Renderer):
             "aspect": "auto", "interpolation": "nearest", "origin": "lower",
             "extent": (-hop / 2, (len(tokens) - 0.5) * hop, -0.5, m - 0.5),
         }  # fmt: skip
-        axes.imshow(
-            frames, cmap="cividis" if received is None else "gray", vmin=low, vmax=high, **place
-        )
+        colors = "cividis" if received is None else "gray"
+        axes.imshow(frames, cmap=colors, vmin=low, vmax=high, **place)
         if received is not None:
             axes.imshow(received[None], **HEAT, alpha=0.6, **place)
         axes.set(xlabel="seconds", ylabel="kHz")

@@ -5,7 +5,7 @@ n tokens · f features
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -42,6 +42,14 @@ class Run(NamedTuple):
     renderer: Renderer
     raw: Any
     tokens: Tokens
+
+
+class Look(NamedTuple):
+    """An example as a page shows it: as a picture, an SVG element; as its text; or as the cells of its row."""
+
+    figure: str | None = None
+    text: str | None = None
+    cells: Sequence[tuple[str, str]] | None = None
 
 
 class Renderer:
@@ -97,6 +105,12 @@ class Renderer:
             if not axes.get_xlabel():
                 axes.set_axis_off()
         return svg(figure)
+
+    def look(self, raw: Any, tokens: Tokens) -> Look:
+        """An example among others on a page. Here: a text as it is, all else as a small picture."""
+        if isinstance(raw, str):
+            return Look(text=raw)
+        return Look(self.small_svg(raw, tokens))
 
     def runs(self, raw: Any, tokens: Tokens) -> Iterator[Run]:
         """The parts of an example with their renderers, in the order of the tokens. raw: None if it is not known."""

@@ -12,7 +12,7 @@ from seqkit.errors import one_line, shortened
 from seqkit.interfaces import Tokens
 from seqkit.raw import Years
 from seqkit.report.figures import INK
-from seqkit.report.modality.base import WARM, Renderer
+from seqkit.report.modality.base import WARM, Look, Renderer
 from seqkit.tokenizers.cells import Cells
 
 MAX_NAME = 22
@@ -31,28 +31,33 @@ class CellsRenderer(Renderer):
     ) -> None:
         """The cells below each other, with the attention that each receives as a bar."""
         places = range(len(tokens))
+        if received is None:
+            received = np.zeros(len(tokens))
+            axes.set_xticks([])
+        else:
+            axes.set_xlabel("times the average")
+        axes.barh(places, received, color=WARM.to_rgba(received), edgecolor=INK, linewidth=0.3)
         names = self.token_names(raw, tokens)
-        values = np.zeros(len(tokens)) if received is None else received
-        axes.barh(places, values, color=WARM.to_rgba(values), edgecolor=INK, linewidth=0.3)
         axes.set_yticks(places, names, fontsize=7, parse_math=False)
         axes.invert_yaxis()
-        axes.set_xlabel("times the average" if received is not None else "")
-        if received is None:
-            axes.set_xticks([])
 
     def height(self, tokens: Tokens) -> float:
         """0.18 inches a cell."""
         return 0.18 * len(tokens) + 0.6
 
+    def look(self, raw: Any, tokens: Tokens) -> Look:
+        """The cells that are there."""
+        return Look(cells=[(name, written(cell)) for name, cell in raw.items() if cell is not None])
+
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """`column = cell` for each token, short; without `raw` the column alone."""
         columns = self.tokenizer.columns
+        cells = raw if isinstance(raw, Mapping) else {}
         names = []
         for place in tokens.content[:, 0].tolist():
-            value = raw.get(columns[place]) if isinstance(raw, Mapping) else None
-            if value is None:
-                cell = ""
-            else:
+            value = cells.get(columns[place])
+            cell = ""
+            if value is not None:
                 cell = f" = {shortened(one_line(written(value)), MAX_CELL)}"
             names.append(f"{shortened(one_line(columns[place]), MAX_NAME - len(cell))}{cell}")
         return names

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from seqkit.interfaces import Tokens
 from seqkit.report.figures import BLUE, GREEN, STYLE, VERMILION, new_figure
-from seqkit.report.modality.base import WARM, Renderer
+from seqkit.report.modality.base import WARM, Look, Renderer
 from seqkit.tokenizers.graph import Graph
 from seqkit.tokenizers.molecule import BONDS, Molecule
 
@@ -38,17 +38,18 @@ class GraphRenderer(Renderer):
         if raw is None:
             super().draw(axes, raw, tokens, received)
             return
-        graph = self._nearby(tokens if tokens.adjacency is not None else self.tokenizer.encode(raw))
+        if tokens.adjacency is None:
+            tokens = self.tokenizer.encode(raw)
+        graph = self._nearby(tokens)
         places = self.places(raw, graph)
         lines = [(places[one], places[other]) for one, other in graph.edges]
         axes.add_collection(LineCollection(lines, colors=_GREY, linewidths=1, zorder=0))
         xs, ys = np.array([places[node] for node in graph]).T
-        colors = BLUE if received is None else WARM.to_rgba(received[list(graph)])
-        axes.scatter(
-            xs, ys, s=14 if received is None else 160, c=colors, edgecolors=_GREY, linewidths=0.5
-        )
+        look: dict[str, Any] = {"s": 14, "c": BLUE}
         if received is not None:
+            look = {"s": 160, "c": WARM.to_rgba(received[list(graph)])}
             self.mark_tokens(axes, raw, tokens)
+        axes.scatter(xs, ys, edgecolors=_GREY, linewidths=0.5, **look)
         axes.margins(0.08)
         axes.set(xticks=[], yticks=[])
         axes.set_aspect("equal", adjustable="datalim")
@@ -89,17 +90,14 @@ class GraphRenderer(Renderer):
         axes.add_collection(
             LineCollection(lines, colors=_GREY, linewidths=0.5, alpha=0.6, zorder=0)
         )
-        for value, label, color in (
-            (0, "not asked", _GREY),
-            (1, "right", GREEN),
-            (-1, "wrong", VERMILION),
+        for value, label, color, size in (
+            (0, "not asked", _GREY, 10),
+            (1, "right", GREEN, 24),
+            (-1, "wrong", VERMILION, 24),
         ):
-            xs, ys = (
-                np.array([places[node] for node in nodes[right[nodes] == value]]).reshape(-1, 2).T
-            )
-            axes.scatter(
-                xs, ys, s=24 if value else 10, c=color, linewidths=0, label=f"{label} ({len(xs):,})"
-            )
+            found = [places[node] for node in nodes[right[nodes] == value]]
+            xs, ys = np.array(found).reshape(-1, 2).T
+            axes.scatter(xs, ys, s=size, c=color, linewidths=0, label=f"{label} ({len(xs):,})")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         axes.set(xticks=[], yticks=[], xlabel=_drawn(graph, tokens))
         axes.set_frame_on(False)
@@ -119,12 +117,10 @@ class GraphRenderer(Renderer):
             graph.add_edges_from(
                 tokens.adjacency.edge_index[:, tokens.adjacency.edge_type <= most].T.tolist()
             )
-        parts = sorted(networkx.connected_components(graph), key=lambda part: start not in part)
-        order = [
-            node
-            for part in parts
-            for node in networkx.bfs_tree(graph, start if start in part else min(part))
-        ]
+        order = list(networkx.bfs_tree(graph, start))
+        for part in networkx.connected_components(graph):
+            if start not in part:
+                order += networkx.bfs_tree(graph, min(part))
         return graph.subgraph(order[:most_nodes])
 
 
@@ -148,6 +144,10 @@ class MoleculeRenderer(GraphRenderer):
         drawing.FinishDrawing()
         text: str = drawing.GetDrawingText()
         return text[text.index("<svg") :].replace("#000000", "currentColor")
+
+    def look(self, raw: Any, tokens: Tokens) -> Look:
+        """The structural formula, of a SMILES, too."""
+        return Look(self.small_svg(raw, tokens))
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """Element and index."""

@@ -56,10 +56,10 @@ class ImageRenderer(Renderer):
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """Row and column of each patch; the learned tokens before them are numbered."""
         places = iter(self.tokenizer.patches(tokens).positions.int().tolist())
-        is_patch = self.tokenizer.is_patch(tokens).tolist()
-        return [
-            ",".join(map(str, next(places))) if one else f"+{i}" for i, one in enumerate(is_patch)
-        ]
+        names = [f"+{i}" for i in range(len(tokens))]
+        for i in self.tokenizer.is_patch(tokens).nonzero()[:, 0].tolist():
+            names[i] = ",".join(map(str, next(places)))
+        return names
 
     def _on_grid(self, tokens: Tokens, values: np.ndarray) -> np.ndarray:
         """Values of tokens [n] by row and column of the patches, without those of learned tokens."""

@@ -58,9 +58,8 @@ def forecast(past: np.ndarray, target: np.ndarray, predicted: np.ndarray) -> Fig
     ahead = np.arange(1, len(target) + 1)
     axes.axvline(0, color=INK, linewidth=0.6, linestyle=":")
     axes.plot(np.arange(1 - len(past), len(target) + 1), [*past, *target], color=INK, linewidth=0.9)
-    axes.plot(
-        ahead, predicted, color=VERMILION, marker="o" if len(ahead) == 1 else None, markersize=3
-    )
+    marker = "o" if len(ahead) == 1 else None
+    axes.plot(ahead, predicted, color=VERMILION, marker=marker, markersize=3)
     axes.set(xlabel="steps ahead")
     whole_numbers(axes.xaxis)
     return figure

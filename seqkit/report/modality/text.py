@@ -11,9 +11,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from seqkit.errors import shortened
 from seqkit.interfaces import Tokens
 from seqkit.report.figures import BLUE, INK
-from seqkit.report.modality.base import MAX_RECEIVED, WARM, Renderer
+from seqkit.report.modality.base import MAX_RECEIVED, WARM, Look, Renderer
 from seqkit.tokenizers import CharNGrams
 from seqkit.tokenizers.text import Text
 
@@ -46,8 +47,10 @@ class TextRenderer(Renderer):
             zip(texts, ids, _boxes(texts, ids))
         ):
             color: Any = _TINTS[i % len(_TINTS)]
+            ink = "#1a1a1a"
             if received is not None:
                 color = WARM.to_rgba(received[i])
+                ink = "#ffffff" if received[i] > 0.7 * MAX_RECEIVED else ink
             box = Rectangle(
                 (left + 0.06, -line - 0.5),
                 width - 0.12,
@@ -57,15 +60,8 @@ class TextRenderer(Renderer):
                 linewidth=0.3,
             )
             axes.add_patch(box)
-            is_hot = received is not None and received[i] > 0.7 * MAX_RECEIVED
             place: dict[str, Any] = {"x": left + width / 2, "ha": "center", "va": "center"}
-            axes.text(
-                y=-line - 0.27,
-                s=text,
-                family="monospace",
-                color="#ffffff" if is_hot else "#1a1a1a",
-                **place,
-            )
+            axes.text(y=-line - 0.27, s=text, family="monospace", color=ink, **place)
             if received is None:
                 axes.text(y=-line - 0.68, s=number, fontsize=6, color=BLUE, **place)
         axes.set(xlim=(0, LINE_WIDTH), ylim=(-line - 0.9, 0.1))
@@ -75,22 +71,25 @@ class TextRenderer(Renderer):
         """0.4 inches a line."""
         return 0.4 * (1 + _boxes(*self._shown(tokens))[-1][0]) + 0.2
 
+    def look(self, raw: Any, tokens: Tokens) -> Look:
+        """The text, or what the tokens say."""
+        if isinstance(raw, str):
+            return Look(text=raw)
+        return Look(text=str(self.tokenizer.decode(tokens)))
+
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """The piece of text of each token."""
-        return [
-            text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
-            for text in self.pieces(tokens)
-        ]
+        return [shortened(text, MAX_NAME) for text in self.pieces(tokens)]
 
     def pieces(self, tokens: Tokens) -> list[str]:
         """The text of each token by itself; spaces are made visible, a byte that is no character is hexadecimal."""
         texts = []
         for ids in tokens.content.split(1):
             text = self.tokenizer.decode(ids)
-            broken = (
-                "\N{REPLACEMENT CHARACTER}" in text or not text.translate(_VISIBLE).isprintable()
-            )
-            texts.append(f"‹{int(ids.flatten()[0]):02x}›" if broken else text.translate(_VISIBLE))
+            shown = text.translate(_VISIBLE)
+            if "\N{REPLACEMENT CHARACTER}" in text or not shown.isprintable():
+                shown = f"‹{int(ids.flatten()[0]):02x}›"
+            texts.append(shown)
         return texts
 
     def _shown(self, tokens: Tokens) -> tuple[list[str], list[str]]:
