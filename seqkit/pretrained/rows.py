@@ -238,6 +238,12 @@ def module(
     return [weight, replace(weight, ours=f"{ours}.bias", theirs=biases)]
 
 
+def modules(names: Mapping[str, str | tuple[str, ...]]) -> Rows:
+    """Rows of modules that are alike in both: by our names theirs, of one or of several side by side."""
+    given = {ours: (own,) if isinstance(own, str) else own for ours, own in names.items()}
+    return [row for ours, theirs in given.items() for row in module(ours, *theirs)]
+
+
 def alias(ours: str, theirs: str) -> Rows:
     """The row of a second name in their files, such as that of a tied head."""
     return [Row(ours, (theirs,), may_miss=True, is_alias=True)]

@@ -7,6 +7,7 @@ import pytest
 import torch
 import transformers
 from foreign_models import VOCAB, kept, save, short_run
+from harmless import HARMLESS
 from parity import assert_equal, doubled
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -16,7 +17,6 @@ from seqkit.errors import DataError, UsageError
 from seqkit.generation.prompts_to_text import generate_texts
 from seqkit.generation.sampling import Sampling
 from seqkit.interfaces import TokenBatch, Tokens
-from seqkit.pretrained.config_file import HARMLESS
 from seqkit.pretrained.folder import settings
 from seqkit.raw import Waveform
 from seqkit.runs.answers import vectors

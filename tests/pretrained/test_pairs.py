@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from foreign_models import short_run
+from harmless import HARMLESS
 from paired_models import (
     CONTEXT,
     IMAGE,
@@ -28,7 +29,6 @@ from seqkit.config import build, build_model, complete
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import TokenBatch
-from seqkit.pretrained.config_file import HARMLESS
 from seqkit.pretrained.folder import settings
 from seqkit.runs.answers import vectors
 from seqkit.runs.exported import to_hf

@@ -8,7 +8,16 @@ from __future__ import annotations
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.gpt import TIED
 from seqkit.pretrained.family import Family, Settings, depth_of
-from seqkit.pretrained.rows import InTurn, Rearranged, Reversed, Rows, layers, module, tensor
+from seqkit.pretrained.rows import (
+    InTurn,
+    Rearranged,
+    Reversed,
+    Rows,
+    layers,
+    module,
+    modules,
+    tensor,
+)
 
 
 def _model(config: ConfigFile) -> Settings:
@@ -27,28 +36,34 @@ def _model(config: ConfigFile) -> Settings:
         "position": "NoPosition",
         "dropout": 0.0,
         "backbone": {
-            "type": "Mamba", "dim": dim, "depth": depth_of(config, default=32), "expand": int(expand), "causal": True,
-            "num_states": config.size("state_size", 16), "kernel_size": config.size("conv_kernel", 4), "dropout": 0.0,
+            "type": "Mamba",
+            "dim": dim,
+            "depth": depth_of(config, default=32),
+            "expand": int(expand),
+            "causal": True,
+            "num_states": config.size("state_size", 16),
+            "kernel_size": config.size("conv_kernel", 4),
+            "dropout": 0.0,
         },
-    }  # fmt: skip
+    }
 
 
 def _table(config: ConfigFile) -> Rows:
     # ours counts back from the token, theirs up to it
     kernel = InTurn((Rearranged("e 1 k -> k 1 e", {}), Reversed()))
+    flat = Rearranged("e s -> (e s)", {"s": config.size("state_size", 16)})
+    names = {
+        "norm": "norm",
+        "in_proj": "mixer.in_proj",
+        "out_proj": "mixer.out_proj",
+        "ssm.x_proj": "mixer.x_proj",
+        "ssm.dt_proj": "mixer.dt_proj",
+    }
     layer = [
-        *module("norm", "norm"),
-        *module("in_proj", "mixer.in_proj"),
-        *module("out_proj", "mixer.out_proj"),
-        *module("ssm.x_proj", "mixer.x_proj"),
-        *module("ssm.dt_proj", "mixer.dt_proj"),
+        *modules(names),
         *tensor("ssm.convolution.weight", "mixer.conv1d.weight", whole=kernel),
         *tensor("ssm.convolution_bias", "mixer.conv1d.bias"),
-        *tensor(
-            "ssm.A_log",
-            "mixer.A_log",
-            whole=Rearranged("e s -> (e s)", {"s": config.size("state_size", 16)}),
-        ),
+        *tensor("ssm.A_log", "mixer.A_log", whole=flat),
         *tensor("ssm.D", "mixer.D"),
     ]
     return [
