@@ -251,33 +251,39 @@ def _head_table(head: Head | None, config: ConfigFile) -> Rows:
     return [] if head is None else head.table(config)
 
 
-class ForeignWeights(Mapping[str, "Tensor"]):
-    """Weights by our names, each read from the file on access. Raises as `weights`."""
+class ReadOnAccess(Mapping[str, "Tensor"]):
+    """Tensors by name, each of which a subclass reads from its place in a file when it is asked for."""
 
-    def __init__(self, theirs: SavedTensors, rows: Mapping[str, Row]):
+    _places: dict[str, Any]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+
+class ForeignWeights(ReadOnAccess):
+    """Weights by our names. Raises as `weights`."""
+
+    def __init__(self, theirs: SavedTensors, rows: dict[str, Row]):
         self._theirs = theirs
-        self._rows = rows
+        self._places = rows
 
     def __getitem__(self, name: str) -> Tensor:
         try:
-            return self._rows[name].read(self._theirs)
+            return self._places[name].read(self._theirs)
         except (RuntimeError, ValueError, IndexError, EinopsError) as error:
             where = f"{self._theirs.folder}: the weights for {name}"
             raise DataError(
                 f"{where} are of other sizes than {NAME} says ({one_line(error)})"
             ) from error
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._rows
-
-
-class SavedTensors(Mapping[str, "Tensor"]):
+class SavedTensors(ReadOnAccess):
     """Tensors of a folder's safetensors by plain names (`_plain`), in float32, memory-mapped.
 
     folder: has one file, or several that an index lists. prefix: prefix of the names in a file of a model with a head.
@@ -288,7 +294,7 @@ class SavedTensors(Mapping[str, "Tensor"]):
     def __init__(self, folder: Path, prefix: str):
         self.folder = folder
         digest = hashlib.sha256()
-        self._places: dict[str, tuple[Any, str]] = {}
+        self._places = {}
         for file, listed in files_of_weights(folder).items():
             held = _opened(folder / file, digest)
             names = {*held.keys()}
@@ -297,9 +303,9 @@ class SavedTensors(Mapping[str, "Tensor"]):
                 raise DataError(
                     f"{folder / INDEX} and {file} disagree about the weight {unlike}; copy it again"
                 )
-            self._places |= {
-                _plain(name, prefix): (held, name) for name in names if not name.endswith(BUFFERS)
-            }
+            for name in names:
+                if not name.endswith(BUFFERS):
+                    self._places[_plain(name, prefix)] = (held, name)
         self.sha256 = digest.hexdigest()
 
     def __getitem__(self, name: str) -> Tensor:
@@ -315,15 +321,6 @@ class SavedTensors(Mapping[str, "Tensor"]):
                 f"{self.folder}: the weight {key} holds {wrong}; no model is made of it"
             )
         return x.float()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
 
 
 def written(
@@ -432,11 +429,8 @@ def _opened(path: Path, digest: Any) -> Any:
                 own.update(chunk)
                 digest.update(chunk)
         blob = path.resolve()
-        if (
-            path.is_symlink()
-            and re.fullmatch("[0-9a-f]{64}", blob.name)
-            and blob.name != own.hexdigest()
-        ):
+        is_of_hub = path.is_symlink() and re.fullmatch("[0-9a-f]{64}", blob.name)
+        if is_of_hub and blob.name != own.hexdigest():
             raise DataError(
                 f"{path} is damaged: it is not what the hub says; delete {blob} and fetch it again"
             )

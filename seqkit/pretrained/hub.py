@@ -230,19 +230,20 @@ def answered(source: str) -> Iterator[None]:
         raise
     except Exception as error:  # its HTTP client raises errors of many types
         log_in = "log in with `hf auth login`, or set HF_TOKEN"
-        causes = [error.__cause__, error]
-        if any(isinstance(each, errors.GatedRepoError) for each in causes):
-            raise DataError(
-                f"{source} is gated: accept its terms on its page on the hub, and {log_in}"
-            ) from error
-        if any(isinstance(each, errors.RepositoryNotFoundError) for each in causes):
-            raise UsageError(
-                f"{source} is not on the hub, or is private; check the name, or {log_in}"
-            ) from error
-        if any(isinstance(each, errors.RevisionNotFoundError) for each in causes):
-            raise UsageError(
-                f"{source} has no such revision; give a branch, a tag or a commit of it"
-            ) from error
+        gated = DataError(
+            f"{source} is gated: accept its terms on its page on the hub, and {log_in}"
+        )
+        missing = UsageError(
+            f"{source} is not on the hub, or is private; check the name, or {log_in}"
+        )
+        other = UsageError(f"{source} has no such revision; give a branch, a tag or a commit of it")
+        for kind, known in (
+            (errors.GatedRepoError, gated),
+            (errors.RepositoryNotFoundError, missing),
+            (errors.RevisionNotFoundError, other),
+        ):
+            if isinstance(error, kind) or isinstance(error.__cause__, kind):
+                raise known from error
         status = getattr(getattr(error, "response", None), "status_code", None)
         advice = log_in if status in (401, 403) else "try again"
         raise DataError(

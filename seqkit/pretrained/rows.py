@@ -88,16 +88,6 @@ class Entry:
         raise NotImplementedError
 
 
-class Reversed:
-    """The first axis from its end."""
-
-    def read(self, x: Tensor, /) -> Tensor:
-        """The last entry first."""
-        return x.flip(0)
-
-    write = read
-
-
 @dataclass(frozen=True)
 class Rearranged:
     """An einops pattern of axes from theirs to ours, `theirs -> ours`, with the sizes that it needs."""
@@ -113,25 +103,6 @@ class Rearranged:
         """Their axes from ours."""
         theirs, ours = self.pattern.split("->")
         return rearrange(x, f"{ours} -> {theirs}", **self.sizes)
-
-
-@dataclass(frozen=True)
-class InTurn:
-    """Several changes, one after the other as they are read."""
-
-    changes: tuple[Change, ...]
-
-    def read(self, x: Tensor, /) -> Tensor:
-        """All changes in order."""
-        for change in self.changes:
-            x = change.read(x)
-        return x
-
-    def write(self, x: Tensor, /) -> Tensor:
-        """All changes taken back, the last first."""
-        for change in reversed(self.changes):
-            x = change.write(x)
-        return x
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,10 @@
 """Keys of `config.json` that change nothing here, of which a change of a value need not show in what is read."""
 
+import json
 import re
+
+from seqkit.errors import DataError
+from seqkit.pretrained.folder import settings
 
 HARMLESS = re.compile(
     # names and versions; what the weights tell themselves
@@ -28,3 +32,42 @@ HARMLESS = re.compile(
     r"|image_seq_length|return_.*|mel_filters|n_samples|nb_max_frames|padding_side"
 )
 """Keys that change nothing here if no family reads them."""
+
+
+def assert_any_other_value_counts(folder, task, harmless, counts=()):
+    """Another value of any key of `config.json` is another model or refused, or the key changes nothing.
+
+    harmless: keys that change nothing in this model, too. counts: keys that count in it, though they do not elsewhere.
+    """
+    path = folder / "config.json"
+    held, found = json.loads(path.read_text()), settings(folder, task)
+    for outer in (None, *(name for name in ("text_config", "vision_config") if name in held)):
+        inner = held if outer is None else held[outer]
+        for key, value in inner.items():
+            changed = {**inner, key: another(value)}
+            path.write_text(json.dumps(changed if outer is None else {**held, outer: changed}))
+            try:
+                has_changed = settings(folder, task) != found
+            except DataError:
+                has_changed = True
+            is_known = key in harmless or (bool(HARMLESS.fullmatch(key)) and key not in counts)
+            assert has_changed or is_known, (outer, key, value, another(value))
+
+
+def another(value):
+    """Another value of the same type."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case float():
+            return value / 2 + 0.01
+        case str():
+            return "tanh"
+        case dict():
+            return {**value, "factor": 3.0}
+        case list():
+            return [*value[::-1], 1]
+        case _:
+            return 3
