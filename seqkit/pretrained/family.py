@@ -107,9 +107,8 @@ def block(kind: str, norm: Settings, mlp: Settings, dropout: float) -> Settings:
 
 def class_names(config: ConfigFile) -> Settings:
     """State of `Classify` from `id2label`. Raises DataError for a head that is no classification."""
-    config.must_be(
-        "single_label_classification", *(["problem_type"] if config.get("problem_type") else [])
-    )
+    if config.get("problem_type"):
+        config.must_be("single_label_classification", "problem_type")
     labels = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     if (
         not isinstance(labels, Mapping)

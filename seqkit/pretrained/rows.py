@@ -224,7 +224,9 @@ def below(rows: Rows, ours: str, theirs: str) -> Rows:
     """Rows of modules inside others. ours, theirs: what their names begin with."""
     return [
         replace(
-            row, ours=ours + row.ours, theirs=tuple(name and theirs + name for name in row.theirs)
+            row,
+            ours=ours + row.ours,
+            theirs=tuple(theirs + name if name else "" for name in row.theirs),
         )
         for row in rows
     ]

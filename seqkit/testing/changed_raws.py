@@ -210,7 +210,8 @@ def _near(value: Any) -> list[Any]:
     if isinstance(value, bytes):
         return [value[:-1], value[1:]] if len(value) > 1 else []
     if isinstance(value, int | np.integer):
-        return [type(value)(int(value) + step) for step in (1, -1)[: 1 + bool(value)]]
+        steps = (1, -1) if value else (1,)
+        return [type(value)(int(value) + step) for step in steps]
     if isinstance(value, float | np.floating):
         known = float(np.nan_to_num(value))
         return [

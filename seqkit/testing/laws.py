@@ -341,15 +341,13 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Examples) -> None:
         source, target = x.adjacency.edge_index
         may_attend = torch.eye(len(x), dtype=torch.bool)
         if x.parts:
-            graph = torch.cat(
-                [
-                    torch.full((len(run),), -1 if run.adjacency is None else k)
-                    for k, (_, run) in enumerate(x.parts)
-                ]
-            )
-            may_attend |= (graph[:, None] != graph) | (graph[:, None] < 0)
+            lengths = torch.tensor([len(run) for _, run in x.parts])
+            own = torch.arange(len(lengths)).repeat_interleave(lengths)
+            is_graph = torch.tensor([run.adjacency is not None for _, run in x.parts])[own]
+            may_attend |= (own[:, None] != own) | ~is_graph[:, None]
         may_attend[target, source] = True
-        may_attend = may_attend.tril() if model.causal else may_attend
+        if model.causal:
+            may_attend = may_attend.tril()
         influence = _influence(model, x)
         if _stays_zero(model, x, partial(torch.masked_select, mask=may_attend), influence):
             raise AssertionError(

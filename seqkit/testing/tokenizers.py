@@ -99,7 +99,8 @@ def check_tokenizer(
     early = _copy_of(tokenizer)
     fresh = unfitted_like(tokenizer, unfitted)
     for law in OF_EXAMPLES:
-        checks.check(law, name, tokenizer, untouched if law is leaves_raw_examples_alone else raws)
+        own = untouched if law is leaves_raw_examples_alone else raws
+        checks.check(law, name, tokenizer, own)
     checks.check(any_order_gives_the_same, name, early, raws)
     if hasattr(tokenizer, "fit"):
         checks.check(fit_learns_what_state_saves, name, tokenizer, raws, fresh)

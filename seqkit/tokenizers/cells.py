@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqkit.errors import DataError, one_line, suggest
+from seqkit.errors import DataError, one_line, shortened, suggest
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 
 MAX_NUMBER = 1e18
@@ -311,5 +311,4 @@ def _word(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return one_line(text if len(text) <= 60 else f"{text[:57]}…")
+    return one_line(shortened(repr(value), 60))

@@ -231,7 +231,9 @@ def _text_of(path: str) -> str:
     """Text of the file. Raises DataError, in one line with the path, if it cannot be read."""
     try:
         file = Path(path).expanduser()
-        return decoded(read_small(file / NAME if file.is_dir() else file, MAX_JSON_BYTES))
+        if file.is_dir():
+            file /= NAME
+        return decoded(read_small(file, MAX_JSON_BYTES))
     except DataError:
         raise
     except (OSError, ValueError, RuntimeError) as error:

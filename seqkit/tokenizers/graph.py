@@ -205,8 +205,10 @@ class Graph(Tokenizer):
         types = tokens.adjacency.edge_type[direct] - 1
         order = (source * len(tokens) + target).argsort()
         nodes = tokens.content[:, : self.num_features + self.num_categories]
+        if self.num_categories:
+            nodes = nodes.argmax(dim=1)
         return GraphData(
-            nodes.argmax(dim=1) if self.num_categories else nodes,
+            nodes,
             torch.stack([source, target])[:, order],
             types[order],
             directed=self.directed,

@@ -333,7 +333,9 @@ class Words(Text):
         pieces = []
         spaced = False
         for word in words:
-            pieces.append(f" {word}" if spaced and word not in _CLOSING else word)
+            if spaced and word not in _CLOSING:
+                pieces.append(" ")
+            pieces.append(word)
             spaced = word not in _OPENING
         return "".join(pieces)
 

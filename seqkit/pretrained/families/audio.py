@@ -44,7 +44,8 @@ def _is_pre_norm(config: ConfigFile) -> bool:
 
 def _wav2vec2(config: ConfigFile) -> Settings:
     config.must_be("gelu", "feat_extract_activation")
-    config.must_be(False, "conv_pos_batch_norm" if config.model_type == "hubert" else "add_adapter")
+    own = {"hubert": "conv_pos_batch_norm", "wav2vec2": "add_adapter"}
+    config.must_be(False, own[config.model_type])
     config.must_be(None, "adapter_attn_dim")
     found = post_norm(config, 1e-5, "hidden_dropout", "attention_dropout")
     backbone = found["backbone"]

@@ -77,8 +77,9 @@ def _section(config: ConfigFile, part: str) -> ConfigFile:
     """Settings of the tower of a part; those of CLIP may stand under a second name, which then counts alone."""
     name = {TEXT: "text_config", IMAGE: "vision_config"}[part]
     config.get(name)
-    has_second = _is_clip(config) and config.get(f"{name}_dict") is not None
-    found = config.section(f"{name}_dict" if has_second else name)
+    second = f"{name}_dict"
+    has_second = _is_clip(config) and config.get(second) is not None
+    found = config.section(second) if has_second else config.section(name)
     kinds = (config.model_type, f"{config.model_type}_{name.removesuffix('_config')}_model")
     if found.model_type not in kinds:
         raise found.refused("model_type", " or ".join(kinds))
