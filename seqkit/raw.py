@@ -78,32 +78,38 @@ class GraphData:
         n = len(nodes)
         if n == 0:
             raise DataError("the graph has no nodes; drop it")
-        if features and not bool(torch.isfinite(nodes).all()):
-            row = int((~torch.isfinite(nodes)).any(dim=1).nonzero()[0])
-            raise DataError(
-                f"features of node {row} are not finite (NaN or infinite); clean them or drop the node"
-            )
-        if not features and int(nodes.min()) < 0:
+        if features:
+            _check_finite(nodes, "node")
+        elif int(nodes.min()) < 0:
             raise DataError(f"a node has category {int(nodes.min())}; categories count from 0")
         if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype != torch.int64:
             raise DataError(
                 f"edges are {describe_tensor(edges)}; give [2 e] int64, a column (source, target) per edge"
             )
-        if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= n):
-            wrong = int(edges.min()) if int(edges.min()) < 0 else int(edges.max())
-            raise DataError(f"an edge names node {wrong}, but there are nodes 0 to {n - 1}")
+        unknown = edges[(edges < 0) | (edges >= n)]
+        if len(unknown):
+            raise DataError(
+                f"an edge names node {int(unknown[0])}, but there are nodes 0 to {n - 1}"
+            )
         if types is not None and (types.shape != edges.shape[1:] or types.dtype != torch.int64):
             raise DataError(
                 f"edge_types are {describe_tensor(types)}; give [{edges.shape[1]}] int64, one per edge"
             )
         if types is not None and len(types) and int(types.min()) < 0:
             raise DataError(f"an edge has type {int(types.min())}; types count from 0")
-        if vectors is not None and (vectors.ndim != 2 or len(vectors) != edges.shape[1]):
+        if vectors is None:
+            return
+        if vectors.ndim != 2 or len(vectors) != edges.shape[1]:
             raise DataError(
                 f"edge_features are {describe_tensor(vectors)}; give [{edges.shape[1]} k], one per edge"
             )
-        if vectors is not None and not bool(torch.isfinite(vectors).all()):
-            edge = int((~torch.isfinite(vectors)).any(dim=1).nonzero()[0])
-            raise DataError(
-                f"features of edge {edge} are not finite (NaN or infinite); clean them or drop the edge"
-            )
+        _check_finite(vectors, "edge")
+
+
+def _check_finite(features: Tensor, what: str) -> None:
+    """Raises DataError with the first row of features [rows f] that holds NaN or an infinite number."""
+    wrong = (~torch.isfinite(features)).any(dim=1).nonzero()
+    if len(wrong):
+        raise DataError(
+            f"features of {what} {int(wrong[0])} are not finite (NaN or infinite); clean them or drop the {what}"
+        )

@@ -7,39 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from seqkit.errors import DataError, suggest
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.processors import NESTED, PLAIN, has_section
+from seqkit.pretrained.family import Settings
+from seqkit.pretrained.processors import config_of
 
 RATE = 16_000
 
 
-def audio_settings(folder: Path) -> dict[str, Any]:
+def audio_settings(folder: Path) -> Settings:
     """The section `tokenizer` of a recipe for the sounds of a foreign model, without the sizes of its first layers.
 
     folder: with `preprocessor_config.json` or `processor_config.json` of transformers.
     Raises DataError for a feature extractor that is not read, or a setting of it.
     """
-    nested = has_section(folder / NESTED, "feature_extractor")
-    path = folder / (NESTED if nested else PLAIN)
-    config = ConfigFile(
-        path,
-        kinds=("feature_extractor_type",),
-        section="feature_extractor" if nested else None,
-    )
+    config = config_of(folder, "feature_extractor", ("feature_extractor_type",))
     kind = config.model_type
     if kind not in EXTRACTORS:
         raise DataError(
-            f"{path}: the feature extractor {kind} is not read; {suggest(kind, EXTRACTORS)}"
+            f"{config.path}: the feature extractor {kind} is not read; {suggest(kind, EXTRACTORS)}"
         )
     found = EXTRACTORS[kind](config)
-    config.warn_of_unread()
+    config.log_unread()
     return found
 
 
-def sounds(folder: Path, kind: str, sizes: dict[str, int]) -> dict[str, Any]:
+def sounds(folder: Path, kind: str, sizes: dict[str, int]) -> Settings:
     """`audio_settings` of a model whose tokenizer is of that kind. sizes: values that its tables need.
 
     Raises DataError, beside what that raises, for another kind or other values.
@@ -53,14 +47,11 @@ def sounds(folder: Path, kind: str, sizes: dict[str, int]) -> dict[str, Any]:
     return found
 
 
-def _whisper(config: ConfigFile) -> dict[str, Any]:
-    for value, name in (
-        (RATE, "sampling_rate"),
-        (160, "hop_length"),
-        (400, "n_fft"),
-        ("right", "padding_side"),
-    ):
-        config.must_be(value, name)
+def _whisper(config: ConfigFile) -> Settings:
+    config.must_be(RATE, "sampling_rate")
+    config.must_be(160, "hop_length")
+    config.must_be(400, "n_fft")
+    config.must_be("right", "padding_side")
     config.must_be(0.0, "padding_value", "dither")
     return {
         "type": "WhisperMel",
@@ -69,24 +60,17 @@ def _whisper(config: ConfigFile) -> dict[str, Any]:
     }
 
 
-def _wav2vec2(config: ConfigFile) -> dict[str, Any]:
+def _wav2vec2(config: ConfigFile) -> Settings:
     config.must_be(1, "feature_size")
     config.must_be(0.0, "padding_value")
     return {
         "type": "SampleWindows",
         "sample_rate": config.size("sampling_rate", RATE),
-        "normalize": _flag(config, "do_normalize"),
+        "normalize": config.flag("do_normalize", True),
     }
 
 
-def _flag(config: ConfigFile, name: str) -> bool:
-    value = config.get(name, True)
-    if not isinstance(value, bool):
-        raise config.refused(name, "true or false")
-    return value
-
-
-EXTRACTORS: dict[str, Callable[[ConfigFile], dict[str, Any]]] = {
+EXTRACTORS: dict[str, Callable[[ConfigFile], Settings]] = {
     "WhisperFeatureExtractor": _whisper,
     "Wav2Vec2FeatureExtractor": _wav2vec2,
 }

@@ -10,12 +10,15 @@ m mel bands · s frames of a token · c channels · k samples of the first kerne
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
+
+from seqkit.tokenizers.settings import check_choice
 
 WHISPER_FRAMES = 5
 WHISPER_STRIDE = 2
@@ -38,8 +41,8 @@ class WhisperStem(nn.Module):
         """Embeddings [b n d] of content [b n s*(m+1)]."""
         b = content.shape[0]
         frames = rearrange(content, "b n (s m) -> (b n) m s", s=WHISPER_FRAMES)
-        frames, exists = frames[:, :-1], frames[:, -1:, 1:-1]
-        hidden = F.gelu(self.conv1(frames)) * exists
+        exists = frames[:, -1:, 1:-1]
+        hidden = F.gelu(self.conv1(frames[:, :-1])) * exists
         return rearrange(F.gelu(self.conv2(hidden)), "(b n) d 1 -> b n d", b=b)
 
 
@@ -67,7 +70,8 @@ class Convolutions:
         for name in ("widths", "kernels", "strides"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         sizes = (self.widths, self.kernels, self.strides)
-        if len({len(x) for x in sizes}) > 1 or min(map(len, sizes)) < 1 or min(map(min, sizes)) < 1:
+        num_layers = {len(x) for x in sizes}
+        if len(num_layers) > 1 or 0 in num_layers or min(map(min, sizes)) < 1:
             raise ValueError(
                 f"widths={self.widths}, kernels={self.kernels}, strides={self.strides}; give one number from 1 for "
                 "each convolution"
@@ -76,16 +80,12 @@ class Convolutions:
             raise ValueError(
                 f"kernels={self.kernels}, strides={self.strides}; a kernel below its stride skips samples"
             )
-        if self.norm not in ("group", "layer"):
-            raise ValueError(f"norm={self.norm!r}; give group or layer")
+        check_choice("norm", self.norm, "group", "layer")
 
     @property
     def hop_samples(self) -> int:
         """Samples from one token to the next."""
-        hop = 1
-        for stride in self.strides:
-            hop *= stride
-        return hop
+        return prod(self.strides)
 
     @property
     def window_samples(self) -> int:
@@ -150,13 +150,9 @@ class WaveLayer(nn.Module):
     def __init__(self, num_inputs: int, convolutions: Convolutions, index: int):
         super().__init__()
         width = convolutions.widths[index]
-        self.conv = nn.Conv1d(
-            num_inputs,
-            width,
-            convolutions.kernels[index],
-            convolutions.strides[index],
-            bias=convolutions.bias,
-        )
+        kernel = convolutions.kernels[index]
+        stride = convolutions.strides[index]
+        self.conv = nn.Conv1d(num_inputs, width, kernel, stride, bias=convolutions.bias)
         nn.init.kaiming_normal_(self.conv.weight)
         self.norm: nn.Module | None = None
         if convolutions.norm == "layer":
@@ -191,9 +187,8 @@ class WaveStem(nn.Module):
     def forward(self, content: Tensor) -> Tensor:
         """Embeddings [b n d] of content [b n t+s]: samples, and statistics of the clip."""
         b = content.shape[0]
-        samples, statistics = rearrange(content, "b n f -> (b n) f").tensor_split(
-            [self.window_samples], dim=-1
-        )
+        rows = rearrange(content, "b n f -> (b n) f")
+        samples, statistics = rows.tensor_split([self.window_samples], dim=-1)
         x = rearrange(samples, "r t -> r 1 t")
         for layer in self.layers:
             x = layer(x, statistics)

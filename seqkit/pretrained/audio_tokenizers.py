@@ -26,6 +26,7 @@ from seqkit.pretrained.audio_stems import (
 )
 from seqkit.tokenizers.audio import AudioTokenizer, Channels
 from seqkit.tokenizers.given import counted
+from seqkit.tokenizers.settings import check_counts
 
 RATE = 16_000
 WINDOW = 400
@@ -57,9 +58,13 @@ class WhisperMel(AudioTokenizer):
         truncate: bool = False,
     ) -> None:
         super().__init__(RATE, channels)
-        if num_mels < 1 or seconds < 1:
-            raise ValueError(f"num_mels={num_mels}, seconds={seconds}; give numbers of at least 1")
-        _check_bands(num_mels)
+        check_counts(num_mels=num_mels, seconds=seconds)
+        bands = _slaney_bands(num_mels)
+        if num_empty := int((bands.sum(dim=0) == 0).sum()):
+            raise ValueError(
+                f"{num_empty} of num_mels={num_mels} bands fall between two frequencies of an FFT of {WINDOW} samples; "
+                "take fewer bands"
+            )
         self.num_mels = num_mels
         self.seconds = seconds
         self.truncate = truncate
@@ -78,17 +83,19 @@ class WhisperMel(AudioTokenizer):
         Each frame ends with a flag, 0 where there is none: before the first one and after the last one.
         Positions [n 1] count tokens. Raises DataError as `AudioTokenizer.wave`, and on a clip that is too long.
         """
-        wave = self.wave(raw, self.seconds * RATE)
-        wave = _at_most(wave, self.seconds * RATE, self.truncate, f"{self.seconds} s", "seconds")
-        frames = _mel_energies(wave, self.num_mels)[:, :-1].clamp(min=1e-10).log10()
+        num_samples = self.seconds * RATE
+        wave = self.wave(raw, num_samples)
+        if len(wave) > num_samples and not self.truncate:
+            raise DataError(
+                f"audio is {len(wave) / RATE:.1f} s long, and the model takes {self.seconds} s; cut the clip, or set "
+                "--tokenizer.truncate true to drop what is behind, or a larger --tokenizer.seconds"
+            )
+        frames = _mel_energies(wave[:num_samples], self.num_mels)[:, :-1].clamp(min=1e-10).log10()
         frames = (frames.clamp(min=float(frames.max()) - 8) + 4) / 4
-        frames = F.pad(
-            F.pad(frames, [0, 0, 0, 1], value=1.0), [WHISPER_FRAMES // 2, WHISPER_FRAMES // 2]
-        )
-        content = rearrange(
-            frames.unfold(1, WHISPER_FRAMES, WHISPER_STRIDE)[:, : self.seconds * 50],
-            "m n s -> n (s m)",
-        )
+        flagged = F.pad(frames, [0, 0, 0, 1], value=1.0)
+        frames = F.pad(flagged, [WHISPER_FRAMES // 2, WHISPER_FRAMES // 2])
+        windows = frames.unfold(1, WHISPER_FRAMES, WHISPER_STRIDE)[:, : self.seconds * 50]
+        content = rearrange(windows, "m n s -> n (s m)")
         return Tokens(content, counted(len(content)))
 
 
@@ -148,25 +155,6 @@ def _mel_energies(wave: Tensor, num_mels: int) -> Tensor:
     """Energies [m n] of samples [t] in n = t // 160 + 1 frames."""
     waves = torch.stft(wave, WINDOW, HOP, window=torch.hann_window(WINDOW), return_complex=True)
     return _slaney_bands(num_mels).T @ waves.abs().square()
-
-
-def _check_bands(num_mels: int) -> None:
-    """Raise ValueError for so many bands that some get nothing of the FFT."""
-    if num_empty := int((_slaney_bands(num_mels).sum(dim=0) == 0).sum()):
-        raise ValueError(
-            f"{num_empty} of num_mels={num_mels} bands fall between two frequencies of an FFT of {WINDOW} samples; "
-            "take fewer bands"
-        )
-
-
-def _at_most(wave: Tensor, num_samples: int, truncate: bool, limit: str, key: str) -> Tensor:
-    """The samples [t], at most so many. Raises DataError for more, if nothing is to be dropped."""
-    if len(wave) > num_samples and not truncate:
-        raise DataError(
-            f"audio is {len(wave) / RATE:.1f} s long, and the model takes {limit}; cut the clip, or set "
-            f"--tokenizer.truncate true to drop what is behind, or a larger --tokenizer.{key}"
-        )
-    return wave[:num_samples]
 
 
 def _slaney_bands(num_mels: int) -> Tensor:

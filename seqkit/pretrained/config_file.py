@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +15,6 @@ log = logging.getLogger("seqkit")
 
 NAME = "config.json"
 MAX_BYTES = 1 << 20
-
-HARMLESS = re.compile(
-    # names and versions; what the weights tell themselves
-    r"_?name_or_path|_attn_implementation_autoset|_?num_labels|architectures|auto_map|(torch_)?dtype|torchscript"
-    r"|transformers_version|model_type|.*(id2label|label2id)|finetuning_task|language|prefix|problem_type|.*_class"
-    r"|task_specific_params|(type_)?vocab_size|tie_.*|is_encoder_decoder|is_decoder|add_cross_attention|projection_dim"
-    # training, losses and first weights
-    r"|.*drop(out)?(_.*)?|.*layerdrop|.*init(ializer)?_.*|init_std|.*loss.*|(no_)?mask_(time|channel|feature)_.*"
-    r"|apply_spec_augment|.*codevector.*|num_negatives|contrastive_.*|gradient_checkpointing|use_bfloat16|pretraining_tp"
-    r"|sparse_pred.*|ctc_.*|freeze_.*|time_step_.*|use_mask_token"
-    # generation
-    r"|.*token_ids?|.*_to_id|.*(penalty|ngram_size|suppress_tokens)|num_(beam|return).*|(max|min)_length|top_[kp]|typical_p"
-    r"|do_sample|temperature|early_stopping|bad_words_ids|force(d)?_.*|remove_invalid_values|.*cache.*|decoder_start_.*"
-    # outputs, and heads that are not read
-    r"|output_.*|return_dict.*|pooler_.*|summary_.*|seq_classif.*|classif.*|xvector_.*|tdnn_.*|num_adapter_layers"
-    r"|adapter_(kernel_size|stride)|use_weighted_layer_sum|out_(features|indices)|stage_names|encoder_stride|decoder_bias"
-    # kernels, precision, and names that older versions wrote
-    r"|chunk_size_feed_forward|pruned_heads|deterministic_flash_attn|reference_compile|repad_logits_.*|use_mambapy"
-    r"|use_associative_scan|use_falcon_mamba|residual_in_fp32|fused_add_norm|rms_norm|pad_vocab_size_multiple|n_(ctx|layer)"
-    r"|d_(model|inner)|ssm_cfg|directionality|cross_attention_hidden_size|max_position_embeddings|position_embedding_type"
-    r"|original_max_position_embeddings|n_positions|median_filter_width|num_(hidden|feat_extract)_layers|save_step"
-    r"|(do_blenderbot_90|normalize_(before|emb)|extra_pos|static_position|add_(bias|final)).*"
-    # processors: what is done in batches, and to what is no colour image
-    r"|_valid_processor_keys|(input_)?data_format|device|disable_grouping|do_convert_rgb|(do_)?reduce_labels|pad_size"
-    r"|image_seq_length|return_.*|mel_filters|n_samples|nb_max_frames|padding_side"
-)
-"""Keys that change nothing here if no family reads them; a file may have them without a word."""
 
 
 def own_file(path: Path) -> Path:
@@ -67,7 +40,7 @@ def read_json(path: Path, max_bytes: int = MAX_BYTES) -> Any:
 
 
 class ConfigFile:
-    """Settings of a foreign model; keys that were not read at the end are a warning (`warn_of_unread`).
+    """Settings of a foreign model; keys that were not read at the end are logged (`log_unread`).
 
     path: the file. kinds: keys of which one names the type of the model. section: key below which the settings stand,
     and maybe their type; None: they are at the top.
@@ -100,6 +73,10 @@ class ConfigFile:
         self._read: set[str] = set(kinds)
         self._sections: dict[str, ConfigFile] = {}
 
+    def drop_nulls(self) -> None:
+        """From here on, a key whose value is null counts as one that is not written."""
+        self._values = {name: value for name, value in self._values.items() if value is not None}
+
     def get(self, name: str, default: Any = None) -> Any:
         """Value of a key, or the default where it is not written."""
         self._read.add(name)
@@ -119,18 +96,14 @@ class ConfigFile:
     def size(self, name: str, default: int | None = None, *, most: int = 1 << 24) -> int:
         """A whole number from 1 to `most`. Raises DataError for anything else."""
         value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        if type(value) is not int or not 1 <= value <= most:
             raise self.refused(name, f"a whole number from 1 to {most:,}")
         return value
 
     def number(self, name: str, default: float) -> float:
         """A finite number. Raises DataError for anything else."""
         value = self.get(name, default)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not abs(value) < float("inf")
-        ):
+        if type(value) not in (int, float) or not isfinite(value):
             raise self.refused(name, "a number")
         return float(value)
 
@@ -148,25 +121,25 @@ class ConfigFile:
             raise self.refused(name, " or ".join(str(option) for option in options))
         return options[value]
 
+    def flag(self, name: str, default: bool) -> bool:
+        """Whether something is so. Raises DataError for a value that is neither true nor false."""
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            raise self.refused(name, "true or false")
+        return value
+
     def must_be(self, default: Any, *names: str) -> None:
         """Raise DataError where one of these keys has another value than the one that is read, its default."""
         for name in names:
             if self.get(name, default) != default:
                 raise self.refused(name, str(default))
 
-    def warn_of_unread(self) -> None:
-        """Log the keys that were not read and are not `HARMLESS`: they may change what the model computes."""
+    def log_unread(self) -> None:
+        """Log the keys that were not read: most say what nothing here depends on, such as a version."""
         for section in self._sections.values():
-            section.warn_of_unread()
-        left = sorted(
-            key for key in self._values if key not in self._read and not HARMLESS.fullmatch(key)
-        )
-        if left:
-            log.warning(
-                "%s: keys that are not known, and may change what the model computes: %s",
-                self.path,
-                left,
-            )
+            section.log_unread()
+        if unread := sorted(self._values.keys() - self._read):
+            log.info("%s: keys that are not read: %s", self.path, unread)
 
     def refused(self, name: str, known: str) -> DataError:
         """The error for a value that is not read."""

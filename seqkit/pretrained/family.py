@@ -16,11 +16,25 @@ MAX_LAYERS = 1000
 
 TANH = {"type": "GELU", "approximate": "tanh"}
 ACTIVATIONS: dict[Any, Any] = {
-    "gelu": "GELU", "gelu_python": "GELU", "gelu_new": TANH, "gelu_fast": TANH, "gelu_pytorch_tanh": TANH,
-    "gelu_python_tanh": TANH, "gelu_accurate": TANH, "quick_gelu": "QuickGELU", "relu": "ReLU", "relu2": "ReLUSquared",
-    "relu6": "ReLU6", "leaky_relu": "LeakyReLU", "silu": "SiLU", "swish": "SiLU", "sigmoid": "Sigmoid", "tanh": "Tanh",
-    "mish": "Mish", "hardswish": "Hardswish",
-}  # fmt: skip
+    "gelu": "GELU",
+    "gelu_python": "GELU",
+    "gelu_new": TANH,
+    "gelu_fast": TANH,
+    "gelu_pytorch_tanh": TANH,
+    "gelu_python_tanh": TANH,
+    "gelu_accurate": TANH,
+    "quick_gelu": "QuickGELU",
+    "relu": "ReLU",
+    "relu2": "ReLUSquared",
+    "relu6": "ReLU6",
+    "leaky_relu": "LeakyReLU",
+    "silu": "SiLU",
+    "swish": "SiLU",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "mish": "Mish",
+    "hardswish": "Hardswish",
+}
 """Activations of a recipe by their names in `config.json`."""
 
 
@@ -37,7 +51,7 @@ class Head:
     classes: tuple[str, ...]
     objective: Callable[[ConfigFile], Settings]
     table: Callable[[ConfigFile], Rows]
-    state: Callable[[ConfigFile], dict[str, Any]] = lambda _: {}
+    state: Callable[[ConfigFile], Settings] = lambda _: {}
     fits: Callable[[ConfigFile], bool] = lambda _: True
     has_prefix: Callable[[ConfigFile], bool] = lambda _: True
 
@@ -69,11 +83,32 @@ class Family:
         return None
 
 
-def class_names(config: ConfigFile) -> dict[str, Any]:
+# ── settings that several families have alike ────────────────────────────────────────────────────────────────────────
+
+
+def layer_norm(config: ConfigFile, eps: float, key: str = "layer_norm_eps") -> Settings:
+    """LayerNorm. eps: by default. key: of the epsilon."""
+    return {"type": "LayerNorm", "eps": config.positive(key, eps)}
+
+
+def learned(num_tokens: int) -> Settings:
+    """One table of positions."""
+    return {"type": "Learned", "sizes": [num_tokens]}
+
+
+def block(kind: str, norm: Settings, mlp: Settings, dropout: float) -> Settings:
+    """A block with scaled dot-product attention. dropout: of its weights."""
+    mechanism = {"type": "ScaledDotProductAttention", "dropout": dropout}
+    return {"type": kind, "norm": norm, "mlp": mlp, "attention": {"mechanism": mechanism}}
+
+
+# ── heads ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def class_names(config: ConfigFile) -> Settings:
     """State of `Classify` from `id2label`. Raises DataError for a head that is no classification."""
-    config.must_be(
-        "single_label_classification", *(["problem_type"] if config.get("problem_type") else [])
-    )
+    if config.get("problem_type"):
+        config.must_be("single_label_classification", "problem_type")
     labels = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     if (
         not isinstance(labels, Mapping)
@@ -118,11 +153,6 @@ def depth_of(
 ) -> int:
     """Number of layers."""
     return config.size(name, default, most=MAX_LAYERS)
-
-
-def are_alike(values: list[Any]) -> bool:
-    """Whether all layers have the same."""
-    return all(value == values[0] for value in values)
 
 
 def rotary_settings(
@@ -176,12 +206,15 @@ SCALINGS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "default": ("", (), ()),
     "linear": ("LinearScaling", ("factor",), ()),
     "llama3": (
-        "LLaMA3Scaling", ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"), ()
+        "LLaMA3Scaling",
+        ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+        (),
     ),
     "yarn": (
-        "YaRNScaling", ("factor", "original_max_position_embeddings"),
+        "YaRNScaling",
+        ("factor", "original_max_position_embeddings"),
         ("beta_fast", "beta_slow", "attention_factor", "truncate"),
     ),
-}  # fmt: skip
+}
 """Scalings of rotary frequencies by the names of transformers: ours, the settings that they need, and those they may
 have."""

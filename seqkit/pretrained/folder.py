@@ -16,9 +16,9 @@ from seqkit.errors import DataError, one_line
 from seqkit.files import MAX_JSON_BYTES, read_mapping, read_regular, read_small, write_atomic
 from seqkit.pretrained.config_file import NAME, ConfigFile, own_file, read_json
 from seqkit.pretrained.families import family_of
-from seqkit.pretrained.family import Family, class_of
+from seqkit.pretrained.family import Family, Head, Settings, class_of
 from seqkit.pretrained.hub import HUB, INDEX, RUN, fetched, files_of_weights
-from seqkit.pretrained.rows import Entry, Row, write
+from seqkit.pretrained.rows import Entry, Row, Rows, write
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,14 +56,10 @@ def own_task(folder: Path) -> str | None:
     heads = {**family_of(config, None).heads, **family_of(config, "Seq2Seq").heads}
     with _understood(config):
         name = class_of(config)
-        return next(
-            (
-                own
-                for own, head in heads.items()
-                if name.endswith(head.classes) and head.fits(config)
-            ),
-            None,
-        )
+        for task, head in heads.items():
+            if name.endswith(head.classes) and head.fits(config):
+                return task
+    return None
 
 
 def class_with_head(folder: Path, task: str | None) -> str | None:
@@ -79,7 +75,9 @@ def class_with_head(folder: Path, task: str | None) -> str | None:
 def class_without_head(folder: Path) -> str | None:
     """Name of the family's class without a head; None if the names of its classes have no common stem."""
     base = _stem(ConfigFile(folder / NAME))
-    return f"{base}Model" if base else None
+    if base:
+        return f"{base}Model"
+    return None
 
 
 def _stem(config: ConfigFile) -> str:
@@ -119,12 +117,16 @@ MAX_KEPT_BYTES = 16 << 20
 """Largest size of such a file; some models list thousands of added tokens in `tokenizer_config.json`."""
 
 KEPT_FILES = (
-    NAME, "tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "preprocessor_config.json",
+    NAME,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "generation_config.json",
+    "preprocessor_config.json",
     "processor_config.json",
-)  # fmt: skip
+)
 
 
-def settings(folder: Path, task: str | None) -> dict[str, Any]:
+def settings(folder: Path, task: str | None) -> Settings:
     """The sections `tokenizer` and `model` of a recipe for a foreign model. Reads no weights.
 
     task: task of the recipe's objective (`task_of`); if the model has a head for it, its `objective` is included.
@@ -141,24 +143,31 @@ def settings(folder: Path, task: str | None) -> dict[str, Any]:
             tokenizer = _texts(folder, config, model)
         else:
             tokenizer = family.inputs(folder, config)
-    config.warn_of_unread()
+    config.log_unread()
     return {"tokenizer": tokenizer, "model": model}
 
 
-def _texts(folder: Path, config: ConfigFile, model: Mapping[str, Any]) -> dict[str, Any]:
+def _texts(folder: Path, config: ConfigFile, model: Settings) -> Settings:
     """The section `tokenizer` of a model of texts. The second table of its positions, if any, is of token types."""
     path = own_file(folder / TOKENIZER)
     if not path.is_file():
         raise DataError(
             f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)"
         )
-    position = model["position"] if isinstance(model["position"], Mapping) else {}
-    _, *types = position.get("sizes", [0])
-    num_ids = None if config.get("vocab_size") is None else config.size("vocab_size")
+    _, *types = _position(model).get("sizes", [0])
+    num_ids = config.get("vocab_size")
+    if num_ids is not None:
+        num_ids = config.size("vocab_size")
     return {"type": "FromFile", "path": str(path), "num_ids": num_ids, "token_types": sum(types)}
 
 
-def objective_state(folder: Path, task: str | None) -> dict[str, Any]:
+def _position(model: Settings) -> Settings:
+    """Settings of the positions; empty where there are none."""
+    position = model.get("position")
+    return position if isinstance(position, dict) else {}
+
+
+def objective_state(folder: Path, task: str | None) -> Settings:
     """State of the objective of a task, such as names of classes; empty if the model has no head for it."""
     config = ConfigFile(folder / NAME)
     with _understood(config):
@@ -166,13 +175,10 @@ def objective_state(folder: Path, task: str | None) -> dict[str, Any]:
         return {} if head is None else head.state(config)
 
 
-def longest(found: Mapping[str, Any]) -> dict[str, Any]:
+def longest(found: Settings) -> Settings:
     """The section `data` that cuts texts to the length of a learned table of positions; empty if there is none."""
-    if found["tokenizer"]["type"] != "FromFile":
-        return {}
-    model = found["model"]
-    position = model["position"] if isinstance(model["position"], Mapping) else {}
-    if "sizes" in position:
+    position = _position(found["model"])
+    if found["tokenizer"]["type"] == "FromFile" and "sizes" in position:
         return {"max_tokens": position["sizes"][0] - position.get("first", 0)}
     return {}
 
@@ -203,20 +209,14 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
     theirs = SavedTensors(folder, family.prefix)
     with _understood(config):
         head = family.head(config, task)
-        of_head = [] if head is None else head.table(config)
         of_head = [
             replace(row, theirs=tuple(name.removeprefix(family.prefix) for name in row.theirs))
-            for row in of_head
+            for row in _head_table(head, config)
         ]
         table = family.table(config)
-    needed = [
-        name
-        for row in of_head
-        if not row.is_alias
-        for name in row.theirs
-        if name.endswith(".weight")
-    ]
-    if missing := {*needed} - theirs.keys():
+    needed = {name for row in of_head if not row.is_alias for name in row.theirs}
+    missing = {name for name in needed - theirs.keys() if name.endswith(".weight")}
+    if missing:
         if head is not None and head.classes and class_of(config).endswith(head.classes):
             raise DataError(
                 f"{folder} has no weight {min(missing)}, which seqkit's {class_of(config)} needs; if transformers left "
@@ -246,33 +246,44 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
     return ours, others, theirs.sha256
 
 
-class ForeignWeights(Mapping[str, "Tensor"]):
-    """Weights by our names, each read from the file on access. Raises as `weights`."""
+def _head_table(head: Head | None, config: ConfigFile) -> Rows:
+    """Names of the weights of a head; none where there is no head."""
+    return [] if head is None else head.table(config)
 
-    def __init__(self, theirs: SavedTensors, rows: Mapping[str, Row]):
+
+class ReadOnAccess(Mapping[str, "Tensor"]):
+    """Tensors by name, each of which a subclass reads from its place in a file when it is asked for."""
+
+    _places: dict[str, Any]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+
+class ForeignWeights(ReadOnAccess):
+    """Weights by our names. Raises as `weights`."""
+
+    def __init__(self, theirs: SavedTensors, rows: dict[str, Row]):
         self._theirs = theirs
-        self._rows = rows
+        self._places = rows
 
     def __getitem__(self, name: str) -> Tensor:
         try:
-            return self._rows[name].read(self._theirs)
+            return self._places[name].read(self._theirs)
         except (RuntimeError, ValueError, IndexError, EinopsError) as error:
             where = f"{self._theirs.folder}: the weights for {name}"
             raise DataError(
                 f"{where} are of other sizes than {NAME} says ({one_line(error)})"
             ) from error
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._rows
-
-
-class SavedTensors(Mapping[str, "Tensor"]):
+class SavedTensors(ReadOnAccess):
     """Tensors of a folder's safetensors by plain names (`_plain`), in float32, memory-mapped.
 
     folder: has one file, or several that an index lists. prefix: prefix of the names in a file of a model with a head.
@@ -283,7 +294,7 @@ class SavedTensors(Mapping[str, "Tensor"]):
     def __init__(self, folder: Path, prefix: str):
         self.folder = folder
         digest = hashlib.sha256()
-        self._places: dict[str, tuple[Any, str]] = {}
+        self._places = {}
         for file, listed in files_of_weights(folder).items():
             held = _opened(folder / file, digest)
             names = {*held.keys()}
@@ -292,32 +303,24 @@ class SavedTensors(Mapping[str, "Tensor"]):
                 raise DataError(
                     f"{folder / INDEX} and {file} disagree about the weight {unlike}; copy it again"
                 )
-            self._places |= {
-                _plain(name, prefix): (held, name) for name in names if not name.endswith(BUFFERS)
-            }
+            for name in names:
+                if not name.endswith(BUFFERS):
+                    self._places[_plain(name, prefix)] = (held, name)
         self.sha256 = digest.hexdigest()
 
     def __getitem__(self, name: str) -> Tensor:
         held, key = self._places[name]
         x: Tensor = held.get_tensor(key)
-        if not x.is_floating_point() or x.isnan().any():
-            if x.is_floating_point():
-                wrong = "NaN"
-            else:
-                wrong = str(x.dtype).removeprefix("torch.")
+        wrong = ""
+        if not x.is_floating_point():
+            wrong = str(x.dtype).removeprefix("torch.")
+        elif x.isnan().any():
+            wrong = "NaN"
+        if wrong:
             raise DataError(
                 f"{self.folder}: the weight {key} holds {wrong}; no model is made of it"
             )
         return x.float()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
 
 
 def written(
@@ -333,7 +336,7 @@ def written(
     with _understood(config):
         head = family.head(config, task)
         table = family.table(config)
-        of_head = [] if head is None else head.table(config)
+        of_head = _head_table(head, config)
     if any(row.ours not in ours and not row.may_miss for row in of_head):
         head = None
         of_head = []
@@ -377,24 +380,29 @@ def _mask_id(folder: Path, family: Family) -> int | None:
     """Id of the mask token in the tokenizer's file; None if there is none, or if inputs are not texts."""
     if family.inputs is not None:
         return None
-    added = read_json(folder / TOKENIZER, MAX_JSON_BYTES).get("added_tokens") or []
-    return next(
-        (int(token["id"]) for token in added if token["content"] in ("[MASK]", "<mask>")), None
-    )
+    for token in read_json(folder / TOKENIZER, MAX_JSON_BYTES).get("added_tokens") or []:
+        if token["content"] in ("[MASK]", "<mask>"):
+            return int(token["id"])
+    return None
 
 
 BUFFERS = (
-    ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq",
+    ".attn.bias",
+    ".attn.masked_bias",
+    ".attention.bias",
+    ".attention.masked_bias",
+    "rotary_emb.inv_freq",
     "embeddings.position_ids",
-)  # fmt: skip
+)
 """Suffixes of the names of constants that old files hold."""
 
 
 OLD_NAMES = {
-    ".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias",
+    ".LayerNorm.gamma": ".LayerNorm.weight",
+    ".LayerNorm.beta": ".LayerNorm.bias",
     "pos_conv_embed.conv.weight_g": "pos_conv_embed.conv.parametrizations.weight.original0",
     "pos_conv_embed.conv.weight_v": "pos_conv_embed.conv.parametrizations.weight.original1",
-}  # fmt: skip
+}
 """Suffixes of names in old files: norms from TensorFlow, and convolutions with weight norm before torch 2.0."""
 
 
@@ -421,11 +429,8 @@ def _opened(path: Path, digest: Any) -> Any:
                 own.update(chunk)
                 digest.update(chunk)
         blob = path.resolve()
-        if (
-            path.is_symlink()
-            and re.fullmatch("[0-9a-f]{64}", blob.name)
-            and blob.name != own.hexdigest()
-        ):
+        is_of_hub = path.is_symlink() and re.fullmatch("[0-9a-f]{64}", blob.name)
+        if is_of_hub and blob.name != own.hexdigest():
             raise DataError(
                 f"{path} is damaged: it is not what the hub says; delete {blob} and fetch it again"
             )

@@ -27,11 +27,20 @@ INDEX = "model.safetensors.index.json"
 RUN = "config.yaml"
 SHARD = r"model-[0-9]+-of-[0-9]+\.safetensors"
 SETTINGS = (
-    NAME, "generation_config.json", "preprocessor_config.json", "processor_config.json", "special_tokens_map.json",
-    "tokenizer_config.json", "tokenizer.json", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json",
-)  # fmt: skip
+    NAME,
+    "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "special_tokens_map.json",
+    "tokenizer_config.json",
+    "tokenizer.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+)
 """Files that are fetched beside the weights, if a model has them."""
 
+SETTINGS_OF_RUN = [f"pretrained/{name}" for name in SETTINGS]
 OF_RUN = (RUN, "state.json", "summary.json", f"checkpoints/{ONE}")
 """Files of a published run. It may also have, below `pretrained/`, the settings of the model that it began with."""
 
@@ -73,10 +82,9 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
             f"{source}: the hub names the commit {one_line(shortened(info.sha, 50))!r}; check HF_ENDPOINT"
         )
     names = _names(source, [each.rfilename for each in info.siblings or ()])
-    # in this order, so that weights are fetched last; `snapshot_download` would also use unchecked names of files
+    # whole names of the commit above as patterns: the library would also use unchecked names of files and commits
     with answered(source), _plain_names(hub):
-        for name in names:
-            hub.hf_hub_download(repo, name, revision=info.sha)
+        hub.snapshot_download(repo, revision=info.sha, allow_patterns=names)
         with suppress(Exception):  # the library saves the commit of a branch, for use offline
             hub.hf_hub_download(repo, names[0], revision=revision)
     if not is_commit:
@@ -89,39 +97,41 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
 
 
 def _names(source: str, files: Collection[str]) -> list[str]:
-    """Files to fetch, weights last. Raises DataError for a model that is incomplete or has no safetensors."""
+    """Files to fetch. Raises DataError for a model that is incomplete or has no safetensors."""
     if NAME not in files and RUN in files:
         if missing := [name for name in OF_RUN if name not in files]:
             raise DataError(
                 f"{source} is a run without {missing[0]}; export it again (seqkit export --to safetensors)"
             )
-        return [*(name for each in SETTINGS if (name := f"pretrained/{each}") in files), *OF_RUN]
+        return [*OF_RUN, *(name for name in files if name in SETTINGS_OF_RUN)]
     if NAME not in files:
         raise DataError(
             f"{source} has no {NAME} of transformers, and no {RUN} of a run; give another model"
         )
+    settings = [name for name in files if name in SETTINGS]
+    if ONE in files:
+        return [*settings, ONE]
     if INDEX in files:
-        shards = [INDEX, *(name for name in sorted(files) if re.fullmatch(SHARD, name))]
-    else:
-        shards = []
-    weights = [ONE] if ONE in files else shards
-    if not weights:
-        raise DataError(
-            f"{source} has no {ONE}, and no other weights are read: unpickling them runs code. If you trust it, save "
-            "it again with transformers (AutoModel.from_pretrained, save_pretrained) and give the folder"
-        )
-    return [*(name for name in SETTINGS if name in files), *weights]
+        return [*settings, INDEX, *(name for name in files if re.fullmatch(SHARD, name))]
+    raise DataError(
+        f"{source} has no {ONE}, and no other weights are read: unpickling them runs code. If you trust it, save "
+        "it again with transformers (AutoModel.from_pretrained, save_pretrained) and give the folder"
+    )
 
 
 def _cached(repo: str, revision: str) -> Path | None:
     """The folder of a model in the cache; None if the model or a part of its weights is missing."""
     hub = library()
-    places = (hub.try_to_load_from_cache(repo, name, revision=revision) for name in (NAME, RUN))
-    folder = next((Path(place).parent for place in places if isinstance(place, str)), None)
-    if folder is None:
+    for name in (NAME, RUN):
+        place = hub.try_to_load_from_cache(repo, name, revision=revision)
+        if isinstance(place, str):
+            break
+    else:
         return None
-    for path in (path for path in folder.rglob("*") if not path.is_dir()):
-        own_file(path)
+    folder = Path(place).parent
+    for path in folder.rglob("*"):
+        if not path.is_dir():
+            own_file(path)
     try:
         names = files_of_weights(folder) if (folder / NAME).exists() else OF_RUN
     except DataError:
@@ -220,19 +230,20 @@ def answered(source: str) -> Iterator[None]:
         raise
     except Exception as error:  # its HTTP client raises errors of many types
         log_in = "log in with `hf auth login`, or set HF_TOKEN"
-        causes = [error.__cause__, error]
-        if any(isinstance(each, errors.GatedRepoError) for each in causes):
-            raise DataError(
-                f"{source} is gated: accept its terms on its page on the hub, and {log_in}"
-            ) from error
-        if any(isinstance(each, errors.RepositoryNotFoundError) for each in causes):
-            raise UsageError(
-                f"{source} is not on the hub, or is private; check the name, or {log_in}"
-            ) from error
-        if any(isinstance(each, errors.RevisionNotFoundError) for each in causes):
-            raise UsageError(
-                f"{source} has no such revision; give a branch, a tag or a commit of it"
-            ) from error
+        gated = DataError(
+            f"{source} is gated: accept its terms on its page on the hub, and {log_in}"
+        )
+        missing = UsageError(
+            f"{source} is not on the hub, or is private; check the name, or {log_in}"
+        )
+        other = UsageError(f"{source} has no such revision; give a branch, a tag or a commit of it")
+        for kind, known in (
+            (errors.GatedRepoError, gated),
+            (errors.RepositoryNotFoundError, missing),
+            (errors.RevisionNotFoundError, other),
+        ):
+            if isinstance(error, kind) or isinstance(error.__cause__, kind):
+                raise known from error
         status = getattr(getattr(error, "response", None), "status_code", None)
         advice = log_in if status in (401, 403) else "try again"
         raise DataError(

@@ -12,6 +12,7 @@ from typing import Any
 
 from seqkit.errors import DataError, suggest
 from seqkit.pretrained.config_file import ConfigFile, read_json
+from seqkit.pretrained.family import Settings
 
 NESTED = "processor_config.json"
 PLAIN = "preprocessor_config.json"
@@ -22,17 +23,17 @@ HALVES = [0.5] * 3
 IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 CLIP = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
 
-_SQUARE = {
-    "resample": 3,
-    "size": {"height": 224, "width": 224},
-    "image_mean": HALVES,
-    "image_std": HALVES,
-}
+SQUARE = {"height": 224, "width": 224}
+_SQUARE = {"resample": 3, "size": SQUARE, "image_mean": HALVES, "image_std": HALVES}
 _SHORTEST = {
-    "resample": 3, "size": {"shortest_edge": 224}, "do_center_crop": True, "default_to_square": False,
-    "image_mean": CLIP[0], "image_std": CLIP[1],
-}  # fmt: skip
-PROCESSORS: dict[str, dict[str, Any]] = {
+    "resample": 3,
+    "size": {"shortest_edge": 224},
+    "do_center_crop": True,
+    "default_to_square": False,
+    "image_mean": CLIP[0],
+    "image_std": CLIP[1],
+}
+PROCESSORS: dict[str, Settings] = {
     "ViTImageProcessor": {**_SQUARE, "resample": 2},
     "DeiTImageProcessor": {
         **_SQUARE,
@@ -47,71 +48,78 @@ PROCESSORS: dict[str, dict[str, Any]] = {
 """Values of keys that a file does not write, or writes as null, by the name of the class."""
 
 DEFAULTS = {
-    "crop_size": {"height": 224, "width": 224}, "default_to_square": True, "do_center_crop": False,
-    "do_normalize": True, "do_pad": False, "do_rescale": True, "do_resize": True, "rescale_factor": 1 / 255,
+    "crop_size": SQUARE,
+    "default_to_square": True,
+    "do_center_crop": False,
+    "do_normalize": True,
+    "do_pad": False,
+    "do_rescale": True,
+    "do_resize": True,
+    "rescale_factor": 1 / 255,
     "use_square_size": False,
-}  # fmt: skip
+}
 """The same, of all classes."""
 
 FILTERS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}
 """Filters by PIL's numbers."""
 
 
-def image_settings(folder: Path) -> dict[str, Any]:
+def image_settings(folder: Path) -> Settings:
     """The section `tokenizer` of a recipe for the images of a foreign model, without its patch size and its positions.
 
     folder: with `preprocessor_config.json` or `processor_config.json` of transformers.
     Raises DataError for a processor that is not read, or a setting of it.
     """
-    if has_section(folder / NESTED, "image_processor"):
-        return _processor(folder / NESTED, "image_processor")
-    if (folder / PLAIN).is_file():
-        return _processor(folder / PLAIN, None)
-    raise DataError(
-        f"{folder} has no {PLAIN}, which says how images are resized; save the image processor there, too"
+    config = config_of(
+        folder, "image_processor", ("image_processor_type", "feature_extractor_type")
     )
-
-
-def has_section(path: Path, name: str) -> bool:
-    """Whether there is a JSON file with these settings. Raises DataError if it is damaged."""
-    return path.exists() and name in read_json(path)
-
-
-# ── transformers ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _processor(path: Path, section: str | None) -> dict[str, Any]:
-    kinds = ("image_processor_type", "feature_extractor_type")
-    config = ConfigFile(path, kinds=kinds, section=section)
-    kind = (
-        config.model_type.replace("FeatureExtractor", "ImageProcessor")
-        .removesuffix("Fast")
-        .removesuffix("Pil")
-    )
+    kind = config.model_type.replace("FeatureExtractor", "ImageProcessor")
+    kind = kind.removesuffix("Fast").removesuffix("Pil")
     if kind not in PROCESSORS:
         raise DataError(
-            f"{path}: the image processor {config.model_type} is not read; {suggest(kind, PROCESSORS)}"
+            f"{config.path}: the image processor {config.model_type} is not read; {suggest(kind, PROCESSORS)}"
         )
-    default: dict[str, Any] = {**DEFAULTS, **PROCESSORS[kind]}
+    config.drop_nulls()
+    found = _settings(config, {**DEFAULTS, **PROCESSORS[kind]})
+    config.log_unread()
+    return found
+
+
+def config_of(folder: Path, section: str, kinds: tuple[str, ...]) -> ConfigFile:
+    """Settings of a processor: of that section of a file of several, or in a file of their own.
+
+    Raises DataError where there is none of both, or it is damaged or names none of `kinds`.
+    """
+    nested = folder / NESTED
+    if nested.exists() and section in read_json(nested):
+        return ConfigFile(nested, kinds=kinds, section=section)
+    if not (folder / PLAIN).is_file():
+        raise DataError(
+            f"{folder} has no {PLAIN}, which says how inputs are made; save the processor there, too"
+        )
+    return ConfigFile(folder / PLAIN, kinds=kinds)
+
+
+def _settings(config: ConfigFile, default: Settings) -> Settings:
+    """Settings of `Patches`. default: values of keys that the file does not write."""
     flags = {
-        name: _flag(config, name, default[name])
+        name: config.flag(name, default[name])
         for name in default
         if name.startswith(("do_", "default", "use"))
     }
     for name, known in (("do_rescale", True), ("do_pad", False), ("use_square_size", False)):
         if flags[name] is not known:
             raise config.refused(name, str(known).lower())
-    factor = _given(config, "rescale_factor", default["rescale_factor"])
+    factor = config.get("rescale_factor", default["rescale_factor"])
     if not isinstance(factor, float) or not math.isclose(factor, 1 / 255, rel_tol=1e-6):
         raise config.refused("rescale_factor", "1/255")
-    found: dict[str, Any] = {"type": "Patches", "channels": CHANNELS}
     size = _size(config, "size", default["size"], is_square=flags["default_to_square"])
-    resize = {
-        "size": size,
-        "interpolation": _option(config, "resample", FILTERS, default["resample"]),
-    }
     # it may be there without a use
     crop = _size(config, "crop_size", default["crop_size"], is_square=True)
+    number = config.get("resample", default["resample"])
+    if type(number) is not int or number not in FILTERS:
+        raise config.refused("resample", " or ".join(f"{i} ({x})" for i, x in FILTERS.items()))
+    resize = {"size": size, "interpolation": FILTERS[number]}
     if flags["do_center_crop"]:
         if not flags["do_resize"]:
             raise config.refused("do_resize", "true where do_center_crop is")
@@ -119,68 +127,42 @@ def _processor(path: Path, section: str | None) -> dict[str, Any]:
         if not isinstance(crop, list) or any(cut > side for cut, side in zip(crop, least)):
             raise config.refused("crop_size", f"at most the size of {least}")
         resize["crop"] = crop
+    found: Settings = {"type": "Patches", "channels": CHANNELS}
     if flags["do_resize"]:
         found["resize"] = resize
     for ours, theirs, none in (("mean", "image_mean", 0.0), ("std", "image_std", 1.0)):
         colours = _colours(config, theirs, default[theirs])
         found[ours] = colours if flags["do_normalize"] else none
-    config.warn_of_unread()
     return found
-
-
-def _given(config: ConfigFile, name: str, default: Any) -> Any:
-    """Value of a key, or the default where it is not written, or null."""
-    value = config.get(name)
-    return default if value is None else value
-
-
-def _flag(config: ConfigFile, name: str, default: bool) -> bool:
-    value = _given(config, name, default)
-    if not isinstance(value, bool):
-        raise config.refused(name, "true or false")
-    return value
-
-
-def _option(config: ConfigFile, name: str, options: Mapping[Any, str], default: Any) -> str:
-    value = _given(config, name, default)
-    if isinstance(value, bool | list | dict) or value not in options:
-        raise config.refused(
-            name, " or ".join(f"{number} ({what})" for number, what in options.items())
-        )
-    return options[value]
 
 
 def _size(config: ConfigFile, name: str, default: Any, *, is_square: bool) -> int | list[int]:
     """Height and width, or the length of the shorter side; a bare number is a square or the shorter side."""
-    value = _given(config, name, default)
-    if isinstance(value, int) and not isinstance(value, bool):
-        if is_square:
-            value = {"height": value, "width": value}
-        else:
-            value = {"shortest_edge": value}
+    value = config.get(name, default)
+    if type(value) is int and is_square:
+        value = {"height": value, "width": value}
+    elif type(value) is int:
+        value = {"shortest_edge": value}
     sides = value if isinstance(value, Mapping) else {}
     if name == "size" and sides.keys() == {"shortest_edge"} and _is_side(sides["shortest_edge"]):
         return int(sides["shortest_edge"])
     if sides.keys() == {"height", "width"} and all(map(_is_side, sides.values())):
         return [sides["height"], sides["width"]]
-    raise config.refused(
-        name, f"height and width{', or shortest_edge' * (name == 'size')}, from 1 to {MAX_SIDE:,}"
-    )
+    known = "height and width, or shortest_edge" if name == "size" else "height and width"
+    raise config.refused(name, f"{known}, from 1 to {MAX_SIDE:,}")
 
 
 def _is_side(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SIDE
+    return type(value) is int and 1 <= value <= MAX_SIDE
 
 
 def _colours(config: ConfigFile, name: str, default: list[float]) -> list[float]:
     """A number for each colour; those of a `std` have to be positive."""
-    value = _given(config, name, default)
+    value = config.get(name, default)
     values = value if isinstance(value, list) else [value] * CHANNELS
-    low = 0.0 if name.endswith("std") else -math.inf
+    low, kind = (0.0, "positive number") if name.endswith("std") else (-math.inf, "number")
     if len(values) != CHANNELS or not all(
         isinstance(x, int | float) and low < x < math.inf for x in values
     ):
-        raise config.refused(
-            name, f"a{' positive' * (low == 0)} number for each of {CHANNELS} colours"
-        )
+        raise config.refused(name, f"a {kind} for each of {CHANNELS} colours")
     return [float(x) for x in values]

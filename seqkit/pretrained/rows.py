@@ -88,16 +88,6 @@ class Entry:
         raise NotImplementedError
 
 
-class Reversed:
-    """The first axis from its end."""
-
-    def read(self, x: Tensor, /) -> Tensor:
-        """The last entry first."""
-        return x.flip(0)
-
-    write = read
-
-
 @dataclass(frozen=True)
 class Rearranged:
     """An einops pattern of axes from theirs to ours, `theirs -> ours`, with the sizes that it needs."""
@@ -113,25 +103,6 @@ class Rearranged:
         """Their axes from ours."""
         theirs, ours = self.pattern.split("->")
         return rearrange(x, f"{ours} -> {theirs}", **self.sizes)
-
-
-@dataclass(frozen=True)
-class InTurn:
-    """Several changes, one after the other as they are read."""
-
-    changes: tuple[Change, ...]
-
-    def read(self, x: Tensor, /) -> Tensor:
-        """All changes in order."""
-        for change in self.changes:
-            x = change.read(x)
-        return x
-
-    def write(self, x: Tensor, /) -> Tensor:
-        """All changes taken back, the last first."""
-        for change in reversed(self.changes):
-            x = change.write(x)
-        return x
 
 
 @dataclass(frozen=True)
@@ -238,6 +209,12 @@ def module(
     return [weight, replace(weight, ours=f"{ours}.bias", theirs=biases)]
 
 
+def modules(names: Mapping[str, str | tuple[str, ...]]) -> Rows:
+    """Rows of modules that are alike in both: by our names theirs, of one or of several side by side."""
+    given = {ours: (own,) if isinstance(own, str) else own for ours, own in names.items()}
+    return [row for ours, theirs in given.items() for row in module(ours, *theirs)]
+
+
 def alias(ours: str, theirs: str) -> Rows:
     """The row of a second name in their files, such as that of a tied head."""
     return [Row(ours, (theirs,), may_miss=True, is_alias=True)]
@@ -247,7 +224,9 @@ def below(rows: Rows, ours: str, theirs: str) -> Rows:
     """Rows of modules inside others. ours, theirs: what their names begin with."""
     return [
         replace(
-            row, ours=ours + row.ours, theirs=tuple(name and theirs + name for name in row.theirs)
+            row,
+            ours=ours + row.ours,
+            theirs=tuple(theirs + name if name else "" for name in row.theirs),
         )
         for row in rows
     ]

@@ -7,9 +7,10 @@ from typing import Any
 
 from seqkit.errors import DataError
 from seqkit.pretrained.config_file import NAME, read_json
+from seqkit.pretrained.family import Settings
 
 
-def sentence_vectors(folder: Path) -> dict[str, Any]:
+def sentence_vectors(folder: Path) -> Settings:
     """Pooling of a model of sentence-transformers, as settings of `Features`; empty for any other.
 
     Raises DataError for a module or a pooling that is not read.
@@ -17,7 +18,7 @@ def sentence_vectors(folder: Path) -> dict[str, Any]:
     path = folder / "modules.json"
     if not path.is_file():
         return {}
-    found: dict[str, Any] = {}
+    found: Settings = {}
     for one in _json(path, list):
         kind = str(one.get("type")).rpartition(".")[2]
         place = str(one.get("path", ""))
@@ -44,13 +45,15 @@ def sentence_vectors(folder: Path) -> dict[str, Any]:
 
 
 POOLS = {
-    "pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first", "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_max_tokens": "max",
     "pooling_mode_lasttoken": "last",
-}  # fmt: skip
+}
 """Poolings of `Features` by the names of sentence-transformers."""
 
 
-def longest_sentence(folder: Path) -> dict[str, Any]:
+def longest_sentence(folder: Path) -> Settings:
     """The section `data` that ends texts where sentence-transformers does; empty for any other model."""
     path = folder / "sentence_bert_config.json"
     most = _json(path, dict).get("max_seq_length") if path.is_file() else None

@@ -63,7 +63,6 @@ from seqkit.tokenizers
   Series | vectors as they are, a token a time step | time series, embeddings of another model
   Cells | numbers and categories, a token for each filled cell | rows of a table, with gaps
   Join | several tokenizers, each for a part of an example | examples of several modalities, with gaps
-from seqkit.tokenizers.video
   Tubelets | blocks of frames, rows and columns, (time, row, column) positions | clips of videos
 from seqkit.pretrained.audio_tokenizers
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper

@@ -13,7 +13,7 @@ import datetime
 import itertools
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,10 +59,14 @@ def share_read(tokenizer: Tokenizer, raws: Sequence[Any]) -> float | None:
     by_key: Read = defaultdict(list)
     for field, found in tried_places(tokenizer, raws).items():
         by_key[field[:1]] += found
-    are_mappings = all(isinstance(raw, Mapping) for raw in raws)
-    read = [
-        is_read for found in by_key.values() if any(found) or not are_mappings for is_read in found
-    ]
+    if all(isinstance(raw, Mapping) for raw in raws):
+        return share_of(found for found in by_key.values() if any(found))
+    return share_of(by_key.values())
+
+
+def share_of(found: Iterable[list[bool]]) -> float | None:
+    """Share of what is True in all lists; None where they are empty."""
+    read = list(itertools.chain(*found))
     return sum(read) / len(read) if read else None
 
 
@@ -75,7 +79,8 @@ def unread_fields(places: Read) -> list[str]:
 
 def tried_places(tokenizer: Tokenizer, raws: Sequence[Any]) -> Read:
     """Places in raw examples that were changed so that `encode` accepts it, and whether it reads them."""
-    generator, places = random.Random(0), defaultdict(list)  # noqa: S311  draws places, no secrets
+    generator = random.Random(0)  # noqa: S311  draws places, no secrets
+    places: Read = defaultdict(list)
     leaves = [list(_leaves(raw)) for raw in raws]
     columns: dict[Field, list[Any]] = defaultdict(list)
     for _, field, value in itertools.chain(*leaves):
@@ -104,7 +109,9 @@ def _is_read(
             if difference(tokenizer.encode(_with(raw, path, value)), tokens) is not None:
                 return True
             is_accepted = True
-    return False if is_accepted else None
+    if is_accepted:
+        return False
+    return None
 
 
 def _leaves(value: Any, path: Path = (), field: Field = ()) -> Iterator[tuple[Path, Field, Any]]:
@@ -164,13 +171,10 @@ def _changed(
     others = generator.sample(others, min(NUM_OTHERS, len(others)))
     if not isinstance(value, str):
         yield "", [others + _near(value)]
-    elif (
-        column and len(value.split()) < 2
-    ):  # a category, which may be known or not: one kind of change
-        yield (
-            "",
-            [[*others, *itertools.chain(*itertools.chain(*_changed_text(value, 1, generator)))]],
-        )
+    elif column and len(value.split()) < 2:  # a category, known or not: one kind of change
+        for kinds in _changed_text(value, 1, generator):
+            others += itertools.chain(*kinds)
+        yield "", [others]
     else:
         for kinds in _changed_text(value, num_places, generator):
             yield "", kinds
@@ -206,7 +210,8 @@ def _near(value: Any) -> list[Any]:
     if isinstance(value, bytes):
         return [value[:-1], value[1:]] if len(value) > 1 else []
     if isinstance(value, int | np.integer):
-        return [type(value)(int(value) + step) for step in (1, -1)[: 1 + bool(value)]]
+        steps = (1, -1) if value else (1,)
+        return [type(value)(int(value) + step) for step in steps]
     if isinstance(value, float | np.floating):
         known = float(np.nan_to_num(value))
         return [
@@ -225,11 +230,13 @@ def _changed_numbers(
     """
     is_float = raw.is_floating_point()
     shapes = [tuple(getattr(x, "shape", ())) for x in column]
-    is_short = [
-        2 <= n <= MAX_CHANNELS and all(x[i : i + 1] == (n,) for x in shapes)
-        for i, n in enumerate(raw.shape)
+    axes = [
+        axis
+        for axis, n in enumerate(raw.shape)
+        if raw.ndim > 1
+        and 2 <= n <= MAX_CHANNELS
+        and all(x[axis : axis + 1] == (n,) for x in shapes)
     ]
-    axes = [axis for axis, short in enumerate(is_short) if short and raw.ndim > 1]
     for _ in range(num_places):
         name = ""
         at: Any = ()
@@ -247,14 +254,17 @@ def _changed_numbers(
         # stay between 0 and 1, and the first between -1 and 1
         if is_float:
             values = [0.5 * known + 0.2, 0.9 - 0.8 * known]
+        elif here.dtype == torch.bool:
+            values = [~here]
         else:
             values = [known + 1, known - 1]
-        values = [~here] if here.dtype == torch.bool else values
         for _ in range(NUM_OTHERS):
             values.append(others[generator.randrange(len(others) - length + 1) :][:length])
-        made = [raw.clone() for value in values if not value.equal(here)]
-        for one, value in zip(
-            made, (value for value in values if not value.equal(here)), strict=True
-        ):
-            one[at] = torch.cat([numbers[:i], value, numbers[i + length :]]).reshape(raw[at].shape)
+        made = []
+        for value in values:
+            if not value.equal(here):
+                one = raw.clone()
+                changed = torch.cat([numbers[:i], value, numbers[i + length :]])
+                one[at] = changed.reshape(raw[at].shape)
+                made.append(one)
         yield name, [made]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +13,19 @@ from seqkit.errors import described
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.testing.process import same
 
+Raws = Sequence[Any]
+"""Raw examples."""
+
 LOST = "a run that is loaded, or a loader's worker, would get other tokens than training did"
+
+
+@contextmanager
+def no_error(what: str, advice: str = "") -> Iterator[None]:
+    """Turns whatever the user's own code raises into an AssertionError, with `what` before it and `advice` behind."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"{what} raises {described(error)}{advice}") from None
 
 
 def spec_of(tokenizer: Tokenizer) -> TokenSpec:
@@ -25,13 +38,11 @@ def spec_of(tokenizer: Tokenizer) -> TokenSpec:
     return spec
 
 
-def encoded(tokenizer: Tokenizer, raws: Sequence[Any], index: int, what: str = "") -> Tokens:
+def encoded(tokenizer: Tokenizer, raws: Raws, index: int, what: str = "") -> Tokens:
     """Tokens of an example. Raises AssertionError where `encode` raises, or gives something else."""
     what = what or f"example {index}"
-    try:
+    with no_error(f"{what}: encode"):
         tokens = tokenizer.encode(raws[index])
-    except Exception as error:  # the user's own code: whatever it raises
-        raise AssertionError(f"{what}: encode raises {described(error)}") from None
     if not isinstance(tokens, Tokens):
         raise AssertionError(
             f"encode gave a {type(tokens).__name__} for {what}; give seqkit.interfaces.Tokens"
@@ -39,7 +50,7 @@ def encoded(tokenizer: Tokenizer, raws: Sequence[Any], index: int, what: str = "
     return tokens
 
 
-def all_encoded(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Tokens]:
+def all_encoded(tokenizer: Tokenizer, raws: Raws) -> list[Tokens]:
     """Copies of the tokens of every example, as `encoded` gives them."""
     return [copy.deepcopy(encoded(tokenizer, raws, i)) for i in range(len(raws))]
 
@@ -52,12 +63,11 @@ def has_decode(tokenizer: Tokenizer) -> bool:
 
 def decode(tokenizer: Tokenizer, given: Any, what: str) -> Any:
     """Result of `decode`. Raises AssertionError where it raises, with what it must take."""
-    try:
+    takes = "ids [n], too, as positions count 0, 1, 2, … and nothing else"
+    if isinstance(given, Tokens):
+        takes = "Tokens"
+    with no_error(what, f"; take {takes}"):
         return tokenizer.decode(given)  # type: ignore[attr-defined]
-    except Exception as error:  # the user's own code: whatever it raises
-        ids = "ids [n], too, as positions count 0, 1, 2, … and nothing else"
-        takes = "Tokens" if isinstance(given, Tokens) else ids
-        raise AssertionError(f"{what} raises {described(error)}; take {takes}") from None
 
 
 def assert_same(got: Tokens, expected: Tokens, what: str, *, exact: bool = True) -> None:
@@ -95,9 +105,7 @@ def same_spec(one: TokenSpec, other: TokenSpec) -> bool:
     return has_same_embedder and all(getattr(one, n) == getattr(other, n) for n in names)
 
 
-def assert_encodes_alike(
-    got: Tokenizer, expected: Tokenizer, raws: Sequence[Any], kind: str
-) -> None:
+def assert_encodes_alike(got: Tokenizer, expected: Tokenizer, raws: Raws, kind: str) -> None:
     """Raise AssertionError where `got`, which is called `kind`, has another spec, or encodes or decodes otherwise."""
     if not same_spec(spec_of(got), spec_of(expected)):
         raise AssertionError(f"{kind} has the spec {got.spec}, not {expected.spec}")
@@ -106,7 +114,6 @@ def assert_encodes_alike(
         assert_same(encoded(got, raws, i, what), tokens, what)
         if has_decode(got) and has_decode(expected):
             what = f"example {i} decoded by {kind}"
-            if not same(
-                decode(expected, tokens, f"example {i}: decode"), decode(got, tokens, what)
-            ):
+            right = decode(expected, tokens, f"example {i}: decode")
+            if not same(right, decode(got, tokens, what)):
                 raise AssertionError(f"{what} is another one: {LOST}")

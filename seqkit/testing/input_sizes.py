@@ -5,13 +5,13 @@ b batch · n tokens · d width
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.interfaces import Backbone, Embedded, TokenBatch, Tokens
-from seqkit.testing.laws import EmbeddedBackbone
+from seqkit.interfaces import Backbone, Embedded, TokenBatch
+from seqkit.testing.laws import EmbeddedBackbone, Examples
 
 SMALLEST = 0.3
 LARGEST = 3.0
@@ -51,7 +51,7 @@ def wrong_size(backbone: Backbone, embedded: Embedded) -> str | None:
     return None
 
 
-def inputs_have_unit_size(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def inputs_have_unit_size(model: EmbeddedBackbone, examples: Examples) -> None:
     """A backbone that does not normalise its inputs (`needs_unit_inputs`) gets them with about unit variance."""
     problem = wrong_size(model.backbone, model.embed(TokenBatch.collate(examples)))
     if problem is not None:

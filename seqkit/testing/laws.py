@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenBatch, Tokens, TokenSpec
-from seqkit.interfaces.parts import Parts
+from seqkit.interfaces.parts import Part, Parts
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.join_embedder import JoinEmbedder
 from seqkit.nn.position.absolute import default_position
@@ -33,7 +33,8 @@ NUM_CONTENTS = 60
 """Number of contents, at most, of which one must let a token influence another."""
 
 
-Law = Callable[["EmbeddedBackbone", Sequence[Tokens]], None]
+Examples = Sequence[Tokens]
+Law = Callable[["EmbeddedBackbone", Examples], None]
 
 
 class InFloat64(TorchFunctionMode):
@@ -51,12 +52,9 @@ class InFloat64(TorchFunctionMode):
 
     @staticmethod
     def _widened(given: Any) -> Any:
-        is_narrow = isinstance(given, torch.dtype) and given in (
-            torch.float32,
-            torch.float16,
-            torch.bfloat16,
-        )
-        return torch.float64 if is_narrow else given
+        if isinstance(given, torch.dtype) and given.is_floating_point:
+            return torch.float64
+        return given
 
 
 class EmbeddedBackbone(nn.Module):
@@ -75,14 +73,13 @@ class EmbeddedBackbone(nn.Module):
             position = default_position(backbone, own)
             return Embedder(own, backbone.dim, position=position, unit=backbone.needs_unit_inputs)
 
-        self.embedder: nn.Module = (
-            JoinEmbedder(spec, backbone.dim, lambda _, own: embedder(own))
-            if spec.is_joined
-            else embedder(spec)
-        )
+        self.embedder: nn.Module
         if spec.is_joined:
+            self.embedder = JoinEmbedder(spec, backbone.dim, lambda _, own: embedder(own))
             # it starts at zero, as the edge bias does
             nn.init.normal_(self.embedder.get_parameter("modality"))
+        else:
+            self.embedder = embedder(spec)
         if spec.num_edge_types:
             backbone.add_edge_bias(spec.num_edge_types)
         for module in backbone.modules():
@@ -103,6 +100,11 @@ class EmbeddedBackbone(nn.Module):
     def forward(self, batch: TokenBatch, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d]."""
         return self.backbone(self.embed(batch), cache)
+
+    def alone(self, x: Tokens) -> Tensor:
+        """Hidden states [n d] of one example."""
+        hidden: Tensor = self(TokenBatch.collate([x]))
+        return hidden[0]
 
 
 def leave_zero(backbone: Backbone) -> None:
@@ -128,42 +130,37 @@ def has_cache(backbone: Backbone) -> bool:
     return True
 
 
-def padding_changes_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def padding_changes_nothing(model: EmbeddedBackbone, examples: Examples) -> None:
     """More columns of padding give the same hidden states of real tokens, and zero for padding."""
     for x in examples:
-        assert_as_alone(
-            model, [x], [model(TokenBatch.collate([x]))[0]], "it reads padding: ", padding=3
-        )
+        assert_as_alone(model, [x], where="it reads padding: ", padding=3)
 
 
-def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Examples) -> None:
     """An example gives the same hidden states in a batch as alone."""
-    assert_as_alone(model, examples, [model(TokenBatch.collate([x]))[0] for x in examples])
+    assert_as_alone(model, examples)
 
 
 def assert_as_alone(
     model: EmbeddedBackbone,
-    examples: Sequence[Tokens],
-    alone: Sequence[Tensor],
+    examples: Examples,
+    alone: Sequence[Tensor] | None = None,
+    *,
     where: str = "",
     padding: int = 1,
 ) -> None:
     """Raises AssertionError if a batch with so much padding gives other hidden states than each example alone, or other
-    than zero in padding. where: what stands before the fault."""
+    than zero in padding. alone: None: they are computed. where: what stands before the fault."""
+    alone = [model.alone(x) for x in examples] if alone is None else alone
     together = model(TokenBatch.collate(examples).pad(padding))
     for row, (x, right) in enumerate(zip(examples, alone, strict=True)):
-        assert_same(
-            together[row, : len(x)],
-            right,
-            f"{where}padding or the other examples change example {row}",
-        )
-        rest = together[row, len(x) :]
-        assert_same(
-            rest, torch.zeros_like(rest), f"{where}the hidden states of padding are not zero"
-        )
+        real, rest = together[row].tensor_split([len(x)])
+        assert_same(real, right, f"{where}padding or the other examples change example {row}")
+        fault = f"{where}the hidden states of padding are not zero"
+        assert_same(rest, torch.zeros_like(rest), fault)
 
 
-def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def padding_may_hold_anything(model: EmbeddedBackbone, examples: Examples) -> None:
     """NaN (or any id) in padded content and positions changes neither hidden states nor gradients."""
     clean = TokenBatch.collate(examples).pad(2)
     dirty = _with_dirty_padding(clean, model.spec)
@@ -171,44 +168,40 @@ def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens
     got, gradients = _gradients(model, dirty)
     assert_same(got, expected, "it reads padding: the content of padding changes hidden states")
     for name, gradient in expected_gradients.items():
-        assert_same(
-            gradients[name],
-            gradient,
-            f"it reads padding: its content changes the gradient of {name}",
-        )
+        fault = f"it reads padding: its content changes the gradient of {name}"
+        assert_same(gradients[name], gradient, fault)
 
 
 def _with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
     """The batch, and those of its parts, with NaN or the largest id where it is padded."""
     largest = torch.tensor(spec.id_sizes or len(spec.parts)) - 1
     dirty: dict[str, Any] = {}
-    for name in (x.name for x in fields(Tokens)):
-        value = getattr(batch, name, None)
-        if isinstance(value, Tensor):
-            dirty[name] = value.clone()
-            if value.is_floating_point():
-                dirty[name][~batch.valid] = torch.nan
-            else:
-                dirty[name][~batch.valid] = largest
+    for name, value in _tensors(batch).items():
+        dirty[name] = value.clone()
+        dirty[name][~batch.valid] = torch.nan if value.is_floating_point() else largest
     if batch.parts is not None:
-        own = {
-            name: _with_dirty_padding(part.batch, spec.part(name))
-            for name, part in batch.parts.items()
-        }
-        dirty["parts"] = Parts(
-            {name: replace(part, batch=own[name]) for name, part in batch.parts.items()}
+        dirty["parts"] = _changed_parts(
+            batch.parts, lambda name, part: _with_dirty_padding(part.batch, spec.part(name))
         )
     return batch.columns(slice(None)).replace(**dirty)
 
 
-def no_token_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def _tensors(tokens: Tokens | TokenBatch) -> dict[str, Tensor]:
+    """The tensors of content and positions by the names of their fields."""
+    found = {field.name: getattr(tokens, field.name, None) for field in fields(Tokens)}
+    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+
+
+def _changed_parts(parts: Parts, change: Callable[[str, Part], TokenBatch]) -> Parts:
+    """The parts of a batch, each with the batch that `change` gives for its name and itself."""
+    return Parts({name: replace(part, batch=change(name, part)) for name, part in parts.items()})
+
+
+def no_token_attends_to_the_future(model: EmbeddedBackbone, examples: Examples) -> None:
     """Causal backbones: a token's hidden state depends on earlier tokens and on no later one."""
     for x in examples:
-        if (
-            x.adjacency is None
-            and len(x) > 1
-            and _stays_zero(model, x, _before, _influence(model, x))
-        ):
+        has_past = x.adjacency is None and len(x) > 1
+        if has_past and _stays_zero(model, x, _before, _influence(model, x)):
             raise AssertionError(
                 "a token does not attend to the past: its gradient on all earlier tokens is zero"
             )
@@ -222,22 +215,24 @@ def assert_no_future(
 
     moves: whether the later tokens get other positions, too.
     """
-    expected = model(TokenBatch.collate([x]))[0]
+    expected = model.alone(x)
     n = len(x)
     changed = []
     for t in columns:
         after = torch.arange(n) > t
         other = other_content(x, after, model.spec)
-        changed.append(replace(other, positions=x.positions + after[:, None]) if moves else other)
+        if moves:
+            other = replace(other, positions=x.positions + after[:, None])
+        changed.append(other)
     together = model(TokenBatch.collate(changed)) if changed else ()
     for t, other, got in zip(columns, changed, together, strict=True):
         if not is_same(got[: t + 1], expected[: t + 1]):  # alone, as batch mates may be the reason
-            got = model(TokenBatch.collate([other]))[0]
+            got = model.alone(other)
         fault = f"a token attends to the future: tokens after {t} of {n} change the hidden states up to it"
         assert_same(got[: t + 1], expected[: t + 1], fault)
 
 
-def attends_both_ways(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def attends_both_ways(model: EmbeddedBackbone, examples: Examples) -> None:
     """Bidirectional backbones: a token's hidden state depends on tokens before and after it."""
     for i, x in enumerate(examples):
         influence = _influence(model, x)
@@ -247,12 +242,12 @@ def attends_both_ways(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> No
             )
 
 
-def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Examples) -> None:
     """With a cache, prompts of different lengths and then chunks of 1, 2 and 1 tokens give what one pass gives."""
     assert_steps(model, examples, (1, 2, 1))
 
 
-def assert_steps(model: EmbeddedBackbone, examples: Sequence[Tokens], sizes: Sequence[int]) -> None:
+def assert_steps(model: EmbeddedBackbone, examples: Examples, sizes: Sequence[int]) -> None:
     """Raises AssertionError if prompts and then chunks of those sizes, with a cache, differ from one pass.
 
     Chunks that would leave no prompt of the shortest example are left out.
@@ -275,16 +270,16 @@ def assert_steps(model: EmbeddedBackbone, examples: Sequence[Tokens], sizes: Seq
             for own, got, part in zip(chunks, hidden, parts, strict=True):
                 own.append(got[: len(part)])
         for i, (x, own) in enumerate(zip(examples, chunks, strict=True)):
-            for column, (got, right) in enumerate(
-                zip(torch.cat(own), model(TokenBatch.collate([x]))[0], strict=True)
-            ):
-                fault = f"step by step differs from at once in column {column} of {len(x)} of example {i}"
+            both = zip(torch.cat(own), model.alone(x), strict=True)
+            for column, (got, right) in enumerate(both):
+                where = f"in column {column} of {len(x)} of example {i}"
+                fault = f"step by step differs from at once {where}"
                 assert_same(
                     got, right, f"{fault}; does padding of a shorter prompt reach the state?"
                 )
 
 
-def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def keeps_its_reach(model: EmbeddedBackbone, examples: Examples) -> None:
     """Backbones whose causality comes with the batch: a token depends on every column that it reaches, and no other.
 
     A reach of the own column is causal, one of the last column bidirectional.
@@ -307,20 +302,17 @@ def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None
             twin = copy.copy(model)
             twin.causal = causal
             got = model(batch.replace(reach=rearrange(reach, "n -> 1 n")))
-            assert_same(
-                got, twin(batch), f"a reach of {reach.tolist()} is not the same as causal={causal}"
-            )
+            fault = f"a reach of {reach.tolist()} is not the same as causal={causal}"
+            assert_same(got, twin(batch), fault)
 
 
-def is_permutation_equivariant(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def is_permutation_equivariant(model: EmbeddedBackbone, examples: Examples) -> None:
     """Bidirectional backbones that support adjacency: permuted tokens (nodes), with their positions and edges, give the
     hidden states permuted alike."""
     for i, x in enumerate(examples):
         order = other_order(len(x))
-        permuted = model(TokenBatch.collate([x.at(order)]))
-        expected = model(TokenBatch.collate([x]))[:, order]
         fault = f"permuted tokens of example {i}, with their positions and edges, give other hidden states"
-        assert_same(permuted, expected, fault)
+        assert_same(model.alone(x.at(order)), model.alone(x)[order], fault)
 
 
 def other_order(n: int) -> Tensor:
@@ -331,17 +323,15 @@ def other_order(n: int) -> Tensor:
     return order
 
 
-def nothing_crosses_components(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def nothing_crosses_components(model: EmbeddedBackbone, examples: Examples) -> None:
     """Two graphs as one graph of two connected components give what each gives alone."""
+    fault = "a component of a graph changes the hidden states of another component"
     for x, y in zip(examples, [*examples[1:], examples[0]]):
-        expected = torch.cat([model(TokenBatch.collate([one])) for one in (x, y)], dim=1)
-        got = model(TokenBatch.collate([Tokens.join([x, y])]))
-        assert_same(
-            got, expected, "a component of a graph changes the hidden states of another component"
-        )
+        expected = torch.cat([model.alone(x), model.alone(y)])
+        assert_same(model.alone(Tokens.join([x, y])), expected, fault)
 
 
-def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def attends_along_edges(model: EmbeddedBackbone, examples: Examples) -> None:
     """A target's hidden state depends on its sources (over as many hops as layers), and on no other token.
 
     Of joined tokens, a token of a graph attends along edges to tokens of that graph, and to all others.
@@ -351,15 +341,13 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
         source, target = x.adjacency.edge_index
         may_attend = torch.eye(len(x), dtype=torch.bool)
         if x.parts:
-            graph = torch.cat(
-                [
-                    torch.full((len(run),), -1 if run.adjacency is None else k)
-                    for k, (_, run) in enumerate(x.parts)
-                ]
-            )
-            may_attend |= (graph[:, None] != graph) | (graph[:, None] < 0)
+            lengths = torch.tensor([len(run) for _, run in x.parts])
+            own = torch.arange(len(lengths)).repeat_interleave(lengths)
+            is_graph = torch.tensor([run.adjacency is not None for _, run in x.parts])[own]
+            may_attend |= (own[:, None] != own) | ~is_graph[:, None]
         may_attend[target, source] = True
-        may_attend = may_attend.tril() if model.causal else may_attend
+        if model.causal:
+            may_attend = may_attend.tril()
         influence = _influence(model, x)
         if _stays_zero(model, x, partial(torch.masked_select, mask=may_attend), influence):
             raise AssertionError(
@@ -373,18 +361,18 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
         )
 
 
-def packed_equals_separate(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def packed_equals_separate(model: EmbeddedBackbone, examples: Examples) -> None:
     """Backbones that support segments: sequences packed into one row, a segment each, give what each gives alone."""
     plain = [replace(x, adjacency=None) for x in examples]
-    segments = rearrange(
-        torch.cat([torch.full((len(x),), i) for i, x in enumerate(plain)]), "n -> 1 n"
-    )
-    expected = torch.cat([model(TokenBatch.collate([x])) for x in plain], dim=1)
-    got = model(replace(TokenBatch.collate([Tokens.join(plain)]), segments=segments))
-    assert_same(got, expected, "a packed sequence changes another one in its row")
+    lengths = torch.tensor([len(x) for x in plain])
+    segments = torch.arange(len(plain)).repeat_interleave(lengths)
+    batch = TokenBatch.collate([Tokens.join(plain)])
+    got = model(replace(batch, segments=rearrange(segments, "n -> 1 n")))
+    expected = torch.cat([model.alone(x) for x in plain])
+    assert_same(got[0], expected, "a packed sequence changes another one in its row")
 
 
-def gradients_reach_every_parameter(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def gradients_reach_every_parameter(model: EmbeddedBackbone, examples: Examples) -> None:
     """Every parameter has a finite gradient, other than zero with the examples or with other content of theirs."""
     reached: set[str] = set()
     others = [other_content(x, torch.ones(len(x), dtype=torch.bool), model.spec) for x in examples]
@@ -393,13 +381,14 @@ def gradients_reach_every_parameter(model: EmbeddedBackbone, examples: Sequence[
         for name, gradient in gradients.items():
             if not bool(torch.isfinite(gradient).all()):
                 raise AssertionError(f"a gradient that is not finite reaches {name}")
-            reached |= {name} if not gradient.numel() or bool((gradient != 0).any()) else set()
+            if not gradient.numel() or bool((gradient != 0).any()):
+                reached.add(name)
     for name in gradients:
         if name not in reached:
             raise AssertionError(f"no finite gradient other than zero reaches {name}")
 
 
-def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Examples) -> None:
     """Adjacency, segments or a cache raise ValueError if the backbone does not support them; none is ignored."""
     backbone = model.backbone
     embedded = model.embed(TokenBatch.collate([replace(x, adjacency=None) for x in examples]))
@@ -415,7 +404,7 @@ def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Sequence
         _assert_refused("a cache, although it is not causal,", lambda: backbone.init_cache(8))
 
 
-def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
+def laws_for(model: EmbeddedBackbone, examples: Examples) -> list[Law]:
     """The laws that apply to this backbone on these examples (all with an adjacency or all without)."""
     backbone = model.backbone
     has_adjacency = examples[0].adjacency is not None
@@ -424,8 +413,9 @@ def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
         padding_changes_nothing,
         batch_mates_change_nothing,
         padding_may_hold_anything,
+        gradients_reach_every_parameter,
+        refuses_what_it_does_not_support,
     ]
-    found += [gradients_reach_every_parameter, refuses_what_it_does_not_support]
     if backbone.causal is None:
         found.append(keeps_its_reach)
     if model.causal:
@@ -433,16 +423,14 @@ def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
         if not has_adjacency and has_cache(backbone):
             found.append(step_by_step_equals_at_once)
     else:
-        found += [] if has_adjacency else [attends_both_ways]
-        found += (
-            [is_permutation_equivariant] if backbone.supports_adjacency and not is_joined else []
-        )
+        if not has_adjacency:
+            found.append(attends_both_ways)
+        if backbone.supports_adjacency and not is_joined:
+            found.append(is_permutation_equivariant)
     if has_adjacency:
-        found += (
-            [attends_along_edges]
-            if is_joined
-            else [nothing_crosses_components, attends_along_edges]
-        )
+        if not is_joined:
+            found.append(nothing_crosses_components)
+        found.append(attends_along_edges)
     elif backbone.supports_segments:
         found.append(packed_equals_separate)
     return found
@@ -456,7 +444,6 @@ def other_content(tokens: Example, where: Tensor, spec: TokenSpec) -> Example:
 
     where: bool, [n] or [b n]: the tokens that change.
     """
-    changed: dict[str, Any] = {}
     if isinstance(tokens, Tokens) and tokens.parts:
         lengths = [len(run) for _, run in tokens.parts]
         runs = [
@@ -465,24 +452,19 @@ def other_content(tokens: Example, where: Tensor, spec: TokenSpec) -> Example:
         ]
         return replace(tokens, parts=tuple(runs))
     if isinstance(tokens, TokenBatch) and tokens.parts is not None:
-        own_batches = {
-            name: other_content(
-                part.batch, where.reshape(-1)[part.columns] & part.batch.valid, spec.part(name)
-            )
-            for name, part in tokens.parts.items()
-        }
-        parts = {
-            name: replace(part, batch=own_batches[name]) for name, part in tokens.parts.items()
-        }
-        return replace(tokens, parts=Parts(parts))
-    for name in (x.name for x in fields(Tokens)):
-        value = getattr(tokens, name, None)
-        if isinstance(value, Tensor) and name != "positions":
+
+        def changed_part(name: str, part: Part) -> TokenBatch:
+            own = where.reshape(-1)[part.columns] & part.batch.valid
+            return other_content(part.batch, own, spec.part(name))
+
+        return replace(tokens, parts=_changed_parts(tokens.parts, changed_part))
+    changed: dict[str, Any] = {}
+    for name, value in _tensors(tokens).items():
+        if name != "positions":
             sizes = torch.tensor(spec.vocab_sizes or spec.vocab_size, device=value.device)
             other = -value - 1 if value.is_floating_point() else (value + 1) % sizes
-            changed[name] = torch.where(
-                where.reshape(*where.shape, *[1] * (value.ndim - where.ndim)), other, value
-            )
+            here = where if value.ndim == where.ndim else where[..., None]
+            changed[name] = torch.where(here, other, value)
     return replace(tokens, **changed)
 
 

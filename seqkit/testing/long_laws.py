@@ -16,6 +16,7 @@ from torch import Tensor
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.testing.laws import (
     EmbeddedBackbone,
+    Examples,
     Law,
     assert_as_alone,
     assert_no_future,
@@ -45,9 +46,9 @@ def long_texts(lengths: Sequence[int] = LENGTHS) -> tuple[TokenSpec, list[Tokens
     ]
 
 
-def any_batch_gives_the_same(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def any_batch_gives_the_same(model: EmbeddedBackbone, examples: Examples) -> None:
     """An example gives the same hidden states alone and in batches of 2 to 17, whatever is beside it."""
-    alone = [model(TokenBatch.collate([x]))[0] for x in examples]
+    alone = [model.alone(x) for x in examples]
     for i, hidden in enumerate(alone):
         if not bool(torch.isfinite(hidden).all()):
             raise AssertionError(
@@ -55,22 +56,23 @@ def any_batch_gives_the_same(model: EmbeddedBackbone, examples: Sequence[Tokens]
             )
     for size in BATCH_SIZES:
         rows = [(i + size) % len(examples) for i in range(size)]
-        given = [examples[i] for i in rows], [alone[i] for i in rows]
-        assert_as_alone(model, *given, f"in a batch of {size}, ")
+        chosen = [examples[i] for i in rows]
+        where = f"in a batch of {size}, "
+        assert_as_alone(model, chosen, [alone[i] for i in rows], where=where)
 
 
-def no_column_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def no_column_attends_to_the_future(model: EmbeddedBackbone, examples: Examples) -> None:
     """Causal backbones: no later token, however far along, changes a hidden state."""
     x = max(examples, key=len)
     assert_no_future(model, x, range(len(x) - 1))
 
 
-def step_by_step_goes_on(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def step_by_step_goes_on(model: EmbeddedBackbone, examples: Examples) -> None:
     """After longer prompts, too, and many steps, chunks with a cache give what one pass gives."""
     assert_steps(model, [x for x in examples if len(x) > 2], (1, 2) * 5)
 
 
-def caches_are_apart(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def caches_are_apart(model: EmbeddedBackbone, examples: Examples) -> None:
     """Two generations that take turns, each with its cache, do not change each other; nor does an earlier one."""
     turns: list[tuple[Tokens, Any, list[Tensor]]] = []
     with torch.no_grad():
@@ -79,16 +81,12 @@ def caches_are_apart(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> Non
         for t in range(0, 9, 3):
             for x, cache, parts in turns:
                 parts.append(model(TokenBatch.collate([x.at(slice(t, t + 3))]), cache)[0])
+    fault = "two caches in turn differ from one pass: they share their state"
     for x, _, parts in turns:
-        expected = model(TokenBatch.collate([x.at(slice(9))]))[0]
-        assert_same(
-            torch.cat(parts),
-            expected,
-            "two caches in turn differ from one pass: they share their state",
-        )
+        assert_same(torch.cat(parts), model.alone(x.at(slice(9))), fault)
 
 
-def reorder_keeps_the_rows(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def reorder_keeps_the_rows(model: EmbeddedBackbone, examples: Examples) -> None:
     """`Cache.reorder` keeps, repeats and drops examples, as a beam search does."""
     long = [x for x in examples if len(x) > 2]
     for rows in ([1, 2, 0], [2, 0, 0, 1], [1]):
@@ -101,16 +99,15 @@ def reorder_keeps_the_rows(model: EmbeddedBackbone, examples: Sequence[Tokens]) 
                 last = [x.at(slice(len(x) - end - 1, len(x) - end)) for x in chosen]
                 got = model(TokenBatch.collate(last), cache)
                 for row, (i, x) in enumerate(zip(rows, chosen, strict=True)):
-                    expected: Tensor = model(TokenBatch.collate([x]))[0, len(x) - end - 1]
                     fault = f"after reorder({rows}), row {row} does not go on with example {i}"
-                    assert_same(got[row, 0], expected, fault)
+                    assert_same(got[row, 0], model.alone(x)[len(x) - end - 1], fault)
 
 
-def columns_far_along_are_like_others(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def columns_far_along_are_like_others(model: EmbeddedBackbone, examples: Examples) -> None:
     """At 300 tokens, too, batch mates and padding change nothing, and no token attends to the future; a cache goes on
     as one pass does."""
     with torch.no_grad():
-        assert_as_alone(model, examples, [model(TokenBatch.collate([x]))[0] for x in examples])
+        assert_as_alone(model, examples)
         if model.causal:
             assert_no_future(model, examples[0], FAR_COLUMNS)
         if model.causal and has_cache(model.backbone):
@@ -119,15 +116,17 @@ def columns_far_along_are_like_others(model: EmbeddedBackbone, examples: Sequenc
 
 def laws_of_long_texts(model: EmbeddedBackbone) -> list[Law]:
     """The laws that apply to this backbone on texts of 1 to 70 tokens."""
-    found: list[Law] = [no_column_attends_to_the_future] if model.causal else []
-    found += [any_batch_gives_the_same]
-    found += [packed_equals_separate] if model.backbone.supports_segments else []
+    found: list[Law] = [any_batch_gives_the_same]
+    if model.causal:
+        found.insert(0, no_column_attends_to_the_future)
+    if model.backbone.supports_segments:
+        found.append(packed_equals_separate)
     if model.causal and has_cache(model.backbone):
         found += [step_by_step_goes_on, caches_are_apart, reorder_keeps_the_rows]
     return found
 
 
-def refused_when_long(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> bool:
+def refused_when_long(model: EmbeddedBackbone, examples: Examples) -> bool:
     """Whether the backbone refuses examples of that length with ValueError, as learned tables of positions do."""
     try:
         with torch.no_grad():

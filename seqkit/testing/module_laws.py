@@ -14,10 +14,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from seqkit.interfaces import Adjacency, Backbone, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces import Adjacency, Backbone, TokenBatch, TokenSpec
 from seqkit.testing.checks import NotCheckedError
 from seqkit.testing.laws import (
     EmbeddedBackbone,
+    Examples,
     assert_as_alone,
     assert_same,
     fixed_generator,
@@ -37,7 +38,7 @@ SLOPE = 1e-4
 """Difference of a gradient and a finite difference, as a share of the larger, that is no fault."""
 
 
-def gives_hidden_states_of_its_width(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def gives_hidden_states_of_its_width(model: EmbeddedBackbone, examples: Examples) -> None:
     """Hidden states are finite, of the input's dtype, and [b n d] with d the backbone's `dim`."""
     embedded = model.embed(TokenBatch.collate(examples))
     hidden = model.backbone(embedded)
@@ -56,7 +57,7 @@ def gives_hidden_states_of_its_width(model: EmbeddedBackbone, examples: Sequence
         raise AssertionError("hidden states are not finite (NaN or infinite)")
 
 
-def is_deterministic(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def is_deterministic(model: EmbeddedBackbone, examples: Examples) -> None:
     """In eval mode, the same batch gives the same hidden states: again, after others, without gradients."""
     batch = TokenBatch.collate(examples)
     with seeded(1):
@@ -80,7 +81,7 @@ def is_deterministic(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> Non
             )
 
 
-def leaves_input_and_process_alone(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def leaves_input_and_process_alone(model: EmbeddedBackbone, examples: Examples) -> None:
     """The input does not change, nothing is printed, and the generators and settings of torch and Python stay."""
     embedded = model.embed(TokenBatch.collate(examples))
     tensors = {name: getattr(embedded, name) for name in ("hidden", "positions", "valid")}
@@ -93,7 +94,7 @@ def leaves_input_and_process_alone(model: EmbeddedBackbone, examples: Sequence[T
             raise AssertionError(f"forward changes {name} of its input in place")
 
 
-def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Examples) -> None:
     """Other positions change the hidden states if `uses_positions`, and nothing otherwise: the embedder has added them.
     A backbone that `is_recurrent` knows the order of columns, one that `ignores_order` does not, and any other uses it
     only if it `knows_columns`."""
@@ -145,7 +146,7 @@ def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Sequence[Tokens
         )
 
 
-def works_in_float32(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def works_in_float32(model: EmbeddedBackbone, examples: Examples) -> None:
     """In float32, in which models are trained, hidden states are float32 and near those in float64."""
     batch = TokenBatch.collate(examples)
     expected = model(batch)
@@ -169,7 +170,7 @@ def works_in_float32(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> Non
         )
 
 
-def training_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def training_mates_change_nothing(model: EmbeddedBackbone, examples: Examples) -> None:
     """In training mode, too, an example gives the same hidden states in a batch as alone, if nothing is random.
 
     Normalisation over the batch would let padding and other examples into the gradients.
@@ -181,10 +182,10 @@ def training_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[To
             with seeded(1):
                 alone.append(model(TokenBatch.collate([x]))[0])
         with seeded(1):
-            assert_as_alone(model, examples, alone, "in training mode, ")
+            assert_as_alone(model, examples, alone, where="in training mode, ")
 
 
-def one_seed_trains_alike(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def one_seed_trains_alike(model: EmbeddedBackbone, examples: Examples) -> None:
     """In training mode, the seed of the global generators decides everything that is drawn, as dropout does."""
     batch = TokenBatch.collate(examples)
     hidden = []
@@ -196,7 +197,7 @@ def one_seed_trains_alike(model: EmbeddedBackbone, examples: Sequence[Tokens]) -
     assert_same(hidden[1], hidden[0], fault)
 
 
-def training_equals_eval(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def training_equals_eval(model: EmbeddedBackbone, examples: Examples) -> None:
     """Without dropout, training mode gives the hidden states of eval mode, if nothing is random."""
     batch = TokenBatch.collate(examples)
     copied = copy.deepcopy(model).train()
@@ -222,7 +223,7 @@ def _if_not_random(model: EmbeddedBackbone, batch: TokenBatch) -> Iterator[None]
         raise
 
 
-def edges_matter(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def edges_matter(model: EmbeddedBackbone, examples: Examples) -> None:
     """Backbones that support adjacency: other types of edges give other hidden states."""
     num_types = model.spec.num_edge_types
     model = copy.deepcopy(model)
@@ -248,7 +249,7 @@ def edges_matter(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
             )
 
 
-def gradients_are_right(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def gradients_are_right(model: EmbeddedBackbone, examples: Examples) -> None:
     """Gradients equal finite differences along a random direction, of the embeddings and of each parameter."""
     generator = fixed_generator()
     backbone = copy.deepcopy(model.backbone)
@@ -331,7 +332,7 @@ DTYPE_LAWS = (gives_hidden_states_of_its_width, works_in_float32)
 
 
 def builds_and_saves_all_weights(
-    build: Callable[[], Backbone], spec: TokenSpec, examples: Sequence[Tokens]
+    build: Callable[[], Backbone], spec: TokenSpec, examples: Examples
 ) -> None:
     """The seed decides the weights, state_dict holds all of them, and no weight comes later.
 

@@ -6,16 +6,17 @@ b batch · n tokens · d width
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
-from seqkit.interfaces import Backbone, Cache, Embedded, TokenBatch, Tokens
+from seqkit.interfaces import Backbone, Cache, Embedded, TokenBatch
 from seqkit.testing.checks import Checked, Checks, Options, takes_device
 from seqkit.testing.laws import (
     EmbeddedBackbone,
+    Examples,
     InFloat64,
     Law,
     assert_same,
@@ -101,7 +102,7 @@ def check_module(
     return checks.finish(name)
 
 
-def saves_all_weights(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+def saves_all_weights(model: EmbeddedBackbone, examples: Examples) -> None:
     """Weights that are saved and loaded give the same vectors, and no weight is hidden from `state_dict`."""
     for path, module in model.backbone.named_modules():
         for name, value in vars(module).items():

@@ -18,6 +18,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,22 +41,29 @@ STATES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "torch's default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "whether torch records gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
     "the precision of torch's matrix products": (
-        torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
     ),
-    "whether torch looks for anomalies": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    "whether torch looks for anomalies": (
+        torch.is_anomaly_enabled,
+        torch.autograd.set_detect_anomaly,
+    ),
     "what NumPy does about overflow": (np.geterr, lambda state: np.seterr(**state)),
-    "the locale": (lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
+    "the locale": (
+        partial(locale.setlocale, locale.LC_ALL),
+        partial(locale.setlocale, locale.LC_ALL),
+    ),
     "the working folder": (Path.cwd, os.chdir),
     "the recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
-}  # fmt: skip
+}
 """State of the process by its description: how it is read, and how it is restored."""
 
 OF_IMPORTS: dict[str, Callable[[], Any]] = {
     "an environment variable": lambda: dict(os.environ),
-    "the level or the handlers of the root logger": lambda: (
+    "the level or the handlers of the root logger": lambda: [
         logging.root.level,
-        list(logging.root.handlers),
-    ),
+        *logging.root.handlers,
+    ],
     "Python's filters of warnings": lambda: list(warnings.filters),
 }
 """State that an import may change, too, and that is not restored."""
@@ -84,15 +92,15 @@ def left_alone(what: str, *, imports: bool = False) -> Iterator[None]:
                 f"{what} ends Python (SystemExit: {stop.code}); raise an error"
             ) from None
         finally:
-            changed = [name for name, (read, _) in STATES.items() if not same(before[name], read())]
-            changed += [
-                name for name, read in OF_IMPORTS.items() if not imports and loose[name] != read()
-            ]
-            changed += ["the number of threads that run"] * (
-                not imports and not threads >= set(threading.enumerate())
-            )
-            for name in set(changed) & set(STATES):
-                STATES[name][1](before[name])
+            changed = []
+            for name, (read, restore) in STATES.items():
+                if not same(before[name], read()):
+                    changed.append(name)
+                    restore(before[name])
+            if not imports:
+                changed += [name for name, read in OF_IMPORTS.items() if loose[name] != read()]
+                if not threads >= set(threading.enumerate()):
+                    changed.append("the number of threads that run")
     if changed:
         raise AssertionError(f"{what} changes {changed[0]}; leave the process as it was found")
     if said := output.getvalue().strip():
@@ -150,12 +158,10 @@ def same(before: Any, after: Any) -> bool:
 
 
 def _same_numbers(before: Any, after: Any) -> bool:
-    if (
-        before.shape != after.shape
-        or before.dtype != after.dtype
-        or (isinstance(before, Tensor) and before.is_sparse)
-    ):
-        return before.shape == after.shape and before.dtype == after.dtype
+    if before.shape != after.shape or before.dtype != after.dtype:
+        return False
+    if isinstance(before, Tensor) and before.is_sparse:
+        return True
     return bool(((before == after) | ((before != before) & (after != after))).all())
 
 
@@ -196,7 +202,7 @@ def answer() -> None:
     except ImportError:
         import_plugins([file])
     tokenizer, raws, unfitted = pickle.loads(data)  # noqa: S301
-    found: list[Tokens | str] = []
+    found = []
     for raw in raws:
         try:
             found.append(tokenizer.encode(raw))

@@ -14,15 +14,16 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seqkit.errors import DataError, described
 from seqkit.interfaces import TokenBatch, Tokenizer
 from seqkit.interfaces.tokens import rounding
-from seqkit.testing.changed_raws import tried_places, unread_fields
+from seqkit.testing.changed_raws import share_of, tried_places, unread_fields
 from seqkit.testing.checks import Checked, Checks, NotCheckedError, Options
 from seqkit.testing.encoded import (
     LOST,
+    Raws,
     all_encoded,
     assert_encodes_alike,
     assert_same,
@@ -30,6 +31,7 @@ from seqkit.testing.encoded import (
     difference,
     encoded,
     has_decode,
+    no_error,
     same_spec,
     spec_of,
 )
@@ -97,7 +99,8 @@ def check_tokenizer(
     early = _copy_of(tokenizer)
     fresh = unfitted_like(tokenizer, unfitted)
     for law in OF_EXAMPLES:
-        checks.check(law, name, tokenizer, untouched if law is leaves_raw_examples_alone else raws)
+        own = untouched if law is leaves_raw_examples_alone else raws
+        checks.check(law, name, tokenizer, own)
     checks.check(any_order_gives_the_same, name, early, raws)
     if hasattr(tokenizer, "fit"):
         checks.check(fit_learns_what_state_saves, name, tokenizer, raws, fresh)
@@ -137,7 +140,7 @@ def unfitted_like(tokenizer: Tokenizer, unfitted: Tokenizer | None) -> Callable[
     )
 
 
-def keeps_its_spec(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def keeps_its_spec(tokenizer: Tokenizer, raws: Raws) -> None:
     """Tokens match `spec`, lie on the CPU without gradients, and encoding does not change the spec."""
     before = spec_of(tokenizer)
     for i in range(len(raws)):
@@ -147,11 +150,12 @@ def keeps_its_spec(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
         except DataError as error:
             raise AssertionError(f"example {i}: {error}") from None
         for name, value in tokens.tensors().items():
-            if value.requires_grad or value.device.type != "cpu":
-                if value.requires_grad:
-                    where = "requires a gradient"
-                else:
-                    where = f"is on {value.device.type}"
+            where = ""
+            if value.requires_grad:
+                where = "requires a gradient"
+            elif value.device.type != "cpu":
+                where = f"is on {value.device.type}"
+            if where:
                 raise AssertionError(
                     f"example {i}: {name} {where}; a tokenizer has no weights and runs on the CPU"
                 )
@@ -159,7 +163,7 @@ def keeps_its_spec(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
         raise AssertionError(f"encoding changed the spec from {before} to {tokenizer.spec}")
 
 
-def is_deterministic(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def is_deterministic(tokenizer: Tokenizer, raws: Raws) -> None:
     """The same raw example gives the same tokens: after others were encoded, and whatever the generators' state is."""
     with seeded(1):
         first = all_encoded(tokenizer, raws)
@@ -171,7 +175,7 @@ def is_deterministic(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
         assert_same(encoded(tokenizer, duplicates, i), tokens, f"an equal copy of example {i}")
 
 
-def any_order_gives_the_same(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def any_order_gives_the_same(tokenizer: Tokenizer, raws: Raws) -> None:
     """Copies that encode the examples from the first, and from the last, give the same: `encode` notes nothing, such as
     the longest example so far. tokenizer: one that has encoded none of them."""
     forwards = copy.deepcopy(tokenizer)
@@ -182,7 +186,7 @@ def any_order_gives_the_same(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
         assert_same(encoded(backwards, raws, i), expected[i], what)
 
 
-def keeps_no_buffer(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def keeps_no_buffer(tokenizer: Tokenizer, raws: Raws) -> None:
     """Tokens stay as they are while other examples are encoded: they are no view of a buffer that is filled again, of
     one or of a ring of several."""
     kept = [encoded(tokenizer, raws, i) for i in range(len(raws))]
@@ -196,7 +200,7 @@ def keeps_no_buffer(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
             assert_same(tokens, copied, f"example {i} {fault}")
 
 
-def leaves_raw_examples_alone(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def leaves_raw_examples_alone(tokenizer: Tokenizer, raws: Raws) -> None:
     """`encode` does not change the raw example."""
     for i, raw in enumerate(raws):
         before = copy.deepcopy(raw)
@@ -205,7 +209,7 @@ def leaves_raw_examples_alone(tokenizer: Tokenizer, raws: Sequence[Any]) -> None
             raise AssertionError(f"example {i}: encode changes the raw example; copy it first")
 
 
-def leaves_the_process_alone(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def leaves_the_process_alone(tokenizer: Tokenizer, raws: Raws) -> None:
     """`spec`, `encode` and `decode` print nothing, and change no state of Python or torch."""
     with left_alone("spec", imports=True):
         spec_of(tokenizer)
@@ -219,7 +223,7 @@ def leaves_the_process_alone(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
                 tokenizer.decode(tokens)  # type: ignore[attr-defined]
 
 
-def can_be_batched(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def can_be_batched(tokenizer: Tokenizer, raws: Raws) -> None:
     """Examples collate into one `TokenBatch`."""
     try:
         TokenBatch.collate(all_encoded(tokenizer, raws))
@@ -227,7 +231,7 @@ def can_be_batched(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
         raise AssertionError(f"examples do not collate into one batch: {error}") from None
 
 
-def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def tells_examples_apart(tokenizer: Tokenizer, raws: Raws) -> None:
     """Examples that differ do not all give the same tokens, and tokens of an order do not all have one position."""
     tokens = all_encoded(tokenizer, raws)
     num_axes = spec_of(tokenizer).num_axes
@@ -262,7 +266,7 @@ def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
             )
 
 
-def reads_all_of_an_example(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def reads_all_of_an_example(tokenizer: Tokenizer, raws: Raws) -> None:
     """A change anywhere in a text, number, tensor, recording or graph changes the tokens, and so in a list, a mapping
     or a dataclass of these: no part of the input is dropped."""
     places = tried_places(tokenizer, raws)
@@ -270,17 +274,17 @@ def reads_all_of_an_example(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
         raise AssertionError(
             f"no change of {unread[0]} of an example changes a token; encode it, or leave it out of the examples"
         )
-    is_read = [one for found in places.values() for one in found]
-    if not is_read:
+    share = share_of(places.values())
+    if share is None:
         types = ", ".join(sorted({type(raw).__name__ for raw in raws}))
         raise NotCheckedError(f"encode accepts no change of the examples ({types})")
-    if (share := sum(is_read) / len(is_read)) < ALL_READ:
+    if share < ALL_READ:
         raise AssertionError(
             f"a change in {100 * (1 - share):.0f} % of the places of the examples changes no token; encode all"
         )
 
 
-def can_be_pickled(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def can_be_pickled(tokenizer: Tokenizer, raws: Raws) -> None:
     """It can be pickled for a data loader's worker; the unpickled tokenizer and a deep copy encode alike."""
     try:
         back = pickle.loads(pickle.dumps(tokenizer))  # noqa: S301  of bytes made on this line
@@ -292,7 +296,7 @@ def can_be_pickled(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
         assert_encodes_alike(duplicate, tokenizer, raws, kind)
 
 
-def decodes_what_it_encodes(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def decodes_what_it_encodes(tokenizer: Tokenizer, raws: Raws) -> None:
     """With `decode`: decoding and encoding again gives the same tokens; where ids alone go on (`_goes_on_by_ids`), it
     also takes ids [n]."""
     if not has_decode(tokenizer):
@@ -301,10 +305,8 @@ def decodes_what_it_encodes(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     for i, tokens in enumerate(all_encoded(tokenizer, raws)):
         decoded = decode(tokenizer, tokens, f"example {i}: decode")
         what = f"example {i} decoded and encoded again"
-        try:
+        with no_error(what, f"; {WHOLE}"):
             again = tokenizer.encode(decoded)
-        except Exception as error:  # the user's own code: whatever it raises
-            raise AssertionError(f"{what} raises {described(error)}; {WHOLE}") from None
         if (found := difference(again, tokens, exact=False)) is not None:
             raise AssertionError(f"{what} has {found}; {WHOLE}")
         if not by_ids:
@@ -318,7 +320,7 @@ def decodes_what_it_encodes(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
             )
 
 
-def decodes_any_id(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def decodes_any_id(tokenizer: Tokenizer, raws: Raws) -> None:
     """Every id below the vocabulary decodes, alone and beside others: generation samples any of them. Where ids alone
     do not go on (`_goes_on_by_ids`), they are those of example 0's tokens."""
     if not has_decode(tokenizer) or not spec_of(tokenizer).ids:
@@ -326,16 +328,22 @@ def decodes_any_id(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     size = spec_of(tokenizer).vocab_size
     tokens = encoded(tokenizer, raws, 0)
     ids = torch.arange(0, size, max(1, size // NUM_IDS))
-    by_ids = _goes_on_by_ids(tokenizer, raws)
-    for some in (*ids.split(1), ids, ids.flip(0)) if by_ids else ids.split(len(tokens)):
-        if by_ids:
-            given = some
-        else:
-            given = replace(tokens, content=some.repeat(len(tokens))[: len(tokens)])
-        decode(tokenizer, given, f"decode of ids {some[:8].tolist()}{'…' if len(some) > 8 else ''}")
+    if _goes_on_by_ids(tokenizer, raws):
+        some = [*ids.split(1), ids, ids.flip(0)]
+        for own in some:
+            decode(tokenizer, own, _decode_of(own))
+        return
+    for own in ids.split(len(tokens)):
+        given = replace(tokens, content=own.repeat(len(tokens))[: len(tokens)])
+        decode(tokenizer, given, _decode_of(own))
 
 
-def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+def _decode_of(ids: Tensor) -> str:
+    shown = ids[:8].tolist()
+    return f"decode of ids {shown}" if len(ids) <= 8 else f"decode of ids {shown}…"
+
+
+def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Raws) -> None:
     """The spec's own embedder makes [b n d] of content, for any d, whatever is beside an example in its row or batch;
     in training mode, too, if nothing is random."""
     spec = spec_of(tokenizer)
@@ -352,9 +360,7 @@ def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -
         training_mates_change_nothing(model, examples)
 
 
-def fit_learns_what_state_saves(
-    _: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]
-) -> None:
+def fit_learns_what_state_saves(_: Tokenizer, raws: Raws, fresh: Callable[[], Tokenizer]) -> None:
     """Before `fit`, spec raises ValueError or is what it will be; `fit` leaves the examples and the process alone,
     learns the same from the same examples, also a second time, and what it learned is in state()."""
     one = fresh()
@@ -381,23 +387,21 @@ def fit_learns_what_state_saves(
     if not one.state() and not same(before, {name: vars(one)[name] for name in before}):
         raise AssertionError(f"state() is empty after fit; return what it learned: {LOST}")
     state = copy.deepcopy(one.state())
-    for other, fault in (
-        (
-            fresh(),
-            "two tokenizers fitted on the same examples have other states; sort what you collect",
-        ),
-        (
-            one,
-            "fitting again on the same examples gives another state; forget the earlier fit first",
-        ),
-    ):
-        other.fit(list(raws))  # type: ignore[attr-defined]
-        if not same(state, other.state()):
-            raise AssertionError(fault)
+    another = fresh()
+    another.fit(list(raws))  # type: ignore[attr-defined]
+    if not same(state, another.state()):
+        raise AssertionError(
+            "two tokenizers fitted on the same examples have other states; sort what you collect"
+        )
+    one.fit(list(raws))  # type: ignore[attr-defined]
+    if not same(state, one.state()):
+        raise AssertionError(
+            "fitting again on the same examples gives another state; forget the earlier fit first"
+        )
 
 
 def state_is_json_and_enough(
-    tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]
+    tokenizer: Tokenizer, raws: Raws, fresh: Callable[[], Tokenizer]
 ) -> None:
     """The state survives JSON, and a tokenizer that loads it, once or twice, encodes alike."""
     state = tokenizer.state()
@@ -421,31 +425,30 @@ def state_is_json_and_enough(
             raise AssertionError(f"{what} has another state: {LOST}")
 
 
-def state_is_a_copy(
-    tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]
-) -> None:
+def state_is_a_copy(tokenizer: Tokenizer, raws: Raws, fresh: Callable[[], Tokenizer]) -> None:
     """Changes of the dictionary that `state` returned, or `load_state` took, do not change the tokenizer."""
     expected = all_encoded(tokenizer, raws)
-    for what, owner in (("state() gave", copy.deepcopy(tokenizer)), ("load_state() took", fresh())):
-        state = owner.state() if "gave" in what else copy.deepcopy(tokenizer.state())
-        if "took" in what:
-            owner.load_state(state)
+    giver = copy.deepcopy(tokenizer)
+    given = giver.state()
+    taker = fresh()
+    taken = copy.deepcopy(tokenizer.state())
+    taker.load_state(taken)
+    for what, owner, state in (
+        ("state() gave", giver, given),
+        ("load_state() took", taker, taken),
+    ):
         _spoil(state)
         for i, tokens in enumerate(expected):
             fault = f"example {i}, after what {what} was changed,"
-            try:
+            with no_error(fault, "; copy the lists that it holds"):
                 got = owner.encode(raws[i])
-            except Exception as error:
-                raise AssertionError(
-                    f"{fault} raises {described(error)}; copy the lists that it holds"
-                ) from None
             assert_same(got, tokens, fault)
 
 
 def _spoil(state: Any) -> None:
     """Empties a state and everything in it."""
     if isinstance(state, dict | list):
-        for inner in list(state.values()) if isinstance(state, dict) else state:
+        for inner in state.values() if isinstance(state, dict) else state:
             _spoil(inner)
         state.clear()
 
@@ -470,7 +473,7 @@ def refuses_with_a_reason(tokenizer: Tokenizer, bad: Sequence[Any]) -> None:
 
 
 def is_the_same_in_another_process(
-    tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer] | None = None
+    tokenizer: Tokenizer, raws: Raws, fresh: Callable[[], Tokenizer] | None = None
 ) -> None:
     """A new Python, whose `hash()` of texts differs, makes the same tokens with the pickled tokenizer, and the same
     state with one that is fitted there."""
@@ -494,7 +497,7 @@ def is_the_same_in_another_process(
         )
 
 
-OF_EXAMPLES: tuple[Callable[[Tokenizer, Sequence[Any]], None], ...] = (
+OF_EXAMPLES: tuple[Callable[[Tokenizer, Raws], None], ...] = (
     leaves_the_process_alone,
     keeps_its_spec,
     leaves_raw_examples_alone,
@@ -511,7 +514,7 @@ OF_EXAMPLES: tuple[Callable[[Tokenizer, Sequence[Any]], None], ...] = (
 """Laws of a tokenizer and its examples alone."""
 
 
-def _goes_on_by_ids(tokenizer: Tokenizer, raws: Sequence[Any]) -> bool:
+def _goes_on_by_ids(tokenizer: Tokenizer, raws: Raws) -> bool:
     """Whether generation decodes ids [n]: they are all that a token has, at positions 0, 1, 2, …, and no `continues` of
     its own makes tokens of them. All others are decoded from `Tokens` alone."""
     spec = spec_of(tokenizer)

@@ -27,5 +27,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "resize": ["Resize"],
         "spectrogram": ["MultiScale", "SpectrogramPatches"],
         "text": ["Bytes", "Characters", "Words"],
+        "video": ["Tubelets"],
     },
 )

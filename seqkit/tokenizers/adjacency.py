@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Adjacency
+from seqkit.tokenizers.settings import check_counts
 
 MAX_EDGES = 2**26
 """An adjacency of more edges than this (a gigabyte of them) is refused: a graph of that size needs a smaller
@@ -26,14 +27,10 @@ def num_adjacency_types(num_edge_types: int, max_distance: int | None, max_hops:
     The last hop count, max_hops, stands for "or more". max_distance: most hops between two joined nodes; None: any.
     Raises ValueError on counts below 1.
     """
-    for name, value in (
-        ("num_edge_types", num_edge_types),
-        ("max_distance", max_distance),
-        ("max_hops", max_hops),
-    ):
-        if value is not None and value < 1:
-            raise ValueError(f"{name}={value}; it counts something, so make it at least 1")
-    return num_edge_types + (max_hops if max_distance is None else min(max_distance, max_hops)) - 1
+    check_counts(num_edge_types=num_edge_types, max_distance=max_distance, max_hops=max_hops)
+    if max_distance is not None:
+        max_hops = min(max_distance, max_hops)
+    return num_edge_types + max_hops - 1
 
 
 def merge_edges(

@@ -19,6 +19,7 @@ from torchaudio.transforms import MelSpectrogram, Resample
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+from seqkit.tokenizers.settings import check_choice, check_counts
 
 Channels = Literal["mono", "mix", "first"]
 """Names of what is done with more than one channel."""
@@ -48,12 +49,8 @@ class AudioTokenizer(Tokenizer):
     """
 
     def __init__(self, sample_rate: int, channels: Channels) -> None:
-        if channels not in ("mono", "mix", "first"):
-            raise ValueError(
-                f"channels={channels!r}; choose 'mono' (refuse more than one), 'mix' (mean) or 'first'"
-            )
-        if sample_rate < 1:
-            raise ValueError(f"sample_rate={sample_rate}; give a positive number, in Hz")
+        check_choice("channels", channels, "mono", "mix", "first")
+        check_counts(sample_rate=sample_rate)
         self.sample_rate = sample_rate
         self.channels = channels
 
@@ -124,13 +121,14 @@ class LogMel(AudioTokenizer):
                 f"{stack=}, {stride=}; give an odd stack, a frame and its neighbours, and a stride >= 1"
             )
         self.num_mels = num_mels
+        self.window_ms = window_ms
+        self.hop_ms = hop_ms
         self.normalize = normalize
         self.stack = stack
         self.stride = stride
         self.colour = colour
-        self.window_samples, self.hop_samples = (
-            round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms)
-        )
+        self.window_samples = round(sample_rate * window_ms / 1000)
+        self.hop_samples = round(sample_rate * hop_ms / 1000)
         if self.hop_samples < 1 or self.window_samples < 2:
             raise ValueError(
                 f"a hop of {hop_ms} ms at {sample_rate} Hz is shorter than a sample; make it longer"
@@ -230,10 +228,7 @@ def _checked_samples(raw: Any) -> Tensor:
     if isinstance(samples, np.ndarray) and samples.dtype.kind == "f":
         samples = torch.from_numpy(samples.astype(np.float32))
     if not isinstance(samples, Tensor) or not samples.is_floating_point():
-        if isinstance(samples, (Tensor, np.ndarray)):
-            kind = samples.dtype
-        else:
-            kind = type(samples).__name__
+        kind = getattr(samples, "dtype", type(samples).__name__)
         raise DataError(
             f"samples are {kind}; give floats in [-1, 1] (int16 values divided by 32768)"
         )
@@ -241,7 +236,7 @@ def _checked_samples(raw: Any) -> Tensor:
         raise DataError(f"samples are {list(samples.shape)}; give [t] or [c t]")
     if samples.numel() == 0:
         raise DataError(f"audio has no samples (shape {list(samples.shape)}); drop the clip")
-    samples = (rearrange(samples, "t -> 1 t") if samples.ndim == 1 else samples).float()
+    samples = torch.atleast_2d(samples).float()
     peak = float(samples.abs().max())  # NaN if any sample is
     if not peak < float("inf"):
         at = int((~torch.isfinite(samples)).any(dim=0).nonzero()[0])

@@ -9,16 +9,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
-from einops import rearrange
 from torch import Tensor
 
-from seqkit.errors import DataError, one_line, suggest
+from seqkit.errors import DataError, one_line, shortened, suggest
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 
 MAX_NUMBER = 1e18
@@ -41,6 +39,16 @@ class _Column:
     std: float = 1.0
     edges: tuple[float, ...] = ()
     words: Mapping[str, int] | None = None
+
+    def state(self, name: str) -> dict[str, object]:
+        """What was learned, as plain JSON."""
+        if self.words is not None:
+            return {"name": name, "words": list(self.words)}
+        return {"name": name, "mean": self.mean, "std": self.std, "edges": list(self.edges)}
+
+
+State = dict[str, list[Any]]
+"""The columns as they were learned, below the key `columns`."""
 
 
 class Cells(Tokenizer):
@@ -80,17 +88,20 @@ class Cells(Tokenizer):
         """Ids of column and word; 1 + num_bins numbers at most for a column. Raises ValueError before `fit`."""
         if not self._columns:
             raise ValueError("Cells knows no columns yet; call fit(rows)")
-        num_words = sum(
-            len(column.words) for column in self._columns.values() if column.words is not None
-        )
-        is_number = [column.words is None for column in self._columns.values()]
-        places = tuple(
-            count - 1 if one else -1 for one, count in zip(is_number, accumulate(is_number))
-        )
+        num_words = 0
+        num_numbers = 0
+        places = []
+        for column in self._columns.values():
+            if column.words is None:
+                places.append(num_numbers)
+                num_numbers += 1
+            else:
+                places.append(-1)
+                num_words += len(column.words)
         return TokenSpec(
             vocab_sizes=(len(self._columns), UNKNOWN + 1 + num_words),
-            num_features=sum(is_number) * self._width,
-            number_places=places if any(is_number) else (),
+            num_features=num_numbers * self._width,
+            number_places=tuple(places) if num_numbers else (),
         )
 
     @property
@@ -146,44 +157,38 @@ class Cells(Tokenizer):
         numbers = np.zeros((len(given), self._width), dtype=np.float32)
         for i, name in enumerate(sorted(given, key=places.__getitem__)):
             column = self._columns[name]
-            value = given[name]
+            word = 0
             if column.words is None:
-                number = _number(name, value)
+                number = _number(name, given[name])
                 numbers[i, 0] = (number - column.mean) / column.std
-                bins_below = np.interp(number, column.edges or [0.0], range(len(column.edges) or 1))
+                edges = column.edges or (0.0,)
+                bins_below = np.interp(number, edges, range(len(edges)))
                 numbers[i, 1:] = (bins_below - np.arange(self._width - 1)).clip(0.0, 1.0)
-            ids.append(
-                (
-                    places[name],
-                    0 if column.words is None else column.words.get(_word(value), UNKNOWN),
-                )
-            )
+            else:
+                word = column.words.get(_word(given[name]), UNKNOWN)
+            ids.append((places[name], word))
         content = torch.tensor(ids)
-        has_numbers = any(column.words is None for column in self._columns.values())
-        positions = rearrange(content[:, 0].float(), "n -> n 1")
-        return Tokens(
-            content, positions, features=torch.from_numpy(numbers) if has_numbers else None
-        )
+        features = None
+        if any(column.words is None for column in self._columns.values()):
+            features = torch.from_numpy(numbers)
+        return Tokens(content, content[:, :1].float(), features=features)
 
     def unknown(self, raw: Mapping[str, Any]) -> dict[str, str]:
         """By column, the words of a row that have no id of their own: they share one, whatever they are."""
-        words = {
-            name: column.words for name, column in self._columns.items() if column.words is not None
-        }
-        cells = {name: _word(value) for name, value in _filled(raw).items() if name in words}
-        return {name: word for name, word in cells.items() if word not in words[name]}
+        found = {}
+        for name, value in _filled(raw).items():
+            column = self._columns.get(name, _Column())
+            if column.words is not None and (word := _word(value)) not in column.words:
+                found[name] = word
+        return found
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Each column in its order, with mean, spread and quantiles or with its words; empty before `fit`."""
-        columns = [
-            {"name": name, "mean": column.mean, "std": column.std, "edges": list(column.edges)}
-            if column.words is None
-            else {"name": name, "words": list(column.words)}
-            for name, column in self._columns.items()
-        ]
-        return {"columns": columns} if columns else {}
+        if not self._columns:
+            return {}
+        return {"columns": [column.state(name) for name, column in self._columns.items()]}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: State) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
         learned: dict[str, _Column] = {}
         first_word = UNKNOWN + 1
@@ -223,11 +228,10 @@ class Cells(Tokenizer):
             is_constant = std <= 1e-9 * abs(mean)  # rounding of equal numbers is no spread
             if is_constant or std == 0:
                 return _Column(mean)
+            edges: set[float] = set()
             if num_bins:
-                quantiles = np.quantile(numbers.numpy(), np.linspace(0, 1, 1 + num_bins))
-            else:
-                quantiles = ()
-            return _Column(mean, std, tuple(sorted({*map(float, quantiles)})))
+                edges.update(np.quantile(numbers.numpy(), np.linspace(0, 1, 1 + num_bins)).tolist())
+            return _Column(mean, std, tuple(sorted(edges)))
         if not all(kinds.values()):
             number, word = (
                 next(value for value in values if kinds[type(value)] is one)
@@ -307,5 +311,4 @@ def _word(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return one_line(text if len(text) <= 60 else f"{text[:57]}…")
+    return one_line(shortened(repr(value), 60))

@@ -15,10 +15,18 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.given import counted
-from seqkit.tokenizers.text import UNKNOWN, WORD, checked, each_text
+from seqkit.tokenizers.settings import check_counts
+from seqkit.tokenizers.text import (
+    UNKNOWN,
+    WORD,
+    checked,
+    checked_words,
+    each_text,
+    most_frequent,
+    texts_of_state,
+)
 
 PIECE = 16
 LONGEST = 5
@@ -44,8 +52,7 @@ class CharNGrams(Tokenizer):
     """
 
     def __init__(self, max_ngrams: int = 30_000) -> None:
-        if max_ngrams < 1:
-            raise ValueError(f"max_ngrams={max_ngrams}; a vocabulary needs at least one")
+        check_counts(max_ngrams=max_ngrams)
         self.max_ngrams = max_ngrams
         self._ids_of: dict[str, int] = {}
 
@@ -64,41 +71,30 @@ class CharNGrams(Tokenizer):
         counts = Counter[str]()
         for word, times in words.items():
             counts.update(dict.fromkeys(self._ngrams(word), times))
-        if not counts:
-            raise DataError("the training text holds no words, only spaces; give text")
-        # ties by spelling, so that the order of the texts does not matter
-        self._learn(sorted(counts, key=lambda ngram: (-counts[ngram], ngram))[: self.max_ngrams])
+        self._learn(most_frequent(counts, self.max_ngrams))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, list[str]]:
         """The n-grams in the order of their ids."""
-        return {"ngrams": list(self._ids_of)} if self._ids_of else {}
+        if self._ids_of:
+            return {"ngrams": list(self._ids_of)}
+        return {}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: dict[str, list[str]]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
-        ngrams = state.get("ngrams", [] if not state else None)
-        if (
-            not {"ngrams"} >= set(state)
-            or not isinstance(ngrams, list)
-            or not all(isinstance(x, str) for x in ngrams)
-        ):
-            raise ValueError(
-                f"state holds {sorted(state)}; the state of CharNGrams is {{'ngrams': [text, …]}}"
-            )
-        self._learn(ngrams)
+        if state:
+            self._learn(texts_of_state(state, "ngrams", self))
 
     def encode(self, raw: Any, /) -> Tokens:
         """A text as ids [n k]; positions [n 1] count words from 0.
 
         Raises DataError if `raw` is not a `str`, is empty, or holds no words.
         """
-        words = self._words(checked(raw))
-        k = len(self.spec.vocab_sizes)
-        if not words:
-            raise DataError(f"a text of {len(raw)} characters holds no words, only spaces; drop it")
-        found = ([self._ids_of.get(ngram, 0) for ngram in self._ngrams(word)] for word in words)
-        return Tokens(
-            torch.tensor([ids + [0] * (k - len(ids)) for ids in found]), counted(len(words))
-        )
+        words = checked_words(self._words(checked(raw)), raw)
+        ids = torch.zeros(len(words), len(self.spec.vocab_sizes), dtype=torch.int64)
+        for row, word in zip(ids, words):
+            found = [self._ids_of.get(ngram, 0) for ngram in self._ngrams(word)]
+            row[: len(found)] = torch.tensor(found)
+        return Tokens(ids, counted(len(words)))
 
     def decode(self, tokens: Tokens | Tensor) -> str:
         """The words of ids [n k], given as such or inside `Tokens`, with a space between them."""

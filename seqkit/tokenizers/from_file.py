@@ -17,6 +17,7 @@ from seqkit.errors import DataError
 from seqkit.files import MAX_JSON_BYTES, decoded, load_json, read_small
 from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.tokenizers.library import as_value_error, library
+from seqkit.tokenizers.settings import check_counts
 from seqkit.tokenizers.text import Text, checked, utf8
 
 NAME = "tokenizer.json"
@@ -75,11 +76,10 @@ class FromFile(Text):
         pad_id: int | None = None,
     ) -> None:
         library("FromFile")
-        least = {"num_ids": 1, "token_types": 0, "end_id": 0, "max_tokens": 1, "pad_id": 0}
-        given = dict(zip(least, (num_ids, token_types, end_id, max_tokens, pad_id)))
-        for name, value in given.items():
-            if value is not None and value < least[name]:
-                raise ValueError(f"{name}={value}; give {least[name]} or more")
+        check_counts(num_ids=num_ids, max_tokens=max_tokens)
+        for name, value in (("token_types", token_types), ("end_id", end_id), ("pad_id", pad_id)):
+            if value is not None and value < 0:
+                raise ValueError(f"{name}={value}; give 0 or more")
         if pad_id is not None and max_tokens is None:
             raise ValueError(f"pad_id={pad_id} fills texts up to max_tokens; give that, too")
         if token_types and (end_id, max_tokens) != (None, None):
@@ -123,12 +123,12 @@ class FromFile(Text):
     def unknown_id(self) -> int | None:
         return self._ready().unknown_id
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, str | None]:
         """The text of the file. Raises DataError if it cannot be read, and no state was loaded."""
         self._ready()
         return {NAME: self._json}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: dict[str, str | None]) -> None:
         """Take back what `state` gave; the file is not read. Raises ValueError if it is not that."""
         if not state:
             return
@@ -162,23 +162,16 @@ class FromFile(Text):
         """
         if not self.token_types:
             return super().encode(raw)
-        if isinstance(raw, list | tuple):
-            texts = [checked(text) for text in raw]
-        else:
-            texts = [checked(raw)]
+        given = raw if isinstance(raw, list | tuple) else [raw]
+        texts = [checked(text) for text in given]
         if len(texts) > min(2, self.token_types):
-            if self.token_types == 1:
-                types = "1 token type"
-            else:
-                types = f"{self.token_types} token types"
+            types = "1 token type" if self.token_types == 1 else f"{self.token_types} token types"
             raise DataError(
                 f"an example has {len(texts)} texts, and the model {types}; give one text"
             )
         found = self._encoded(*texts)
-        positions = torch.stack(
-            [torch.arange(len(found.ids)), torch.tensor(found.type_ids)], dim=1
-        ).float()
-        return Tokens(torch.tensor(found.ids), positions)
+        places = [torch.arange(len(found.ids)), torch.tensor(found.type_ids)]
+        return Tokens(torch.tensor(found.ids), torch.stack(places, dim=1).float())
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """At most n tokens: the first, and behind them the special tokens that end a text."""
@@ -200,9 +193,9 @@ class FromFile(Text):
         if self.max_tokens is not None:
             behind = len(self._ready().behind) if len(ids) > self.max_tokens else 0
             ids = ids[: max(self.max_tokens - behind, 0)] + ids[len(ids) - behind :]
-            ids = ids[: self.max_tokens] + [self.pad_id] * (self.pad_id is not None) * (
-                self.max_tokens - len(ids)
-            )
+            ids = ids[: self.max_tokens]
+            if self.pad_id is not None:
+                ids += [self.pad_id] * (self.max_tokens - len(ids))
         return np.array(ids, np.uint32)
 
     def _encoded(self, *texts: str) -> Any:
@@ -210,10 +203,7 @@ class FromFile(Text):
         for text in texts:
             utf8(text)  # a DataError for what the library cannot encode
         ready = self._ready()
-        if len(texts) == 1:
-            name = f"a text of {len(texts[0]):,} characters"
-        else:
-            name = "a pair of texts"
+        name = f"a text of {len(texts[0]):,} characters" if len(texts) == 1 else "a pair of texts"
         try:
             with as_value_error(f"{name} has no ids"):
                 found = ready.model.encode(*texts, add_special_tokens=self.special_tokens)
@@ -226,10 +216,8 @@ class FromFile(Text):
     def _text(self, ids: np.ndarray) -> str:
         ready = self._ready()
         inner = ids.tolist()
-        if self.pad_id is not None:
-            inner = inner[
-                : 1 + max((i for i, x in enumerate(inner) if x != self.pad_id), default=-1)
-            ]
+        while inner and inner[-1] == self.pad_id:
+            inner.pop()
         if inner[: len(ready.before)] == ready.before:
             inner = inner[len(ready.before) :]
         if ready.behind and inner[-len(ready.behind) :] == ready.behind:
@@ -243,7 +231,9 @@ def _text_of(path: str) -> str:
     """Text of the file. Raises DataError, in one line with the path, if it cannot be read."""
     try:
         file = Path(path).expanduser()
-        return decoded(read_small(file / NAME if file.is_dir() else file, MAX_JSON_BYTES))
+        if file.is_dir():
+            file /= NAME
+        return decoded(read_small(file, MAX_JSON_BYTES))
     except DataError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
@@ -291,10 +281,6 @@ def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready
     unknown = inner.get("unk_id")
     if isinstance(name := inner.get("unk_token"), str):
         unknown = vocabulary.get(name)
-    return _Ready(
-        model,
-        size,
-        unknown if isinstance(unknown, int) and unknown < size else None,
-        before,
-        behind,
-    )
+    if not isinstance(unknown, int) or unknown >= size:
+        unknown = None
+    return _Ready(model, size, unknown, before, behind)

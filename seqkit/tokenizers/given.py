@@ -18,6 +18,7 @@ from torch import Tensor
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import describe_tensor
+from seqkit.tokenizers.settings import check_choice, check_counts
 
 
 class Ids(Tokenizer):
@@ -29,10 +30,7 @@ class Ids(Tokenizer):
     """
 
     def __init__(self, vocab_size: int) -> None:
-        if vocab_size < 1:
-            raise ValueError(
-                f"vocab_size={vocab_size}; ids are 0 to vocab_size - 1, so make it 1 or more"
-            )
+        check_counts(vocab_size=vocab_size)
         self.vocab_size = vocab_size
 
     @property
@@ -51,12 +49,10 @@ class Ids(Tokenizer):
             raise DataError(
                 f"ids are {describe_tensor(ids)}; give one sequence of integers [n] with at least one"
             )
-        low = int(ids.min())
-        high = int(ids.max())
-        if low < 0 or high >= self.vocab_size:
-            wrong = low if low < 0 else high
+        outside = ids[(ids < 0) | (ids >= self.vocab_size)]
+        if len(outside):
             raise DataError(
-                f"id {wrong} is outside the vocabulary (0 to {self.vocab_size - 1}); set vocab_size higher"
+                f"id {int(outside[0])} is outside the vocabulary (0 to {self.vocab_size - 1}); set vocab_size higher"
             )
         return Tokens(ids.long(), counted(len(ids)))
 
@@ -91,17 +87,12 @@ class Series(Tokenizer):
         patch: int | None = 1,
         stride: int | None = None,
     ) -> None:
-        for name, count in (("num_features", num_features), ("patch", patch), ("stride", stride)):
-            if count is not None and count < 1:
-                raise ValueError(f"{name}={count} counts numbers or time steps; make it 1 or more")
+        check_counts(num_features=num_features, patch=patch, stride=stride)
         if patch is not None and stride is not None and stride > patch:
             raise ValueError(
                 f"stride={stride} leaves out steps between patches of {patch}; make it {patch} or less"
             )
-        if normalize not in (None, "training", "series", "statistics"):
-            raise ValueError(
-                f"normalize={normalize!r}; choose 'training', 'series', 'statistics' or None"
-            )
+        check_choice("normalize", normalize, "training", "series", "statistics", None)
         self.num_features = num_features
         self.normalize = normalize
         self.patch = patch
@@ -117,7 +108,9 @@ class Series(Tokenizer):
     def steps(self) -> tuple[int, int]:
         """Time steps of a patch, and from one patch to the next."""
         patch = self._known("patch")
-        return patch, max(1, patch // 4) if self.stride is None else min(self.stride, patch)
+        if self.stride is None:
+            return patch, max(1, patch // 4)
+        return patch, min(self.stride, patch)
 
     def _known(self, name: str) -> int:
         count = getattr(self, name) or self._learned.get(name)
@@ -162,11 +155,9 @@ class Series(Tokenizer):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
-        wanted = {
-            "num_features",
-            "patch",
-            *(("mean", "std") if self.normalize in ("training", "statistics") else ()),
-        }
+        wanted = {"num_features", "patch"}
+        if self.normalize in ("training", "statistics"):
+            wanted |= {"mean", "std"}
         if state and set(state) != wanted:
             raise ValueError(
                 f"state holds {sorted(state)}; the state of this Series holds {sorted(wanted)}"

@@ -53,79 +53,79 @@ class Graph(Tokenizer):
             raise ValueError(
                 f"{num_edge_types=}, {num_edge_features=}; give at least one type and no negative number"
             )
-        self._learns_sizes = num_features is None
-        self._learns_direction = directed is None
-        self._is_fitted = not (self._learns_sizes or self._learns_direction)
         self.num_features = num_features or 0
         self.num_categories = num_categories
         self.directed = bool(directed)
         self.num_edge_types = num_edge_types
         self.num_edge_features = num_edge_features
         self.encodings = encodings
-        self._structure = Structure((Degree(),) if encodings is None else encodings)
-        if num_edge_features and not self._structure.has_edge_tokens:
+        # as they were given: None is learned
+        self._num_features = num_features
+        self._directed = directed
+        self._is_fitted = None not in (num_features, directed)
+        structure = self._structure  # raises where an encoding comes twice
+        if num_edge_features and not structure.has_edge_tokens:
             raise ValueError(
                 f"{num_edge_features=} needs tokens of edges; add EdgeTokens to the encodings"
             )
-        if not self._learns_sizes and not self._width:
+        if num_features is not None and not self._width:
             raise ValueError(
                 "nodes without features, categories and encodings have no content; add Degree"
             )
 
     @property
+    def _structure(self) -> Structure:
+        encodings = (Degree(),) if self.encodings is None else self.encodings
+        return Structure(encodings, num_edge_types=self.num_edge_types, directed=self.directed)
+
+    @property
     def _width(self) -> int:
         """Features of a token, 0 where it has no content."""
-        own = self.num_features + self.num_categories
-        return own + sum(one.width(directed=self.directed) for one in self._structure.encodings)
+        return self.num_features + self.num_categories + self._structure.width
 
     def fit(self, raws: Sequence[Any]) -> None:
         """Learn what was left open from graphs of the training data.
 
         Raises DataError where one is no graph, or they differ in their features.
         """
-        if not (self._learns_sizes or self._learns_direction):
+        if None not in (self._num_features, self._directed):
             return
         graphs = [as_graph_data(raw, directed=self.directed) for raw in raws]
-        if self._learns_direction:
+        if self._directed is None:
             self.directed = any(graph.directed for graph in graphs)
-        if self._learns_sizes:
-            widths = {graph.nodes.shape[1] if graph.nodes.ndim == 2 else -1 for graph in graphs}
-            if len(widths) > 1:
-                kinds = ", ".join(
-                    "categories" if width < 0 else f"{width} features" for width in sorted(widths)
-                )
-                raise DataError(
-                    f"the graphs differ in their nodes: {kinds}; give all of them the same"
-                )
-            self.num_features = max(widths.pop(), 0)
-            self.num_categories = max(
-                (int(g.nodes.max()) + 1 for g in graphs if g.nodes.ndim == 1), default=0
-            )
-            types = [
-                int(g.edge_types.max()) + 1
-                for g in graphs
-                if g.edge_types is not None and len(g.edge_types)
-            ]
-            self.num_edge_types = max(types, default=1)
-            edge_widths = [g.edge_features.shape[1] for g in graphs if g.edge_features is not None]
-            self.num_edge_features = max(edge_widths, default=0)
-            if not self._width:
-                raise DataError(
-                    "the nodes have no features: no content; set --tokenizer.encodings [Degree]"
-                )
+        if self._num_features is None:
+            self._fit_sizes(graphs)
         self._is_fitted = True
 
-    def state(self) -> dict[str, Any]:
-        """Fitted sizes and direction; empty where all was given."""
-        names = (
-            *(_SIZES if self._learns_sizes else ()),
-            *(("directed",) if self._learns_direction else ()),
+    def _fit_sizes(self, graphs: Sequence[GraphData]) -> None:
+        widths = {_num_features(graph) for graph in graphs}
+        if len(widths) > 1:
+            kinds = ["categories" if width is None else f"{width} features" for width in widths]
+            raise DataError(
+                f"the graphs differ in their nodes: {', '.join(sorted(kinds))}; give all of them the same"
+            )
+        self.num_features = widths.pop() or 0
+        self.num_categories = max(
+            (_highest(graph.nodes) + 1 for graph in graphs if graph.nodes.ndim == 1), default=0
         )
-        if self._is_fitted:
-            return {name: getattr(self, name) for name in names}
-        return {}
+        self.num_edge_types = max(1, *(_highest(graph.edge_types) + 1 for graph in graphs))
+        vectors = [graph.edge_features for graph in graphs]
+        self.num_edge_features = max((x.shape[1] for x in vectors if x is not None), default=0)
+        if not self._width:
+            raise DataError(
+                "the nodes have no features: no content; set --tokenizer.encodings [Degree]"
+            )
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def state(self) -> dict[str, int]:
+        """Fitted sizes and direction; empty where all was given."""
+        names: list[str] = []
+        if self._is_fitted and self._num_features is None:
+            names += _SIZES
+        if self._is_fitted and self._directed is None:
+            names.append("directed")
+        return {name: getattr(self, name) for name in names}
+
+    def load_state(self, state: dict[str, int]) -> None:
         """Take back sizes and direction. Raises ValueError where they are something else."""
         if not state:
             return
@@ -149,12 +149,7 @@ class Graph(Tokenizer):
             raise ValueError(
                 "Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features"
             )
-        return self._structure.spec(
-            self.num_features + self.num_categories,
-            num_edge_types=self.num_edge_types,
-            num_edge_features=self.num_edge_features,
-            directed=self.directed,
-        )
+        return self._structure.spec(self.num_features + self.num_categories, self.num_edge_features)
 
     def encode(self, raw: Any, /) -> Tokens:
         """A graph as node vectors [n f] in the order of its nodes; positions [n 0]; an adjacency, maybe empty.
@@ -169,20 +164,16 @@ class Graph(Tokenizer):
             raise DataError(
                 "the graph is directed, the tokenizer is not; set --tokenizer.directed true"
             )
-        if data.edge_types is None or not len(data.edge_types):
-            highest = -1
-        else:
-            highest = int(data.edge_types.max())
-        if highest >= self.num_edge_types:
+        if (highest := _highest(data.edge_types)) >= self.num_edge_types:
             raise DataError(
                 f"an edge has type {highest}; set --tokenizer.num_edge_types {highest + 1}, or correct it"
             )
-        if data.edges.shape[1]:
-            vectors = data.edge_features
-        else:
+        structure = self._structure
+        vectors = data.edge_features
+        if not data.edges.shape[1]:
             vectors = torch.zeros(0, self.num_edge_features)
         given = 0 if vectors is None else vectors.shape[1]
-        if given and not self._structure.has_edge_tokens:
+        if given and not structure.has_edge_tokens:
             raise DataError(
                 f"edges carry {given} features; add EdgeTokens to --tokenizer.encodings, or drop them"
             )
@@ -190,12 +181,10 @@ class Graph(Tokenizer):
             raise DataError(
                 f"edges carry {given} features; set --tokenizer.num_edge_features {given}"
             )
-        return self._structure.encode(
+        return structure.encode(
             self._features(data.nodes),
             data.edges,
             data.edge_types,
-            num_edge_types=self.num_edge_types,
-            directed=self.directed,
             one_way=data.directed,
             edge_features=vectors,
         )
@@ -216,8 +205,10 @@ class Graph(Tokenizer):
         types = tokens.adjacency.edge_type[direct] - 1
         order = (source * len(tokens) + target).argsort()
         nodes = tokens.content[:, : self.num_features + self.num_categories]
+        if self.num_categories:
+            nodes = nodes.argmax(dim=1)
         return GraphData(
-            nodes.argmax(dim=1) if self.num_categories else nodes,
+            nodes,
             torch.stack([source, target])[:, order],
             types[order],
             directed=self.directed,
@@ -235,6 +226,18 @@ class Graph(Tokenizer):
             sizes = f"--tokenizer.num_features {nodes.shape[1]} --tokenizer.num_categories 0"
             raise DataError(f"nodes carry {nodes.shape[1]} features; set {sizes}")
         return nodes.float()
+
+
+def _num_features(graph: GraphData) -> int | None:
+    """Features of a node; None: it has a category."""
+    return graph.nodes.shape[1] if graph.nodes.ndim == 2 else None
+
+
+def _highest(numbers: Tensor | None) -> int:
+    """The largest of categories or types; -1 where there are none."""
+    if numbers is None or not len(numbers):
+        return -1
+    return int(numbers.max())
 
 
 def as_graph_data(raw: Any, *, directed: bool) -> GraphData:
@@ -286,12 +289,14 @@ def _from_pyg(graph: Any, directed: bool) -> GraphData:
         if types.ndim == 2 and types.shape[1] == 1:
             types = rearrange(types, "e 1 -> e")
         if types.is_floating_point() or types.ndim == 2:
-            types, vectors = None, _vectors(types)
-        elif types.ndim != 1:
+            vectors = _vectors(types)
+            types = None
+        elif types.ndim == 1:
+            types = types.long()
+        else:
             raise DataError(
                 f"edge_attr is {describe_tensor(types)}; give types [e] or features [e k], or None"
             )
-    types = None if types is None else types.long()
     if x is None:
         nodes = _nodes(None, int(graph.num_nodes))
     else:

@@ -5,6 +5,7 @@ n nodes · e edges · f features · w columns of an encoding · k eigenvectors �
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from seqkit.tokenizers.adjacency import (
     merge_edges,
     num_adjacency_types,
 )
+from seqkit.tokenizers.settings import check_counts
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -77,10 +79,7 @@ class RandomWalk(GraphEncoding):
     num_steps: int = 16
 
     def __post_init__(self) -> None:
-        if self.num_steps < 1:
-            raise ValueError(
-                f"RandomWalk(num_steps={self.num_steps}); a walk has at least one step"
-            )
+        check_counts(num_steps=self.num_steps)
 
     def width(self, *, directed: bool) -> int:
         return self.num_steps
@@ -119,10 +118,7 @@ class Laplacian(GraphEncoding):
     num_eigenvectors: int = 8
 
     def __post_init__(self) -> None:
-        if self.num_eigenvectors < 1:
-            raise ValueError(
-                f"Laplacian(num_eigenvectors={self.num_eigenvectors}); make it at least 1"
-            )
+        check_counts(num_eigenvectors=self.num_eigenvectors)
 
     def width(self, *, directed: bool) -> int:
         return self.num_eigenvectors
@@ -180,50 +176,57 @@ class VirtualNode(GraphEncoding):
 
 
 class Structure:
-    """Tokens of a graph by a list of encodings, which `Graph` and `Molecule` share.
+    """Tokens of graphs by a list of encodings, which `Graph` and `Molecule` share.
 
+    num_edge_types: of the graphs' edges. directed: whether these have a direction.
     Raises ValueError where an encoding comes twice.
     """
 
-    def __init__(self, encodings: Sequence[GraphEncoding]):
-        names = [type(one).__name__ for one in encodings]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"encodings has {name} {names.count(name)} times; keep one")
-        self.encodings = tuple(encodings)
-        self.paths = next(
-            (x for x in encodings if isinstance(x, ShortestPath)),
-            ShortestPath(1, unreachable=False),
-        )
-        self.has_edge_tokens = any(isinstance(one, EdgeTokens) for one in encodings)
-        self.has_virtual_node = any(isinstance(one, VirtualNode) for one in encodings)
-
-    def spec(
+    def __init__(
         self,
-        num_features: int,
+        encodings: Sequence[GraphEncoding],
         *,
         num_edge_types: int,
-        num_edge_features: int = 0,
         directed: bool = False,
-    ) -> TokenSpec:
-        """Spec of tokens of nodes with that many features of their own and edges of that many types and features."""
-        width = num_features + (1 + num_edge_features) * self.has_edge_tokens
-        embedder = None
-        widths = [one.width(directed=directed) for one in self.encodings]
-        total = width + sum(widths) + self.has_virtual_node
-        for one, more in zip(self.encodings, widths):
-            if isinstance(one, Laplacian):
-                embedder = partial(RandomSigns, total, width, more)
-            width += more
-        num_types = self._num_types(num_edge_types) + self.has_virtual_node
-        return TokenSpec(
-            num_features=total, num_axes=0, num_edge_types=num_types, embedder=embedder
+    ):
+        for name, times in Counter(type(one).__name__ for one in encodings).items():
+            if times > 1:
+                raise ValueError(f"encodings has {name} {times} times; keep one")
+        self.encodings = tuple(encodings)
+        self.num_edge_types = num_edge_types
+        self.directed = directed
+        self.has_edge_tokens = any(isinstance(one, EdgeTokens) for one in encodings)
+        self.has_virtual_node = any(isinstance(one, VirtualNode) for one in encodings)
+        self.paths = ShortestPath(1, unreachable=False)
+        for one in encodings:
+            if isinstance(one, ShortestPath):
+                self.paths = one
+        num_types = num_adjacency_types(
+            num_edge_types, self.paths.max_distance, self.paths.max_hops
         )
+        self.num_types = num_types + self.paths.unreachable  # without that of a virtual node
 
-    def _num_types(self, num_edge_types: int) -> int:
-        """Number of edge types without that of a virtual node."""
-        types = num_adjacency_types(num_edge_types, self.paths.max_distance, self.paths.max_hops)
-        return types + self.paths.unreachable
+    @property
+    def width(self) -> int:
+        """Number of columns that the encodings append."""
+        return sum(one.width(directed=self.directed) for one in self.encodings)
+
+    def spec(self, num_features: int, num_edge_features: int = 0) -> TokenSpec:
+        """Spec of tokens of nodes, and of edges, with that many features of their own."""
+        before = num_features + (1 + num_edge_features) * self.has_edge_tokens
+        total = before + self.width + self.has_virtual_node
+        embedder = None
+        for one in self.encodings:
+            width = one.width(directed=self.directed)
+            if isinstance(one, Laplacian):
+                embedder = partial(RandomSigns, total, before, width)
+            before += width
+        return TokenSpec(
+            num_features=total,
+            num_axes=0,
+            num_edge_types=self.num_types + self.has_virtual_node,
+            embedder=embedder,
+        )
 
     def encode(
         self,
@@ -231,50 +234,45 @@ class Structure:
         edges: Tensor,
         types: Tensor | None,
         *,
-        num_edge_types: int,
-        directed: bool = False,
         one_way: bool = False,
         edge_features: Tensor | None = None,
     ) -> Tokens:
         """Tokens of a graph: nodes [n f] in their order, then edges, then the virtual node.
 
-        edges: [2 e]; types: [e] or None; edge_features: [e k] or None. directed: of the tokenizer. one_way: whether the
-        edges of this graph have a direction.
+        edges: [2 e]; types: [e] or None; edge_features: [e k] or None. one_way: whether the edges of this graph have a
+        direction.
         Raises DataError where edges of different types or features join the same nodes.
         """
-        n = len(nodes)
         content = nodes
         if self.has_edge_tokens:
             edges, types, content = _with_edge_tokens(
                 nodes, edges, types, edge_features, one_way=one_way
             )
-            n = len(content)
+        n = len(content)
         edges, types = merge_edges(edges, types, n, directed=one_way)
-        wide = [one for one in self.encodings if one.width(directed=directed)]
-        if wide:
-            content = torch.cat(
-                [content, *(one.columns(edges, n, directed=directed) for one in wide)], dim=1
-            )
-        paths = self.paths
-        last = self._num_types(num_edge_types)
+        columns = [
+            one.columns(edges, n, directed=self.directed)
+            for one in self.encodings
+            if one.width(directed=self.directed)
+        ]
+        content = torch.cat([content, *columns], dim=1)
         adjacency = build_adjacency(
             edges,
             types,
             n,
-            num_edge_types=num_edge_types,
-            max_distance=paths.max_distance,
-            max_hops=paths.max_hops,
+            num_edge_types=self.num_edge_types,
+            max_distance=self.paths.max_distance,
+            max_hops=self.paths.max_hops,
         )
-        if paths.unreachable:
-            adjacency = add_unreachable(adjacency, n, last)
+        if self.paths.unreachable:
+            adjacency = add_unreachable(adjacency, n, self.num_types)
         if self.has_virtual_node:
             content = F.pad(content, (0, 1, 0, 1))
             content[-1, -1] = 1.0
             there = torch.stack([torch.arange(n), torch.full((n,), n)])
             index = torch.cat([adjacency.edge_index, there, there.flip(0)], dim=1)
-            adjacency = Adjacency(
-                index, torch.cat([adjacency.edge_type, torch.full((2 * n,), last + 1)])
-            )
+            own_type = torch.full((2 * n,), self.num_types + 1)
+            adjacency = Adjacency(index, torch.cat([adjacency.edge_type, own_type]))
         return Tokens(content, torch.zeros(len(content), 0), adjacency)
 
 
@@ -288,11 +286,9 @@ def _with_edge_tokens(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Edges from and to tokens of edges, their types, and content: of nodes, of edges, whether the token is an edge."""
     n = len(nodes)
-    if edge_features is None:
-        given = torch.zeros(edges.shape[1], 0)
-    else:
-        given = edge_features.float()
-    kinds = torch.zeros(edges.shape[1], dtype=torch.int64) if types is None else types
+    num_edges = edges.shape[1]
+    given = torch.zeros(num_edges, 0) if edge_features is None else edge_features.float()
+    kinds = torch.zeros(num_edges) if types is None else types
     rows, kind = torch.cat([kinds[:, None].double(), given.double()], dim=1).unique(
         dim=0, return_inverse=True
     )

@@ -22,6 +22,7 @@ from seqkit.raw import describe_tensor
 from seqkit.tokenizers.given import counted
 from seqkit.tokenizers.image_stem import ConvStem, size_after
 from seqkit.tokenizers.resize import Resize, middle_of
+from seqkit.tokenizers.settings import check_choice
 
 MAX_PATCHES = 2**14
 """Most patches of an image (2,048 × 2,048 pixels in patches of 16 × 16): larger photographs would fill the memory."""
@@ -68,10 +69,8 @@ class Patches(Tokenizer):
         positions: Literal["grid", "index"] = "grid",
         stem: Sequence[int] = (),
     ) -> None:
-        if isinstance(patch, int):
-            self.patch = (patch, patch)
-        else:
-            self.patch = (int(patch[0]), int(patch[1]))
+        p, q = (patch, patch) if isinstance(patch, int) else patch
+        self.patch = (int(p), int(q))
         self.channels = channels
         self.crop = crop
         if min(*self.patch, channels) < 1:
@@ -97,14 +96,15 @@ class Patches(Tokenizer):
             raise ValueError(f"std={std}; give positive numbers, pixels are divided by them")
         self.num_prefix_tokens = num_prefix_tokens
         self.positions = positions
-        if positions not in ("grid", "index"):
-            raise ValueError(f"positions={positions!r}; give grid or index")
+        check_choice("positions", positions, "grid", "index")
         if positions == "index" and self.size is None:
             raise ValueError(
                 "positions=index numbers the patches of images of one size; give resize=(height, width)"
             )
         self.stem = tuple(stem)
-        self.margins = (self.patch[0] // 4, self.patch[1] // 4) if self.stem else (0, 0)
+        self.margins = (0, 0)
+        if self.stem:
+            self.margins = (self.patch[0] // 4, self.patch[1] // 4)
         if self.stem and num_prefix_tokens:
             raise ValueError("a stem embeds patches alone; give num_prefix_tokens=0, or no stem")
         if (
@@ -120,13 +120,14 @@ class Patches(Tokenizer):
     def spec(self) -> TokenSpec:
         """Vectors of k + c p q numbers on two axes, or one: flags of the tokens before the patches, and pixels."""
         k = self.num_prefix_tokens
+        embedder = None
+        if self.stem:
+            embedder = partial(ConvStem, self.window, self.channels, self.stem)
         return TokenSpec(
             num_features=k + self.channels * self.window[0] * self.window[1],
             num_axes=1 if self.positions == "index" else 2,
             num_prefix_tokens=k,
-            embedder=partial(ConvStem, self.window, self.channels, self.stem)
-            if self.stem
-            else None,
+            embedder=embedder,
         )
 
     @property
@@ -139,7 +140,9 @@ class Patches(Tokenizer):
     @property
     def size(self) -> tuple[int, int] | None:
         """(height, width) in pixels of every image that is cut into patches; None: they vary."""
-        return None if self.resizing is None else self.resizing.result
+        if self.resizing is None:
+            return None
+        return self.resizing.result
 
     @property
     def resizing(self) -> Resize | None:
@@ -158,10 +161,11 @@ class Patches(Tokenizer):
         image = _pixels(raw)
         if self.channels == 3 and getattr(raw, "mode", None) == "RGBA":
             image = _on_white(image)
-        if image.shape[0] != self.channels and (image.shape[0], self.channels) != (1, 3):
+        c = image.shape[0]
+        if c != self.channels and (c, self.channels) != (1, 3):
             raise DataError(
-                f"image {list(image.shape)} has {image.shape[0]} channels, but the tokenizer takes {self.channels}; "
-                f"convert the image, or give --tokenizer.channels {image.shape[0]}"
+                f"image {list(image.shape)} has {c} channels, but the tokenizer takes {self.channels}; convert the "
+                f"image, or give --tokenizer.channels {c}"
             )
         if 0 in image.shape:
             raise DataError(f"image is {list(image.shape)} [c H W]; it has no pixels")
@@ -175,8 +179,7 @@ class Patches(Tokenizer):
         image = self.resized(image).expand(self.channels, -1, -1)
         p, q = self.patch
         _, height, width = image.shape
-        untiled = _untiled(height, width, p, q)
-        if untiled:
+        if untiled := _untiled(height, width, p, q):
             raise DataError(f"image {untiled}")
         h = height // p
         w = width // q
@@ -210,11 +213,9 @@ class Patches(Tokenizer):
             return image
         # as much as has the shape: the one side whole, the other cut
         if self.crop and self.size is not None:
-            scale = min(side / want for side, want in zip(image.shape[1:], self.size))
-            h, w = (
-                max(1, min(side, round(scale * want)))
-                for side, want in zip(image.shape[1:], self.size)
-            )
+            both = list(zip(image.shape[1:], self.size))
+            scale = min(side / want for side, want in both)
+            h, w = (max(1, min(side, round(scale * want))) for side, want in both)
             image = middle_of(image, (h, w), "round")
         return self.resizing.apply(image)
 
@@ -253,21 +254,12 @@ class Patches(Tokenizer):
         h, w = (int(size) + 1 for size in cells.max(dim=0).values)
         index = cells[:, 0] * w + cells[:, 1]
         order = index.argsort()
-        if len(index) != h * w or not torch.equal(
-            index[order], torch.arange(h * w, device=index.device)
-        ):
+        if index[order].tolist() != list(range(h * w)):
             raise ValueError(
                 f"{len(index)} patches do not fill a grid of {h}x{w} once each; give all of one image"
             )
-        content = rearrange(
-            tokens.content[order],
-            "(h w) (c p q) -> c (h p) (w q)",
-            h=h,
-            w=w,
-            c=self.channels,
-            p=p,
-            q=q,
-        )
+        pattern = "(h w) (c p q) -> c (h p) (w q)"
+        content = rearrange(tokens.content[order], pattern, h=h, c=self.channels, p=p, q=q)
         return content * _channels(self.std).to(content) + _channels(self.mean).to(content)
 
     def decode(self, tokens: Tokens) -> Tensor:
@@ -324,10 +316,9 @@ def _pixels(raw: Any) -> Tensor:
         )
     if isinstance(raw, np.ndarray) or isinstance(mode, str):
         array = np.asarray(raw)
-        usable = array.dtype.kind in "fu" and array.itemsize <= 8  # torch has a dtype for it
-        # a copy in this machine's byte order: PIL's memory is read-only, torch's is not
         image = None
-        if usable:
+        if array.dtype.kind in "fu" and array.itemsize <= 8:  # torch has a dtype for it
+            # a copy in this machine's byte order: PIL's memory is read-only, torch's is not
             image = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
         pattern = {2: "H W -> 1 H W", 3: "H W c -> c H W"}.get(array.ndim)
         found = f"array {list(array.shape)} {array.dtype}"

@@ -120,9 +120,8 @@ class Join(Tokenizer):
 
     def state(self) -> dict[str, Any]:
         """State of each part that has one."""
-        return {
-            name: state for name, tokenizer in self.parts.items() if (state := tokenizer.state())
-        }
+        states = {name: tokenizer.state() for name, tokenizer in self.parts.items()}
+        return {name: state for name, state in states.items() if state}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores each part. Raises ValueError for a state of a part that is not there."""

@@ -58,14 +58,14 @@ class Molecule(Tokenizer):
         except ImportError as error:
             raise ValueError('molecules need rdkit; pip install "seqkit[graph]"') from error
         self.encodings = encodings
-        self._structure = Structure(
-            (ShortestPath(unreachable=False),) if encodings is None else encodings
-        )
+        if encodings is None:
+            encodings = (ShortestPath(unreachable=False),)
+        self._structure = Structure(encodings, num_edge_types=len(BONDS))
 
     @property
     def spec(self) -> TokenSpec:
         """Vectors of atom features without axes, with an adjacency."""
-        return self._structure.spec(len(self.feature_names), num_edge_types=len(BONDS))
+        return self._structure.spec(len(self.feature_names))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -99,19 +99,17 @@ class Molecule(Tokenizer):
         with rdBase.BlockLogs():  # what rdkit writes to stderr goes into the error
             molecule = _molecule(Chem, raw)
             content = torch.from_numpy(_features(Chem, molecule))
-        return self._structure.encode(content, *_bonds(molecule), num_edge_types=len(BONDS))
+        return self._structure.encode(content, *_bonds(molecule))
 
 
 def _bonds(molecule: Any) -> tuple[Tensor, Tensor]:
     """Ends [2 e] and types [e] of the bonds."""
-    bonds = [
-        (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), int(b.GetBondType())) for b in molecule.GetBonds()
-    ]
-    found = torch.tensor(
-        [(i, j, _BOND_TYPES.get(kind, len(BONDS) - 1)) for i, j, kind in bonds], dtype=torch.int64
-    )
-    begin, end, types = rearrange(found.reshape(-1, 3), "e three -> three e")
-    return torch.stack([begin, end]), types
+    other = len(BONDS) - 1
+    bonds = molecule.GetBonds()
+    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
+    types = [_BOND_TYPES.get(int(bond.GetBondType()), other) for bond in bonds]
+    edges = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2)
+    return rearrange(edges, "e end -> end e"), torch.tensor(types, dtype=torch.int64)
 
 
 def _molecule(chem: Any, raw: Any) -> Any:
@@ -157,15 +155,15 @@ def _features(chem: Any, molecule: Any) -> np.ndarray:
     n = molecule.GetNumAtoms()
     # Crippen's types are defined with hydrogens present; those added here count towards the atom they are bonded to
     full = chem.AddHs(molecule)
-    owner = [
-        *range(n),
-        *(full.GetAtomWithIdx(i).GetNeighbors()[0].GetIdx() for i in range(n, full.GetNumAtoms())),
-    ]
+    owner = list(range(n))
+    for i in range(n, full.GetNumAtoms()):
+        owner.append(full.GetAtomWithIdx(i).GetNeighbors()[0].GetIdx())
     added = np.zeros((n, 3))  # logP, refraction, surface
     np.add.at(added[:, :2], owner, np.array(rdMolDescriptors._CalcCrippenContribs(full)))
     np.add.at(added[:, 2], owner, np.array(list(rdMolDescriptors._CalcLabuteASAContribs(full)[0])))
     rdPartialCharges.ComputeGasteigerCharges(molecule)
     features = np.zeros((n, _PLACES[-1] + 14))
+    others = features[:, _PLACES[-1] :]
     # of the ones, as one index for each atom: element, neighbours, hydrogens, hybridisation
     places = []
     for i, atom in enumerate(molecule.GetAtoms()):
@@ -178,28 +176,23 @@ def _features(chem: Any, molecule: Any) -> np.ndarray:
                 _HYBRID_PLACES.get(int(atom.GetHybridization()), len(_HYBRIDS)),
             )
         )
-        features[i, _PLACES[-1] + 1 :] = (
-            atom.GetIsAromatic(), chirality == "R", chirality == "S", 0, 0, atom.GetFormalCharge(),
-            atom.GetMass() / 100, 0, 0, 0, 0, _charge(atom, "_GasteigerCharge"), _charge(atom, "_GasteigerHCharge"),
-        )  # fmt: skip
+        others[i, 1:4] = (atom.GetIsAromatic(), chirality == "R", chirality == "S")
+        others[i, 6:8] = (atom.GetFormalCharge(), atom.GetMass() / 100)
+        others[i, 12:] = (_charge(atom, "_GasteigerCharge"), _charge(atom, "_GasteigerHCharge"))
     for bond in molecule.GetBonds():
         if place := _STEREO_PLACES.get(int(bond.GetStereo())):
-            features[[bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()], _PLACES[-1] + place] = 1
+            others[[bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()], place] = 1
     features[np.arange(n)[:, None], np.array(places) + _PLACES[:4]] = 1
     for ring in molecule.GetRingInfo().AtomRings():
-        features[list(ring), _PLACES[-1]] = 1
+        others[list(ring), 0] = 1
         if len(ring) in _RINGS:
             features[list(ring), _PLACES[4] + _RINGS.index(len(ring))] = 1
     for pattern, place in ((Lipinski.HDonorSmarts, 4), (Lipinski.HAcceptorSmarts, 5)):
-        features[
-            [i for match in molecule.GetSubstructMatches(pattern) for i in match],
-            _PLACES[-1] + place,
-        ] = 1
-    features[:, _PLACES[-1] + 8 : _PLACES[-1] + 10] = added[:, :2] / (1, 5)
-    features[:, _PLACES[-1] + 10] = (
-        np.array(list(rdMolDescriptors._CalcTPSAContribs(molecule))) / 20
-    )
-    features[:, _PLACES[-1] + 11] = added[:, 2] / 10
+        for match in molecule.GetSubstructMatches(pattern):
+            others[list(match), place] = 1
+    others[:, 8:10] = added[:, :2] / (1, 5)
+    others[:, 10] = np.array(list(rdMolDescriptors._CalcTPSAContribs(molecule))) / 20
+    others[:, 11] = added[:, 2] / 10
     return features.astype(np.float32)
 
 

@@ -54,6 +54,7 @@ class PythonCode(Tokenizer):
     ) -> None:
         # raises on a count below 1
         self.num_types = num_adjacency_types(2, max_distance, max_distance)
+        self.max_words = max_words
         self.words = Words(max_words, split="spaces")
         self.tree = tree
         self.max_distance = max_distance
@@ -69,10 +70,10 @@ class PythonCode(Tokenizer):
         """Take the most frequent words of the training code. Raises DataError where it is no Python."""
         self.words.fit(" ".join(split(raw)[0]) for raw in each_text(raws))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, list[str]]:
         return self.words.state()
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: dict[str, list[str]]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
         self.words.load_state(state)
 
@@ -80,9 +81,8 @@ class PythonCode(Tokenizer):
         """Code as ids [n]; positions [n 1]; edges along the tree if `tree`. Raises DataError where it is no Python."""
         words, places, module = split(raw)
         content = self.words.encode(" ".join(words)).content
-        return Tokens(
-            content, counted(len(words)), self._adjacency(places, module) if self.tree else None
-        )
+        adjacency = self._adjacency(places, module) if self.tree else None
+        return Tokens(content, counted(len(words)), adjacency)
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """The first n tokens, and the edges among them."""
@@ -160,7 +160,8 @@ def tree_edges(places: Sequence[tuple[int, int]], module: ast.Module) -> list[tu
             last = bisect_left(places, (node.end_lineno, node.end_col_offset))
             if first < last and first != own:
                 inner[first:last] = [first] * (last - first)
-                edges += [(own, first)] * (own >= 0)
+                if own >= 0:
+                    edges.append((own, first))
                 own = first
         waiting += [(child, own) for child in ast.iter_child_nodes(node)]
     return edges + [(first, i) for i, first in enumerate(inner) if first not in (-1, i)]

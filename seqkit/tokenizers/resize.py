@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqkit.errors import DataError
+from seqkit.tokenizers.settings import check_choice
 
 MAX_PIXELS = 2**26
 """Most pixels of a resized image: a line of 1 × 10,000 pixels would become one of 224 × 2,240,000."""
@@ -54,17 +55,15 @@ class Resize:
             raise ValueError(
                 f"crop={crop} is larger than an image of size={self.size} may be; give a larger size"
             )
-        for name, value, known in (
-            ("interpolation", self.interpolation, ("bilinear", "bicubic", "lanczos")),
-            ("middle", self.middle, ("floor", "round")),
-        ):
-            if value not in known:
-                raise ValueError(f"{name}={value!r}; give {' or '.join(known)}")
+        check_choice("interpolation", self.interpolation, "bilinear", "bicubic", "lanczos")
+        check_choice("middle", self.middle, "floor", "round")
 
     @property
     def result(self) -> tuple[int, int] | None:
         """(height, width) of every resized image; None: they vary."""
-        return self.crop or (None if isinstance(self.size, int) else self.size)
+        if self.crop is not None or isinstance(self.size, int):
+            return self.crop
+        return self.size
 
     @property
     def keeps_its_result(self) -> bool:

@@ -107,9 +107,9 @@ class SpectrogramPatches(Tokenizer):
         energies = self.frames.encode(raw).content
         pads = [_missing(*sizes) for sizes in zip(energies.shape, self.patch, self.hop)]
         energies = F.pad(energies, [0, pads[1], 0, pads[0]], value=float(energies.min()))
-        patches = energies.unfold(0, self.patch[0], self.hop[0]).unfold(
-            1, self.patch[1], self.hop[1]
-        )
+        patches = energies
+        for axis in (0, 1):
+            patches = patches.unfold(axis, self.patch[axis], self.hop[axis])
         h, w = patches.shape[:2]
         grid = torch.cartesian_prod(torch.arange(float(h)), torch.arange(float(w)))
         return Tokens(rearrange(patches, "h w p q -> (h w) (p q)"), grid)

@@ -18,6 +18,7 @@ from torch import Tensor
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.given import counted
+from seqkit.tokenizers.settings import check_choice, check_counts
 
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 """Text that `decode` gives for the id of unknown characters or words."""
@@ -94,7 +95,9 @@ class Text(Tokenizer):
     def decode(self, tokens: Tokens | Tensor | Sequence[int]) -> str:
         """The text of ids [n], given as such or inside `Tokens`. Raises ValueError on an id outside the vocabulary."""
         content = tokens.content if isinstance(tokens, Tokens) else tokens
-        ids = np.asarray(content.cpu() if isinstance(content, Tensor) else content)
+        if isinstance(content, Tensor):
+            content = content.cpu()
+        ids = np.asarray(content)
         if ids.size == 0:
             return ""
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
@@ -140,10 +143,7 @@ class Characters(Text):
     def __init__(
         self, alphabet: str | None = None, unknown: Literal["error", "unk"] | None = None
     ) -> None:
-        if unknown not in ("error", "unk", None):
-            raise ValueError(
-                f"unknown={unknown!r}; choose 'error' (refuse the text), 'unk' (one id for all) or None"
-            )
+        check_choice("unknown", unknown, "error", "unk", None)
         self.unknown = unknown
         self._is_reserved = unknown == "unk"
         self._alphabet = alphabet
@@ -186,14 +186,15 @@ class Characters(Text):
             found |= _characters_of(text)
         self._learn("".join(sorted(found)))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, str | bool]:
         if self._characters is None:
             return {}
-        return {"alphabet": self._characters} | (
-            {"unk": True} if self._is_reserved and self.unknown is None else {}
-        )
+        found: dict[str, str | bool] = {"alphabet": self._characters}
+        if self._is_reserved and self.unknown is None:
+            found["unk"] = True
+        return found
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: dict[str, str | bool]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that, or another alphabet than was given."""
         if not state:
             return
@@ -267,10 +268,8 @@ class Words(Text):
         lowercase: bool = False,
         split: Literal["punctuation", "spaces"] = "punctuation",
     ) -> None:
-        if max_words < 1:
-            raise ValueError(f"max_words={max_words}; a vocabulary needs at least one word")
-        if split not in ("punctuation", "spaces"):
-            raise ValueError(f"split={split!r}; choose 'punctuation' or 'spaces'")
+        check_counts(max_words=max_words)
+        check_choice("split", split, "punctuation", "spaces")
         self.max_words = max_words
         self.lowercase = lowercase
         self.split = split
@@ -299,28 +298,17 @@ class Words(Text):
     def fit(self, raws: Iterable[str]) -> None:
         """Take the most frequent words of the training texts. Raises DataError where there are none."""
         counts = Counter(word for text in each_text(raws) for word in self._split(text))
-        if not counts:
-            raise DataError("the training text holds no words, only spaces; give text")
-        # ties by spelling, so that the order of the texts does not matter
-        self._learn(sorted(counts, key=lambda word: (-counts[word], word))[: self.max_words])
+        self._learn(most_frequent(counts, self.max_words))
 
-    def state(self) -> dict[str, Any]:
-        return {} if self._words is None else {"words": self._words}
+    def state(self) -> dict[str, list[str]]:
+        if self._words is None:
+            return {}
+        return {"words": self._words}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: dict[str, list[str]]) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
-        if not state:
-            return
-        words = state.get("words")
-        if (
-            set(state) != {"words"}
-            or not isinstance(words, list)
-            or not all(isinstance(w, str) for w in words)
-        ):
-            raise ValueError(
-                f"state holds {sorted(state)}; the state of Words is {{'words': [word, …]}}"
-            )
-        self._learn(words)
+        if state:
+            self._learn(texts_of_state(state, "words", self))
 
     def _learn(self, words: list[str]) -> None:
         self._words = list(words)
@@ -333,25 +321,53 @@ class Words(Text):
         return WORD.findall(text)
 
     def _ids(self, text: str) -> np.ndarray:
-        if self._words is None:
-            raise ValueError("Words has no vocabulary yet; call fit(texts)")
-        ids = [self._ids_of.get(word, 0) for word in self._split(text)]
-        if not ids:
-            raise DataError(
-                f"a text of {len(text)} characters holds no words, only spaces; drop it"
-            )
-        return np.array(ids)
+        _ = self.words  # raises before `fit`
+        words = checked_words(self._split(text), text)
+        return np.array([self._ids_of.get(word, 0) for word in words])
 
     def _text(self, ids: np.ndarray) -> str:
+        known = [UNKNOWN, *self.words]
+        words = [known[i] for i in ids.tolist()]
         if self.split == "spaces":
-            return " ".join(self.words[i - 1] if i else UNKNOWN for i in ids.tolist())
+            return " ".join(words)
         pieces = []
         spaced = False
-        for i in ids.tolist():
-            word = self.words[i - 1] if i else UNKNOWN
-            pieces.append(f" {word}" if spaced and word not in _CLOSING else word)
+        for word in words:
+            if spaced and word not in _CLOSING:
+                pieces.append(" ")
+            pieces.append(word)
             spaced = word not in _OPENING
         return "".join(pieces)
+
+
+def most_frequent(counts: Counter[str], most: int) -> list[str]:
+    """The most frequent words. Raises DataError where there are none."""
+    if not counts:
+        raise DataError("the training text holds no words, only spaces; give text")
+    # ties by spelling, so that the order of the texts does not matter
+    return sorted(counts, key=lambda word: (-counts[word], word))[:most]
+
+
+def checked_words(words: list[str], text: str) -> list[str]:
+    """The words of a text. Raises DataError where there are none."""
+    if not words:
+        raise DataError(f"a text of {len(text)} characters holds no words, only spaces; drop it")
+    return words
+
+
+def texts_of_state(state: dict[str, list[str]], key: str, owner: Tokenizer) -> list[str]:
+    """The list of texts that a state holds under its one key. Raises ValueError for another state."""
+    texts = state.get(key)
+    if (
+        set(state) != {key}
+        or not isinstance(texts, list)
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        name = type(owner).__name__
+        raise ValueError(
+            f"state holds {sorted(state)}; the state of {name} is {{{key!r}: [text, …]}}"
+        )
+    return texts
 
 
 def utf8(text: str) -> bytes:

@@ -17,7 +17,7 @@ from torch import Tensor
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import describe_tensor
-from seqkit.tokenizers.image import Patches
+from seqkit.tokenizers.image import MAX_PATCHES, Patches
 
 
 class Tubelets(Tokenizer):
@@ -65,20 +65,17 @@ class Tubelets(Tokenizer):
             )
         _ = self.frame  # which checks its own settings
 
-    def __repr__(self) -> str:
-        # without an address, by which no fingerprint would come again
-        return f"Tubelets({vars(self)})"
-
     @property
     def frame(self) -> Patches:
         """Tokenizer of a single frame."""
-        settings: dict[str, Any] = {
-            "resize": self.resize,
-            "crop": self.crop,
-            "mean": self.mean,
-            "std": self.std,
-        }
-        return Patches(self.patch, channels=self.channels, **settings)
+        return Patches(
+            self.patch,
+            channels=self.channels,
+            resize=self.resize,
+            crop=self.crop,
+            mean=self.mean,
+            std=self.std,
+        )
 
     @property
     def patch(self) -> tuple[int, int]:
@@ -99,10 +96,9 @@ class Tubelets(Tokenizer):
         within = num_frames if self.stride is None else -(-num_frames // self.stride)
         count = min(self.frames, within) // d * d
         if count == 0:
+            frames = "1 frame" if num_frames == 1 else f"{num_frames} frames"
             every = "" if self.stride is None else f" of every {self.stride}"
-            raise DataError(
-                f"has {num_frames} frame{'s' * (num_frames != 1)}; a clip needs {d}{every} (a tubelet)"
-            )
+            raise DataError(f"has {frames}; a clip needs {d}{every} (a tubelet)")
         if self.stride is None:
             return [(2 * i + 1) * num_frames // (2 * count) for i in range(count)]
         start = (num_frames - (count - 1) * self.stride - 1) // 2
@@ -119,31 +115,32 @@ class Tubelets(Tokenizer):
         `frames`, a number that tubelets do not tile, or as `Patches`.
         """
         if not isinstance(raw, Tensor) or raw.ndim != 4:
-            if isinstance(raw, Tensor):
-                found = describe_tensor(raw)
-            else:
-                found = type(raw).__name__
+            found = describe_tensor(raw) if isinstance(raw, Tensor) else type(raw).__name__
             raise DataError(f"a clip is a tensor [t c H W], not {found}; stack its frames")
-        d = self.tubelet[0]
+        d, p, q = self.tubelet
         t = len(raw)
         if t == 0 or t % d or t > self.frames:
             fits = f"up to {self.frames} in tubelets of {d}; sample(number of frames) chooses them"
             raise DataError(f"clip has {t:,} frames; give {fits}")
         if self.resize not in (None, tuple(raw.shape[2:])):
-            raw = torch.stack(
-                [self.resized(frame / 255 if raw.dtype == torch.uint8 else frame) for frame in raw]
+            scale = 255 if raw.dtype == torch.uint8 else 1
+            raw = torch.stack([self.resized(frame / scale) for frame in raw])
+        s = t // d
+        n = (raw.shape[2] // p) * (raw.shape[3] // q)
+        if s * n > MAX_PATCHES:
+            raise DataError(
+                f"clip has {s * n:,} tubelets of {d}x{p}x{q}, and {MAX_PATCHES:,} are the most; give "
+                "--tokenizer.resize, or fewer --tokenizer.frames"
             )
         flat = Patches(self.patch, channels=self.channels, mean=self.mean, std=self.std)
-        if raw.shape[2] % self.patch[0]:
+        if raw.shape[2] % p:
             flat.encode(raw[0])  # which patches do not tile: an error
-        # a fifth of the time of one after the other
-        tall = flat.encode(rearrange(raw, "t c H W -> c (t H) W"))
-        n = len(tall) // t
-        content = rearrange(tall.content, "(s d n) f -> (s n) (d f)", d=d, n=n)
-        time = torch.arange(float(t // d)).repeat_interleave(n)
-        return Tokens(
-            content, torch.cat([time[:, None], tall.positions[:n].repeat(t // d, 1)], dim=1)
-        )
+        # frames of all tubelets below each other: a fifth of the time of one after the other
+        parts = [flat.encode(rearrange(raw[i::d], "s c H W -> c (s H) W")) for i in range(d)]
+        content = torch.cat([part.content for part in parts], dim=1)
+        time = torch.arange(float(s)).repeat_interleave(n)
+        places = parts[0].positions[:n].repeat(s, 1)
+        return Tokens(content, torch.cat([time[:, None], places], dim=1))
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """The tokens themselves. Raises DataError where they are more than n; `frames` makes clips shorter."""

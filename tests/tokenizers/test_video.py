@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens
-from seqkit.tokenizers.video import Tubelets
+from seqkit.tokenizers import Tubelets
 
 
 def test_tubelets_through_a_linear_equal_a_convolution_over_frames_rows_and_columns():
@@ -89,7 +89,7 @@ def test_a_single_frame_is_the_middle_one():
         (torch.rand(2, 1, 5, 6), "5x6"),
         (torch.rand(2, 3, 4, 6), "3 channels"),
         (torch.rand(2, 1, 4, 6) + torch.tensor([0.0, 1.0])[:, None, None, None], "pixels go"),
-        (torch.rand(2, 1, 400, 600), "patches"),
+        (torch.rand(2, 1, 400, 600), "40,000 tubelets"),
         ([torch.rand(1, 4, 6)] * 2, "not list"),
         ("clip.gif", "not str"),
     ],
@@ -110,3 +110,11 @@ def test_settings_that_do_not_fit_are_refused(settings):
 def test_a_video_shorter_than_a_tubelet_is_refused():
     with pytest.raises(DataError, match="1 frame;"):
         Tubelets((2, 2, 3)).sample(1)
+
+
+def test_the_limit_is_of_tubelets_and_named_as_such():
+    """Of 128 frames in tubelets of 2 x 16 x 16, half as many tokens come as there are patches of frames."""
+    wide = Tubelets((2, 16, 16), frames=256)
+    assert len(wide.encode(torch.zeros(128, 1, 224, 224, dtype=torch.uint8))) == 64 * 14 * 14
+    with pytest.raises(DataError, match=r"clip has 25,088 tubelets of 2x16x16, and 16,384 are the"):
+        wide.encode(torch.zeros(256, 1, 224, 224, dtype=torch.uint8))

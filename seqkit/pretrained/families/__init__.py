@@ -28,17 +28,36 @@ from seqkit.pretrained.families.whisper import WHISPER, WHOLE_WHISPER
 from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
-    "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "modernbert": MODERNBERT, "gpt2": GPT2,
-    "mamba": MAMBA, "vit": VIT, "deit": DEIT, "dinov2": DINOV2, "wav2vec2": WAV2VEC2, "hubert": HUBERT,
-    "whisper": WHISPER, "t5": T5, "mt5": T5, "bart": BART, "marian": MARIAN, "pegasus": PEGASUS,
-    **PAIRS, **dict.fromkeys(KINDS, LLAMA),
-}  # fmt: skip
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "xlm-roberta": ROBERTA,
+    "modernbert": MODERNBERT,
+    "gpt2": GPT2,
+    "mamba": MAMBA,
+    "vit": VIT,
+    "deit": DEIT,
+    "dinov2": DINOV2,
+    "wav2vec2": WAV2VEC2,
+    "hubert": HUBERT,
+    "whisper": WHISPER,
+    "t5": T5,
+    "mt5": T5,
+    "bart": BART,
+    "marian": MARIAN,
+    "pegasus": PEGASUS,
+    **PAIRS,
+    **dict.fromkeys(KINDS, LLAMA),
+}
 
 
 WHOLE: dict[str, Family] = {
-    "t5": WHOLE_T5, "mt5": WHOLE_T5, "bart": WHOLE_BART, "marian": WHOLE_MARIAN, "pegasus": WHOLE_PEGASUS,
+    "t5": WHOLE_T5,
+    "mt5": WHOLE_T5,
+    "bart": WHOLE_BART,
+    "marian": WHOLE_MARIAN,
+    "pegasus": WHOLE_PEGASUS,
     "whisper": WHOLE_WHISPER,
-}  # fmt: skip
+}
 """Encoder and decoder together, for `Seq2Seq`; for any other objective `FAMILIES` has the encoder alone."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoder_decoder import (
@@ -15,10 +15,8 @@ from seqkit.pretrained.families.encoder_decoder import (
     writes,
     written_state,
 )
-from seqkit.pretrained.family import Family, Head, Settings
-from seqkit.pretrained.rows import Rearranged, Rows, alias, module, tensor
-
-YES_OR_NO = {True: True, False: False}
+from seqkit.pretrained.family import Family, Head, Settings, learned
+from seqkit.pretrained.rows import Rearranged, Row, Rows, alias, module, tensor
 
 
 @dataclass(frozen=True)
@@ -42,23 +40,25 @@ class Bart:
         """Section `model` of the encoder alone."""
         config.must_be(True, "share_encoder_decoder_embeddings")
         config.must_be(config.get("vocab_size", self.num_ids), "decoder_vocab_size")
-        rows = config.size("max_position_embeddings", 1024) + (self.first or 0)
-        learned = {"type": "Learned", "sizes": [rows], "first": self.first}
+        num_tokens = config.size("max_position_embeddings", 1024)
+        if self.first is None:
+            position: Settings = {"type": "Sinusoidal", "interleaved": False}
+        else:
+            position = {**learned(num_tokens + self.first), "first": self.first}
         found: Settings = {
-            "position": {"type": "Sinusoidal", "interleaved": False}
-            if self.first is None
-            else learned,
+            "position": position,
             "dropout": self.layers.dropout_of(config),
             "embedding_scale": self._scale(config),
             "backbone": self.layers.settings(config, "encoder"),
         }
+        if self.has_norm:
+            found["embedding_norm"] = LAYER_NORM
         self.layers.settings(config, "decoder")  # its keys are read, though nothing is made of them
-        return found | ({"embedding_norm": LAYER_NORM} if self.has_norm else {})
+        return found
 
     def _scale(self, config: ConfigFile) -> float:
         """Factor of the embeddings."""
-        is_scaled = config.one_of("scale_embedding", YES_OR_NO, False)
-        if is_scaled:
+        if config.flag("scale_embedding", False):
             return float(self.layers.dim_of(config) ** 0.5)
         return 1.0
 
@@ -66,18 +66,16 @@ class Bart:
         """Section `model` of encoder and decoder."""
         config.must_be(True, "tie_word_embeddings")
         sides = {side: self.layers.settings(config, side) for side in SIDES}
-        return {
-            **self.encoder(config), "share_embeddings": True, "backbone": {"type": "EncoderDecoder", **sides}
-        }  # fmt: skip
+        backbone = {"type": "EncoderDecoder", **sides}
+        return {**self.encoder(config), "share_embeddings": True, "backbone": backbone}
 
     def _rows(self, config: ConfigFile, side: str, embedder: str, backbone: str) -> Rows:
-        table = tensor(f"{embedder}.position.tables.0", f"{side}.embed_positions.weight")
-        norm = module(f"{embedder}.norm", f"{side}.layernorm_embedding")
-        return [
-            *([] if self.first is None else table),
-            *(norm if self.has_norm else []),
-            *self.layers.rows(config, side, backbone),
-        ]
+        rows = self.layers.rows(config, side, backbone)
+        if self.first is not None:
+            rows += tensor(f"{embedder}.position.tables.0", f"{side}.embed_positions.weight")
+        if self.has_norm:
+            rows += module(f"{embedder}.norm", f"{side}.layernorm_embedding")
+        return rows
 
     def encoder_table(self, config: ConfigFile) -> Rows:
         """Rows of the encoder alone."""
@@ -111,9 +109,9 @@ class Bart:
     def head_table(self, config: ConfigFile) -> Rows:
         """Rows of the output layer, whose weight is the table. Files without a head have no bias: it is zero."""
         flat = Rearranged("one v -> (one v)", {"one": 1})
-        bias = tensor("head.bias", "final_logits_bias", whole=flat)
         num_ids = config.size("vocab_size", self.num_ids)
-        return [*alias(TABLE, "lm_head.weight"), *(replace(row, zeros=num_ids) for row in bias)]
+        bias = Row("head.bias", ("final_logits_bias",), whole=flat, zeros=num_ids)
+        return [*alias(TABLE, "lm_head.weight"), bias]
 
     def longest(self, config: ConfigFile) -> int:
         """Tokens of a target at most, beside those that it starts with."""
@@ -130,14 +128,7 @@ class Bart:
         of_no_use: tuple[str, ...] = ()
         if self.first is None:
             of_no_use = ("encoder.embed_positions.", "decoder.embed_positions.")
-        others = (
-            "lm_head.",
-            "final_logits_bias",
-            "decoder.",
-            "classification_head.",
-            "qa_outputs.",
-            *of_no_use,
-        )
+        others = (*HEADS, "decoder.", *of_no_use)
         return (
             Family(
                 self.encoder, self.encoder_table, "model.", left_out=others, lacks=lacks_decoder
@@ -149,8 +140,10 @@ class Bart:
 TABLE = "source_embedder.content.weight"
 """Our first name of the table of ids."""
 
+HEADS = ("lm_head.", "final_logits_bias", "classification_head.", "qa_outputs.")
+
 BART, WHOLE_BART = Bart(
     Kind(), start=2, eos=2, starts_with_bos=True, has_norm=True, first=2
-).families()  # fmt: skip
+).families()
 MARIAN, WHOLE_MARIAN = Bart(Kind(), num_ids=58101, start=58100, eos=0, first=None).families()
 PEGASUS, WHOLE_PEGASUS = Bart(Kind(is_pre_norm=True)).families()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from seqkit.errors import DataError
 from seqkit.files import MAX_JSON_BYTES, decoded, read_small
 from seqkit.pretrained.config_file import ConfigFile, own_file, read_json
-from seqkit.pretrained.family import ACTIVATIONS, Settings, class_of, depth_of
-from seqkit.pretrained.rows import Rows, alias, layers, module, tensor
+from seqkit.pretrained.family import ACTIVATIONS, Settings, block, class_of, depth_of
+from seqkit.pretrained.rows import Rows, alias, layers, module, modules, tensor
 
 GENERATION = "generation_config.json"
 TOKENIZER = "tokenizer.json"
@@ -70,7 +71,7 @@ class Generation:
 
 
 def writes(
-    config: ConfigFile, start: list[int], eos: int, num_ids: int, first: list[int] | None = None
+    config: ConfigFile, start: list[int], eos: int, num_ids: int, first: Sequence[int] = ()
 ) -> Settings:
     """Section `objective` of a model that writes texts.
 
@@ -79,19 +80,25 @@ def writes(
     """
     held = Generation(config)
     target = {
-        "type": "FromFile", "path": str(config.path.parent / TOKENIZER), "special_tokens": False,
+        "type": "FromFile",
+        "path": str(config.path.parent / TOKENIZER),
+        "special_tokens": False,
         "num_ids": config.size("vocab_size", num_ids),
-    }  # fmt: skip
+    }
     return {
-        "type": "Seq2Seq", "target": target, "start": start, "eos": held.one_id("eos_token_id", eos),
-        "suppress": held.never() or None, "suppress_first": held.ids("begin_suppress_tokens", first or []) or None,
-    }  # fmt: skip
+        "type": "Seq2Seq",
+        "target": target,
+        "start": start,
+        "eos": held.one_id("eos_token_id", eos),
+        "suppress": held.never() or None,
+        "suppress_first": held.ids("begin_suppress_tokens", list(first)) or None,
+    }
 
 
-def written_state(longest: Callable[[ConfigFile], int]) -> Callable[[ConfigFile], dict[str, Any]]:
+def written_state(longest: Callable[[ConfigFile], int]) -> Callable[[ConfigFile], Settings]:
     """State of `Seq2Seq`: the target tokenizer's, and how many tokens are written at most."""
 
-    def state(config: ConfigFile) -> dict[str, Any]:
+    def state(config: ConfigFile) -> Settings:
         path = config.path.parent / TOKENIZER
         if not path.is_file():
             raise DataError(
@@ -142,54 +149,76 @@ class Kind:
         """The backbone of a side, encoder or decoder."""
         dim = self.dim_of(config)
         is_decoder = side == "decoder"
-        mechanism = {
-            "type": "ScaledDotProductAttention",
-            "dropout": config.number("attention_dropout", 0.0),
+        mlp = {
+            "ratio": config.size(f"{side}_ffn_dim", self.inner) / dim,
+            "activation": config.one_of("activation_function", ACTIVATIONS, "gelu"),
         }
-        ratio = config.size(f"{side}_ffn_dim", self.inner) / dim
+        kind = "PreNormBlock" if self.is_pre_norm else "PostNormBlock"
+        layer = block(kind, LAYER_NORM, mlp, config.number("attention_dropout", 0.0))
         return {
-            "type": "Transformer", "dim": dim, "depth": self._depth(config, side), "causal": is_decoder,
-            "num_heads": config.size(f"{side}_attention_heads", self.num_heads), "dropout": self.dropout_of(config),
+            "type": "Transformer",
+            "dim": dim,
+            "depth": self._depth(config, side),
+            "causal": is_decoder,
+            "num_heads": config.size(f"{side}_attention_heads", self.num_heads),
+            "dropout": self.dropout_of(config),
             "norm": LAYER_NORM if self.is_pre_norm else "Identity",
-            "block": {
-                "type": "PreNormBlock" if self.is_pre_norm else "PostNormBlock", "norm": LAYER_NORM,
-                "cross_attention": is_decoder, "attention": {"mechanism": mechanism},
-                "mlp": {"ratio": ratio, "activation": config.one_of("activation_function", ACTIVATIONS, "gelu")},
-            },
-        }  # fmt: skip
+            "block": {**layer, "cross_attention": is_decoder},
+        }
 
     def _depth(self, config: ConfigFile, side: str) -> int:
         return depth_of(config, f"{side}_layers", self.depth)
 
     def rows(self, config: ConfigFile, side: str, ours: str) -> Rows:
         """Rows of a side. ours: what our names begin with."""
-        dim = self.dim_of(config)
-
-        def attention(ours: str, theirs: str, *projections: tuple[str, str]) -> Rows:
-            without = [] if self.has_key_bias else [f"{theirs}.k_proj"]
-            rows = module(f"{ours}.out_proj", f"{theirs}.out_proj")
-            for name, of in projections:
-                names = [f"{theirs}.{letter}_proj" for letter in of]
-                rows += module(
-                    f"{ours}.{name}", *names, sizes=(dim,) * len(names), without_bias=without
-                )
-            return rows
-
-        layer = [
-            *attention("attention", "self_attn", ("qkv_proj", "qkv")),
-            *module("attention_norm", "self_attn_layer_norm"),
-            *module("mlp.up_proj", "fc1"),
-            *module("mlp.down_proj", "fc2"),
-            *module("mlp_norm", "final_layer_norm"),
-        ]
+        attention = partial(
+            attention_rows,
+            names=("q_proj", "k_proj", "v_proj", "out_proj"),
+            dim=self.dim_of(config),
+            has_key_bias=self.has_key_bias,
+        )
+        layer = attention("attention", "self_attn")
+        layer += modules(
+            {
+                "attention_norm": "self_attn_layer_norm",
+                "mlp.up_proj": "fc1",
+                "mlp.down_proj": "fc2",
+                "mlp_norm": "final_layer_norm",
+            }
+        )
         if side == "decoder":
-            layer += attention(
-                "cross_attention", "encoder_attn", ("q_proj", "q"), ("kv_proj", "kv")
-            )
+            layer += attention("cross_attention", "encoder_attn")
             layer += module("cross_norm", "encoder_attn_layer_norm")
-        norm = module(f"{ours}.norm", f"{side}.layer_norm") if self.is_pre_norm else []
         depth = self._depth(config, side)
-        return [*layers(depth, f"{ours}.blocks.{{}}.", f"{side}.layers.{{}}.", layer), *norm]
+        rows = layers(depth, f"{ours}.blocks.{{}}.", f"{side}.layers.{{}}.", layer)
+        if self.is_pre_norm:
+            rows += module(f"{ours}.norm", f"{side}.layer_norm")
+        return rows
+
+
+def attention_rows(
+    ours: str,
+    theirs: str,
+    *,
+    names: tuple[str, str, str, str],
+    dim: int | None = None,
+    has_key_bias: bool = True,
+) -> Rows:
+    """Rows of an attention layer; one that is called `cross_attention` has the projection of queries apart.
+
+    names: theirs, of queries, keys, values and output. dim: rows of each; None: equal ones.
+    """
+    query, key, value, out = (f"{theirs}.{name}" for name in names)
+    if ours == "cross_attention":
+        projections = {"q_proj": [query], "kv_proj": [key, value]}
+    else:
+        projections = {"qkv_proj": [query, key, value]}
+    rows = module(f"{ours}.out_proj", out)
+    for name, parts in projections.items():
+        sizes = None if dim is None else (dim,) * len(parts)
+        without_bias = () if has_key_bias else (key,)
+        rows += module(f"{ours}.{name}", *parts, sizes=sizes, without_bias=without_bias)
+    return rows
 
 
 def shared_table(ours: str) -> Rows:

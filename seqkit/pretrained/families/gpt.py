@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, depth_of
-from seqkit.pretrained.rows import Rows, Transposed, alias, layers, module, tensor
+from seqkit.pretrained.family import (
+    ACTIVATIONS,
+    Family,
+    Head,
+    Settings,
+    block,
+    depth_of,
+    layer_norm,
+    learned,
+)
+from seqkit.pretrained.rows import Rows, Transposed, alias, layers, module, modules, tensor
 
 
 def _gpt2(config: ConfigFile) -> Settings:
@@ -13,35 +22,36 @@ def _gpt2(config: ConfigFile) -> Settings:
         False, "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"
     )
     dim = config.size("n_embd", 768)
-    norm = {"type": "LayerNorm", "eps": config.positive("layer_norm_epsilon", 1e-5)}
-    embeddings, branches, attention = (
-        config.number(f"{name}_pdrop", 0.1) for name in ("embd", "resid", "attn")
-    )
-    inner = config.get("n_inner") or 4 * dim
-    block = {
-        "type": "PreNormBlock", "norm": norm,
-        "attention": {"mechanism": {"type": "ScaledDotProductAttention", "dropout": attention}},
-        "mlp": {"ratio": inner / dim, "activation": config.one_of("activation_function", ACTIVATIONS, "gelu_new")},
-    }  # fmt: skip
+    norm = layer_norm(config, 1e-5, "layer_norm_epsilon")
+    mlp = {
+        "ratio": (config.get("n_inner") or 4 * dim) / dim,
+        "activation": config.one_of("activation_function", ACTIVATIONS, "gelu_new"),
+    }
     return {
-        "position": {"type": "Learned", "sizes": [config.size("n_positions", 1024)]},
-        "dropout": embeddings,
+        "position": learned(config.size("n_positions", 1024)),
+        "dropout": config.number("embd_pdrop", 0.1),
         "backbone": {
-            "type": "Transformer", "dim": dim, "depth": depth_of(config, "n_layer", 12),
-            "num_heads": config.size("n_head", 12), "causal": True, "norm": norm, "dropout": branches, "block": block,
+            "type": "Transformer",
+            "dim": dim,
+            "depth": depth_of(config, "n_layer", 12),
+            "num_heads": config.size("n_head", 12),
+            "causal": True,
+            "norm": norm,
+            "dropout": config.number("resid_pdrop", 0.1),
+            "block": block("PreNormBlock", norm, mlp, config.number("attn_pdrop", 0.1)),
         },
-    }  # fmt: skip
+    }
 
 
 def _gpt2_table(config: ConfigFile) -> Rows:
-    layer = [
-        *module("attention_norm", "ln_1"),
-        *module("attention.qkv_proj", "attn.c_attn", whole=Transposed()),
-        *module("attention.out_proj", "attn.c_proj", whole=Transposed()),
-        *module("mlp_norm", "ln_2"),
-        *module("mlp.up_proj", "mlp.c_fc", whole=Transposed()),
-        *module("mlp.down_proj", "mlp.c_proj", whole=Transposed()),
-    ]
+    layer = modules({"attention_norm": "ln_1", "mlp_norm": "ln_2"})
+    for ours, theirs in (
+        ("attention.qkv_proj", "attn.c_attn"),
+        ("attention.out_proj", "attn.c_proj"),
+        ("mlp.up_proj", "mlp.c_fc"),
+        ("mlp.down_proj", "mlp.c_proj"),
+    ):
+        layer += module(ours, theirs, whole=Transposed())
     return [
         *tensor("embedder.content.weight", "wte.weight"),
         *tensor("embedder.position.tables.0", "wpe.weight"),

@@ -5,10 +5,17 @@ e channels of the inner width · s states of a channel · k tokens of the convol
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from einops import rearrange
+
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.gpt import TIED
 from seqkit.pretrained.family import Family, Settings, depth_of
-from seqkit.pretrained.rows import InTurn, Rearranged, Reversed, Rows, layers, module, tensor
+from seqkit.pretrained.rows import Rearranged, Rows, layers, module, modules, tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def _model(config: ConfigFile) -> Settings:
@@ -27,28 +34,44 @@ def _model(config: ConfigFile) -> Settings:
         "position": "NoPosition",
         "dropout": 0.0,
         "backbone": {
-            "type": "Mamba", "dim": dim, "depth": depth_of(config, default=32), "expand": int(expand), "causal": True,
-            "num_states": config.size("state_size", 16), "kernel_size": config.size("conv_kernel", 4), "dropout": 0.0,
+            "type": "Mamba",
+            "dim": dim,
+            "depth": depth_of(config, default=32),
+            "expand": int(expand),
+            "causal": True,
+            "num_states": config.size("state_size", 16),
+            "kernel_size": config.size("conv_kernel", 4),
+            "dropout": 0.0,
         },
-    }  # fmt: skip
+    }
+
+
+class Kernel:
+    """The convolution: ours counts back from the token, theirs up to it."""
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """[k 1 e] of [e 1 k]."""
+        return rearrange(x, "e 1 k -> k 1 e").flip(0)
+
+    def write(self, x: Tensor, /) -> Tensor:
+        """[e 1 k] of [k 1 e]."""
+        return rearrange(x.flip(0), "k 1 e -> e 1 k")
 
 
 def _table(config: ConfigFile) -> Rows:
-    # ours counts back from the token, theirs up to it
-    kernel = InTurn((Rearranged("e 1 k -> k 1 e", {}), Reversed()))
+    flat = Rearranged("e s -> (e s)", {"s": config.size("state_size", 16)})
+    names = {
+        "norm": "norm",
+        "in_proj": "mixer.in_proj",
+        "out_proj": "mixer.out_proj",
+        "ssm.x_proj": "mixer.x_proj",
+        "ssm.dt_proj": "mixer.dt_proj",
+    }
     layer = [
-        *module("norm", "norm"),
-        *module("in_proj", "mixer.in_proj"),
-        *module("out_proj", "mixer.out_proj"),
-        *module("ssm.x_proj", "mixer.x_proj"),
-        *module("ssm.dt_proj", "mixer.dt_proj"),
-        *tensor("ssm.convolution.weight", "mixer.conv1d.weight", whole=kernel),
+        *modules(names),
+        *tensor("ssm.convolution.weight", "mixer.conv1d.weight", whole=Kernel()),
         *tensor("ssm.convolution_bias", "mixer.conv1d.bias"),
-        *tensor(
-            "ssm.A_log",
-            "mixer.A_log",
-            whole=Rearranged("e s -> (e s)", {"s": config.size("state_size", 16)}),
-        ),
+        *tensor("ssm.A_log", "mixer.A_log", whole=flat),
         *tensor("ssm.D", "mixer.D"),
     ]
     return [

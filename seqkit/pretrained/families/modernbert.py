@@ -14,50 +14,57 @@ from seqkit.pretrained.family import (
     class_names,
     depth_of,
     has_classes,
+    layer_norm,
     rotary_settings,
 )
-from seqkit.pretrained.rows import Pairs, Rows, layers, module, tensor
+from seqkit.pretrained.rows import Pairs, Rows, layers, module, modules, tensor
 
 FULL = "full_attention"
 LOCAL = "sliding_attention"
-FLAG = {True: True, False: False}
 
 
 def _model(config: ConfigFile) -> Settings:
     """Layers with full and with local attention, each kind with a rotary base of its own; the first has no norm."""
     kinds = _kinds(config)
     norm = _norm(config)
-    attention = {"bias": config.one_of("attention_bias", FLAG, False)}
+    attention = {"bias": config.flag("attention_bias", False)}
     dropout = config.number("attention_dropout", 0.0)
-    window: Settings = {
-        "type": "SlidingWindowAttention",
-        "size": config.size("local_attention", 128) // 2 + 1,
+    size = config.size("local_attention", 128) // 2 + 1
+    mechanisms: dict[str, Settings] = {
+        LOCAL: {"type": "SlidingWindowAttention", "size": size, "dropout": dropout},
+        FULL: {"type": "ScaledDotProductAttention", "dropout": dropout},
     }
-    mechanisms: dict[str, Settings] = {LOCAL: window, FULL: {"type": "ScaledDotProductAttention"}}
-    block: Settings = {
-        "type": "PreNormBlock", "norm": norm,
-        "mlp": {
-            "type": "GatedMLP", "width": config.size("intermediate_size", 1152),
-            "activation": config.one_of("hidden_activation", ACTIVATIONS, "gelu"),
-            "bias": config.one_of("mlp_bias", FLAG, False), "dropout": config.number("mlp_dropout", 0.0),
-        },
-    }  # fmt: skip
+    mlp = {
+        "type": "GatedMLP",
+        "width": config.size("intermediate_size", 1152),
+        "activation": config.one_of("hidden_activation", ACTIVATIONS, "gelu"),
+        "bias": config.flag("mlp_bias", False),
+        "dropout": config.number("mlp_dropout", 0.0),
+    }
+    block: Settings = {"type": "PreNormBlock", "norm": norm, "mlp": mlp}
     blocks = [
-        {**block, "attention": {**attention, "mechanism": {**mechanisms[kind], "dropout": dropout}}}
-        for kind in kinds
+        {**block, "attention": {**attention, "mechanism": mechanisms[kind]}} for kind in kinds
     ]
     blocks[0]["attention_norm"] = "Identity"
-    rotary = {FULL: _rotary(config, FULL, "global_rope_theta", 160_000.0)}
-    rotary[LOCAL] = _rotary(config, LOCAL, "local_rope_theta", 10_000.0)
+    rotary = {
+        FULL: _rotary(config, FULL, "global_rope_theta", 160_000.0),
+        LOCAL: _rotary(config, LOCAL, "local_rope_theta", 10_000.0),
+    }
     return {
         "position": "NoPosition",
         "dropout": config.number("embedding_dropout", 0.0),
         "backbone": {
-            "type": "Transformer", "dim": config.size("hidden_size", 768), "depth": len(kinds), "norm": norm,
-            "input_norm": norm, "num_heads": config.size("num_attention_heads", 12), "dropout": dropout,
-            "position": [rotary[kind] for kind in kinds], "block": blocks,
+            "type": "Transformer",
+            "dim": config.size("hidden_size", 768),
+            "depth": len(kinds),
+            "norm": norm,
+            "input_norm": norm,
+            "num_heads": config.size("num_attention_heads", 12),
+            "dropout": dropout,
+            "position": [rotary[kind] for kind in kinds],
+            "block": blocks,
         },
-    }  # fmt: skip
+    }
 
 
 def _kinds(config: ConfigFile) -> list[str]:
@@ -73,11 +80,7 @@ def _kinds(config: ConfigFile) -> list[str]:
 
 
 def _norm(config: ConfigFile) -> Settings:
-    return {
-        "type": "LayerNorm",
-        "eps": config.positive("norm_eps", 1e-5),
-        "bias": config.one_of("norm_bias", FLAG, False),
-    }
+    return {**layer_norm(config, 1e-5, "norm_eps"), "bias": config.flag("norm_bias", False)}
 
 
 def _rotary(config: ConfigFile, kind: str, old: str, base: float) -> Settings:
@@ -93,14 +96,16 @@ def _table(config: ConfigFile) -> Rows:
     heads = config.size("num_attention_heads", 12)
     # of queries and keys, not of values
     pairs = Pairs(config.size("hidden_size", 768) // heads, heads=2 * heads)
-    layer = [
-        *module("attention_norm", "attn_norm"),
-        *module("attention.qkv_proj", "attn.Wqkv", whole=pairs),
-        *module("attention.out_proj", "attn.Wo"),
-        *module("mlp_norm", "mlp_norm"),
-        *module("mlp.gate_up_proj", "mlp.Wi"),
-        *module("mlp.down_proj", "mlp.Wo"),
-    ]
+    layer = module("attention.qkv_proj", "attn.Wqkv", whole=pairs)
+    layer += modules(
+        {
+            "attention_norm": "attn_norm",
+            "attention.out_proj": "attn.Wo",
+            "mlp_norm": "mlp_norm",
+            "mlp.gate_up_proj": "mlp.Wi",
+            "mlp.down_proj": "mlp.Wo",
+        }
+    )
     return [
         *tensor("embedder.content.weight", "embeddings.tok_embeddings.weight"),
         *module("backbone.input_norm", "embeddings.norm"),
@@ -111,9 +116,10 @@ def _table(config: ConfigFile) -> Rows:
 
 def _transform(config: ConfigFile) -> Settings:
     return {
-        "activation": config.one_of("classifier_activation", ACTIVATIONS, "gelu"), "norm": _norm(config),
-        "bias": config.one_of("classifier_bias", FLAG, False),
-    }  # fmt: skip
+        "activation": config.one_of("classifier_activation", ACTIVATIONS, "gelu"),
+        "norm": _norm(config),
+        "bias": config.flag("classifier_bias", False),
+    }
 
 
 def _masked(config: ConfigFile) -> Settings:
@@ -128,11 +134,13 @@ def _classify(config: ConfigFile) -> Settings:
 
 def _classifier(kind: str, objective: Callable[[ConfigFile], Settings]) -> Head:
     """The head of a linear layer behind the transform. kind: end of the name of the class that has it."""
-    rows = [
-        *module("head.transform.linear", "head.dense"),
-        *module("head.transform.norm", "head.norm"),
-        *module("head.linear", "classifier"),
-    ]
+    rows = modules(
+        {
+            "head.transform.linear": "head.dense",
+            "head.transform.norm": "head.norm",
+            "head.linear": "classifier",
+        }
+    )
     return Head((kind,), objective, lambda _: rows, class_names, has_classes(kind))
 
 

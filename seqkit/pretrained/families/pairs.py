@@ -6,17 +6,55 @@ d width · c channels · p q height and width of a patch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqkit.errors import DataError
 from seqkit.pretrained.config_file import ConfigFile, own_file, read_json
-from seqkit.pretrained.families.vision import checked_images, kernel
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_of, depth_of
-from seqkit.pretrained.rows import Rearranged, Rows, below, layers, module, tensor
+from seqkit.pretrained.families.vision import checked_images, kernel, patches_to_a_side
+from seqkit.pretrained.family import (
+    ACTIVATIONS,
+    Family,
+    Head,
+    Settings,
+    block,
+    class_of,
+    depth_of,
+    layer_norm,
+    learned,
+)
+from seqkit.pretrained.rows import Rearranged, Rows, below, layers, module, modules, tensor
 
 TEXT = "text"
 IMAGE = "image"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a tower where the file does not say them."""
+
+    dim: int = 768
+    heads: int = 12
+    inner: int = 3072
+
+
+@dataclass(frozen=True)
+class Default:
+    """Values of both towers of a model type where the file does not say them.
+
+    num_tokens, num_ids: of texts. text: sizes of their tower; those of images are the same in all.
+    """
+
+    eps: float
+    activation: str
+    patch: int
+    num_tokens: int
+    num_ids: int
+    text: Sizes
+
+
+CLIP = Default(1e-5, "quick_gelu", 32, 77, 49408, Sizes(512, 8, 2048))
+SIGLIP = Default(1e-6, "gelu_pytorch_tanh", 16, 64, 32000, Sizes())
 
 
 PREFIX = {TEXT: "text_model.", IMAGE: "vision_model."}
@@ -27,12 +65,21 @@ def _is_clip(config: ConfigFile) -> bool:
     return config.model_type.startswith("clip")
 
 
+def _default(config: ConfigFile) -> Default:
+    return CLIP if _is_clip(config) else SIGLIP
+
+
+def _sizes(config: ConfigFile, part: str) -> Sizes:
+    return _default(config).text if part == TEXT else Sizes()
+
+
 def _section(config: ConfigFile, part: str) -> ConfigFile:
     """Settings of the tower of a part; those of CLIP may stand under a second name, which then counts alone."""
     name = {TEXT: "text_config", IMAGE: "vision_config"}[part]
     config.get(name)
-    has_second = _is_clip(config) and config.get(f"{name}_dict") is not None
-    found = config.section(f"{name}_dict" if has_second else name)
+    second = f"{name}_dict"
+    has_second = _is_clip(config) and config.get(second) is not None
+    found = config.section(second) if has_second else config.section(name)
     kinds = (config.model_type, f"{config.model_type}_{name.removesuffix('_config')}_model")
     if found.model_type not in kinds:
         raise found.refused("model_type", " or ".join(kinds))
@@ -43,64 +90,53 @@ def _section(config: ConfigFile, part: str) -> ConfigFile:
 
 
 def _dim(config: ConfigFile, part: str) -> int:
-    return config.size("hidden_size", 512 if _is_clip(config) and part == TEXT else 768)
+    return config.size("hidden_size", _sizes(config, part).dim)
 
 
 def _heads(config: ConfigFile, part: str) -> int:
-    return config.size("num_attention_heads", 8 if _is_clip(config) and part == TEXT else 12)
+    return config.size("num_attention_heads", _sizes(config, part).heads)
 
 
 def _norm(config: ConfigFile) -> Settings:
-    return {
-        "type": "LayerNorm",
-        "eps": config.positive("layer_norm_eps", 1e-5 if _is_clip(config) else 1e-6),
-    }
+    return layer_norm(config, _default(config).eps)
 
 
 def _mlp(config: ConfigFile, part: str) -> Settings:
-    is_small = _is_clip(config) and part == TEXT
-    activation = config.one_of(
-        "hidden_act", ACTIVATIONS, "quick_gelu" if _is_clip(config) else "gelu_pytorch_tanh"
-    )
-    ratio = config.size("intermediate_size", 2048 if is_small else 3072) / _dim(config, part)
+    activation = config.one_of("hidden_act", ACTIVATIONS, _default(config).activation)
+    ratio = config.size("intermediate_size", _sizes(config, part).inner) / _dim(config, part)
     return {"type": "MLP", "ratio": ratio, "activation": activation}
 
 
 def _patch(config: ConfigFile) -> int:
-    return config.size("patch_size", 32 if _is_clip(config) else 16)
+    return config.size("patch_size", _default(config).patch)
 
 
 def _num_positions(config: ConfigFile, part: str) -> int:
     if part == TEXT:
-        return config.size("max_position_embeddings", 77 if _is_clip(config) else 64)
-    side = config.size("image_size", 224)
-    p = _patch(config)
-    if side % p:
-        raise config.refused("image_size", f"a multiple of the patch size, {p}")
-    return _is_clip(config) + (side // p) ** 2
+        return config.size("max_position_embeddings", _default(config).num_tokens)
+    return _is_clip(config) + patches_to_a_side(config, _patch(config)) ** 2
 
 
 def _position(config: ConfigFile, part: str) -> Settings:
-    return {"type": "Learned", "sizes": [_num_positions(config, part)]}
+    return learned(_num_positions(config, part))
 
 
 def _backbone(config: ConfigFile, part: str) -> Settings:
     if part == IMAGE:
         config.must_be(3, "num_channels")
     norm = _norm(config)
-    dim = _dim(config, part)
-    mechanism = {
-        "type": "ScaledDotProductAttention",
-        "dropout": config.number("attention_dropout", 0.0),
-    }
-    block = {
-        "type": "PreNormBlock", "norm": norm, "mlp": _mlp(config, part), "attention": {"mechanism": mechanism},
-    }  # fmt: skip
+    dropout = config.number("attention_dropout", 0.0)
     return {
-        "type": "Transformer", "dim": dim, "depth": depth_of(config, default=12), "num_heads": _heads(config, part),
-        "causal": _is_clip(config) and part == TEXT, "norm": norm, "dropout": 0.0, "block": block,
+        "type": "Transformer",
+        "dim": _dim(config, part),
+        "depth": depth_of(config, default=12),
+        "num_heads": _heads(config, part),
+        "causal": _is_clip(config) and part == TEXT,
+        "norm": norm,
+        "dropout": 0.0,
+        "block": block("PreNormBlock", norm, _mlp(config, part), dropout),
         "input_norm": norm if _is_clip(config) and part == IMAGE else None,
-    }  # fmt: skip
+    }
 
 
 def _projection(config: ConfigFile, part: str) -> Settings:
@@ -109,21 +145,26 @@ def _projection(config: ConfigFile, part: str) -> Settings:
         pool = "last" if part == TEXT else "first"
         return {"type": "LinearProjection", "pool": pool, "bias": not _is_clip(config)}
     config.must_be(True, "vision_use_head")
-    norm = _norm(config)
-    mlp = _mlp(config, part)
-    return {"type": "AttentionPooling", "num_heads": _heads(config, part), "mlp": mlp, "norm": norm}
+    return {
+        "type": "AttentionPooling",
+        "num_heads": _heads(config, part),
+        "mlp": _mlp(config, part),
+        "norm": _norm(config),
+    }
 
 
 def _tower(config: ConfigFile, part: str) -> Rows:
     """Names of the weights of embedder and backbone of a tower."""
-    layer = [
-        *module("attention_norm", "layer_norm1"),
-        *module("attention.qkv_proj", *(f"self_attn.{name}_proj" for name in "qkv")),
-        *module("attention.out_proj", "self_attn.out_proj"),
-        *module("mlp_norm", "layer_norm2"),
-        *module("mlp.up_proj", "mlp.fc1"),
-        *module("mlp.down_proj", "mlp.fc2"),
-    ]
+    layer = modules(
+        {
+            "attention_norm": "layer_norm1",
+            "attention.qkv_proj": tuple(f"self_attn.{name}_proj" for name in "qkv"),
+            "attention.out_proj": "self_attn.out_proj",
+            "mlp_norm": "layer_norm2",
+            "mlp.up_proj": "mlp.fc1",
+            "mlp.down_proj": "mlp.fc2",
+        }
+    )
     rows = layers(depth_of(config, default=12), "backbone.blocks.{}.", "encoder.layers.{}.", layer)
     rows += tensor("embedder.position.tables.0", "embeddings.position_embedding.weight")
     if part == TEXT:
@@ -131,11 +172,8 @@ def _tower(config: ConfigFile, part: str) -> Rows:
         return rows + module("backbone.norm", "final_layer_norm")
     content = "embedder.content"
     if _is_clip(config):
-        rows += tensor(
-            "embedder.content.prefix",
-            "embeddings.class_embedding",
-            whole=Rearranged("d -> 1 d", {}),
-        )
+        first = Rearranged("d -> 1 d", {})
+        rows += tensor("embedder.content.prefix", "embeddings.class_embedding", whole=first)
         rows += module("backbone.input_norm", "pre_layrnorm")
         content += ".projection"
     else:
@@ -156,10 +194,14 @@ def _projection_rows(config: ConfigFile, part: str) -> Rows:
         *tensor("query", "head.probe", whole=Rearranged("1 1 d -> d", {})),
         *tensor("qkv_proj.weight", "head.attention.in_proj_weight"),
         *tensor("qkv_proj.bias", "head.attention.in_proj_bias"),
-        *module("out_proj", "head.attention.out_proj"),
-        *module("norm", "head.layernorm"),
-        *module("mlp.up_proj", "head.mlp.fc1"),
-        *module("mlp.down_proj", "head.mlp.fc2"),
+        *modules(
+            {
+                "out_proj": "head.attention.out_proj",
+                "norm": "head.layernorm",
+                "mlp.up_proj": "head.mlp.fc1",
+                "mlp.down_proj": "head.mlp.fc2",
+            }
+        ),
     ]
 
 
@@ -178,7 +220,7 @@ def _texts(folder: Path, config: ConfigFile) -> Settings:
 
     path = own_file(folder / NAME)
     most = _num_positions(config, TEXT)
-    num_ids = config.size("vocab_size", 49408 if _is_clip(config) else 32000)
+    num_ids = config.size("vocab_size", _default(config).num_ids)
     found = {"type": "FromFile", "path": str(path), "num_ids": num_ids, "max_tokens": most}
     if not path.is_file():
         raise DataError(f"{folder} has no {NAME}; save its fast tokenizer there (save_pretrained)")
@@ -229,13 +271,11 @@ def _alone(part: str) -> Family:
 
     def model(config: ConfigFile) -> Settings:
         objective(config)  # which other objectives leave out
-        position = _position(config, part)
-        bias = not _is_clip(config)
         return {
-            "position": position,
+            "position": _position(config, part),
             "backbone": _backbone(config, part),
             "dropout": 0.0,
-            "embedding_bias": bias,
+            "embedding_bias": not _is_clip(config),
         }
 
     def is_clips_with_projection(config: ConfigFile) -> bool:
@@ -291,10 +331,13 @@ def _contrastive(config: ConfigFile) -> Settings:
             "projection_size", f"the width of images, {_dim(towers[IMAGE], IMAGE)}"
         )
     return {
-        "type": "Contrastive", "parts": [*INPUTS], "dim": dim, "max_scale": None,
+        "type": "Contrastive",
+        "parts": [*INPUTS],
+        "dim": dim,
+        "max_scale": None,
         "loss": "softmax" if _is_clip(config) else "sigmoid",
         "projections": {part: _projection(tower, part) for part, tower in towers.items()},
-    }  # fmt: skip
+    }
 
 
 def _of_tower(rows: Rows, part: str) -> Rows:
@@ -310,17 +353,17 @@ def _whole_table(config: ConfigFile) -> Rows:
 
 
 def _contrastive_table(config: ConfigFile) -> Rows:
-    rows = tensor(
-        "head.logit_scale",
-        "logit_scale",
-        whole=Rearranged("-> 1", {}) if _is_clip(config) else None,
-    )
+    if _is_clip(config):
+        rows = tensor("head.logit_scale", "logit_scale", whole=Rearranged("-> 1", {}))
+        prefix = dict.fromkeys(INPUTS, "")
+    else:
+        rows = tensor("head.logit_scale", "logit_scale")
+        rows += tensor("head.logit_bias", "logit_bias")
+        prefix = PREFIX
     for part in INPUTS:
         own = _projection_rows(_section(config, part), part)
-        rows += below(own, f"head.projections.{part}.", "" if _is_clip(config) else PREFIX[part])
-    if _is_clip(config):
-        return rows
-    return rows + tensor("head.logit_bias", "logit_bias")
+        rows += below(own, f"head.projections.{part}.", prefix[part])
+    return rows
 
 
 def _joined(folder: Path, config: ConfigFile) -> Settings:
@@ -328,15 +371,27 @@ def _joined(folder: Path, config: ConfigFile) -> Settings:
     return {"type": "Join", "parts": parts}
 
 
+PROJECTIONS = ("text_projection.", "visual_projection.")
+HEADS = ("logit_scale", "logit_bias", "text_model.head.", "vision_model.head.")
 PAIR = Family(
-    _whole, _whole_table, "",
-    {"Contrastive": Head(("",), _contrastive, _contrastive_table, lambda _: {"has_classes": False})},
-    ("text_projection.", "visual_projection.", "logit_scale", "logit_bias", "text_model.head.", "vision_model.head."),
+    _whole,
+    _whole_table,
+    "",
+    {
+        "Contrastive": Head(
+            ("",), _contrastive, _contrastive_table, lambda _: {"has_classes": False}
+        )
+    },
+    PROJECTIONS + HEADS,
     _joined,
-)  # fmt: skip
+)
 PAIRS: dict[str, Family] = {
-    "clip": PAIR, "siglip": PAIR,
-    **{f"{name}_text_model": _alone(TEXT) for name in ("clip", "siglip")},
-    **{f"{name}_vision_model": _alone(IMAGE) for name in ("clip", "siglip")},
-}  # fmt: skip
+    f"{name}{end}": family
+    for name in ("clip", "siglip")
+    for end, family in (
+        ("", PAIR),
+        ("_text_model", _alone(TEXT)),
+        ("_vision_model", _alone(IMAGE)),
+    )
+}
 """Both models, and their towers."""

@@ -2,46 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoder_decoder import (
     SIDES,
     Generation,
+    attention_rows,
     lacks_decoder,
     shared_table,
     writes,
     written_state,
 )
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, depth_of
-from seqkit.pretrained.rows import Rows, alias, layers, module, tensor
+from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, block, depth_of
+from seqkit.pretrained.rows import Rows, alias, below, layers, module, modules, tensor
 
 LONGEST = 512
 """Tokens of a target at most, as in training; distances have no table that ends."""
 
-SIZES = {"t5": (512, 2048, 6, 8, "relu", 32128), "mt5": (512, 1024, 8, 6, "gated-gelu", 250112)}
-"""Width, inner width, layers, heads, MLP and number of ids by default."""
+
+@dataclass(frozen=True)
+class Default:
+    """Values of a model type where the file does not say them."""
+
+    inner: int
+    depth: int
+    heads: int
+    mlp: str
+    num_ids: int
 
 
-def _default(config: ConfigFile, i: int) -> Any:
-    return SIZES[config.model_type][i]
+DEFAULTS = {
+    "t5": Default(inner=2048, depth=6, heads=8, mlp="relu", num_ids=32128),
+    "mt5": Default(inner=1024, depth=8, heads=6, mlp="gated-gelu", num_ids=250112),
+}
+
+
+def _default(config: ConfigFile) -> Default:
+    return DEFAULTS[config.model_type]
+
+
+def _dim(config: ConfigFile) -> int:
+    return config.size("d_model", 512)
+
+
+def _dropout(config: ConfigFile) -> float:
+    return config.number("dropout_rate", 0.1)
 
 
 def _depth(config: ConfigFile, side: str) -> int:
-    depth = depth_of(config, "num_layers", _default(config, 2))
+    depth = depth_of(config, "num_layers", _default(config).depth)
     if side == "encoder" or config.get("num_decoder_layers") is None:
         return depth
     return depth_of(config, "num_decoder_layers")
 
 
+def _projection(config: ConfigFile) -> str:
+    """Name of the activation, behind `gated-` where the MLP has a gate."""
+    return str(config.get("feed_forward_proj", _default(config).mlp))
+
+
 def _is_gated(config: ConfigFile) -> bool:
-    return str(config.get("feed_forward_proj", _default(config, 4))).startswith("gated-")
+    return _projection(config).startswith("gated-")
 
 
-def _mlp(config: ConfigFile, dim: int) -> Settings:
+def _mlp(config: ConfigFile) -> Settings:
     """The MLP: with a gate or without. Raises DataError for an activation that is not read."""
-    given = str(config.get("feed_forward_proj", _default(config, 4)))
-    inner = config.size("d_ff", _default(config, 1))
+    given = _projection(config)
+    inner = config.size("d_ff", _default(config).inner)
     name = given.removeprefix("gated-")
     if name not in ACTIVATIONS:
         raise config.refused(
@@ -52,41 +80,43 @@ def _mlp(config: ConfigFile, dim: int) -> Settings:
     config.must_be(_is_gated(config), "is_gated_act")
     if _is_gated(config):
         return {"type": "GatedMLP", "activation": ACTIVATIONS[theirs], "width": inner}
-    return {"type": "MLP", "activation": ACTIVATIONS[name], "ratio": inner / dim, "bias": False}
+    ratio = inner / _dim(config)
+    return {"type": "MLP", "activation": ACTIVATIONS[name], "ratio": ratio, "bias": False}
 
 
 def _stack(config: ConfigFile, side: str) -> Settings:
-    dim = config.size("d_model", _default(config, 0))
-    heads = _heads(config)
+    heads = config.size("num_heads", _default(config).heads)
     is_decoder = side == "decoder"
     norm = {"type": "RMSNorm", "eps": config.positive("layer_norm_epsilon", 1e-6)}
-    dropout = config.number("dropout_rate", 0.1)
-    mechanism = {"type": "ScaledDotProductAttention", "temperature": 1.0, "dropout": dropout}
-    buckets = config.size("relative_attention_num_buckets", 32)
-    far = config.size("relative_attention_max_distance", 128)
+    layer = block("PreNormBlock", norm, _mlp(config), _dropout(config))
+    layer["cross_attention"] = is_decoder
+    layer["attention"] |= {"head_dim": config.size("d_kv", 64), "bias": False}
+    layer["attention"]["mechanism"]["temperature"] = 1.0
     return {
-        "type": "Transformer", "dim": dim, "depth": _depth(config, side), "num_heads": heads, "causal": is_decoder,
-        "dropout": dropout, "norm": norm,
+        "type": "Transformer",
+        "dim": _dim(config),
+        "depth": _depth(config, side),
+        "num_heads": heads,
+        "causal": is_decoder,
+        "dropout": _dropout(config),
+        "norm": norm,
         "position": {
-            "type": "T5Bias", "num_heads": heads, "num_buckets": buckets, "max_distance": far, "causal": is_decoder
+            "type": "T5Bias",
+            "num_heads": heads,
+            "num_buckets": config.size("relative_attention_num_buckets", 32),
+            "max_distance": config.size("relative_attention_max_distance", 128),
+            "causal": is_decoder,
         },
-        "block": {
-            "type": "PreNormBlock", "norm": norm, "cross_attention": is_decoder, "mlp": _mlp(config, dim),
-            "attention": {"head_dim": config.size("d_kv", 64), "bias": False, "mechanism": mechanism},
-        },
-    }  # fmt: skip
-
-
-def _heads(config: ConfigFile) -> int:
-    return config.size("num_heads", _default(config, 3))
+        "block": layer,
+    }
 
 
 def _encoder(config: ConfigFile) -> Settings:
     """Section `model` of the encoder alone."""
     config.get("scale_decoder_outputs")  # of the head
     _depth(config, "decoder")
-    dropout = config.number("dropout_rate", 0.1)
-    return {"position": "NoPosition", "dropout": dropout, "backbone": _stack(config, "encoder")}
+    backbone = _stack(config, "encoder")
+    return {"position": "NoPosition", "dropout": _dropout(config), "backbone": backbone}
 
 
 def _whole(config: ConfigFile) -> Settings:
@@ -99,32 +129,22 @@ def _whole(config: ConfigFile) -> Settings:
     }
 
 
-def _rows(config: ConfigFile, side: str, ours: str) -> Rows:
-    def attention(ours: str, theirs: str, *projections: tuple[str, str]) -> Rows:
-        rows = module(f"{ours}.out_proj", f"{theirs}.o")
-        for name, of in projections:
-            rows += module(f"{ours}.{name}", *(f"{theirs}.{letter}" for letter in of))
-        return rows
+NAMES = ("q", "k", "v", "o")
 
-    layer = [
-        *attention("attention", "layer.0.SelfAttention", ("qkv_proj", "qkv")),
-        *module("attention_norm", "layer.0.layer_norm"),
-    ]
+
+def _rows(config: ConfigFile, side: str, ours: str) -> Rows:
+    layer = attention_rows("attention", "layer.0.SelfAttention", names=NAMES)
+    layer += module("attention_norm", "layer.0.layer_norm")
+    place = 1
     if side == "decoder":
-        layer += attention(
-            "cross_attention", "layer.1.EncDecAttention", ("q_proj", "q"), ("kv_proj", "kv")
-        )
+        layer += attention_rows("cross_attention", "layer.1.EncDecAttention", names=NAMES)
         layer += module("cross_norm", "layer.1.layer_norm")
-    mlp = "layer.1" if side == "encoder" else "layer.2"
-    first = [
-        f"{mlp}.DenseReluDense.{name}"
-        for name in (("wi_0", "wi_1") if _is_gated(config) else ("wi",))
-    ]
-    layer += [
-        *module("mlp.gate_up_proj" if _is_gated(config) else "mlp.up_proj", *first),
-        *module("mlp.down_proj", f"{mlp}.DenseReluDense.wo"),
-        *module("mlp_norm", f"{mlp}.layer_norm"),
-    ]
+        place = 2
+    mlp = modules({"up_proj": "wi", "down_proj": "wo"})
+    if _is_gated(config):
+        mlp = modules({"gate_up_proj": ("wi_0", "wi_1"), "down_proj": "wo"})
+    layer += below(mlp, "mlp.", f"layer.{place}.DenseReluDense.")
+    layer += module("mlp_norm", f"layer.{place}.layer_norm")
     distances = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return [
         *tensor(f"{ours}.positions.0.table", distances),
@@ -155,12 +175,10 @@ def _is_tied(config: ConfigFile) -> bool:
 def _objective(config: ConfigFile) -> Settings:
     held = Generation(config)
     start = held.one_id("decoder_start_token_id", held.one_id("pad_token_id", 0))
-    if _is_tied(config):
-        scale = config.size("d_model", _default(config, 0)) ** -0.5
-    else:
-        scale = 1.0
-    head = {"tied": _is_tied(config), "bias": False, "logit_scale": scale}
-    return {**writes(config, [start], 1, _default(config, 5)), **head}
+    is_tied = _is_tied(config)
+    scale = _dim(config) ** -0.5 if is_tied else 1.0
+    head = {"tied": is_tied, "bias": False, "logit_scale": scale}
+    return {**writes(config, [start], 1, _default(config).num_ids), **head}
 
 
 def _head(config: ConfigFile) -> Rows:

@@ -13,33 +13,56 @@ from einops import rearrange
 
 from seqkit.errors import DataError
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of
+from seqkit.pretrained.family import (
+    ACTIVATIONS,
+    Family,
+    Head,
+    Settings,
+    block,
+    class_names,
+    depth_of,
+    layer_norm,
+    learned,
+)
 from seqkit.pretrained.processors import image_settings
-from seqkit.pretrained.rows import Change, Rearranged, Row, Rows, layers, module, tensor
+from seqkit.pretrained.rows import Change, Rearranged, Row, Rows, layers, module, modules, tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+def _is_dino(config: ConfigFile) -> bool:
+    return config.model_type == "dinov2"
+
+
 def _patch(config: ConfigFile) -> int:
-    return config.size("patch_size", 14 if config.model_type.startswith("dinov2") else 16)
+    return config.size("patch_size", 14 if _is_dino(config) else 16)
 
 
 def _num_prefix(config: ConfigFile) -> int:
     return {"vit": 1, "deit": 2, "dinov2": 1}[config.model_type]
 
 
-def _num_positions(config: ConfigFile) -> int:
+def patches_to_a_side(config: ConfigFile, p: int) -> int:
+    """Patches of p x p pixels to a side of the images of the table. Raises DataError where they do not tile them."""
     side = config.size("image_size", 224)
-    if side % _patch(config):
-        raise config.refused("image_size", f"a multiple of the patch size, {_patch(config)}")
-    if config.model_type == "dinov2":
-        side = _image_side(config.path.parent, _patch(config))
-    return _num_prefix(config) + (side // _patch(config)) ** 2
+    if side % p:
+        raise config.refused("image_size", f"a multiple of the patch size, {p}")
+    return side // p
 
 
-def _image_side(folder: Path, p: int) -> int:
-    """Side in pixels of the images that the processor makes. Raises DataError unless p x p patches tile a square."""
+def _num_positions(config: ConfigFile) -> int:
+    p = _patch(config)
+    num_to_a_side = patches_to_a_side(config, p)
+    if _is_dino(config):
+        num_to_a_side = _image_side(config) // p
+    return _num_prefix(config) + num_to_a_side**2
+
+
+def _image_side(config: ConfigFile) -> int:
+    """Side in pixels of the images that the processor makes. Raises DataError unless patches tile a square."""
+    folder = config.path.parent
+    p = _patch(config)
     size = _image_size(image_settings(folder))
     if size is None or size[0] != size[1] or size[0] % p:
         raise DataError(
@@ -50,48 +73,41 @@ def _image_side(folder: Path, p: int) -> int:
 
 def _image_size(found: Settings) -> list[int] | None:
     resize = found.get("resize", {})
-    size: list[int] | None = resize.get("crop") or resize.get("size")
-    return size
+    return resize.get("crop") or resize.get("size")  # type: ignore[no-any-return]
 
 
 def _model(config: ConfigFile) -> Settings:
     config.must_be(3, "num_channels")
-    is_dino = config.model_type == "dinov2"
-    config.must_be(
-        True, "qkv_bias", *(["apply_layernorm", "reshape_hidden_states"] if is_dino else [])
-    )
+    config.must_be(True, "qkv_bias")
+    is_dino = _is_dino(config)
     dim = config.size("hidden_size", 768)
-    norm = {
-        "type": "LayerNorm",
-        "eps": config.positive("layer_norm_eps", 1e-6 if is_dino else 1e-12),
-    }
-    activation = config.one_of("hidden_act", ACTIVATIONS, "gelu")
-    branches, attention = (
-        config.number(f"{name}_dropout_prob", 0.0) for name in ("hidden", "attention_probs")
-    )
-    block: Settings = {
-        "type": "PreNormBlock", "norm": norm,
-        "mlp": {"ratio": _inner(config, dim) / dim, "activation": activation},
-        "attention": {"mechanism": {"type": "ScaledDotProductAttention", "dropout": attention}},
-    }  # fmt: skip
+    norm = layer_norm(config, 1e-6 if is_dino else 1e-12)
+    dropout = config.number("hidden_dropout_prob", 0.0)
     if is_dino:
+        inner = int(dim * config.number("mlp_ratio", 4.0))
+    else:
+        inner = config.size("intermediate_size", 3072)
+    activation = config.one_of("hidden_act", ACTIVATIONS, "gelu")
+    mlp = {"ratio": inner / dim, "activation": activation}
+    layer = block("PreNormBlock", norm, mlp, config.number("attention_probs_dropout_prob", 0.0))
+    if is_dino:
+        config.must_be(True, "apply_layernorm", "reshape_hidden_states")
         config.must_be(False, "use_swiglu_ffn")
-        block["residual"] = {"layer_scale": config.number("layerscale_value", 1.0)}
         config.must_be(0.0, "drop_path_rate")
+        layer["residual"] = {"layer_scale": config.number("layerscale_value", 1.0)}
     return {
-        "position": {"type": "Learned", "sizes": [_num_positions(config)]},
-        "dropout": branches,
+        "position": learned(_num_positions(config)),
+        "dropout": dropout,
         "backbone": {
-            "type": "Transformer", "dim": dim, "depth": depth_of(config, default=12), "norm": norm, "dropout": branches,
-            "num_heads": config.size("num_attention_heads", 12), "block": block,
+            "type": "Transformer",
+            "dim": dim,
+            "depth": depth_of(config, default=12),
+            "norm": norm,
+            "dropout": dropout,
+            "num_heads": config.size("num_attention_heads", 12),
+            "block": layer,
         },
-    }  # fmt: skip
-
-
-def _inner(config: ConfigFile, dim: int) -> int:
-    if config.model_type == "dinov2":
-        return int(dim * config.number("mlp_ratio", 4.0))
-    return config.size("intermediate_size", 3072)
+    }
 
 
 FIRST: Change = Rearranged("1 n d -> n d", {})
@@ -105,48 +121,61 @@ def kernel(num_channels: int, p: int) -> Change:
 
 def _interpolated(config: ConfigFile) -> Change:
     p = _patch(config)
-    sides = config.size("image_size", 224), _image_side(config.path.parent, p)
-    return Interpolated(_num_prefix(config), *(side // p for side in sides))
+    before = config.size("image_size", 224) // p
+    return Interpolated(_num_prefix(config), before, _image_side(config) // p)
 
 
 def _table(config: ConfigFile) -> Rows:
-    before = ["cls_token", *(["distillation_token"] if config.model_type == "deit" else [])]
-    is_dino = config.model_type == "dinov2"
-    if is_dino:
-        names = ("norm1", "norm2", "mlp.fc1", "mlp.fc2")
-    else:
-        names = ("layernorm_before", "layernorm_after", "intermediate.dense", "output.dense")
-    layer = [
-        *module("attention_norm", names[0]),
-        *module(
-            "attention.qkv_proj",
-            *(f"attention.attention.{name}" for name in ("query", "key", "value")),
-        ),
-        *module("attention.out_proj", "attention.output.dense"),
-        *module("mlp_norm", names[1]),
-        *module("mlp.up_proj", names[2]),
-        *module("mlp.down_proj", names[3]),
-    ]
-    if is_dino:
+    prefix: tuple[str, ...] = ("embeddings.cls_token",)
+    if config.model_type == "deit":
+        prefix = (*prefix, "embeddings.distillation_token")
+    qkv = tuple(f"attention.attention.{name}" for name in ("query", "key", "value"))
+    layer = modules({"attention.qkv_proj": qkv, "attention.out_proj": "attention.output.dense"})
+    mask = "1 1 d -> d"
+    interpolated = None
+    if _is_dino(config):
+        layer += modules(
+            {
+                "attention_norm": "norm1",
+                "mlp_norm": "norm2",
+                "mlp.up_proj": "mlp.fc1",
+                "mlp.down_proj": "mlp.fc2",
+            }
+        )
         layer += tensor("attention_residual.scale", "layer_scale1.lambda1")
         layer += tensor("mlp_residual.scale", "layer_scale2.lambda1")
-    prefix = tuple(f"embeddings.{name}" for name in before)
-    mask = Rearranged("1 d -> d" if is_dino else "1 1 d -> d", {})
+        mask = "1 d -> d"
+        interpolated = _interpolated(config)
+    else:
+        layer += modules(
+            {
+                "attention_norm": "layernorm_before",
+                "mlp_norm": "layernorm_after",
+                "mlp.up_proj": "intermediate.dense",
+                "mlp.down_proj": "output.dense",
+            }
+        )
+    projection = "embeddings.patch_embeddings.projection"
     return [
         Row("embedder.content.prefix", prefix, changes=(FIRST,) * len(prefix)),
-        Row(
+        *tensor(
             "embedder.content.projection.weight",
-            ("embeddings.patch_embeddings.projection.weight",),
+            f"{projection}.weight",
             whole=kernel(3, _patch(config)),
         ),
-        *tensor("embedder.content.projection.bias", "embeddings.patch_embeddings.projection.bias"),
+        *tensor("embedder.content.projection.bias", f"{projection}.bias"),
         Row(
             "embedder.position.tables.0",
             ("embeddings.position_embeddings",),
             changes=(FIRST,),
-            whole=_interpolated(config) if is_dino else None,
+            whole=interpolated,
         ),
-        *tensor("embedder.mask_token", "embeddings.mask_token", whole=mask, may_miss=True),
+        *tensor(
+            "embedder.mask_token",
+            "embeddings.mask_token",
+            whole=Rearranged(mask, {}),
+            may_miss=True,
+        ),
         *layers(depth_of(config, default=12), "backbone.blocks.{}.", "encoder.layer.{}.", layer),
         *module("backbone.norm", "layernorm"),
     ]
@@ -184,13 +213,8 @@ class Interpolated:
 
 
 def _inputs(folder: Path, config: ConfigFile) -> Settings:
-    if config.model_type == "dinov2":
-        return checked_images(
-            folder, _patch(config), _image_side(folder, _patch(config)), _num_prefix(config)
-        )
-    return checked_images(
-        folder, _patch(config), config.size("image_size", 224), _num_prefix(config)
-    )
+    side = _image_side(config) if _is_dino(config) else config.size("image_size", 224)
+    return checked_images(folder, _patch(config), side, _num_prefix(config))
 
 
 def checked_images(folder: Path, p: int, side: int, num_prefix: int) -> Settings:
@@ -206,9 +230,11 @@ def checked_images(folder: Path, p: int, side: int, num_prefix: int) -> Settings
 
 
 CLASSIFY = Head(
-    ("ForImageClassification",), lambda _: {"type": "Classify", "pool": "first"},
-    lambda _: module("head.linear", "classifier"), class_names,
-)  # fmt: skip
+    ("ForImageClassification",),
+    lambda _: {"type": "Classify", "pool": "first"},
+    lambda _: module("head.linear", "classifier"),
+    class_names,
+)
 LEFT_OUT = ("pooler.", "classifier.", "decoder.", "distillation_classifier.", "cls_classifier.")
 VIT = Family(_model, _table, "vit.", {"Classify": CLASSIFY}, LEFT_OUT, _inputs)
 DEIT = Family(_model, _table, "deit.", {"Classify": CLASSIFY}, LEFT_OUT, _inputs)

@@ -15,7 +15,7 @@ from seqkit.pretrained.families.encoder_decoder import (
     writes,
     written_state,
 )
-from seqkit.pretrained.family import Family, Head, Settings
+from seqkit.pretrained.family import Family, Head, Settings, learned
 from seqkit.pretrained.rows import Rows, alias, module, tensor
 
 LAYERS = Kind(384, 4, 6, 1536, dropout=0.0, is_pre_norm=True, has_key_bias=False)
@@ -27,7 +27,7 @@ def _encoder(config: ConfigFile) -> Settings:
     LAYERS.settings(config, "decoder")  # its keys are read, though nothing is made of them
     _longest(config)
     return {
-        "position": {"type": "Learned", "sizes": [_num_tokens(config)]},
+        "position": learned(_num_tokens(config)),
         "dropout": LAYERS.dropout_of(config),
         "backbone": LAYERS.settings(config, "encoder"),
     }
@@ -40,9 +40,10 @@ def _whole(config: ConfigFile) -> Settings:
     sides = {side: LAYERS.settings(config, side) for side in SIDES}
     return {
         **found,
-        "positions": {"source": found["position"]}, "position": {"type": "Learned", "sizes": [_longest(config)]},
+        "positions": {"source": found["position"]},
+        "position": learned(_longest(config)),
         "backbone": {"type": "EncoderDecoder", **sides},
-    }  # fmt: skip
+    }
 
 
 def _num_tokens(config: ConfigFile) -> int:
@@ -59,11 +60,12 @@ def _longest(config: ConfigFile) -> int:
 
 
 def _encoder_rows(config: ConfigFile, embedder: str, backbone: str) -> Rows:
-    convolutions = [
-        row for i in (1, 2) for row in module(f"{embedder}.content.conv{i}", f"encoder.conv{i}")
+    return [
+        *module(f"{embedder}.content.conv1", "encoder.conv1"),
+        *module(f"{embedder}.content.conv2", "encoder.conv2"),
+        *tensor(f"{embedder}.position.tables.0", "encoder.embed_positions.weight"),
+        *LAYERS.rows(config, "encoder", backbone),
     ]
-    table = tensor(f"{embedder}.position.tables.0", "encoder.embed_positions.weight")
-    return [*convolutions, *table, *LAYERS.rows(config, "encoder", backbone)]
 
 
 def _whole_table(config: ConfigFile) -> Rows:
@@ -87,14 +89,16 @@ def _start(config: ConfigFile) -> list[int]:
     """
     held = Generation(config)
     first = held.one_id("decoder_start_token_id", 50257)
-    forced = held.get("forced_decoder_ids") or []
-    languages, tasks, untimed = (
-        held.get(name) for name in ("lang_to_id", "task_to_id", "no_timestamps_token_id")
-    )
+    forced = held.get("forced_decoder_ids")
+    languages = held.get("lang_to_id")
+    tasks = held.get("task_to_id")
+    untimed = held.get("no_timestamps_token_id")
     if isinstance(languages, dict) and isinstance(tasks, dict):
         named = [languages.get("<|en|>"), tasks.get("transcribe"), untimed]
+    elif forced:
+        named = [i for _, i in sorted(forced)]
     else:
-        named = [i for _, i in sorted(forced)] if forced else [untimed]
+        named = [untimed]
     found = [first, *(i for i in named if i is not None)]
     if not all(type(i) is int and i >= 0 for i in found):
         raise DataError(f"{held.path}: a transcript begins with {found}, and what is read is ids")
@@ -102,11 +106,8 @@ def _start(config: ConfigFile) -> list[int]:
 
 
 def _objective(config: ConfigFile) -> Settings:
-    return {
-        **writes(config, _start(config), 50256, 51865, [220, 50256]),
-        "tied": True,
-        "bias": False,
-    }
+    section = writes(config, _start(config), 50256, 51865, [220, 50256])
+    return {**section, "tied": True, "bias": False}
 
 
 def _most(config: ConfigFile) -> int:
@@ -121,7 +122,12 @@ SEQ2SEQ = Head(
     written_state(_most),
 )
 WHISPER = Family(
-    _encoder, lambda config: _encoder_rows(config, "embedder", "backbone"), "model.", {},
-    ("decoder.", "proj_out.", "projector.", "classifier.", "layer_weights"), _inputs, lacks_decoder,
-)  # fmt: skip
+    _encoder,
+    lambda config: _encoder_rows(config, "embedder", "backbone"),
+    "model.",
+    {},
+    ("decoder.", "proj_out.", "projector.", "classifier.", "layer_weights"),
+    _inputs,
+    lacks_decoder,
+)
 WHOLE_WHISPER = Family(_whole, _whole_table, "model.", {"Seq2Seq": SEQ2SEQ}, (), _inputs)
