@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from seqkit.analysis.cost import training_flops
-from seqkit.comparison.candidates import size_of
+from seqkit.comparison.candidates import Sizes
 from seqkit.comparison.cells import read_curve, run_of
 from seqkit.comparison.results import completed, with_statistics, write_results
 from seqkit.comparison.scores import comparable_scores, metric_of
@@ -135,15 +135,15 @@ def _row(group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores | None]:
         runs.append(
             run_of(seed, str(run.folder), summary, read_curve(run.folder, summary["steps"]))
         )
-    width, depth = size_of(first.config)
+    sizes = Sizes.of(first.config)
     row = Row(
         name=str(first.folder),
         parameters=first.trained.model.num_parameters,
         training_flops=training_flops(
             first.trained.model, first.trained.objective, next(iter(first.data.train_dataloader()))
         ),
-        width=width,
-        depth=depth,
+        width=sizes.width,
+        depth=sizes.depth,
         config=to_yaml(first.config),
         runs=runs,
     )

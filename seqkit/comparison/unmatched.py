@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from seqkit.comparison.candidates import widths_of
+from seqkit.comparison.candidates import Sizes
 from seqkit.comparison.types import Finding, Results, Row
 from seqkit.comparison.verdicts import rate_at_edge
 from seqkit.config.recipe import load_yaml
@@ -207,7 +207,8 @@ def _configurations(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
     flat = {row.name: dict(flattened(load_yaml(row.config))) for row in rows}
     own = {"seed", "recipe", *results.varied}
     if "width" in results.varied:
-        own |= {key for row in rows for key in widths_of(load_yaml(row.config))}
+        for row in rows:
+            own.update(Sizes.of(load_yaml(row.config)).widths)
     for row in rows:
         for note in row.notes:
             yield _warning(row.name, note)

@@ -16,11 +16,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from seqkit.comparison.candidates import words_of
+from seqkit.comparison.candidates import draft_of
 from seqkit.comparison.results import completed, read_results, read_scores
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.unmatched import flattened
-from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
 from seqkit.report.sentences import answers
@@ -120,9 +119,7 @@ def changes(results):
     settings, found = Settings(**results.settings), set()
     rows = results.candidates
     for variant, row in zip(settings.variants(), rows, strict=True):
-        now = dict(
-            flattened(complete(settings.recipe, settings.preset, words_of(settings, variant)))
-        )
+        now = dict(flattened(draft_of(settings, variant).config))
         now |= {key: value for key, value in AUTO_ON_CPU.items() if now.get(key) == "auto"}
         written = flattened(load_yaml(row.untuned))
         # some have left
