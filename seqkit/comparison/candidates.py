@@ -82,7 +82,7 @@ class Candidate:
 
 
 class Sizes(NamedTuple):
-    """Dotted keys of a backbone's width, which encoders of parts share, and of its depth; the values, where it has any."""
+    """Dotted keys of a backbone's width, which encoders of parts share, and of its depth; and the value of each."""
 
     widths: list[str]
     depths: list[str]

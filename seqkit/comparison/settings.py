@@ -89,7 +89,8 @@ class Settings:
     def variants(self) -> list[Variant]:
         """Differences of every candidate from the recipe, the reference first."""
         found = []
-        for backbone, *chosen in product(self.backbones or [None], *self.vary.values()):
+        backbones: list[str | None] = [*self.backbones] or [None]
+        for backbone, *chosen in product(backbones, *self.vary.values()):
             names = [] if backbone is None else [_short(backbone)]
             width = None
             values: dict[str, object] = {}

@@ -15,11 +15,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from seqkit.analysis.measured import Cost
 from seqkit.analysis.tune import rates_in
 from seqkit.comparison.candidates import Candidate, Size
 from seqkit.comparison.cells import Cell, Ended
 from seqkit.comparison.settings import LR_RATIO, Settings
-from seqkit.comparison.types import Cost, Metric, Trial
+from seqkit.comparison.types import Metric, Trial
 
 Execute = Callable[[Sequence[Cell]], Mapping[str, Ended]]
 """Runs cells, and returns the result of each by its id."""
@@ -51,7 +52,7 @@ class Plan:
     metric: Metric
     generates: bool = False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Everything from which the runs and their verdicts follow."""
         return {
             "rules": RULES,

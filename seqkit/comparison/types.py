@@ -8,6 +8,8 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from seqkit.analysis.measured import Cost
+
 DASH = "–"
 MINUS = "−"
 
@@ -26,10 +28,10 @@ def fixed(value: float | None, digits: int, *, signed: bool = False) -> str:
     return text.replace("-", MINUS)
 
 
-class _Json:
+class Json:
     """to_json and from_json of a dataclass."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """All fields as plain data."""
         return asdict(self)  # type: ignore[call-overload,no-any-return]
 
@@ -40,13 +42,12 @@ class _Json:
             return TypeAdapter(cls).validate_python(value)
         except ValidationError as error:
             first = error.errors()[0]
-            raise ValueError(
-                f"{'.'.join(map(str, first['loc'])) or 'value'}: {first['msg'].lower()}"
-            ) from None
+            where = ".".join(map(str, first["loc"])) or "value"
+            raise ValueError(f"{where}: {first['msg'].lower()}") from None
 
 
 @dataclass(frozen=True)
-class Metric(_Json):
+class Metric(Json):
     """The metric that candidates are compared by. A value is shown times `scale`, with that many digits.
 
     root: True: a split's value is the root of a mean over its examples (RMSE); False: the mean.
@@ -87,15 +88,14 @@ class Metric(_Json):
 
     def number(self, value: float | None) -> str:
         """98.10"""
-        if value is None:
-            return DASH
-        return fixed(self.shown(value), self.digits)
+        return fixed(self._shown(value), self.digits)
 
     def signed(self, value: float | None) -> str:
         """+0.80"""
-        if value is None:
-            return DASH
-        return fixed(self.shown(value), self.digits, signed=True)
+        return fixed(self._shown(value), self.digits, signed=True)
+
+    def _shown(self, value: float | None) -> float | None:
+        return None if value is None else self.shown(value)
 
     def value(self, value: float | None) -> str:
         """98.10 %"""
@@ -111,7 +111,8 @@ class Metric(_Json):
         """[97.70, 98.50]; empty where a bound is unknown."""
         if bounds is None or None in bounds:
             return ""
-        return f"[{', '.join((self.signed if signed else self.number)(bound) for bound in bounds)}]"
+        text = self.signed if signed else self.number
+        return f"[{', '.join(map(text, bounds))}]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,17 +164,6 @@ class Run:
     versions: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """Speed and memory of a candidate in training. Pairs: a number of tokens, and seconds or bytes at it."""
-
-    tokens_per_second: float
-    step_seconds: float
-    seconds_by_length: list[tuple[float, float]] | None = None
-    latency_by_context: list[tuple[float, float]] | None = None
-    memory_by_length: list[tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +243,7 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StrongBaseline:
+class ClassicalMethod:
     """A classical method on the same data. value: the metric; number: of training examples that it was fit on."""
 
     name: str
@@ -262,7 +252,7 @@ class StrongBaseline:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Unmatched:
     """Something that was not matched. kind: "warning", if a reviewer would object; text: whole sentences."""
 
     kind: Literal["warning", "note"]
@@ -292,7 +282,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Results(_Json):
+class Results(Json):
     """Results of a comparison. candidates: the reference first. tuning: None: it is not known.
 
     budget: the reference's parameters or FLOPs, to which the others were matched. varied: keys that differ on purpose.
@@ -315,8 +305,8 @@ class Results(_Json):
     seeds: list[int] = field(default_factory=list)
     num_test: int = 0
     differences: list[Difference] = field(default_factory=list)
-    strong_baseline: StrongBaseline | None = None
-    unmatched: list[Finding] = field(default_factory=list)
+    strong_baseline: ClassicalMethod | None = None
+    unmatched: list[Unmatched] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     started: str = ""
     run_minutes: float = 0.0

@@ -16,9 +16,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from seqkit.comparison.candidates import draft_of
-from seqkit.comparison.results import completed, read_results, read_scores
+from seqkit.comparison.results import completed, read_results
 from seqkit.comparison.settings import Settings
+from seqkit.comparison.statistics import Scores
 from seqkit.comparison.unmatched import flattened
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
@@ -100,6 +103,18 @@ def main():
             write_json(path, results.to_json())
     (PUBLISHED / "index.md").write_text(index(), encoding="utf-8")
     write_table()
+
+
+def read_scores(path):
+    """Scores by candidate from scores.npz."""
+    arrays = np.load(path, allow_pickle=False)
+    found = {}
+    for name in dict.fromkeys(key.rpartition("/")[0] for key in arrays):
+        seeds, top, bottom = (
+            arrays[f"{name}/{key}"] for key in ("seeds", "numerator", "denominator")
+        )
+        found[name] = Scores(tuple(seeds.tolist()), top, bottom, arrays.get(f"{name}/groups"))
+    return found
 
 
 def publish(folder, name):
