@@ -69,20 +69,18 @@ def compare_runs(folders: Sequence[Path], out: Path) -> Results:
         raise UsageError(
             "these runs differ in their seed at most; give runs of which something else differs"
         )
-    metric = metric_of(
-        runs[0].trained.objective, len({json.dumps(run.config["tokenizer"]) for run in runs})
-    )
+    tokenizers = {json.dumps(run.config["tokenizer"]) for run in runs}
+    metric = metric_of(runs[0].trained.objective, len(tokenizers))
     scored = [_row(group, metric) for group in groups.values()]
+    commands = [shlex.join(["seqkit", "fit", str(run.folder / "config.yaml")]) for run in runs]
+    commands.append(command)
     recipes = ", ".join(dict.fromkeys(run.config["recipe"] for run in runs))
     results = Results(
         title=f"{recipes}: {', '.join(row.name for row, _ in scored)}",
         recipe=recipes,
         metric=metric,
         candidates=[row for row, _ in scored],
-        commands=[
-            *(shlex.join(["seqkit", "fit", str(run.folder / "config.yaml")]) for run in runs),
-            command,
-        ],
+        commands=commands,
         seeds=sorted({run.config["seed"] for run in runs}),
         started=datetime.now().isoformat(timespec="seconds"),
         run_minutes=round(sum(run.trained.summary["wall_seconds"] for run in runs) / 60, 1),
@@ -107,9 +105,9 @@ def _check_test_data(runs: Sequence[_Run]) -> None:
             run.trained.summary.get("data_sha256", {}).get("test") for run in (first, other)
         )
         theirs = other.data.splits().test.labels
-        is_same = all(label is None for label in (*labels, *theirs)) or list(
-            map(str, labels)
-        ) == list(map(str, theirs))
+        is_same = all(label is None for label in (*labels, *theirs))
+        if not is_same:
+            is_same = list(map(str, labels)) == list(map(str, theirs))
         if first.config["tokenizer"] == other.config["tokenizer"] and one and two:
             is_same = one == two or one.rpartition(":")[0] != two.rpartition(":")[0]
         if not is_same:

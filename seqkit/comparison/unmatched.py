@@ -14,8 +14,13 @@ from seqkit.config.recipe import load_yaml
 HANDLED = ("trainer.max_steps", "trainer.max_epochs", "trainer.min_steps", "model.backbone.type")
 """Keys whose effect has a finding of its own."""
 
+SPLITS = ("training", "validation", "test")
+
 EXPECTED = ("trainer.val_check_interval", "trainer.check_val_every_n_epoch", "model.adjacency")
 """Keys that the comparison itself sets."""
+
+MATCH = {"parameters": "parameters", "FLOPs of a training step": "flops"}
+"""Setting of `--match` that makes a size equal."""
 
 TOLERANCE = 0.02
 """Two budgets are equal up to this share of the reference's."""
@@ -68,7 +73,7 @@ def _sizes(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
         },
     }
     for what, values in sizes.items():
-        is_asked = results.match == ("parameters" if what == "parameters" else "flops")
+        is_asked = results.match == MATCH[what]
         gap = _gap(list(values.values()))
         # the others were matched to it, not to each other
         if is_asked and results.reference in values:
@@ -77,7 +82,8 @@ def _sizes(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
             each = _by_name({n: f"{value:,}" for n, value in values.items()})
             text = f"They differ by up to {100 * gap:.0f} % ({each})."
             is_warning = is_asked or (what == "parameters" and results.match == "none")
-            yield _warning(what, text) if is_warning else _note(what, text)
+            tell = _warning if is_warning else _note
+            yield tell(what, text)
 
 
 def _receptive_fields(_results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
@@ -91,20 +97,15 @@ def _receptive_fields(_results: Results, rows: Sequence[Row]) -> Iterator[Unmatc
 
 
 def _lengths(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
-    counts = {
-        "training steps": (
-            {row.name: fmean(run.steps or 0 for run in row.sound) for row in rows},
-            0.0,
-        ),
-        "training tokens": (
-            {row.name: fmean(run.tokens or 0 for run in row.sound) for row in rows},
-            0.01,
-        ),
-    }
-    for what, (values, most) in counts.items():
-        if "data.train_share" not in results.varied and _gap(list(values.values())) > most:
+    if "data.train_share" in results.varied:
+        return
+    steps = {row.name: fmean(run.steps or 0 for run in row.sound) for row in rows}
+    tokens = {row.name: fmean(run.tokens or 0 for run in row.sound) for row in rows}
+    for what, values, most in (("steps", steps, 0.0), ("tokens", tokens, 0.01)):
+        if _gap(list(values.values())) > most:
             shown = _by_name({name: f"{value:,.0f}" for name, value in values.items()})
-            yield _warning(what, f"Candidates trained for different numbers ({shown}).")
+            text = f"Candidates trained for different numbers ({shown})."
+            yield _warning(f"training {what}", text)
 
 
 def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
@@ -154,7 +155,7 @@ def _splits(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     if len({str(load_yaml(row.config)["tokenizer"]) for row in rows}) > 1:
         return
     by_share = "data.train_share" in results.varied
-    for split in ("validation", "test") if by_share else ("training", "validation", "test"):
+    for split in SPLITS[1:] if by_share else SPLITS:
         digests = {
             row.name: {run.data_sha256[split] for run in row.sound if split in run.data_sha256}
             for row in rows
@@ -224,7 +225,8 @@ def _configurations(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched
             continue
         values = {name: config.get(key) for name, config in flat.items()}
         if len({str(value) for value in values.values()}) > 1:
-            yield (_note if key in EXPECTED else _warning)(key, f"{_by_name(values)}.")
+            tell = _note if key in EXPECTED else _warning
+            yield tell(key, f"{_by_name(values)}.")
 
 
 def _follows_from_the_type(key: str, flat: Mapping[str, Mapping[str, object]]) -> bool:
