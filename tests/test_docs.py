@@ -298,7 +298,7 @@ def _debug(recipe: str, words: list[str]) -> list[str]:
 def _checked(words: list[str]) -> int:
     """The exit code that the candidates' configurations give."""
     from seqkit.cli.compare import _settings
-    from seqkit.comparison.candidates import backbone_words
+    from seqkit.comparison.candidates import draft_of
     from seqkit.comparison.settings import Settings
 
     args, args.overrides = (parsed := parser().parse_known_args(words))[0], parsed[1]
@@ -310,10 +310,8 @@ def _checked(words: list[str]) -> int:
             settings = Settings(
                 recipe=args.recipe, overrides=args.overrides, vary=sizes, match="none"
             )
-        for _, backbone, _, own in settings.variants():
-            words = [*settings.overrides, *own]
-            named = backbone_words(complete(settings.recipe, settings.preset, words), backbone)
-            complete(settings.recipe, settings.preset, [*words, *named])
+        for variant in settings.variants():
+            assert draft_of(settings, variant).config
     except UsageError as error:
         print(error)
         return 2

@@ -1,4 +1,4 @@
-"""How far a backbone's outputs look, and how much it keeps of what it has read."""
+"""How far a backbone's outputs look."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 
 import torch
 
-from seqkit.analysis.forward_pass import storage_of, tensors_in
-from seqkit.interfaces import Backbone, TokenBatch
+from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 
 
@@ -38,30 +37,3 @@ def farthest_input(model: Model, batch: TokenBatch) -> int | None:
     finally:
         model.train(training)
     return int(reached.max()) if len(reached) else None
-
-
-def state_size(model: Model, batch: TokenBatch) -> int | None:
-    """Number of numbers that a causal backbone keeps of an example, however long: the size of its cache.
-
-    None: its cache grows with the number of tokens, or it has none (not causal, an adjacency, an encoder–decoder).
-    """
-    longest = batch.select(batch.valid.sum(dim=1).argmax()[None])
-    num_tokens = int(longest.valid.sum())
-    assert isinstance(model.backbone, Backbone)
-    training = model.training
-    model.eval()
-    sizes = []
-    try:
-        for n in {num_tokens, num_tokens // 2}:
-            cache = model.backbone.init_cache(max(n, 1))
-            with torch.no_grad():
-                model.backbone(model.embed(longest.columns(slice(0, max(n, 1)))), cache)
-            held = {storage_of(tensor): tensor.numel() for tensor in tensors_in(cache)}
-            sizes.append(sum(held.values()))
-    except (ValueError, RuntimeError):
-        return None
-    finally:
-        model.train(training)
-    if len(set(sizes)) == 1 and num_tokens > 1:
-        return sizes[0]
-    return None

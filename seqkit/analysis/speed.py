@@ -12,7 +12,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any
 
@@ -20,6 +19,7 @@ import torch
 from pytorch_lightning import Callback
 from torch.utils.data import DataLoader
 
+from seqkit.analysis.measured import Cost
 from seqkit.analysis.peak_memory import peak_bytes
 from seqkit.generation.decode import DecodingState, supports_cache
 from seqkit.interfaces import LabeledBatch, TokenBatch, TokenSpec
@@ -35,25 +35,6 @@ NUM_STEPS = 4
 TOKENS_TIMED = 9
 MIN_CONTEXT = 3
 """Tokens generated for one latency, at most; and the shortest context: a prompt, one to warm up, one to be timed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Measured cost of a model, in seconds and bytes; medians.
-
-    tokens_per_second: real tokens of training. step_seconds: time of a training step, without loading its batch.
-    seconds_by_length, memory_by_length: (n, value) of a training step on one example of n tokens: its time, and its
-    peak of memory with weights, gradients, optimizer and activations. A length that the model refuses is left out;
-    None: the tokens have an adjacency, and no graph of n tokens is typical of the data.
-    latency_by_context: (n, time per generated token by the cache) of the last tokens that fill a context of n, from 3;
-    None: the model does not generate, or has no cache.
-    """
-
-    tokens_per_second: float
-    step_seconds: float
-    seconds_by_length: list[tuple[int, float]] | None
-    memory_by_length: list[tuple[int, int]] | None
-    latency_by_context: list[tuple[int, float]] | None
 
 
 def measure(prepared: Mapping[str, Prepared], *, lengths: Sequence[int] = ()) -> dict[str, Cost]:
@@ -169,11 +150,11 @@ def _input_spec(model: Model) -> TokenSpec:
     return model.source_embedder.spec
 
 
-def token_latencies(model: Model, lengths: Sequence[int]) -> list[tuple[int, float]] | None:
+def token_latencies(model: Model, lengths: Sequence[int]) -> list[tuple[float, float]] | None:
     """(n, seconds per generated token) up to a context of n tokens; None: the model does not generate with a cache."""
     spec = model.spec
     generator = torch.Generator().manual_seed(0)
-    rows = []
+    rows: list[tuple[float, float]] = []
     if not (
         model.causal and spec.ids and spec.num_axes == 1 and supports_cache(model, required=False)
     ):

@@ -11,8 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,7 +43,14 @@ methods are chosen by five draws of a fifth of them, else by one. After `SECONDS
 tried; the best so far is fitted on all rows. Frames of a recording, and pixels of a side of large images. Words of
 texts in rows of several parts."""
 
-Method = tuple[str, Any, Any]  # name, features [m f] of all rows, and estimator
+
+class Method(NamedTuple):
+    """features: [m f] of all rows."""
+
+    name: str
+    features: Any
+    estimator: Any
+
 
 SETTINGS = {
     "texts": "--tokenizer FrozenEncoder --tokenizer.model minilm did better (TREC questions: 94.0 % against 84.6 %)",
@@ -73,24 +79,23 @@ def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | N
     elif isinstance(objective, Seq2Seq) and isinstance(data.splits().test[0].raw, str):
         import_optional("sklearn", "baselines")
         found = _of_neighbours(data, objective)
-    return found and {**found, "seconds": round(time.perf_counter() - started, 1)}, prediction
+    if found is not None:
+        found["seconds"] = round(time.perf_counter() - started, 1)
+    return found, prediction
 
 
 def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None, Tensor | None]:
     """The best method for examples with a target each, or for nodes of one graph; None: none is known for such."""
     splits = data.splits()
     is_number = isinstance(objective, Regress)
-    of_whom = None
+    groups = None
     parts = [part for part in (splits.valid, splits.train, splits.test) if part]
     if is_number and isinstance(data.tokenizer, Series):
         parts[:-1] = parts[-2::-1]  # a forecast is chosen by the latest windows
     rows: Any = splits.test[0].raw
     if getattr(objective, "level", "sequence") == "token":
-        if not (
-            isinstance(rows, GraphData)
-            and max(map(len, parts)) == 1
-            and isinstance(objective, Classify)
-        ):
+        is_one_graph = isinstance(rows, GraphData) and max(map(len, parts)) == 1
+        if not is_one_graph or not isinstance(objective, Classify):
             return None, None
         *known, asked = (torch.as_tensor(part.labels[0]) for part in parts)
         # IGNORE, of nodes of other splits, is less than any class
@@ -101,10 +106,8 @@ def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None,
     else:
         samples = [_small(sample) for part in parts[:-1] for sample in part]
         samples = [samples[i] for i in sorted(shuffled(len(samples), 0)[:MOST])]
-        if samples[0].group is None:
-            of_whom = None
-        else:
-            of_whom = np.array([sample.group for sample in samples])
+        if samples[0].group is not None:
+            groups = np.array([sample.group for sample in samples])
         fitted, test = np.split(np.arange(len(samples) + len(splits.test)), [len(samples)])
         samples = [*samples, *map(_small, splits.test)]
         kind = _kind(data.tokenizer, rows)
@@ -113,30 +116,33 @@ def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None,
             [torch.as_tensor(objective.encode_target(sample.label)) for sample in samples]
         )
     m = len(fitted)
-    mean, std = map(torch.tensor, (objective.centred_mean, objective.std) if is_number else (0, 1))
     if is_number and kind == "series":
         name, values = forecast(rows[:m], rows[m:], target[:m].double().numpy())
-        prediction = (torch.from_numpy(values).float().reshape(target[m:].shape) - mean) / std
+        forecasts = torch.from_numpy(values).float().reshape(target[m:].shape)
+        prediction = _standardized(forecasts, objective)
     else:
-        columns = (
-            ((target - mean) / std if is_number else target).reshape(len(target), -1).T.numpy()
-        )
-        if isinstance(objective, Classify):
-            unknown = columns == IGNORE
-        else:
-            unknown = np.isnan(columns)
-        each = [
-            (known := fitted[~no[fitted]], column[known]) for column, no in zip(columns, unknown)
-        ]
+        wanted = _standardized(target, objective) if is_number else target
+        each = []
+        for column in wanted.reshape(len(target), -1).T.numpy():
+            is_unknown = column == IGNORE if isinstance(objective, Classify) else np.isnan(column)
+            known = fitted[~is_unknown[fitted]]
+            each.append((known, column[known]))
         methods = _methods(kind, rows, fitted, target, data.tokenizer, objective)
-        name, x, estimator = _best(methods, each, of_whom)
-        if not name:
+        best = _best(methods, each, groups)
+        if best is None:
             return None, None
-        prediction = _predicted(estimator, objective, x, each, test)
+        name = best.name
+        prediction = _predicted(best, objective, each, test)
     metrics = _metrics(objective, prediction, target[test])
     setting = SETTINGS.get(kind, "")
-    setting = "" if type(data.tokenizer).__name__ in setting else setting
+    if type(data.tokenizer).__name__ in setting:
+        setting = ""
     return {"name": name, "metrics": metrics, "num_train": m, "setting": setting}, prediction
+
+
+def _standardized(values: Tensor, objective: Any) -> Tensor:
+    """Numbers as the head of a model predicts them."""
+    return (values - torch.tensor(objective.centred_mean)) / torch.tensor(objective.std)
 
 
 def _of_neighbours(data: DataModule, objective: Seq2Seq) -> dict[str, Any]:
@@ -172,10 +178,16 @@ def _of_neighbours(data: DataModule, objective: Seq2Seq) -> dict[str, Any]:
 def _kind(tokenizer: Tokenizer, raw: Any) -> str:
     """Kind of examples, from one of them."""
     by_tokenizer = {Join: "cells", Cells: "cells", Molecule: "molecules", Series: "series"}
-    kinds = [kind for known, kind in by_tokenizer.items() if isinstance(tokenizer, known)]
-    kinds += ["texts"] * isinstance(raw, str) + ["sounds"] * isinstance(raw, Waveform)
-    kinds += [{3: "images", 4: "videos"}.get(raw.ndim, "tokens")] if isinstance(raw, Tensor) else []
-    return [*kinds, "tokens"][0]
+    for known, kind in by_tokenizer.items():
+        if isinstance(tokenizer, known):
+            return kind
+    if isinstance(raw, str):
+        return "texts"
+    if isinstance(raw, Waveform):
+        return "sounds"
+    if isinstance(raw, Tensor):
+        return {3: "images", 4: "videos"}.get(raw.ndim, "tokens")
+    return "tokens"
 
 
 def _methods(
@@ -187,11 +199,10 @@ def _methods(
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
     def linear(c: float) -> tuple[str, Any]:
-        name = f"logistic regression (C {c:g})"
-        logistic = linear_model.LogisticRegression(C=c, max_iter=500)
         if is_number:
-            return ("ridge regression", linear_model.RidgeCV(np.logspace(-2, 4, 7)))
-        return (name, logistic)
+            return "ridge regression", linear_model.RidgeCV(np.logspace(-2, 4, 7))
+        logistic = linear_model.LogisticRegression(C=c, max_iter=500)
+        return f"logistic regression (C {c:g})", logistic
 
     def scaled(method: tuple[str, Any]) -> tuple[str, Any]:
         return method[0], pipeline.make_pipeline(
@@ -200,26 +211,26 @@ def _methods(
 
     def on(name: str, features: Any, *methods: tuple[str, Any]) -> Iterator[Method]:
         x = np.stack(list(features)) if isinstance(features, Iterator) else features
-        return ((f"{words} on {name}", x, estimator) for words, estimator in methods)
+        return (Method(f"{words} on {name}", x, estimator) for words, estimator in methods)
 
     is_number = isinstance(objective, Regress)
-    suffix, svms = ("Regressor", svm.SVR) if is_number else ("Classifier", svm.SVC)
-    forest, boosted = (
-        getattr(ensemble, f"{name}{suffix}") for name in ("RandomForest", "HistGradientBoosting")
-    )
-    trees = (
-        "a random forest",
-        forest(100, max_features=0.2 if is_number else "sqrt", random_state=1),
-    )
-    boosting = "gradient boosting", boosted(min_samples_leaf=5, random_state=1)
-    soft, hard = ((f"an RBF-SVM (C {c})", svms(C=c)) for c in (1, 10))
+    if is_number:
+        svms = svm.SVR
+        forest = ensemble.RandomForestRegressor(100, max_features=0.2, random_state=1)
+        boosted = ensemble.HistGradientBoostingRegressor(min_samples_leaf=5, random_state=1)
+    else:
+        svms = svm.SVC
+        forest = ensemble.RandomForestClassifier(100, random_state=1)
+        boosted = ensemble.HistGradientBoostingClassifier(min_samples_leaf=5, random_state=1)
+    trees = ("a random forest", forest)
+    boosting = ("gradient boosting", boosted)
+    soft = ("an RBF-SVM (C 1)", svms(C=1))
+    hard = ("an RBF-SVM (C 10)", svms(C=10))
     if kind == "texts":
         words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2))
         letters = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
-        for name, made in {
-            "words": words,
-            "words and letters": pipeline.make_union(words, letters),
-        }.items():
+        both = pipeline.make_union(words, letters)
+        for name, made in (("words", words), ("words and letters", both)):
             x = made.fit([rows[i] for i in fitted]).transform(rows)
             yield from on(f"TF-IDF of {name}", x, linear(10))
     elif kind == "images":
@@ -261,7 +272,8 @@ def _methods(
             )
             name = "cells and words"
             x = np.hstack([x, counts.transform(texts).toarray()])
-        yield from on(name, x, scaled(linear(1)), boosting) if x.size else ()
+        if x.size:
+            yield from on(name, x, scaled(linear(1)), boosting)
     elif kind == "series":
         series = [torch.as_tensor(raw).float().nan_to_num().reshape(len(raw), -1) for raw in rows]
         length = int(np.median([len(x) for x in series]))
@@ -278,12 +290,12 @@ def _methods(
         yield from on("statistics of the tokens", x, trees, scaled(linear(1)))
 
 
-def _best(methods: Iterator[Method], each: list[Any], groups: np.ndarray | None) -> Method:
-    """The method with the best accuracy, or R², on held-out rows, which are of other groups; unnamed: none."""
+def _best(methods: Iterator[Method], each: list[Any], groups: np.ndarray | None) -> Method | None:
+    """The method with the best accuracy, or R², on held-out rows, which are of other groups; None: there is none."""
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, cross_val_score
 
     started = time.process_time()
-    best = ("", None, None)
+    best: Method | None = None
     highest = -math.inf
     draws = ShuffleSplit if groups is None or len(set(groups)) < 5 else GroupShuffleSplit
     folds = draws(5 if len(each[0][0]) <= FEW else 1, test_size=0.2, random_state=0)
@@ -292,10 +304,11 @@ def _best(methods: Iterator[Method], each: list[Any], groups: np.ndarray | None)
         for rows, target in each:
             of_whom = None if groups is None else groups[rows]
             with suppress(ValueError):  # of one class alone, nothing is learned
+                x = method.features[rows]
                 score += cross_val_score(
-                    method[2], method[1][rows], target, groups=of_whom, cv=folds
+                    method.estimator, x, target, groups=of_whom, cv=folds
                 ).mean()
-        if not best[0] or score > highest:
+        if best is None or score > highest:
             best = method
             highest = score
         if time.process_time() - started > SECONDS:
@@ -303,12 +316,13 @@ def _best(methods: Iterator[Method], each: list[Any], groups: np.ndarray | None)
     return best
 
 
-def _predicted(estimator: Any, objective: Any, x: Any, each: list[Any], test: np.ndarray) -> Tensor:
+def _predicted(method: Method, objective: Any, each: list[Any], test: np.ndarray) -> Tensor:
     """Predictions of the test rows as a model's head gives them [m k]: log-probabilities, logits or numbers.
 
     Without probabilities, the predicted class has 1. A label that never differs has the logit of its share.
     """
     found = []
+    _, x, estimator = method
     is_multiple = isinstance(objective, MultiLabel)
     for rows, target in each:
         shares = np.zeros((len(test), 2 if is_multiple else objective.num_outputs))
@@ -323,21 +337,22 @@ def _predicted(estimator: Any, objective: Any, x: Any, each: list[Any], test: np
         found.append(torch.from_numpy(shares))
     if is_multiple:
         return torch.stack([(one[:, 1] / one[:, 0]).log() for one in found], dim=1).float()
-    return (
-        found[0].log() if isinstance(objective, Classify) else torch.stack(found, dim=1)
-    ).float()
+    if isinstance(objective, Classify):
+        return found[0].log().float()
+    return torch.stack(found, dim=1).float()
 
 
 def _metrics(objective: Any, prediction: Tensor, target: Tensor) -> dict[str, float]:
     """The objective's metrics of these predictions, and the loss, as far as they are defined."""
     found = {}
-    is_sure = isinstance(objective, Classify) and bool(
+    has_classes_alone = isinstance(objective, Classify) and bool(
         (prediction.isfinite().sum(dim=1) == 1).all()
     )
     for name, metric in {"loss": MeanLoss(), **objective.metrics(None)}.items():
-        if not (is_sure and (isinstance(metric, MeanLoss) or needs_probabilities(metric))):
-            update(metric, objective.loss(prediction, target))
-            found[name] = float(metric.compute())
+        if has_classes_alone and (isinstance(metric, MeanLoss) or needs_probabilities(metric)):
+            continue
+        update(metric, objective.loss(prediction, target))
+        found[name] = float(metric.compute())
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
@@ -345,14 +360,11 @@ def _statistics(x: Tensor) -> np.ndarray:
     """Mean and deviation of each column of numbers [n f] and of its changes, extremes, and mean absolute change."""
     step = min(4, len(x) - 1)
     change = x[step:] - x[: len(x) - step]  # over a few rows, so that noise is less than a slope
-    pairs = [
-        f(one, dim=0) for one in (x, change) for f in (torch.mean, partial(torch.std, correction=0))
-    ]
-    return (
-        torch.cat([*pairs, x.diff(dim=0, prepend=x[:1]).abs().mean(0), x.amin(0), x.amax(0)])
-        .float()
-        .numpy()
-    )
+    found = []
+    for one in (x, change):
+        found += [one.mean(dim=0), one.std(dim=0, correction=0)]
+    found += [x.diff(dim=0, prepend=x[:1]).abs().mean(0), x.amin(0), x.amax(0)]
+    return torch.cat(found).float().numpy()
 
 
 def _of_tokens(tokenizer: Tokenizer, raw: Any) -> np.ndarray:
@@ -400,17 +412,17 @@ def _molecule(raw: Any) -> np.ndarray:
     return np.nan_to_num(np.concatenate([known, counts]), posinf=0, neginf=0).clip(-1e6, 1e6)
 
 
-def _cells(rows: Sequence[Mapping[str, Any]], fitted: np.ndarray) -> np.ndarray:
+def _cells(rows: Sequence[Mapping[str, object]], fitted: np.ndarray) -> np.ndarray:
     """Numbers, NaN where they are missing, and a column for each word of a category."""
     from sklearn.feature_extraction import DictVectorizer
 
-    numbers = {
-        name: math.nan for row in rows for name, x in row.items() if isinstance(x, int | float)
-    }
-    rows = [
-        numbers | {name: x for name, x in row.items() if isinstance(x, int | float | str)}
-        for row in rows
+    known = [
+        {name: x for name, x in row.items() if isinstance(x, int | float | str)} for row in rows
     ]
+    numbers = {}
+    for row in known:
+        numbers |= {name: math.nan for name, x in row.items() if not isinstance(x, str)}
+    rows = [numbers | row for row in known]
     return DictVectorizer(sparse=False).fit([rows[i] for i in fitted]).transform(rows)
 
 
@@ -420,14 +432,11 @@ def _of_nodes(graph: GraphData, fitted: np.ndarray, target: Tensor) -> Any:
 
     n = len(graph.nodes)
     start, end = graph.edges[:, graph.edges[0] != graph.edges[1]].numpy()
-    links = (
-        sparse.coo_array(
-            (np.ones(2 * len(start)), (np.r_[start, end], np.r_[end, start])), (n, n)
-        ).tocsr()
-        > 0
-    )
+    both_ways = (np.r_[start, end], np.r_[end, start])
+    links = sparse.coo_array((np.ones(2 * len(start)), both_ways), (n, n)).tocsr() > 0
     own = graph.nodes.numpy()  # features [n f], or an id of each node [n]
-    own = own if own.ndim == 2 else sparse.eye_array(own.max() + 1).tocsr()[own]
+    if own.ndim == 1:
+        own = sparse.eye_array(own.max() + 1).tocsr()[own]
     degree = np.maximum(links.sum(axis=1), 1)
     classes = np.zeros((n, int(target.max()) + 1))
     classes[fitted, target[fitted]] = 1

@@ -27,7 +27,7 @@ def run(args: Namespace) -> int:
 
     Raises UsageError with class, law and example if a law is broken, or if there is nothing to check it on.
     """
-    settings = {}
+    settings: dict[str, object] = {}
     for name, word in dotted(args.overrides):
         if isinstance(word, Switch):
             raise UsageError(f"--{one_line(name)} is no setting with its value; give --NAME VALUE")
@@ -82,7 +82,7 @@ def _classes(what: str) -> list[type]:
 
 
 def _checked(
-    cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool, device: str
+    cls: Any, settings: dict[str, object], inputs: Sequence[str], *, quick: bool, device: str
 ) -> Checked:
     """The laws that a class keeps."""
     from seqkit.interfaces import Tokenizer
@@ -129,16 +129,16 @@ def _checked(
 
 
 def _check_tokenizer(
-    cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool
+    cls: Any, settings: dict[str, object], inputs: Sequence[str], *, quick: bool
 ) -> Checked:
     """The laws that a tokenizer keeps on the inputs or, without any, on its own examples."""
     from seqkit.data.inputs import read_inputs
     from seqkit.testing import check_tokenizer
 
     tokenizer = cls(**settings)
-    raws = [raw for given in inputs for _, raw in read_inputs(given, tokenizer, "text")] or list(
-        cls.examples
-    )
+    raws = [raw for given in inputs for _, raw in read_inputs(given, tokenizer, "text")]
+    if not raws:
+        raws = list(cls.examples)
     if len(raws) < 2:
         raise UsageError(
             f"{cls.__name__} is checked on two raw examples or more; list them in the class as `examples`, or give "

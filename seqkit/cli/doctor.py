@@ -33,15 +33,12 @@ def run(args: Namespace) -> int:
         (d.metadata["Name"] or "").lower().replace("_", "-"): d.version
         for d in metadata.distributions()
     }
+    required = {name: metadata.requires(name) or [] for name in SHOWN if name in found}
     try:
         import torch
 
         device = str(torch.accelerator.current_accelerator(check_available=True) or "cpu")
-        problems = list(
-            conflicts(
-                found, {name: metadata.requires(name) or [] for name in SHOWN if name in found}
-            )
-        )
+        problems = list(conflicts(found, required))
     except Exception as error:  # a broken torch fails in many ways
         device = "not known"
         problems = [f"torch does not import: {one_line(error)}"]
@@ -49,7 +46,8 @@ def run(args: Namespace) -> int:
 
     for name in SHOWN:
         print(f"{name:18} {found.get(name, '–')}")
-    print(f"{'python':18} {platform.python_version()} at {sys.executable}\n{'device':18} {device}")
+    print(f"{'python':18} {platform.python_version()} at {sys.executable}")
+    print(f"{'device':18} {device}")
     print(f"{'data':18} {data_folder()}", *problems or ["all versions agree"], sep="\n")
     return 1 if problems else 0
 

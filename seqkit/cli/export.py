@@ -6,7 +6,7 @@ import json
 import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seqkit.cli.options import add_run
 from seqkit.cli.out import check_file, written
@@ -53,21 +53,18 @@ def _folder(args: Namespace, out: Path) -> int:
     trained = load_one(args.run)
     left_out = to_hf(trained, out) if args.to == "hf" else to_seqkit(trained, out)
     missing = None
+    said = ""
     if left_out:
         missing = "A folder of seqkit's own (--to safetensors) holds all of the run."
-    text = card(
-        args.run, library="transformers" if args.to == "hf" else "seqkit", missing_head=missing
-    )
-    write_atomic(out / "README.md", text.encode())
-    if left_out:
         said = f"; left out, as the other library has no such head: {', '.join(left_out)}"
-    else:
-        said = ""
+    library = "transformers" if args.to == "hf" else "seqkit"
+    text = card(args.run, library=library, missing_head=missing)
+    write_atomic(out / "README.md", text.encode())
     print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
     return 0
 
 
-def _notes(trained: TrainedModel) -> dict[str, Any]:
+def _notes(trained: TrainedModel) -> dict[str, object]:
     """Facts of the run that a user of the graph needs."""
     from seqkit.export.graph import inputs
 

@@ -51,16 +51,14 @@ def run(args: Namespace) -> int:
     config = complete(args.recipe, args.preset, args.overrides, may_mix=True)
     if args.keys:
         for key, value, what, about in explain(config):
-            sentences = " ".join(
-                f"{text[:1].upper()}{text[1:]}" for text in (f"{what}.", about) if text
-            )
-            print(printable(f"--{key} {one_line(value)}\n    {sentences}"))
+            sentences = [f"{text[:1].upper()}{text[1:]}" for text in (f"{what}.", about) if text]
+            print(printable(f"--{key} {one_line(value)}\n    {' '.join(sentences)}"))
         return 0
     if args.print_config:
         print(to_yaml(config), end="")
         return 0
     if args.resume == AUTO:
-        return _shown(args.out, trained(config, args.out, has_baseline=not args.no_baseline))
+        return _gone_on(args, args.out, config)
     return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline))
 
 
@@ -83,38 +81,26 @@ def _resume(args: Namespace) -> int:
         )
     if not (folder / "config.yaml").is_file():
         raise UsageError(f"{folder} is no run: it has no config.yaml")
-    changes = dict(dotted(args.overrides))
-    return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline))
+    return _gone_on(args, folder)
 
 
-def trained(config: Mapping[str, Any], out: Path, *, has_baseline: bool) -> dict[str, Any]:
-    """Summary of the run of this configuration in `out`, with its report, as of `train_or_resume`."""
+def _gone_on(args: Namespace, folder: Path, config: Mapping[str, Any] | None = None) -> int:
+    """Go on with the run in a folder, or begin one of this configuration there; report, and print the result."""
     with _stopped_in_one_line() as signals:
         from seqkit.report.beside import beside
-        from seqkit.runs.run import train_or_resume
+        from seqkit.report.page import write_report
+        from seqkit.runs.run import resume_run, train_or_resume
 
-        summary = train_or_resume(config, out, beside if has_baseline else None)
-        return _reported(out, summary, signals)
-
-
-def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool) -> dict[str, Any]:
-    with _stopped_in_one_line() as signals:
-        from seqkit.report.beside import beside
-        from seqkit.runs.run import resume_run
-
-        summary = resume_run(folder, changes, beside if has_baseline else None)
-        return _reported(folder, summary, signals)
-
-
-def _reported(folder: Path, summary: dict[str, Any], signals: StopSignals) -> dict[str, Any]:
-    """The summary, once there is a report; on the first process of a distributed run alone."""
-    from seqkit.report.page import write_report
-
-    if summary and not (folder / "report.html").is_file():
-        signals.phase = "writing the report"
-        signals.next_step = f"; write it with: seqkit report {folder}"
-        write_report(folder)
-    return summary
+        specialist = None if args.no_baseline else beside
+        if config is None:
+            summary = resume_run(folder, dict(dotted(args.overrides)), specialist)
+        else:
+            summary = train_or_resume(config, folder, specialist)
+        if summary and not (folder / "report.html").is_file():
+            signals.phase = "writing the report"
+            signals.next_step = f"; write it with: seqkit report {folder}"
+            write_report(folder)
+    return _shown(folder, summary)
 
 
 @contextmanager
@@ -188,8 +174,9 @@ def _fit(
     try:
         summary = train(config, folder, specialist=beside if has_baseline else None)
     except BaseException:
-        with suppress(OSError):  # a folder that was made for nothing
-            folder.rmdir()
+        if out is None:
+            with suppress(OSError):  # it was made for nothing
+                folder.rmdir()
         raise
     if summary and report:
         write_report(folder)

@@ -39,16 +39,14 @@ def strategy(args: Namespace) -> Sampling | BeamSearch:
     Raises ValueError if one is out of range, or two contradict each other.
     """
     given = {name: value for name, value in vars(args).items() if value is not None}
-    if wrong := next(
-        (name for name in ("max_new_tokens", "samples") if given.get(name, 1) < 1), None
-    ):
-        raise UsageError(f"--{wrong.replace('_', '-')} is {given[wrong]}; give 1 or more")
+    for name in ("max_new_tokens", "samples"):
+        if given.get(name, 1) < 1:
+            raise UsageError(f"--{name.replace('_', '-')} is {given[name]}; give 1 or more")
     from seqkit.generation.beam_search import BeamSearch
     from seqkit.generation.sampling import Sampling
 
-    draw, search = (
-        {name: given[name] for name in names if name in given} for names in (SAMPLING, BEAMS)
-    )
+    draw = {name: given[name] for name in SAMPLING if name in given}
+    search = {name: given[name] for name in BEAMS if name in given}
     if not search:
         return Sampling(**{"temperature": 0.8, **draw})
     if draw or args.samples > 1:
@@ -118,11 +116,13 @@ def printed(
     raws = [raw for _, raw in named]
     is_one = len(named) == 1
     follows = _continues_text(trained)
-    decoded = (
-        raw if isinstance(raw, str) else str(tokenizer.decode(tokenizer.encode(raw).content))
-        for raw in raws
-    )
-    prompts = list(decoded) if follows else [""] * len(raws)
+    prompts = [""] * len(raws)
+    if follows:
+        for i, raw in enumerate(raws):
+            if isinstance(raw, str):
+                prompts[i] = raw
+            else:
+                prompts[i] = str(tokenizer.decode(tokenizer.encode(raw).content))
     if needs_any_tokens(trained):
         if not isinstance(chosen, Sampling) or stop:
             raise UsageError("--num-beams and --stop are for text; leave them out for these tokens")

@@ -14,17 +14,13 @@ from seqkit.errors import one_line
 def run(args: Namespace) -> int:
     """Draw how one real example of a recipe's data becomes tokens; print where the picture is."""
     folder = args.out or Path("runs") / "inspect"
-    check_folder(
-        folder, [args.input] if args.input is not None else [], force=args.force or args.out is None
-    )
+    inputs = [] if args.input is None else [args.input]
+    check_folder(folder, inputs, force=args.force or args.out is None)
     config = complete(args.recipe, args.preset, args.overrides)
     from seqkit.report.inspect import inspect
 
-    print(
-        one_line(
-            inspect(config, folder / f"{config['recipe'].replace('/', '-')}.png", given=args.input)
-        )
-    )
+    picture = folder / f"{config['recipe'].replace('/', '-')}.png"
+    print(one_line(inspect(config, picture, given=args.input)))
     return 0
 
 

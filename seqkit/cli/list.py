@@ -10,7 +10,7 @@ from seqkit.errors import UsageError, one_line, printable
 from seqkit.registry import KINDS, components, suggest
 from seqkit.registry.lookup import name_conflicts
 
-USUAL = ("recipe", "data_source", "tokenizer", "backbone", "objective")
+USUAL: tuple[str, ...] = ("recipe", "data_source", "tokenizer", "backbone", "objective")
 
 
 def run(args: Namespace) -> int:
@@ -19,15 +19,12 @@ def run(args: Namespace) -> int:
 
     if args.what is not None and (is_recipe(args.what) or args.what in components("preset")):
         return _describe(args)
-    plural = {f"{kind}s": kind for kind in (*KINDS, "recipe")} | {
-        "data": "data_source",
-        "datasets": "data_source",
-    }
-    if args.what is None:
-        kind = None
-    else:
-        kind = plural.get(args.what.replace(" ", "_"), args.what)
-    if kind is not None and kind not in plural.values():
+    plural = {f"{kind}s": kind for kind in (*KINDS, "recipe")}
+    plural |= {"data": "data_source", "datasets": "data_source"}
+    kinds = USUAL
+    if args.what is not None:
+        kinds = (plural.get(args.what.replace(" ", "_"), args.what),)
+    if not set(kinds) <= set(plural.values()):
         known = [*plural, *recipe_names(), *components("preset")]
         raise UsageError(
             f"there is nothing called {args.what!r} to list; {suggest(args.what, known)}"
@@ -36,8 +33,8 @@ def run(args: Namespace) -> int:
         raise UsageError(
             "keys are a recipe's; give its name or its YAML file: seqkit list RECIPE --key value"
         )
-    for one in (kind,) if kind else USUAL:
-        _print_kind(one)
+    for kind in kinds:
+        _print_kind(kind)
     return 0
 
 
@@ -76,8 +73,9 @@ def _print_kind(kind: str) -> None:
         for component in components(kind).values():
             table.add_row(*map(one_line, (component.name, component.what, component.when)))
     console.print(table)
-    for sentence in [] if kind == "recipe" else name_conflicts(kind):
-        console.print(one_line(sentence), soft_wrap=True)
+    if kind != "recipe":
+        for sentence in name_conflicts(kind):
+            console.print(one_line(sentence), soft_wrap=True)
     console.print()
 
 

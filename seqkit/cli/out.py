@@ -44,12 +44,13 @@ def check_file(
         return
     if _is_input(out, inputs):
         raise UsageError(f"--out {out} is an input of this command; give another file")
-    if not (is_ours := is_output(out)) or not force:
-        if is_ours:
-            why = "; to replace it, add --force"
-        else:
-            why = ", and seqkit did not write it"
-        raise UsageError(f"--out {out} exists already{why}; or give another file")
+    if not is_output(out):
+        why = ", and seqkit did not write it"
+    elif not force:
+        why = "; to replace it, add --force"
+    else:
+        return
+    raise UsageError(f"--out {out} exists already{why}; or give another file")
 
 
 def check_folder(out: Path, inputs: Sequence[str | Path] = (), *, force: bool = False) -> None:

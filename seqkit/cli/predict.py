@@ -51,7 +51,7 @@ def run(args: Namespace) -> int:
         of_run.check_predicts(trained.objective)
     inputs = open_inputs(args, trained)
     targets = of_run.prediction_names(trained)
-    beside: Iterable[Mapping[str, Any] | None]
+    beside: Iterable[Mapping[str, object] | None]
     columns, beside = kept or ([], repeat({}))
     if kept is not None and inputs.total != len(kept[1]):
         raise UsageError(
@@ -65,21 +65,17 @@ def run(args: Namespace) -> int:
         )
     if args.embed:
         answers: Iterable[Answer] = _vectors(trained, inputs)
-        rows = Rows(["vector"], columns)
+        rows = RowWriter(["vector"], columns)
         what = "vectors of {} numbers: {}".format(*of_run.described_vectors(trained))
     else:
         answers = of_run.predictions(trained, inputs, probabilities=args.probabilities)
-        if args.probabilities:
-            classes = of_run.probability_names(trained.objective)
-        else:
-            classes = []
-        rows = Rows(
-            targets or ["prediction"], columns, classes, has_bounds="intervals" in trained.summary
-        )
+        names = targets or ["prediction"]
+        classes = of_run.probability_names(trained.objective) if args.probabilities else []
+        rows = RowWriter(names, columns, classes, has_bounds="intervals" in trained.summary)
         what = "predictions"
-    kind = args.format or (
-        "text" if args.out is None else FORMATS.get(args.out.suffix.lower(), "text")
-    )
+    kind = args.format
+    if kind is None:
+        kind = "text" if args.out is None else FORMATS.get(args.out.suffix.lower(), "text")
     missing = 0
     first = ""
     with ExitStack() as stack:
@@ -89,20 +85,18 @@ def run(args: Namespace) -> int:
                 continue
             if answer.error is not None:
                 missing += 1
-                first = first or (
-                    answer.error
-                    if answer.name in answer.error
-                    else f"{answer.name}: {answer.error}"
-                )
+                if not first and answer.name in answer.error:
+                    first = answer.error
+                elif not first:
+                    first = f"{answer.name}: {answer.error}"
             if answer.error is None or inputs.total != 1:  # the only one is said below
                 rows.write(answer, more)
     if args.out is not None:
         print(f"predict  {one_line(args.out)}  {rows.count:,} {what}")
     if missing:
+        some = ""
         if inputs.total != 1:
             some = f" ({missing:,} of {rows.count:,} inputs could not be used)"
-        else:
-            some = ""
         print(f"seqkit predict: {one_line(first)}{some}", file=sys.stderr)
     elif not rows.count:  # such as a .py file without functions
         print(
@@ -178,7 +172,7 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs | SplitInputs:
 
 def kept_columns(
     given: Sequence[str], words: Sequence[str]
-) -> tuple[list[str], list[dict[str, Any]]]:
+) -> tuple[list[str], list[dict[str, object]]]:
     """Names of the columns of tables that are copied beside the predictions, and the cells of each row by them.
 
     given: files of tables. words: names of columns, each or several with a comma between them.
@@ -193,10 +187,10 @@ def kept_columns(
             f"--keep copies columns of tables, and {one_line(others[0])[:100]} is none; leave it out"
         )
     tables = [read_tables(one) for one in given]
-    columns = [
-        name for word in words for name in ([word] if word in tables[0].names else word.split(","))
-    ]
-    cells: list[dict[str, Any]] = []
+    columns = []
+    for word in words:
+        columns += [word] if word in tables[0].names else word.split(",")
+    cells: list[dict[str, object]] = []
     for rows in tables:
         for column in columns:
             check_column(rows, column, "--keep")
@@ -205,7 +199,7 @@ def kept_columns(
     return columns, cells
 
 
-class Rows:
+class RowWriter:
     """Writes a row for each answer, as text (name, tab, what is known), CSV, JSON Lines or Parquet, with equal columns.
 
     names: columns of a prediction, one for each of its numbers if it has several. beside: columns that are written
@@ -230,10 +224,9 @@ class Rows:
                 self.fields[end] = [end]
             else:
                 self.fields[end] = [f"{name} {end}" for name in self.names]
+        self.classes = []
         if self.is_one:
             self.classes = [f"probability of {name}" for name in classes]
-        else:
-            self.classes = []
         predicted = [column for columns in zip(*self.fields.values()) for column in columns]
         taken = {"name", "error", *predicted, *self.classes}
         self.beside = {name: f"{name} of the input" if name in taken else name for name in beside}
@@ -253,7 +246,7 @@ class Rows:
         if kind == "csv":
             csv.writer(self.file, lineterminator="\n").writerow(map(printable, self.columns))
 
-    def write(self, answer: Answer, beside: Mapping[str, Any]) -> None:
+    def write(self, answer: Answer, beside: Mapping[str, object]) -> None:
         """Write one answer, and what is known `beside` it."""
         self.count += 1
         row = dict.fromkeys(self.columns) | {
@@ -278,9 +271,7 @@ class Rows:
         else:
             forms = {"name": "{1}", "prediction": "{1}", "error": "error: {1}"}
             known = {key: _cell(value) for key, value in row.items() if value is not None}
-            if answer.error is None:
-                known = known
-            else:
+            if answer.error is not None:
                 known = {"name": answer.name, "prediction": "", **known}
             fields = (forms.get(key, "{0} {1}").format(key, value) for key, value in known.items())
             print("\t".join(map(one_line, fields)), file=self.file)

@@ -39,39 +39,20 @@ def run(args: Namespace) -> int:
         print(f"{one_line(args.folder)} holds no runs")
         return 0
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in (
-        "run",
-        "recipe",
-        "data",
-        "time",
-        "result",
-        "baseline",
-        "beside it",
-        "seconds",
-        "state",
-    ):
-        is_number = name in ("result", "baseline", "beside it", "seconds")
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
+    for name in ("run", "recipe", "data", "time"):
+        table.add_column(name, no_wrap=True)
+    for name in ("result", "baseline", "beside it", "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
     for row, main in found:
-        if main is None:
-            result = ""
-        else:
-            result = f"{main.label} {format_metric(main.name, main.value)}"
-        others = ["", ""]
+        numbers = ["", "", "", ""]
         if main is not None:
-            others = [format_metric(main.name, x) for x in (main.baseline, main.strong)]
-        seconds = f"{row.summary['wall_seconds']:,.0f}" if row.summary else ""
-        cells = (
-            row.folder,
-            row.recipe,
-            row.data,
-            f"{row.time:%Y-%m-%d %H:%M}",
-            result,
-            *others,
-            seconds,
-            row.state,
-        )
-        table.add_row(*(Text(one_line(cell)) for cell in cells))
+            shown = [format_metric(main.name, x) for x in (main.value, main.baseline, main.strong)]
+            numbers[:3] = [f"{main.label} {shown[0]}", *shown[1:]]
+        if row.summary:
+            numbers[3] = f"{row.summary['wall_seconds']:,.0f}"
+        cells = (row.folder, row.recipe, row.data, f"{row.time:%Y-%m-%d %H:%M}", *numbers)
+        table.add_row(*(Text(one_line(cell)) for cell in (*cells, row.state)))
     console = Console(markup=False, emoji=False, highlight=False)
     # on a narrow terminal lines go on below, so that a path can be copied
     console.width = max(

@@ -14,8 +14,7 @@ OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 def run(args: Namespace) -> int:
     """Print the keys that set a good learning rate; 1: none was found."""
     config = complete(args.recipe, args.preset, args.overrides)
-    from seqkit.analysis.tune import find_learning_rate
-    from seqkit.doctor.trials import rates_in
+    from seqkit.analysis.tune import find_learning_rate, rates_in
     from seqkit.runs.prepare import prepare
     from seqkit.training.interrupt import StopSignals
 
@@ -30,9 +29,9 @@ def run(args: Namespace) -> int:
         return 1
     schedule = OWN_RATES.get(str(config["schedule"]["type"]).rpartition(".")[2])
     keys = [key for key, _ in rates_in(config["optimizer"])] or ["optimizer.lr"]
-    print(
-        "use:", *(f"--{key} {rate:.2g}" for key in ([f"schedule.{schedule}"] if schedule else keys))
-    )
+    if schedule is not None:
+        keys = [f"schedule.{schedule}"]
+    print("use:", *(f"--{key} {rate:.2g}" for key in keys))
     return 0
 
 

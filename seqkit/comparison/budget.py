@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-Cost = Callable[[int], int | None]
+CostAt = Callable[[int], int | None]
 """Cost at a width; None: there is no such model."""
 
 MAX_WIDTH = 2**20
@@ -15,7 +15,7 @@ AROUND = 64
 """Widths that are tried, one by one, for the next that can be built."""
 
 
-def nearest(cost: Cost, target: float, start: int) -> int:
+def nearest(cost: CostAt, target: float, start: int) -> int:
     """The width whose cost is nearest to `target`.
 
     Cost grows with width, about as its square, so a few guesses come close; then the widths beside are tried. Widths
@@ -54,7 +54,7 @@ def nearest(cost: Cost, target: float, start: int) -> int:
     return width
 
 
-def value_of(cost: Cost, width: int) -> int:
+def value_of(cost: CostAt, width: int) -> int:
     """Cost at a width that can be built."""
     value = cost(width)
     assert value is not None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +16,8 @@ from seqkit.analysis.cost import training_flops
 from seqkit.analysis.receptive_field import farthest_input
 from seqkit.comparison.budget import nearest
 from seqkit.comparison.settings import Settings, Variant
-from seqkit.config import build, complete
+from seqkit.config import build, complete, dotted
+from seqkit.config.overrides import Word
 from seqkit.config.schema import Field, fits
 from seqkit.data.batching import Batch
 from seqkit.errors import DataError, UsageError
@@ -66,6 +69,74 @@ class Candidate:
     optimizers: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def configured(self, values: Mapping[str, object]) -> dict[str, Any]:
+        """A copy of the configuration with these values by dotted key."""
+        config = copy.deepcopy(self.config)
+        for optimizer in self.optimizers:
+            if optimizer["type"] == values.get("optimizer.type"):
+                config["optimizer"] = copy.deepcopy(optimizer)
+        for key, value in values.items():
+            *path, last = key.split(".")
+            value_at(config, path)[last] = value
+        return config
+
+
+class Sizes(NamedTuple):
+    """Dotted keys of a backbone's width, which encoders of parts share, and of its depth; and the value of each."""
+
+    widths: list[str]
+    depths: list[str]
+    width: int | None
+    depth: int | None
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Sizes:
+        """The sizes of a complete configuration."""
+        model = config["model"]
+        widths = _keys_of("dim", model["backbone"], "model.backbone")
+        depths = _keys_of("depth", model["backbone"], "model.backbone")
+        width = value_at(config, widths[0].split(".")) if widths else None
+        depth = value_at(config, depths[0].split(".")) if depths else None
+        if widths:
+            for name, encoder in (model.get("encoders") or {}).items():
+                widths += _keys_of("dim", encoder, f"model.encoders.{name}")
+        return cls(widths, depths, width, depth)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The recipe with values of keys on top of it, by dotted key; those of the command line are `Word`s."""
+
+    settings: Settings
+    values: Mapping[str, object]
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The complete configuration. Raises UsageError where there is none."""
+        return complete(self.settings.recipe, self.settings.preset, self.values)
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Width and depth, and their keys."""
+        return Sizes.of(self.config)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether it begins with the weights of a model, which have a width of their own."""
+        return self.config["model"].get("init") is not None
+
+    def over(self, values: Mapping[str, object]) -> Draft:
+        """The draft with these values; they count more than those that it has."""
+        kept = {key: value for key, value in self.values.items() if key not in values}
+        return Draft(self.settings, {**kept, **values})
+
+    def sized(self, width: int | str, depth: int | None = None) -> Draft:
+        """The draft of that width and depth (None: its own)."""
+        depths = [] if depth is None else self.sizes.depths
+        return self.over(
+            {**dict.fromkeys(self.sizes.widths, width), **dict.fromkeys(depths, depth)}
+        )
+
 
 def candidates(settings: Settings) -> list[Candidate]:
     """Every candidate, the reference first. Raises UsageError or DataError where one cannot be built."""
@@ -75,8 +146,9 @@ def candidates(settings: Settings) -> list[Candidate]:
     complete(settings.recipe, settings.preset, settings.overrides)
     for variant in settings.variants():
         with naming(variant.name):
-            found.append(_candidate(settings, fitted, variant, found[0] if found else None))
-            _check_one_device(found[-1].config["trainer"])
+            draft = draft_of(settings, variant)
+            found.append(_candidate(fitted, variant.name, draft, found[0] if found else None))
+            _check_one_device(draft)
     configs = [{**candidate.config, "seed": None} for candidate in found]
     for i, candidate in enumerate(found):
         if configs[i] in configs[:i]:
@@ -87,22 +159,20 @@ def candidates(settings: Settings) -> list[Candidate]:
     return found
 
 
-def words_of(settings: Settings, variant: Variant) -> list[str]:
-    """Override words of a candidate, before its budget is made equal to the reference's."""
-    _, backbone, width, words = variant
-    base = complete(settings.recipe, settings.preset, [*settings.overrides, *words])
-    words = [*settings.overrides, *words, *backbone_words(base, backbone)]
-    if width is not None:
-        base = complete(settings.recipe, settings.preset, words)
-        words += [f"--{key}={width}" for key in widths_of(base)]
-    if base["model"]["objective"].get("linear") and not any(
-        "objective.linear" in word for word in words
-    ):
+def draft_of(settings: Settings, variant: Variant) -> Draft:
+    """A candidate before its budget is made equal to the reference's."""
+    draft = Draft(settings, dict(dotted(settings.overrides))).over(variant.values)
+    if variant.backbone is not None:
+        draft = draft.over(backbone_values(draft.config, variant.backbone))
+    if variant.width is not None:
+        draft = draft.sized(Word(variant.width))
+    is_asked = any("objective.linear" in key for key in draft.values)
+    if draft.config["model"]["objective"].get("linear") and not is_asked:
         # networks are compared, not what stands beside them
-        words.append("--model.objective.linear=false")
-    if base["data"]["valid_fraction"] == 0:
-        words.append(f"--data.valid_fraction={VALID_FRACTION}")
-    return words
+        draft = draft.over({"model.objective.linear": False})
+    if draft.config["data"]["valid_fraction"] == 0:
+        draft = draft.over({"data.valid_fraction": VALID_FRACTION})
+    return draft
 
 
 @contextmanager
@@ -120,8 +190,9 @@ def naming(name: str) -> Iterator[None]:
         raise UsageError(f"{name}: {what}{text}") from error
 
 
-def _check_one_device(settings: Mapping[str, Any]) -> None:
+def _check_one_device(draft: Draft) -> None:
     """Raise UsageError for several devices: a run of a comparison is not started by a command that ranks repeat."""
+    settings = draft.config["trainer"]
     devices = settings["devices"]
     if isinstance(devices, list):
         several = len(devices) > 1
@@ -134,116 +205,91 @@ def _check_one_device(settings: Mapping[str, Any]) -> None:
         )
 
 
-def _candidate(
-    settings: Settings, fitted: _Fitted, variant: Variant, reference: Candidate | None
-) -> Candidate:
-    """The candidate of a variant, with the width at which its budget is the reference's."""
-    words = words_of(settings, variant)
-    notes = list[str]()
-    config = complete(settings.recipe, settings.preset, words)
-    try:
-        fitted.parameters(config)
-    except ValueError as error:
-        if "does not support adjacency" not in str(error):
-            raise
-        words = [*words, "--model.adjacency=ignore"]
-        config = complete(settings.recipe, settings.preset, words)
-        notes.append("It does not support adjacency, so it ignores the edges.")
-    measure = fitted.flops if settings.match == "flops" else fitted.parameters
-    target = measure(config)
-    if reference is not None and settings.match != "none":
-        if settings.match == "flops":
-            target = reference.size.flops
-        else:
-            target = reference.size.parameters
-        if abs(measure(config) - target) > 0.001 * target and widths_of(config):
-            init = config["model"].get("init")
-            if init not in (None, reference.config["model"].get("init")):
+def _candidate(fitted: _Fitted, name: str, draft: Draft, reference: Candidate | None) -> Candidate:
+    """The candidate of a draft, with the width at which its budget is the reference's."""
+    match = draft.settings.match
+    draft, notes = _that_is_taken(fitted, draft)
+    measure = fitted.flops if match == "flops" else fitted.parameters
+    target = measure(draft)
+    if reference is not None and match != "none":
+        target = reference.size.flops if match == "flops" else reference.size.parameters
+        if abs(measure(draft) - target) > 0.001 * target and draft.sizes.widths:
+            init = draft.config["model"].get("init")
+            if draft.has_weights and init != reference.config["model"].get("init"):
                 raise ValueError(
-                    f"the weights of model.init have a width of their own, so {measure(config):,} {settings.match} "
+                    f"the weights of model.init have a width of their own, so {measure(draft):,} {match} "
                     f"cannot be made the {target:,} of {reference.name}; give --match none"
                 )
-            config = _resized(settings, words, config, _Budget(measure, target))
-    if config["model"].get("init") is not None:
-        untrained(config)  # it refuses weights of another backbone before anything runs
-    gap = None if settings.match == "none" else measure(config) / target - 1
-    own = fitted.size(config, gap)
+            draft = _resized(draft, _Budget(measure, target))
+    if draft.has_weights:
+        untrained(draft.config)  # it refuses weights of another backbone before anything runs
+    gap = None if match == "none" else measure(draft) / target - 1
     return Candidate(
-        name=variant.name,
-        config=config,
-        num_steps=count_steps(config["trainer"], fitted.num_batches(config)),
-        size=own,
-        depths=list(_other_depths(settings, fitted, words, config, _Budget(measure, target))),
-        optimizers=_optimizers(settings, config),
+        name=name,
+        config=draft.config,
+        num_steps=count_steps(draft.config["trainer"], fitted.num_batches(draft)),
+        size=fitted.size(draft, gap),
+        depths=list(_other_depths(fitted, draft, _Budget(measure, target))),
+        optimizers=_optimizers(draft),
         notes=notes,
     )
 
 
-class _Budget(NamedTuple):
-    """A measure of what a configuration costs, and the cost that it is to have."""
+def _that_is_taken(fitted: _Fitted, draft: Draft) -> tuple[Draft, list[str]]:
+    """The draft, which ignores the edges where its model is refused with them and taken without; and a note on that."""
+    fitted.num_batches(draft)  # a fault of the data is none of the model
+    try:
+        fitted.parameters(draft)
+        return draft, []
+    except ValueError as refusal:
+        ignoring = draft.over({"model.adjacency": "ignore"})
+        try:
+            fitted.parameters(ignoring)
+        except ValueError:
+            raise refusal from None
+        return ignoring, ["It does not support adjacency, so it ignores the edges."]
 
-    measure: Callable[[Mapping[str, Any]], int]
+
+class _Budget(NamedTuple):
+    """A measure of what a draft costs, and the cost that it is to have."""
+
+    measure: Callable[[Draft], int]
     target: int
 
 
-def _resized(
-    settings: Settings,
-    words: list[str],
-    config: Mapping[str, Any],
-    budget: _Budget,
-    depth: int | None = None,
-) -> dict[str, Any]:
-    """The configuration at that depth (None: its own), with the width at which its budget is nearest to the target.
+def _resized(draft: Draft, budget: _Budget, depth: int | None = None) -> Draft:
+    """The draft at that depth (None: its own), with the width at which its budget is nearest to the target.
 
     Raises ValueError where no width can be built.
     """
-    widths = widths_of(config)
-    depths = keys_of(config["model"]["backbone"], "depth") if depth is not None else []
-
-    def at(width: int) -> dict[str, Any]:
-        sizes = [*(f"--{key}={width}" for key in widths), *(f"--{key}={depth}" for key in depths)]
-        return complete(settings.recipe, settings.preset, [*words, *sizes])
 
     def cost(width: int) -> int | None:
         try:
-            return budget.measure(at(width))
+            return budget.measure(draft.sized(width, depth))
         except ValueError:  # refused: heads do not divide this width, or the like
             return None
 
-    return at(nearest(cost, budget.target, value_at(config, widths[0])))
+    assert draft.sizes.width is not None
+    return draft.sized(nearest(cost, budget.target, draft.sizes.width), depth)
 
 
-def _other_depths(
-    settings: Settings,
-    fitted: _Fitted,
-    words: list[str],
-    config: Mapping[str, Any],
-    budget: _Budget,
-) -> Iterator[Size]:
+def _other_depths(fitted: _Fitted, draft: Draft, budget: _Budget) -> Iterator[Size]:
     """Half and double the depth at an equal budget, where backbones are compared: not every one wants the recipe's.
 
     A depth at which no width comes nearly there is left out.
     """
-    widths = widths_of(config)
-    depths = keys_of(config["model"]["backbone"], "depth")
-    if (
-        not settings.tries_depths
-        or not widths
-        or not depths
-        or config["model"].get("init") is not None
-    ):
+    widths, depths, width, own = draft.sizes
+    if not draft.settings.tries_depths or width is None or own is None or draft.has_weights:
         return
-    own = value_at(config, depths[0])
     for depth in sorted({max(1, own // 2), 2 * own} - {own}):
         try:
-            found = _resized(settings, words, config, budget, depth)
+            found = _resized(draft, budget, depth)
         except ValueError:
             continue
         gap = budget.measure(found) / budget.target - 1
         if abs(gap) <= NEARLY:
-            width = value_at(found, widths[0])
-            values = {**dict.fromkeys(widths, width), **dict.fromkeys(depths, depth)}
-            yield fitted.size(found, gap, values)
+            values = {key: found.values[key] for key in (*widths, *depths)}
+            yield replace(fitted.size(found, gap), values=values)
 
 
 class _Fitted:
@@ -254,70 +300,58 @@ class _Fitted:
         self._known: dict[str, _Shared] = {}
         self._measured: dict[tuple[str, str], int] = {}
 
-    def parameters(self, config: Mapping[str, Any]) -> int:
+    def parameters(self, draft: Draft) -> int:
         """Trainable parameters. Raises ValueError where the model is refused."""
-        return self._once("parameters", lambda model, _: model.num_parameters, config)
+        return self._once("parameters", lambda model, _: model.num_parameters, draft)
 
-    def flops(self, config: Mapping[str, Any]) -> int:
+    def flops(self, draft: Draft) -> int:
         """FLOPs of training on one batch. Raises ValueError where the model is refused."""
         return self._once(
-            "flops", lambda model, one: training_flops(model, one.objective, one.first), config
+            "flops", lambda model, one: training_flops(model, one.objective, one.first), draft
         )
 
-    def num_batches(self, config: Mapping[str, Any]) -> int:
+    def num_batches(self, draft: Draft) -> int:
         """Batches of an epoch."""
-        return self._of(config).num_batches
+        return self._of(draft).num_batches
 
-    def size(
-        self, config: Mapping[str, Any], gap: float | None, values: dict[str, Any] | None = None
-    ) -> Size:
-        """The size of a configuration, of which only the budget gap and the values are known."""
-        one = self._of(config)
-        width, depth = size_of(config)
+    def size(self, draft: Draft, gap: float | None) -> Size:
+        """The size of a draft, of which only the budget gap is known."""
+        one = self._of(draft)
         with torch.random.fork_rng(devices=[]):
-            model = meta_model(config, one.tokenizer, one.objective, device="cpu")
+            model = one.model(draft, "cpu")
             batch, _ = one.objective.first_call(model, one.longest)
             farthest = farthest_input(model, batch)
         if farthest is not None and farthest >= int(batch.valid.sum(dim=1).max()) - 1:
             farthest = None
         return Size(
-            parameters=self.parameters(config),
-            flops=self.flops(config),
-            width=width,
-            depth=depth,
+            parameters=self.parameters(draft),
+            flops=self.flops(draft),
+            width=draft.sizes.width,
+            depth=draft.sizes.depth,
             budget_gap=gap,
             farthest=farthest,
-            values=values or {},
         )
 
-    def _once(
-        self, what: str, measure: Callable[[Model, _Shared], int], config: Mapping[str, Any]
-    ) -> int:
-        key = (
-            what,
-            json.dumps([config["data"], config["tokenizer"], config["model"]], sort_keys=True),
-        )
+    def _once(self, what: str, measure: Callable[[Model, _Shared], int], draft: Draft) -> int:
+        key = (what, _digest(draft, draft.config["model"]))
         if key not in self._measured:
-            one = self._of(config)
+            one = self._of(draft)
             # first: it refuses what cannot be prepared
-            model = meta_model(config, one.tokenizer, one.objective)
+            model = one.model(draft, "meta")
             try:
                 self._measured[key] = measure(model, one)
             except ValueError:
                 raise
             except Exception:  # a component that looks at values: it is measured with weights
                 with torch.random.fork_rng(devices=[]):
-                    model = meta_model(config, one.tokenizer, one.objective, device="cpu")
-                    self._measured[key] = measure(model, one)
+                    self._measured[key] = measure(one.model(draft, "cpu"), one)
         return self._measured[key]
 
-    def _of(self, config: Mapping[str, Any]) -> _Shared:
-        key = json.dumps(
-            [config["data"], config["tokenizer"], config["model"]["objective"]], sort_keys=True
-        )
+    def _of(self, draft: Draft) -> _Shared:
+        key = _digest(draft, draft.config["model"]["objective"])
         if key not in self._known:
-            built = build(config)
-            data = data_module(config, built.tokenizer, built.model["objective"])
+            built = build(draft.config)
+            data = data_module(draft.config, built.tokenizer, built.model["objective"])
             if self.tunes and not data.val_dataloader():
                 raise UsageError(
                     "its data has no validation split to tune on, and none can be taken from its training split; "
@@ -332,6 +366,11 @@ class _Fitted:
         return self._known[key]
 
 
+def _digest(draft: Draft, section: object) -> str:
+    """Equal for drafts with the same data, tokenizer, and section of the model."""
+    return json.dumps([draft.config["data"], draft.config["tokenizer"], section], sort_keys=True)
+
+
 class _Shared(NamedTuple):
     """Parts that candidates with the same data share. first, longest: a batch, and the longest example as one."""
 
@@ -341,97 +380,67 @@ class _Shared(NamedTuple):
     longest: Batch
     num_batches: int
 
-
-def meta_model(
-    config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective, *, device: str = "meta"
-) -> Model:
-    """The model of a configuration, by default without its weights. Raises ValueError where it is refused."""
-    with torch.device(device):
-        arguments = build({"model": config["model"]}).model
-        return Model(tokenizer.spec, **{**arguments, "objective": objective})
+    def model(self, draft: Draft, device: str) -> Model:
+        """The untrained model of a draft; on device meta without weights. Raises ValueError where it is refused."""
+        with torch.device(device):
+            arguments = build({"model": draft.config["model"]}).model
+            return Model(self.tokenizer.spec, **{**arguments, "objective": self.objective})
 
 
-def _optimizers(settings: Settings, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _optimizers(draft: Draft) -> list[dict[str, Any]]:
     """The recipe's optimizer and, where backbones are compared and the command names none, AdamW beside it.
 
     A recipe's optimizer was chosen with the recipe's backbone; AdamW is what most others are trained with.
     """
-    own = config["optimizer"]
-    named = any(
-        word.lstrip("-").split("=")[0].split(".")[0] == "optimizer" for word in settings.overrides
-    )
+    settings = draft.settings
+    own = draft.config["optimizer"]
+    named = any(key.partition(".")[0] == "optimizer" for key, _ in dotted(settings.overrides))
     if not settings.backbones or named or "optimizer" in settings.vary or own["type"] == "AdamW":
         return [own]
-    rate = (own.get("adamw") or {"lr": ADAMW_RATE})["lr"]
-    kept = {key: own[key] for key in ("weight_decay",) if key in own}
-    return [
-        own,
-        complete({**config, "optimizer": {"type": "AdamW", "lr": rate, **kept}})["optimizer"],
-    ]
+    adamw = {"type": "AdamW", "lr": (own.get("adamw") or {"lr": ADAMW_RATE})["lr"]}
+    if "weight_decay" in own:
+        adamw["weight_decay"] = own["weight_decay"]
+    return [own, complete({**draft.config, "optimizer": adamw})["optimizer"]]
 
 
-def backbone_words(config: Mapping[str, Any], name: str | None) -> list[str]:
-    """Override words that put a backbone in the place of a recipe's; in an encoder–decoder, of both."""
+def backbone_values(config: Mapping[str, Any], name: str) -> dict[str, object]:
+    """Values that put a backbone in the place of a recipe's; in an encoder–decoder, of both."""
     backbone = config["model"]["backbone"]
-    if name is None:
-        return []
     if "parts" in backbone:  # Towers
-        return [f"--model.backbone.parts.{part}={name}" for part in backbone["parts"]]
-    if "encoder" not in backbone:
-        return [f"--model.backbone={name}", *_causal_words(config, name)]
-    encoder = backbone["encoder"]
-    if name.lower() == encoder["type"].lower():
-        return []
-    sizes = {key: encoder[key] for key in ("dim", "depth") if key in encoder}
-    inner = {"type": name, **sizes, "causal": True}
-    decoder = {"type": "AttentionDecoder", "backbone": inner}
-    return [f"--model.backbone.encoder={name}", f"--model.backbone.decoder={json.dumps(decoder)}"]
+        return {f"model.backbone.parts.{part}": name for part in backbone["parts"]}
+    if "encoder" in backbone:
+        encoder = backbone["encoder"]
+        if name.lower() == encoder["type"].lower():
+            return {}
+        sizes = {key: encoder[key] for key in ("dim", "depth") if key in encoder}
+        inner = {"type": name, **sizes, "causal": True}
+        decoder = {"type": "AttentionDecoder", "backbone": inner}
+        return {"model.backbone.encoder": name, "model.backbone.decoder": decoder}
+    values: dict[str, object] = {"model.backbone": Word(name)}
+    # the recipe's is as causal as the objective needs (null), which the other may not be able to be
+    if backbone.get("causal", False) is None:
+        key = Field("backbone", kind="backbone").keys_below(name, "model.backbone").get("causal")
+        if key is not None and not fits(None, key.hint):
+            objective: Objective = build({"model": config["model"]}).model["objective"]
+            values["model.backbone.causal"] = bool(objective.causal)
+    return values
 
 
-def _causal_words(config: Mapping[str, Any], name: str) -> list[str]:
-    """Where the recipe's backbone is as causal as the objective needs (null), and the other cannot be: that value."""
-    if config["model"]["backbone"].get("causal", False) is not None:
-        return []
-    key = Field("backbone", kind="backbone").keys_below(name, "model.backbone").get("causal")
-    if key is None or fits(None, key.hint):
-        return []
-    objective: Objective = build({"model": config["model"]}).model["objective"]
-    return [f"--model.backbone.causal={str(bool(objective.causal)).lower()}"]
-
-
-def widths_of(config: Mapping[str, Any]) -> list[str]:
-    """Dotted keys of the backbone's width, and of the encoders of parts, which have the same; empty: it has none."""
-    own = keys_of(config["model"]["backbone"], "dim")
-    encoders = (config["model"].get("encoders") or {}).items() if own else ()
-    return [
-        *own,
-        *(key for name, one in encoders for key in keys_of(one, "dim", f"model.encoders.{name}")),
-    ]
-
-
-def keys_of(backbone: Mapping[str, Any], name: str, path: str = "model.backbone") -> list[str]:
+def _keys_of(name: str, backbone: Mapping[str, Any], path: str) -> list[str]:
     """Dotted keys of that name in a backbone and, where it has none, in the backbones inside it."""
     if name in backbone:
         return [f"{path}.{name}"]
-    inner = {
-        key: backbone[key]
-        for key in ("encoder", "decoder", "backbone")
-        if isinstance(backbone.get(key), Mapping)
-    }
+    inner = {key: backbone.get(key) for key in ("encoder", "decoder", "backbone")}
     inner |= {f"parts.{part}": one for part, one in backbone.get("parts", {}).items()}
-    return [found for key, one in inner.items() for found in keys_of(one, name, f"{path}.{key}")]
+    found = []
+    for key, one in inner.items():
+        if isinstance(one, Mapping):
+            found += _keys_of(name, one, f"{path}.{key}")
+    return found
 
 
-def value_at(config: Mapping[str, Any], key: str) -> Any:
-    """The value of a dotted key."""
-    value: Any = config
-    for part in key.split("."):
-        value = value[part]
-    return value
-
-
-def size_of(config: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Width and depth of a configuration's backbone, where it has them."""
-    keys = (keys_of(config["model"]["backbone"], name) for name in ("dim", "depth"))
-    width, depth = (value_at(config, found[0]) if found else None for found in keys)
-    return width, depth
+def value_at(config: Any, path: Sequence[str]) -> Any:
+    """The value to which these keys lead, one below the other."""
+    for key in path:
+        config = config[key]
+    return config

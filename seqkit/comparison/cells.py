@@ -6,13 +6,14 @@ import math
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from seqkit.analysis.measured import Cost
 from seqkit.comparison.scores import METRICS, ExampleScores, comparable_scores
-from seqkit.comparison.types import Cost, CurvePoint, Run, _Json
+from seqkit.comparison.types import CurvePoint, Json, Run
 from seqkit.errors import DivergedError
 from seqkit.training import metrics_csv
 
@@ -42,7 +43,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended(_Json):
+class Ended(Json):
     """Result of a cell. metrics: of a trial, on validation data. scores: of test examples. error: why it failed.
 
     strong_baseline: name, metrics and num_train of a classical method. costs: by candidate, of the cell that measures.
@@ -59,48 +60,51 @@ class Ended(_Json):
 
 def run_cell(cell: Cell, folder: Path) -> Ended:
     """Run a cell. folder: of its run, if it makes one. Raises what the run raises."""
-    from seqkit.runs.run import trial
-
+    if cell.kind == "run":
+        return _run(cell, folder)
     if cell.kind == "trial":
+        from seqkit.runs.run import trial
+
         return Ended(metrics=trial(cell.config)["metrics"])
-    if cell.kind == "measure":
-        return Ended(costs=_costs(cell.config))
-    return _run(cell, folder)
+    from seqkit.analysis.speed import measure
+    from seqkit.runs.prepare import prepare
+
+    # side by side, on the same batches, with untrained weights
+    prepared = {name: prepare(config) for name, config in cell.config.items()}
+    return Ended(costs=measure(prepared, lengths=LENGTHS))
 
 
 def _run(cell: Cell, folder: Path) -> Ended:
     """Train, test and score; what the first seed of a candidate shows for all is looked at, too."""
     from seqkit.analysis.strong_baseline import strong_baseline
     from seqkit.runs.run import run
+    from seqkit.runs.trained_files import versions
 
-    found: dict[str, Any] = {}
+    seed = cell.config["seed"]
 
     def examine(model: Any, data: Any) -> dict[str, Any]:
         metric = METRICS[cell.metric]
-        found["scores"] = comparable_scores(model, data, metric, cell.config["seed"])
-        if not math.isfinite(sum(found["scores"].numerator)):
+        scores = comparable_scores(model, data, metric, seed)
+        if not math.isfinite(sum(scores.numerator)):
             raise DivergedError(
                 f"the {metric.label} is not finite, though the training loss was; lower the learning rate"
             )
-        if cell.examines:
-            found["test_in_training"] = data.test_in_training()
-        return {}
+        repeated = data.test_in_training() if cell.examines else None
+        return {"scores": scores, "test_in_training": repeated}
 
-    specialist = (lambda data, _: strong_baseline(data)[0]) if cell.has_baseline else None
-    summary = run(cell.config, folder, examine=examine, specialist=specialist)
-    own = run_of(
-        cell.config["seed"], f"runs/{cell.id}", summary, read_curve(folder, summary["steps"])
+    def specialist(data: Any, _: object) -> Any:
+        return strong_baseline(data)[0]
+
+    summary = run(
+        cell.config, folder, examine=examine, specialist=specialist if cell.has_baseline else None
     )
-    repeated = found.pop("test_in_training", None)
-    own = Run(
-        **{
-            **vars(own),
-            "test_in_training": repeated,
-            "versions": _versions(),
-            "machine": _machine(),
-        }
+    own = replace(
+        run_of(seed, f"runs/{cell.id}", summary, read_curve(folder, summary["steps"])),
+        test_in_training=summary["test_in_training"],
+        versions=versions(),
+        machine=_machine(),
     )
-    return Ended(run=own, strong_baseline=summary.get("strong_baseline"), **found)
+    return Ended(run=own, scores=summary["scores"], strong_baseline=summary.get("strong_baseline"))
 
 
 def run_of(seed: int, folder: str, summary: Mapping[str, Any], curve: list[CurvePoint]) -> Run:
@@ -133,29 +137,7 @@ def read_curve(run: Path, steps: int) -> list[CurvePoint]:
     return [point for i, point in enumerate(curve) if i % keep == 0 or point.valid_loss is not None]
 
 
-def _costs(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, Cost]:
-    """Speed and memory of all candidates, measured side by side on the same batches, with untrained weights."""
-    from seqkit.analysis.speed import measure
-    from seqkit.runs.prepare import prepare
-
-    costs = measure({name: prepare(config) for name, config in configs.items()}, lengths=LENGTHS)
-    kept = (
-        "tokens_per_second",
-        "step_seconds",
-        "seconds_by_length",
-        "latency_by_context",
-        "memory_by_length",
-    )
-    return {name: Cost(**{key: getattr(cost, key) for key in kept}) for name, cost in costs.items()}
-
-
-def _versions() -> dict[str, Any]:
-    from seqkit.runs.trained_files import versions
-
-    return versions()
-
-
-def _machine() -> dict[str, Any]:
+def _machine() -> dict[str, object]:
     """The machine of this process."""
     import torch
 

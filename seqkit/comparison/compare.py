@@ -7,7 +7,6 @@ import os
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from seqkit.comparison.candidates import candidates
 from seqkit.comparison.execute import Executor, locked
@@ -35,12 +34,10 @@ def make_plan(settings: Settings) -> Plan:
             f"two candidates would share a folder: {', '.join(c.name for c in found)}; rename one"
         )
     objective = build(found[0].config).model["objective"]
-    metric = metric_of(
-        objective, len({json.dumps(one.config["tokenizer"], sort_keys=True) for one in found})
-    )
-    if metric.name == "bits_per_byte" and any(
-        one.config["data"]["limit"] is not None for one in found
-    ):
+    tokenizers = {json.dumps(one.config["tokenizer"], sort_keys=True) for one in found}
+    metric = metric_of(objective, len(tokenizers))
+    limits = [one.config["data"]["limit"] for one in found]
+    if metric.name == "bits_per_byte" and any(limit is not None for limit in limits):
         raise UsageError(
             "tokenizers are compared by bits per byte of the whole test text; leave data.limit out"
         )
@@ -55,7 +52,7 @@ def compare(plan: Plan, folder: Path, *, jobs: int = 1) -> Results:
     """
     check_jobs(jobs)
     with locked(folder):
-        begun = check_folder(folder, plan)
+        started = check_folder(folder, plan)
     threads = num_threads(plan.settings, jobs)
     execute = Executor(
         folder, jobs=jobs, threads=threads, plugins=plan.settings.plugins, total=plan.num_cells
@@ -64,20 +61,17 @@ def compare(plan: Plan, folder: Path, *, jobs: int = 1) -> Results:
         trained = train(plan, execute)
     finally:
         execute.stop()
-    cells = execute.cells
+    failures = []
+    for key, one in execute.failed.items():
+        cell = execute.cells[key]
+        failures.append(
+            Failure(candidate=cell.candidate, stage=cell.kind, what=key, error=one.error or "")
+        )
     results, scores = summarise(
         plan,
         trained,
-        failures=[
-            Failure(
-                candidate=cells[key].candidate,
-                stage=cells[key].kind,
-                what=key,
-                error=one.error or "",
-            )
-            for key, one in execute.failed.items()
-        ],
-        started=begun["started"],
+        failures=failures,
+        started=started,
         run_minutes=round(sum(one.seconds for one in execute.ended.values()) / 60, 1),
     )
     write_results(folder, results, scores)
@@ -91,12 +85,12 @@ def default_folder(settings: Settings, root: Path = Path("runs/compare")) -> Pat
 
 def num_threads(settings: Settings, jobs: int) -> int:
     """torch's threads of each run: as set, as OMP_NUM_THREADS says, or the cores that each job has."""
+    if settings.threads is not None:
+        return settings.threads
     named = os.environ.get("OMP_NUM_THREADS", "")
-    return (
-        settings.threads
-        or (int(named) if named.isdigit() else 0)
-        or max(1, available_cores() // jobs)
-    )
+    if named.isdigit() and int(named) > 0:
+        return int(named)
+    return max(1, available_cores() // jobs)
 
 
 def check_jobs(jobs: int) -> None:
@@ -117,8 +111,8 @@ def check_whole(folder: Path) -> None:
         )
 
 
-def check_folder(folder: Path, plan: Plan) -> dict[str, Any]:
-    """Settings, plan and start of the comparison in the folder; written there if the folder is new.
+def check_folder(folder: Path, plan: Plan) -> str:
+    """When the comparison in the folder began; its settings and plan are written there if the folder is new.
 
     Raises UsageError where it holds something else, naming the first setting that differs, or the same comparison of a
     recipe or plug-in that has changed since.
@@ -128,9 +122,8 @@ def check_folder(folder: Path, plan: Plan) -> dict[str, Any]:
     check_whole(folder)
     if not path.exists():
         started = datetime.now().isoformat(timespec="seconds")
-        value = {"settings": settings, "sha256": plan.sha256, "started": started}
-        write_json(path, value)
-        return value
+        write_json(path, {"settings": settings, "sha256": plan.sha256, "started": started})
+        return started
     try:
         known = read_mapping(path, "settings", "sha256", "started")
         earlier = dict(known["settings"])
@@ -145,4 +138,4 @@ def check_folder(folder: Path, plan: Plan) -> dict[str, Any]:
             f"the recipe, a plug-in or the rules of tuning have changed since the comparison in {folder} began, and "
             "runs of before and after do not go into one table; give another --out"
         )
-    return known
+    return str(known["started"])

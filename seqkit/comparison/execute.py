@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from io import FileIO
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -127,13 +128,15 @@ class Executor:
         for cell in cells:
             if len(self._running) >= self.jobs:
                 return
-            if cell.id not in here and (lock := claimed(self.folder, cell.id)) is not None:
-                # of a process that was killed
-                for left in self.folder.glob(f"runs/{_unfinished(cell.id, '*')}"):
-                    shutil.rmtree(left, ignore_errors=True)
-                process = self._process(cell)
-                process.start()
-                self._running[process.sentinel] = _Running(cell, process, lock)
+            lock = None if cell.id in here else claimed(self.folder, cell.id)
+            if lock is None:
+                continue
+            # of a process that was killed
+            for left in self.folder.glob(f"runs/{_unfinished(cell.id, '*')}"):
+                shutil.rmtree(left, ignore_errors=True)
+            process = self._process(cell)
+            process.start()
+            self._running[process.sentinel] = _Running(cell, process, lock)
 
     def _wait(self) -> None:
         """Wait for a process to end; one that left no result died, and is given one more chance."""
@@ -152,9 +155,9 @@ class Executor:
             lock.close()
 
     def _process(self, cell: Cell) -> Any:
-        context: Any = (
-            _fork_server() if sys.platform == "linux" else multiprocessing.get_context("spawn")
-        )
+        context: Any = multiprocessing.get_context("spawn")
+        if sys.platform == "linux":
+            context = _fork_server()
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
         arguments = (cell, str(self.folder), self.threads, self.plugins, environment)
         # no daemon: loaders have processes, too
@@ -225,19 +228,17 @@ def run_attempt(cell: Cell, folder: Path) -> Ended:
             final = folder / "runs" / cell.id
             shutil.rmtree(final, ignore_errors=True)
             unfinished.replace(final)
-    except (
-        Exception
-    ) as error:  # a user's own component may raise anything, and the other cells go on
+    except Exception as error:  # of a user's own component; the other cells go on
         place = keep_failed(folder, cell.id, os.getpid())
         write_atomic(place / TRACEBACK, traceback.format_exc().encode())
         if isinstance(error, OUR_OWN):
             said = str(error)
         else:
             said = f"{type(error).__name__}: {error}"
-        said = "out of memory: " * is_out_of_memory(error) + " ".join(said.split())
-        ended = Ended(error=f"{said} (see {place / TRACEBACK})")
-    seconds = round(time.perf_counter() - started, 2)
-    return Ended(**{**vars(ended), "seconds": seconds})
+        if is_out_of_memory(error):
+            said = f"out of memory: {said}"
+        ended = Ended(error=f"{' '.join(said.split())} (see {place / TRACEBACK})")
+    return replace(ended, seconds=round(time.perf_counter() - started, 2))
 
 
 def keep_failed(folder: Path, cell_id: str, pid: int) -> Path:

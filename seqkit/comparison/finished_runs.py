@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from seqkit.analysis.cost import training_flops
-from seqkit.comparison.candidates import size_of
+from seqkit.comparison.candidates import Sizes
 from seqkit.comparison.cells import read_curve, run_of
 from seqkit.comparison.results import completed, with_statistics, write_results
 from seqkit.comparison.scores import comparable_scores, metric_of
@@ -69,20 +69,18 @@ def compare_runs(folders: Sequence[Path], out: Path) -> Results:
         raise UsageError(
             "these runs differ in their seed at most; give runs of which something else differs"
         )
-    metric = metric_of(
-        runs[0].trained.objective, len({json.dumps(run.config["tokenizer"]) for run in runs})
-    )
+    tokenizers = {json.dumps(run.config["tokenizer"]) for run in runs}
+    metric = metric_of(runs[0].trained.objective, len(tokenizers))
     scored = [_row(group, metric) for group in groups.values()]
+    commands = [shlex.join(["seqkit", "fit", str(run.folder / "config.yaml")]) for run in runs]
+    commands.append(command)
     recipes = ", ".join(dict.fromkeys(run.config["recipe"] for run in runs))
     results = Results(
         title=f"{recipes}: {', '.join(row.name for row, _ in scored)}",
         recipe=recipes,
         metric=metric,
         candidates=[row for row, _ in scored],
-        commands=[
-            *(shlex.join(["seqkit", "fit", str(run.folder / "config.yaml")]) for run in runs),
-            command,
-        ],
+        commands=commands,
         seeds=sorted({run.config["seed"] for run in runs}),
         started=datetime.now().isoformat(timespec="seconds"),
         run_minutes=round(sum(run.trained.summary["wall_seconds"] for run in runs) / 60, 1),
@@ -107,9 +105,9 @@ def _check_test_data(runs: Sequence[_Run]) -> None:
             run.trained.summary.get("data_sha256", {}).get("test") for run in (first, other)
         )
         theirs = other.data.splits().test.labels
-        is_same = all(label is None for label in (*labels, *theirs)) or list(
-            map(str, labels)
-        ) == list(map(str, theirs))
+        is_same = all(label is None for label in (*labels, *theirs))
+        if not is_same:
+            is_same = list(map(str, labels)) == list(map(str, theirs))
         if first.config["tokenizer"] == other.config["tokenizer"] and one and two:
             is_same = one == two or one.rpartition(":")[0] != two.rpartition(":")[0]
         if not is_same:
@@ -135,15 +133,15 @@ def _row(group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores | None]:
         runs.append(
             run_of(seed, str(run.folder), summary, read_curve(run.folder, summary["steps"]))
         )
-    width, depth = size_of(first.config)
+    sizes = Sizes.of(first.config)
     row = Row(
         name=str(first.folder),
         parameters=first.trained.model.num_parameters,
         training_flops=training_flops(
             first.trained.model, first.trained.objective, next(iter(first.data.train_dataloader()))
         ),
-        width=width,
-        depth=depth,
+        width=sizes.width,
+        depth=sizes.depth,
         config=to_yaml(first.config),
         runs=runs,
     )

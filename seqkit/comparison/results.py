@@ -15,7 +15,7 @@ from seqkit.comparison.candidates import Candidate
 from seqkit.comparison.scores import ExampleScores
 from seqkit.comparison.stages import TUNING_SEEDS, Plan, Trained, slug_of
 from seqkit.comparison.statistics import Scores, differences, spread
-from seqkit.comparison.types import Metric, Results, Row, Run, StrongBaseline, Tuning
+from seqkit.comparison.types import ClassicalMethod, Metric, Results, Row, Run, Tuning
 from seqkit.comparison.unmatched import unmatched
 from seqkit.comparison.verdicts import with_verdicts
 from seqkit.config import to_yaml
@@ -32,14 +32,15 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
     reference = plan.candidates[0]
     scored = [_row(plan, candidate, trained) for candidate in plan.candidates]
     first = trained.runs[reference.name].get(1)
-    if any(t.score != t.loss for row, _ in scored for t in row.trials):
-        by = plan.metric.name
-    else:
-        by = "loss"
-    if settings.preset is None:
-        recipe = settings.recipe
-    else:
-        recipe = f"{settings.recipe} --preset {settings.preset}"
+    is_by_metric = any(t.score != t.loss for row, _ in scored for t in row.trials)
+    recipe = settings.recipe
+    if settings.preset is not None:
+        recipe = f"{recipe} --preset {settings.preset}"
+    varied = list(settings.vary)
+    if settings.backbones:
+        varied.insert(0, "model.backbone")
+    budgets = {"parameters": reference.size.parameters, "flops": reference.size.flops}
+    num_seeds = 2 if settings.lr_trials > 1 else 1
     results = Results(
         title=f"{recipe}: {', '.join(candidate.name for candidate in plan.candidates)}",
         recipe=settings.recipe,
@@ -50,16 +51,14 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
         commands=[settings.command()],
         settings=asdict(settings),
         match=settings.match,
-        budget={"parameters": reference.size.parameters, "flops": reference.size.flops}.get(
-            settings.match
-        ),
-        varied=["model.backbone"] * bool(settings.backbones) + list(settings.vary),
+        budget=budgets.get(settings.match),
+        varied=varied,
         tuning=Tuning(
             lr_trials=settings.lr_trials,
             optimizers=[optimizer["type"] for optimizer in reference.optimizers],
             depths=settings.tries_depths,
-            seeds=list(TUNING_SEEDS[: 1 + (settings.lr_trials > 1)]),
-            by=by,
+            seeds=list(TUNING_SEEDS[:num_seeds]),
+            by=plan.metric.name if is_by_metric else "loss",
         ),
         seeds=list(range(1, settings.seeds + 1)),
         strong_baseline=_strong_baseline(first.strong_baseline if first else None, plan.metric),
@@ -114,35 +113,25 @@ def read_results(path: Path) -> Results:
         ) from error
 
 
-def read_scores(path: Path) -> dict[str, Scores]:
-    """Scores by candidate from scores.npz."""
-    arrays = np.load(path, allow_pickle=False)
-    found = {}
-    for name in dict.fromkeys(key.rpartition("/")[0] for key in arrays):
-        seeds, top, bottom = (
-            arrays[f"{name}/{key}"] for key in ("seeds", "numerator", "denominator")
-        )
-        found[name] = Scores(tuple(seeds.tolist()), top, bottom, arrays.get(f"{name}/groups"))
-    return found
-
-
-def _strong_baseline(found: Mapping[str, Any] | None, metric: Metric) -> StrongBaseline | None:
+def _strong_baseline(found: Mapping[str, Any] | None, metric: Metric) -> ClassicalMethod | None:
     """The strong baseline, if it has the metric of the page."""
-    value = (found or {"metrics": {}})["metrics"].get(metric.name)
-    if found is None or value is None:
+    if found is None or found["metrics"].get(metric.name) is None:
         return None
-    return StrongBaseline(name=found["name"], value=value, num_train=found["num_train"])
+    return ClassicalMethod(
+        name=found["name"], value=found["metrics"][metric.name], num_train=found["num_train"]
+    )
 
 
 def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Scores | None]:
     name = candidate.name
-    tuned = trained.tuned[candidate.name]
-    slug = slug_of(candidate.name)
-    ended = trained.runs[name]
-    runs = [
-        one.run or Run(seed=seed, folder=f"runs/{slug}/seed-{seed}", error=one.error)
-        for seed, one in ended.items()
-    ]
+    tuned = trained.tuned[name]
+    runs = []
+    scores = {}
+    for seed, one in trained.runs[name].items():
+        folder = f"runs/{slug_of(name)}/seed-{seed}"
+        runs.append(one.run or Run(seed=seed, folder=folder, error=one.error))
+        if one.scores is not None:
+            scores[seed] = one.scores
     row = Row(
         name=name,
         parameters=tuned.size.parameters,
@@ -159,9 +148,7 @@ def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Score
         notes=candidate.notes,
         runs=runs,
     )
-    return with_statistics(
-        row, {seed: one.scores for seed, one in ended.items() if one.scores}, plan.metric
-    )
+    return with_statistics(row, scores, plan.metric)
 
 
 def with_statistics(
@@ -170,8 +157,10 @@ def with_statistics(
     """The row with the value of each run, mean, standard deviation and interval; and the scores of all sound seeds."""
     if not scores:
         return row, None
-    tokens = next(iter(scores.values())).tokens
-    own = _scores_of(scores)
+    first = next(iter(scores.values()))
+    own = Scores.of(
+        [(seed, one.numerator, one.denominator) for seed, one in scores.items()], first.groups
+    )
     mean, std, interval = spread(own, metric)
     values = dict(zip(own.seeds, own.values(metric).tolist()))
     runs = [replace(run, value=values.get(run.seed)) for run in row.runs]
@@ -182,14 +171,6 @@ def with_statistics(
         mean=mean,
         std=std,
         interval=interval,
-        longest=max(tokens),
+        longest=max(first.tokens),
         constant=None if None in constants else fmean(constants),
     ), own
-
-
-def _scores_of(scores: Mapping[int, ExampleScores]) -> Scores:
-    """Scores of all seeds as arrays."""
-    groups = next(iter(scores.values())).groups
-    return Scores.of(
-        [(seed, one.numerator, one.denominator) for seed, one in scores.items()], groups
-    )

@@ -66,9 +66,9 @@ def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) ->
     model.eval()
     objective = data.objective
     loader = data.test_dataloader()
-    recall: Any = (
-        objective.metrics(data.tokenizer.spec)[metric.name] if metric.name == "recall@1" else None
-    )
+    recall: Any = None
+    if metric.name == "recall@1":
+        recall = objective.metrics(data.tokenizer.spec)[metric.name]
     by_example = objective.separable or recall is not None
     rows: list[tuple[int, float, float, int]] = []
     for index, (order, (batch, label)) in enumerate(zip(loader.batch_indices(), loader)):
@@ -158,9 +158,8 @@ def score_of(metric: Metric, output: LossOutput) -> tuple[float, float]:
     assert output.target is not None
     if metric.name == "accuracy":
         return float((output.preds == output.target).sum()), float(output.target.numel())
-    return float((output.preds - output.target).double().square().sum()), float(
-        output.target.numel()
-    )
+    squares = (output.preds - output.target).double().square().sum()
+    return float(squares), float(output.target.numel())
 
 
 def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> ExampleScores:

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import yaml
 
+from seqkit.config.overrides import Word
 from seqkit.config.recipe import load_yaml
 from seqkit.errors import UsageError
 from seqkit.registry import components
@@ -23,12 +24,12 @@ LR_RATIO = 10**0.5
 
 
 class Variant(NamedTuple):
-    """Difference of a candidate from the recipe: backbone and width (None: the recipe's), override words."""
+    """Difference of a candidate from the recipe: backbone and width (None: the recipe's), values by dotted key."""
 
     name: str
     backbone: str | None
     width: str | None
-    words: list[str]
+    values: dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,25 +88,21 @@ class Settings:
 
     def variants(self) -> list[Variant]:
         """Differences of every candidate from the recipe, the reference first."""
-        axes: list[list[tuple[str, str | None]]] = [
-            [(name, name) for name in self.backbones] or [("", None)]
-        ]
-        axes += [
-            [(f"{key}={value}", value) for value in values] for key, values in self.vary.items()
-        ]
         found = []
-        for chosen in product(*axes):
-            words = []
+        backbones: list[str | None] = [*self.backbones] or [None]
+        for backbone, *chosen in product(backbones, *self.vary.values()):
+            names = [] if backbone is None else [_short(backbone)]
             width = None
-            for key, (_, value) in zip(self.vary, chosen[1:]):
+            values: dict[str, object] = {}
+            for key, value in zip(self.vary, chosen):
+                names.append(_short(f"{key}={value}"))
                 if key == "width":
                     width = value
                 elif key == "model.backbone.position" and value in components("position"):
-                    words += [f"--{key}=null", f"--model.position={value}"]
+                    values |= {key: None, "model.position": Word(value)}
                 else:
-                    words += [f"--{key}={value}"]
-            name = ", ".join(_short(label) for label, _ in chosen if label)
-            found.append(Variant(name, chosen[0][1], width, words))
+                    values[key] = Word(value)
+            found.append(Variant(", ".join(names), backbone, width, values))
         return found
 
     @property
@@ -122,16 +119,20 @@ class Settings:
     def command(self) -> str:
         """The command line that repeats this comparison."""
         words = ["seqkit", "compare", self.recipe]
-        words += [] if self.preset is None else ["--preset", self.preset]
-        words += ["--backbones", ",".join(self.backbones)] if self.backbones else []
+        if self.preset is not None:
+            words += ["--preset", self.preset]
+        if self.backbones:
+            words += ["--backbones", ",".join(self.backbones)]
         for key, values in self.vary.items():
             words += ["--vary", f"{key}={','.join(values)}"]
         defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
         for name in ("match", "seeds", "lr_trials", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
-        words += [] if self.measure else ["--no-measure"]
-        words += [] if self.depths else ["--no-depths"]
+        if not self.measure:
+            words.append("--no-measure")
+        if not self.depths:
+            words.append("--no-depths")
         for plugin in self.plugins:
             words += ["--plugin", plugin]
         return shlex.join([*words, *self.overrides])

@@ -5,7 +5,6 @@ A stage asks for cells, and gets their results from `execute`, which knows how p
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import re
@@ -16,10 +15,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from seqkit.comparison.candidates import Candidate, Size, value_at
+from seqkit.analysis.measured import Cost
+from seqkit.analysis.tune import rates_in
+from seqkit.comparison.candidates import Candidate, Size
 from seqkit.comparison.cells import Cell, Ended
 from seqkit.comparison.settings import LR_RATIO, Settings
-from seqkit.comparison.types import Cost, Metric, Trial
+from seqkit.comparison.types import Metric, Trial
 
 Execute = Callable[[Sequence[Cell]], Mapping[str, Ended]]
 """Runs cells, and returns the result of each by its id."""
@@ -51,7 +52,7 @@ class Plan:
     metric: Metric
     generates: bool = False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Everything from which the runs and their verdicts follow."""
         return {
             "rules": RULES,
@@ -75,10 +76,9 @@ class Plan:
         settings = self.settings
         number = 0
         for one in self.candidates:
-            number += len(grid_of(self, one)) + (settings.lr_trials > 1) * (
-                AGAIN + 2 * len(one.depths)
-            )
-            number += settings.seeds
+            number += len(grid_of(self, one)) + settings.seeds
+            if settings.lr_trials > 1:
+                number += AGAIN + len(TUNING_SEEDS) * len(one.depths)
         return number + settings.measure
 
 
@@ -87,6 +87,13 @@ class Rate(NamedTuple):
 
     optimizer: int
     power: int
+
+
+class Setting(NamedTuple):
+    """A rate, and the number of another depth; None: the candidate's own."""
+
+    rate: Rate
+    depth: int | None = None
 
 
 @dataclass(frozen=True)
@@ -147,39 +154,28 @@ def tune(plan: Plan, candidate: Candidate) -> Asking:
     with a second seed, by whose mean the grid may go on. Last, at the best rate, other depths at the same budget.
     """
     search = _Search(plan, candidate)
-    first, second = TUNING_SEEDS
-    grid = grid_of(plan, candidate)
-    yield from search.ask([(rate, None, first) for rate in grid])
-    if plan.settings.lr_trials < 2:
-        best = search.best([(rate, None) for rate in grid], (first,))
-        return search.tuned(best)
+    once = TUNING_SEEDS[:1]
+    grid = [Setting(rate) for rate in grid_of(plan, candidate)]
     most = len(grid) + BEYOND
-    while len(grid) < most and (
-        rate := _further(grid, search.best([(r, None) for r in grid], (first,)))
-    ):
-        grid.append(rate)
-        yield from search.ask([(rate, None, first)])
-    means = {rate: mean for rate in grid if (mean := search.mean((rate, None), (first,)))}
-    twice = sorted(means, key=means.__getitem__)[:AGAIN]
-    yield from search.ask([(rate, None, second) for rate in twice])
-    while len(grid) < most and (
-        rate := _further(grid, search.best([(r, None) for r in twice], TUNING_SEEDS))
-    ):
-        grid.append(rate)
-        twice.append(rate)
-        yield from search.ask([(rate, None, seed) for seed in TUNING_SEEDS])
-    own = [(rate, None) for rate in twice]
-    best = search.best(own, TUNING_SEEDS) or search.best([(rate, None) for rate in grid], (first,))
+    yield from search.ask(grid, once)
+    if plan.settings.lr_trials < 2:
+        return search.tuned(search.best(grid, once))
+    while len(grid) < most and (further := _further(grid, search.best(grid, once))):
+        grid.append(further)
+        yield from search.ask([further], once)
+    twice = search.ranked(grid, once)[:AGAIN]
+    yield from search.ask(twice, TUNING_SEEDS[1:])
+    while len(grid) < most and (further := _further(grid, search.best(twice, TUNING_SEEDS))):
+        grid.append(further)
+        twice.append(further)
+        yield from search.ask([further], TUNING_SEEDS)
+    best = search.best(twice, TUNING_SEEDS) or search.best(grid, once)
     if best is not None and candidate.depths:
-        depths = range(len(candidate.depths))
-        yield from search.ask([(best[0], depth, seed) for seed in TUNING_SEEDS for depth in depths])
-        seeds = TUNING_SEEDS if search.mean(best, TUNING_SEEDS) else (first,)
-        best = search.best([best, *((best[0], depth) for depth in depths)], seeds)
+        depths = [Setting(best.rate, depth) for depth in range(len(candidate.depths))]
+        yield from search.ask(depths, TUNING_SEEDS)
+        seeds = TUNING_SEEDS if search.mean(best, TUNING_SEEDS) else once
+        best = search.best([best, *depths], seeds)
     return search.tuned(best)
-
-
-Setting = tuple[Rate, int | None]
-"""A rate, and the number of another depth; None: the candidate's own."""
 
 
 class _Search:
@@ -192,21 +188,23 @@ class _Search:
         self.higher_is_better = False
 
     def ask(
-        self, wanted: Sequence[tuple[Rate, int | None, int]]
+        self, wanted: Sequence[Setting], seeds: Sequence[int]
     ) -> Generator[list[Cell], Mapping[str, Ended], None]:
-        """Ask for trials of (rate, depth, seed), and keep their results."""
-        cells = [self._cell((rate, depth), seed) for rate, depth, seed in wanted]
-        ended = yield cells
-        for (rate, depth, seed), cell in zip(wanted, cells):
+        """Ask for trials of each setting with each seed, and keep their results."""
+        cells = {(one, seed): self._cell(one, seed) for seed in seeds for one in wanted}
+        ended = yield list(cells.values())
+        for (setting, seed), cell in cells.items():
             result = ended[cell.id]
-            other = Size() if depth is None else self.candidate.depths[depth]
+            other = Size()
+            if setting.depth is not None:
+                other = self.candidate.depths[setting.depth]
             name = self.plan.metric.name
             loss = result.metrics.get("loss")
             # else the loss stands for a metric that single trials do not have
             if name in result.metrics:
                 self.higher_is_better = self.plan.metric.higher_is_better
-            self.trials[(rate, depth), seed] = Trial(
-                values=rate_values(self.candidate, rate),
+            self.trials[setting, seed] = Trial(
+                values=rate_values(self.candidate, setting.rate),
                 seed=seed,
                 score=result.metrics.get(name, loss),
                 loss=loss,
@@ -227,30 +225,34 @@ class _Search:
         sign = -1 if self.higher_is_better else 1
         return sign * fmean(score for score, _ in known), fmean(loss or 0.0 for _, loss in known)
 
+    def ranked(self, among: Sequence[Setting], seeds: Sequence[int]) -> list[Setting]:
+        """Settings that ended well with all these seeds, the best first."""
+        means = {one: mean for one in among if (mean := self.mean(one, seeds)) is not None}
+        return sorted(means, key=means.__getitem__)
+
     def best(self, among: Sequence[Setting], seeds: Sequence[int]) -> Setting | None:
         """The best setting of those that ended well with all these seeds."""
-        means = {
-            setting: mean for setting in among if (mean := self.mean(setting, seeds)) is not None
-        }
-        return min(means, key=means.__getitem__) if means else None
+        return next(iter(self.ranked(among, seeds)), None)
 
     def tuned(self, best: Setting | None) -> Tuned:
         """The chosen setting; without one, the candidate as it is."""
         trials = list(self.trials.values())
         if best is None:
             return Tuned({}, self.candidate.size, trials)
-        rate, depth = best
-        size = self.candidate.size if depth is None else self.candidate.depths[depth]
-        return Tuned(rate_values(self.candidate, rate), size, trials)
+        return Tuned(rate_values(self.candidate, best.rate), self._size(best), trials)
+
+    def _size(self, setting: Setting) -> Size:
+        if setting.depth is None:
+            return self.candidate.size
+        return self.candidate.depths[setting.depth]
 
     def _cell(self, setting: Setting, seed: int) -> Cell:
-        rate, depth = setting
-        size = self.candidate.size if depth is None else self.candidate.depths[depth]
-        values = rate_values(self.candidate, rate)
-        shown = "-".join(
-            f"{value:g}" if isinstance(value, float) else str(value) for value in values.values()
-        )
-        name = f"{shown}-depth-{size.depth}" if depth is not None else shown
+        size = self._size(setting)
+        values = rate_values(self.candidate, setting.rate)
+        words = [f"{value:g}" if isinstance(value, float) else value for value in values.values()]
+        name = "-".join(words)
+        if setting.depth is not None:
+            name = f"{name}-depth-{size.depth}"
         slug = slug_of(self.candidate.name)
         return Cell(
             id=f"{slug}/trial-{name}-seed-{seed}",
@@ -270,35 +272,29 @@ def grid_of(plan: Plan, candidate: Candidate) -> list[Rate]:
     ]
 
 
-def rate_values(candidate: Candidate, rate: Rate) -> dict[str, Any]:
+def rate_values(candidate: Candidate, rate: Rate) -> dict[str, str | float]:
     """The learning rates of an optimizer by dotted key, each times the same power of the grid's ratio."""
     optimizers = candidate.optimizers or [candidate.config["optimizer"]]
     optimizer = optimizers[rate.optimizer]
-    kind = {"optimizer.type": optimizer["type"]} if len(optimizers) > 1 else {}
-    return kind | {
-        f"optimizer.{key}": float(f"{value_at(optimizer, key) * LR_RATIO**rate.power:.3g}")
-        for key in _rate_keys(optimizer)
-    }
+    values: dict[str, str | float] = {}
+    if len(optimizers) > 1:
+        values["optimizer.type"] = optimizer["type"]
+    for key, own in rates_in(optimizer):
+        values[key] = float(f"{own * LR_RATIO**rate.power:.3g}")
+    return values
 
 
-def _further(grid: Sequence[Rate], best: Setting | None) -> Rate | None:
+def _further(grid: Sequence[Setting], best: Setting | None) -> Setting | None:
     """The rate beyond the best one, where that is at an end of its optimizer's grid; None where it is within."""
     if best is None:
         return None
-    optimizer, power = best[0]
-    powers = [rate.power for rate in grid if rate.optimizer == optimizer]
-    if min(powers) < power < max(powers):
-        return None
-    return Rate(optimizer, power + (1 if power == max(powers) else -1))
-
-
-def _rate_keys(optimizer: Mapping[str, Any], path: str = "") -> list[str]:
-    """Dotted keys of all learning rates of an optimizer, those of optimizers inside it too."""
-    found = [f"{path}lr"] if isinstance(optimizer.get("lr"), int | float) else []
-    for key, value in optimizer.items():
-        if isinstance(value, Mapping):
-            found += _rate_keys(value, f"{path}{key}.")
-    return found
+    optimizer, power = best.rate
+    powers = [one.rate.power for one in grid if one.rate.optimizer == optimizer]
+    if power == max(powers):
+        return Setting(Rate(optimizer, power + 1))
+    if power == min(powers):
+        return Setting(Rate(optimizer, power - 1))
+    return None
 
 
 # ── runs and costs ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -329,27 +325,16 @@ def _reported(plan: Plan, tuned: Mapping[str, Tuned]) -> list[Cell]:
 
 def _measured(plan: Plan, tuned: Mapping[str, Tuned], execute: Execute) -> dict[str, Cost]:
     """Cost of each candidate at its chosen size."""
-    configs = {}
-    for candidate in plan.candidates:
-        configs[candidate.name] = copy.deepcopy(candidate.config)
-        for key, value in tuned[candidate.name].size.values.items():
-            _set(configs[candidate.name], key, value)
-    return (
-        execute([Cell(id="measure", kind="measure", candidate="", config=configs)])["measure"].costs
-        or {}
-    )
+    configs = {one.name: one.configured(tuned[one.name].size.values) for one in plan.candidates}
+    cell = Cell(id="measure", kind="measure", candidate="", config=configs)
+    return execute([cell])["measure"].costs or {}
 
 
 def config_of(
-    plan: Plan, candidate: Candidate, values: Mapping[str, Any], seed: int
+    plan: Plan, candidate: Candidate, values: Mapping[str, object], seed: int
 ) -> dict[str, Any]:
     """Configuration of a run with these values by dotted key."""
-    config = copy.deepcopy(candidate.config)
-    for optimizer in candidate.optimizers:
-        if optimizer["type"] == values.get("optimizer.type"):
-            config["optimizer"] = copy.deepcopy(optimizer)
-    for key, value in values.items():
-        _set(config, key, value)
+    config = candidate.configured(values)
     trainer = config["trainer"]
     trainer["enable_progress_bar"] = False
     if not plan.generates and trainer["val_check_interval"] is None:
@@ -357,11 +342,6 @@ def config_of(
         trainer["check_val_every_n_epoch"] = None
     config["seed"] = seed
     return config
-
-
-def _set(config: dict[str, Any], key: str, value: Any) -> None:
-    path, _, last = key.rpartition(".")
-    (value_at(config, path) if path else config)[last] = value
 
 
 def slug_of(name: str) -> str:

@@ -7,16 +7,17 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from seqkit.analysis.measured import Cost
 from seqkit.objectives.metric import DASH
 from seqkit.objectives.metric import Metric as Metric
 
 Interval = tuple[float, float]
 
 
-class _Json:
+class Json:
     """to_json and from_json of a dataclass."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """All fields as plain data."""
         return asdict(self)  # type: ignore[call-overload,no-any-return]
 
@@ -27,9 +28,8 @@ class _Json:
             return TypeAdapter(cls).validate_python(value)
         except ValidationError as error:
             first = error.errors()[0]
-            raise ValueError(
-                f"{'.'.join(map(str, first['loc'])) or 'value'}: {first['msg'].lower()}"
-            ) from None
+            where = ".".join(map(str, first["loc"])) or "value"
+            raise ValueError(f"{where}: {first['msg'].lower()}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,17 +81,6 @@ class Run:
     versions: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """Speed and memory of a candidate in training. Pairs: a number of tokens, and seconds or bytes at it."""
-
-    tokens_per_second: float
-    step_seconds: float
-    seconds_by_length: list[tuple[float, float]] | None = None
-    latency_by_context: list[tuple[float, float]] | None = None
-    memory_by_length: list[tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +160,7 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StrongBaseline:
+class ClassicalMethod:
     """A classical method on the same data. value: the metric; number: of training examples that it was fit on."""
 
     name: str
@@ -180,7 +169,7 @@ class StrongBaseline:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Unmatched:
     """Something that was not matched. kind: "warning", if a reviewer would object; text: whole sentences."""
 
     kind: Literal["warning", "note"]
@@ -210,7 +199,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Results(_Json):
+class Results(Json):
     """Results of a comparison. candidates: the reference first. tuning: None: it is not known.
 
     budget: the reference's parameters or FLOPs, to which the others were matched. varied: keys that differ on purpose.
@@ -233,8 +222,8 @@ class Results(_Json):
     seeds: list[int] = field(default_factory=list)
     num_test: int = 0
     differences: list[Difference] = field(default_factory=list)
-    strong_baseline: StrongBaseline | None = None
-    unmatched: list[Finding] = field(default_factory=list)
+    strong_baseline: ClassicalMethod | None = None
+    unmatched: list[Unmatched] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     started: str = ""
     run_minutes: float = 0.0

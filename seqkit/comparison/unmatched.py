@@ -1,4 +1,4 @@
-"""Findings of what was not matched between candidates: the diff of their configurations, and eight checks."""
+"""Unmatcheds of what was not matched between candidates: the diff of their configurations, and eight checks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from seqkit.comparison.candidates import widths_of
-from seqkit.comparison.types import Finding, Results, Row
+from seqkit.comparison.candidates import Sizes
+from seqkit.comparison.types import Results, Row, Unmatched
 from seqkit.comparison.verdicts import rate_at_edge
 from seqkit.config.recipe import load_yaml
 
 HANDLED = ("trainer.max_steps", "trainer.max_epochs", "trainer.min_steps", "model.backbone.type")
 """Keys whose effect has a finding of its own."""
 
+SPLITS = ("training", "validation", "test")
+
 EXPECTED = ("trainer.val_check_interval", "trainer.check_val_every_n_epoch", "model.adjacency")
 """Keys that the comparison itself sets."""
+
+MATCH = {"parameters": "parameters", "FLOPs of a training step": "flops"}
+"""Setting of `--match` that makes a size equal."""
 
 TOLERANCE = 0.02
 """Two budgets are equal up to this share of the reference's."""
 
 
-def unmatched(results: Results) -> list[Finding]:
-    """Findings about the results of a comparison, warnings first."""
+def unmatched(results: Results) -> list[Unmatched]:
+    """Unmatcheds about the results of a comparison, warnings first."""
     rows = [row for row in results.candidates if row.sound]
     checks = (
         _configurations,
@@ -39,15 +44,15 @@ def unmatched(results: Results) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.kind != "warning")
 
 
-def _warning(what: str, text: str) -> Finding:
-    return Finding(kind="warning", what=what, text=text)
+def _warning(what: str, text: str) -> Unmatched:
+    return Unmatched(kind="warning", what=what, text=text)
 
 
-def _note(what: str, text: str) -> Finding:
-    return Finding(kind="note", what=what, text=text)
+def _note(what: str, text: str) -> Unmatched:
+    return Unmatched(kind="note", what=what, text=text)
 
 
-def _listed(values: Mapping[str, Any]) -> str:
+def _by_name(values: Mapping[str, object]) -> str:
     return "; ".join(f"{name}: {value}" for name, value in values.items())
 
 
@@ -58,7 +63,7 @@ def _gap(values: Sequence[float]) -> float:
     return 0.0
 
 
-def _sizes(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
+def _sizes(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     if "width" in results.varied:  # sizes are what is compared
         return
     sizes = {
@@ -68,19 +73,20 @@ def _sizes(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
         },
     }
     for what, values in sizes.items():
-        is_asked = results.match == ("parameters" if what == "parameters" else "flops")
+        is_asked = results.match == MATCH[what]
         gap = _gap(list(values.values()))
         # the others were matched to it, not to each other
         if is_asked and results.reference in values:
             gap = max(abs(value / values[results.reference] - 1) for value in values.values())
         if gap > TOLERANCE:
-            each = _listed({n: f"{value:,}" for n, value in values.items()})
+            each = _by_name({n: f"{value:,}" for n, value in values.items()})
             text = f"They differ by up to {100 * gap:.0f} % ({each})."
             is_warning = is_asked or (what == "parameters" and results.match == "none")
-            yield _warning(what, text) if is_warning else _note(what, text)
+            tell = _warning if is_warning else _note
+            yield tell(what, text)
 
 
-def _receptive_fields(_results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
+def _receptive_fields(_results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     for row in rows:
         if row.farthest is not None:
             yield _warning(
@@ -90,27 +96,22 @@ def _receptive_fields(_results: Results, rows: Sequence[Row]) -> Iterator[Findin
             )
 
 
-def _lengths(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
-    counts = {
-        "training steps": (
-            {row.name: fmean(run.steps or 0 for run in row.sound) for row in rows},
-            0.0,
-        ),
-        "training tokens": (
-            {row.name: fmean(run.tokens or 0 for run in row.sound) for row in rows},
-            0.01,
-        ),
-    }
-    for what, (values, most) in counts.items():
-        if "data.train_share" not in results.varied and _gap(list(values.values())) > most:
-            shown = _listed({name: f"{value:,.0f}" for name, value in values.items()})
-            yield _warning(what, f"Candidates trained for different numbers ({shown}).")
+def _lengths(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
+    if "data.train_share" in results.varied:
+        return
+    steps = {row.name: fmean(run.steps or 0 for run in row.sound) for row in rows}
+    tokens = {row.name: fmean(run.tokens or 0 for run in row.sound) for row in rows}
+    for what, values, most in (("steps", steps, 0.0), ("tokens", tokens, 0.01)):
+        if _gap(list(values.values())) > most:
+            shown = _by_name({name: f"{value:,.0f}" for name, value in values.items()})
+            text = f"Candidates trained for different numbers ({shown})."
+            yield _warning(f"training {what}", text)
 
 
-def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
+def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     tuning = results.tuning
     rates = {row.name: load_yaml(row.config)["optimizer"].get("lr") for row in rows}
-    shown = _listed(
+    shown = _by_name(
         {name: f"{rate:g}" for name, rate in rates.items() if isinstance(rate, int | float)}
     )
     if tuning is None:
@@ -128,7 +129,7 @@ def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
         yield _warning("tuning seeds", f"{text}: {', '.join(map(str, reported))}.")
     if any(trial.error for row in rows for trial in row.trials):
         counts = {row.name: sum(trial.error is None for trial in row.trials) for row in rows}
-        yield _warning("tuning trials", f"Trials failed; those that finished: {_listed(counts)}.")
+        yield _warning("tuning trials", f"Trials failed; those that finished: {_by_name(counts)}.")
     for row in rows:
         if edge := rate_at_edge(row):
             yield _warning("tuning", edge)
@@ -136,10 +137,10 @@ def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
     yield _note("other settings", f"{text} They were not tuned, and may suit one candidate better.")
 
 
-def _seeds(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
+def _seeds(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     seeds = {row.name: sorted(run.seed for run in row.sound) for row in rows}
     if len({tuple(one) for one in seeds.values()}) > 1:
-        yield _warning("seeds", f"Candidates have different seeds ({_listed(seeds)}).")
+        yield _warning("seeds", f"Candidates have different seeds ({_by_name(seeds)}).")
     few = [name for name, one in seeds.items() if len(one) == 1]
     if few:
         covers = "No interval exists"
@@ -149,12 +150,12 @@ def _seeds(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
         yield _warning("seeds", f"{text} {covers}.")
 
 
-def _splits(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
+def _splits(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     """Candidates that did not have the same data."""
     if len({str(load_yaml(row.config)["tokenizer"]) for row in rows}) > 1:
         return
     by_share = "data.train_share" in results.varied
-    for split in ("validation", "test") if by_share else ("training", "validation", "test"):
+    for split in SPLITS[1:] if by_share else SPLITS:
         digests = {
             row.name: {run.data_sha256[split] for run in row.sound if split in run.data_sha256}
             for row in rows
@@ -167,11 +168,11 @@ def _splits(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
                 for name, own in digests.items()
             }
             yield _warning(
-                f"{split} data", f"The {split} split is not the same (SHA-256 {_listed(short)})."
+                f"{split} data", f"The {split} split is not the same (SHA-256 {_by_name(short)})."
             )
 
 
-def _overlap(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
+def _overlap(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     """Test examples that were seen before, and data that was left out."""
     for row in rows:
         own = row.sound[0].data_sha256
@@ -187,7 +188,7 @@ def _overlap(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
         yield _warning("limit", text)
 
 
-def _surroundings(_results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
+def _surroundings(_results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     seen: dict[tuple[str, str], dict[str, set[str]]] = {}
     for row in rows:
         for run in row.sound:
@@ -202,12 +203,13 @@ def _surroundings(_results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
             yield _warning(what, f"{name} was not the same ({shown}).")
 
 
-def _configurations(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
+def _configurations(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     """Every key that differs, but for those that are compared, tuned, or follow from them."""
     flat = {row.name: dict(flattened(load_yaml(row.config))) for row in rows}
     own = {"seed", "recipe", *results.varied}
     if "width" in results.varied:
-        own |= {key for row in rows for key in widths_of(load_yaml(row.config))}
+        for row in rows:
+            own.update(Sizes.of(load_yaml(row.config)).widths)
     for row in rows:
         for note in row.notes:
             yield _warning(row.name, note)
@@ -223,10 +225,11 @@ def _configurations(results: Results, rows: Sequence[Row]) -> Iterator[Finding]:
             continue
         values = {name: config.get(key) for name, config in flat.items()}
         if len({str(value) for value in values.values()}) > 1:
-            yield (_note if key in EXPECTED else _warning)(key, f"{_listed(values)}.")
+            tell = _note if key in EXPECTED else _warning
+            yield tell(key, f"{_by_name(values)}.")
 
 
-def _follows_from_the_type(key: str, flat: Mapping[str, Mapping[str, Any]]) -> bool:
+def _follows_from_the_type(key: str, flat: Mapping[str, Mapping[str, object]]) -> bool:
     """True if a key is of a backbone, or an encoder or decoder, of different types, and they do not all have it."""
     parts = key.split(".")
     for end in range(2, len(parts)):

@@ -9,9 +9,10 @@ from functools import cached_property
 
 import torch
 
+from seqkit.analysis.tune import rates_in
 from seqkit.doctor.findings import Result, faulty, first_few, not_applicable
 from seqkit.doctor.subject import NUM_BATCHES, STEP_FLOPS, Subject
-from seqkit.doctor.trials import Trial, rates_in
+from seqkit.doctor.trials import Trial
 from seqkit.interfaces import LabeledBatch, LossOutput
 from seqkit.nn.block import PreNormBlock
 from seqkit.training.health import EXPLODING_NORM, layer_of, vanishing_layers

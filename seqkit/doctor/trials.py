@@ -6,7 +6,7 @@ They run on the CPU in float32, write no file, and leave model and random number
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -94,14 +94,3 @@ class Trial(Callback):
         self.norms.append(float(module.gradient_norm))
         scale = self.norms[-1] / (total_norm(self._layers) or math.inf)
         self.gradients.append({name: scale * norm for name, norm in self._layers.items()})
-
-
-def rates_in(config: Any, path: str = "optimizer") -> list[tuple[str, float]]:
-    """(dotted key, learning rate) pairs of an optimizer's configuration and of the optimizers inside it."""
-    found = []
-    for key, value in config.items():
-        if key == "lr" and isinstance(value, int | float):
-            found.append((f"{path}.{key}", float(value)))
-        elif isinstance(value, Mapping):
-            found += rates_in(value, f"{path}.{key}")
-    return found

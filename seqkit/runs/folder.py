@@ -130,9 +130,10 @@ def _strings(config: Any) -> Iterator[str]:
 def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
     """Hold a run's folder, which is made if it is missing, against other processes.
 
-    A new folder is removed if an error comes before `is_started()`. Raises UsageError if another process has it for
-    more than WAIT_SECONDS, or it cannot be made, DataError if a link leads out of it.
+    What is new, the folder or files in it, is removed if an error comes before `is_started()`. Raises UsageError if
+    another process has it for more than WAIT_SECONDS, or it cannot be made, DataError if a link leads out of it.
     """
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         check_no_links(folder)
@@ -146,10 +147,22 @@ def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
             yield
         except BaseException:
             if not was_there and not is_started():
-                shutil.rmtree(folder, ignore_errors=True)
+                if is_new:
+                    shutil.rmtree(folder, ignore_errors=True)
+                else:  # an empty folder of the user's, which stays
+                    _empty(folder)
             raise
         finally:
             (folder / ".lock").unlink(missing_ok=True)
+
+
+def _empty(folder: Path) -> None:
+    """Remove everything in a folder."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _locked(folder: Path) -> FileIO:

@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 import torch
 
-from seqkit.analysis.receptive_field import farthest_input, state_size
+from seqkit.analysis.receptive_field import farthest_input
 from seqkit.backbones import GRU, LSTM, S4D, TCN, Mamba, Transformer
 from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.objectives import Masked, NextToken
+from seqkit.objectives import NextToken
 
 SPEC = TokenSpec(vocab_size=29)
 
@@ -39,25 +39,6 @@ GLOBAL["Transformer"] = partial(Transformer, depth=1, num_heads=2)
 def test_what_attends_or_recurs_looks_as_far_as_the_longest_example(name):
     """400 tokens: the gradient of an LSTM over so many is zero in float32."""
     assert farthest_input(model(GLOBAL[name](12, causal=True)), batch(7, 400)) == 399
-
-
-@pytest.mark.parametrize(
-    ("backbone", "numbers"),
-    [
-        (LSTM(12, 2, causal=True), 2 * 2 * 12),  # hidden and cell state of either layer
-        (GRU(12, 3, causal=True), 3 * 12),
-        # 3 past inputs and 4 states a channel
-        (Mamba(8, 1, num_states=4, kernel_size=4, causal=True), 16 * (3 + 4)),
-        (Transformer(12, 1, num_heads=2, causal=True), None),
-        (LSTM(12, 2), None),  # it reads in both directions
-    ],
-)
-def test_a_recurrent_network_keeps_as_many_numbers_as_its_state_has_and_attention_all(
-    backbone, numbers
-):
-    own = model(backbone) if backbone.causal else Model(SPEC, backbone, Masked())
-    assert state_size(own.train(), batch(7, 40)) == numbers
-    assert own.training
 
 
 def test_edges_and_sources_are_no_distance_and_the_model_stays_as_it_was():

@@ -16,11 +16,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from seqkit.comparison.candidates import words_of
-from seqkit.comparison.results import completed, read_results, read_scores
+import numpy as np
+
+from seqkit.comparison.candidates import draft_of
+from seqkit.comparison.results import completed, read_results
 from seqkit.comparison.settings import Settings
+from seqkit.comparison.statistics import Scores
 from seqkit.comparison.unmatched import flattened
-from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
 from seqkit.report.sentences import answers
@@ -103,6 +105,18 @@ def main():
     write_table()
 
 
+def read_scores(path):
+    """Scores by candidate from scores.npz."""
+    arrays = np.load(path, allow_pickle=False)
+    found = {}
+    for name in dict.fromkeys(key.rpartition("/")[0] for key in arrays):
+        seeds, top, bottom = (
+            arrays[f"{name}/{key}"] for key in ("seeds", "numerator", "denominator")
+        )
+        found[name] = Scores(tuple(seeds.tolist()), top, bottom, arrays.get(f"{name}/groups"))
+    return found
+
+
 def publish(folder, name):
     """Copy a comparison's numbers and scores."""
     results = read_results(folder / "results.json")
@@ -120,9 +134,7 @@ def changes(results):
     settings, found = Settings(**results.settings), set()
     rows = results.candidates
     for variant, row in zip(settings.variants(), rows, strict=True):
-        now = dict(
-            flattened(complete(settings.recipe, settings.preset, words_of(settings, variant)))
-        )
+        now = dict(flattened(draft_of(settings, variant).config))
         now |= {key: value for key, value in AUTO_ON_CPU.items() if now.get(key) == "auto"}
         written = flattened(load_yaml(row.untuned))
         # some have left

@@ -12,6 +12,7 @@ from seqkit.cli.main import main
 from seqkit.errors import UsageError
 from seqkit.registry import lookup
 from seqkit.report.page import write_report
+from seqkit.runs.folder import opened
 from seqkit.runs.summary import read_summary
 
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
@@ -60,6 +61,20 @@ def test_a_mistake_is_an_error_with_one_line(tmp_path):
     (tmp_path / "run" / "notes.txt").touch()
     with pytest.raises(UsageError, match=str(tmp_path / "run")):
         seqkit.fit("image/digits", QUICK, preset="debug", out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("words", [[], ["--resume", "auto"]])
+def test_an_empty_folder_of_ones_own_stays_where_a_run_fails(tmp_path, capsys, words):
+    out = tmp_path / "mine"
+    out.mkdir()
+    for keys in (["--data.batch_size", "-4"], ["--tokenizer.patch", "5"]):
+        assert main(["fit", "image/digits", *keys, "--out", str(out), *words]) in (2, 3)
+        assert out.is_dir(), capsys.readouterr().err
+    with pytest.raises(ValueError, match="too late"), opened(out, lambda: False):
+        (out / "config.yaml").touch()
+        (out / "checkpoints").mkdir()
+        raise ValueError("too late for the components, too early for a step")
+    assert not list(out.iterdir())
 
 
 def test_what_a_resume_does_not_take_is_named(tmp_path, capsys):

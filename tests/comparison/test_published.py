@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from published_scores import differences, interval, interval_of_share, units
 
-from seqkit.comparison.results import completed, read_results, read_scores
+from seqkit.comparison.results import completed, read_results
 from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
 
@@ -51,7 +51,7 @@ def test_every_interval_of_a_page_follows_from_its_scores(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_has_the_differences_that_seqkit_computes_today(page):
     """After a change of statistics: python tests/benchmarks/comparisons.py --index."""
-    scores = read_scores(comparisons.PUBLISHED / page / "scores.npz")
+    scores = comparisons.read_scores(comparisons.PUBLISHED / page / "scores.npz")
     assert completed(results_of(page), scores) == results_of(page)
 
 

@@ -66,7 +66,7 @@ def test_positions_inside_attention_are_compared_with_those_that_are_added():
         recipe="text/char-lm", vary={"model.backbone.position": ["Rotary", "Sinusoidal"]}
     )
     inside, added = (
-        complete("text/char-lm", None, variant.words)["model"] for variant in settings.variants()
+        complete("text/char-lm", None, variant.values)["model"] for variant in settings.variants()
     )
     assert inside["backbone"]["position"]["type"] == "Rotary"
     assert inside["position"] is None

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from seqkit.analysis.tune import rates_in
 from seqkit.config import complete
 from seqkit.doctor.laws import check_future, check_padding, check_positions, check_target
 from seqkit.doctor.subject import recipe_or_run
@@ -15,7 +16,6 @@ from seqkit.doctor.training import (
     check_start,
     check_trained_parameters,
 )
-from seqkit.doctor.trials import rates_in
 
 LAWS = [check_padding, check_future, check_target, check_positions]
 BIDIRECTIONAL = [

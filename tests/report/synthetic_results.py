@@ -11,17 +11,17 @@ import numpy as np
 
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.types import (
+    ClassicalMethod,
     Cost,
     CurvePoint,
     Difference,
     Failure,
-    Finding,
     Results,
     Row,
     Run,
-    StrongBaseline,
     Trial,
     Tuning,
+    Unmatched,
 )
 
 NAMES = (
@@ -127,9 +127,9 @@ def comparison(num=4, *, seeds=(1, 2, 3), failed=()):
         ),
         seeds=list(seeds), num_test=1000,
         differences=[difference(a, b) for i, a in enumerate(sound) for b in sound[:i]],
-        strong_baseline=StrongBaseline(name="an RBF-SVM", value=0.98, num_train=1257),
-        unmatched=[Finding(kind="note", what="dropout", text="Each has its own."),
-                   Finding(kind="warning", what="trials", text="Transformer had 4 trials, LSTM 3.")],
+        strong_baseline=ClassicalMethod(name="an RBF-SVM", value=0.98, num_train=1257),
+        unmatched=[Unmatched(kind="note", what="dropout", text="Each has its own."),
+                   Unmatched(kind="warning", what="trials", text="Transformer had 4 trials, LSTM 3.")],
         failures=[Failure(candidate=NAMES[i], stage="run", what="seed-2", error="loss is NaN") for i in failed],
         versions={"seqkit": "0.1", "torch": "2.11.0"}, machine={"cpu": "AMD EPYC 9654", "threads": 1},
         started="2026-11-22T00:30:00", run_minutes=14.2,

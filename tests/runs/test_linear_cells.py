@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
-from seqkit.comparison.candidates import words_of
+from seqkit.comparison.candidates import draft_of
 from seqkit.comparison.settings import Settings
 from seqkit.config import complete
 from seqkit.errors import Interrupted
@@ -220,6 +220,6 @@ def test_a_comparison_is_of_networks_alone(tmp_path):
         recipe="multimodal/table", backbones=["Transformer", "GRU"], overrides=words
     )
     for variant in settings.variants():
-        assert "--model.objective.linear=false" in words_of(settings, variant)
+        assert not draft_of(settings, variant).config["model"]["objective"]["linear"]
     asked = replace(settings, overrides=[*words, "--model.objective.linear", "true"])
-    assert "--model.objective.linear=false" not in words_of(asked, asked.variants()[0])
+    assert draft_of(asked, asked.variants()[0]).config["model"]["objective"]["linear"]
