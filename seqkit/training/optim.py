@@ -17,11 +17,18 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from seqkit.errors import UsageError
+from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
 from seqkit.training import muon
 
 log = logging.getLogger("seqkit")
+
+TABLES = (nn.Embedding, RelativePosition, EdgeBias, AdditiveAttention)
+"""Modules of a backbone whose parameters are looked up, or are a vector for each head: no matrix multiplies by them."""
+
+BELOW = ("input_norm", "positions", "edge_biases")
+"""Components of a backbone that its first block takes its input from, or attends by; those of other names follow."""
 
 
 class OptimizerFactory(ABC):
@@ -128,12 +135,8 @@ class Muon(OptimizerFactory):
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Both optimizers as one. Raises ValueError if the backbone has no matrix."""
         backbone = getattr(model, "backbone", model)
-        # tables of positions and edge types are looked up, not multiplied: like embeddings they go to AdamW
         tables = {
-            id(p)
-            for m in backbone.modules()
-            if isinstance(m, RelativePosition | EdgeBias)
-            for p in m.parameters()
+            id(p) for m in backbone.modules() if isinstance(m, TABLES) for p in m.parameters()
         }
         matrices = [p for p in _trainable(backbone) if p.ndim == 2 and id(p) not in tables]
         if not matrices:
@@ -174,7 +177,7 @@ class TorchOptimizer(OptimizerFactory):
 
 
 def depths(model: nn.Module) -> dict[str, int]:
-    """Depth of each parameter of a model by name: 0 in the embedder, i in block i, counted from 1, n + 1 behind them.
+    """Depth of each parameter of a model by name: 0 in embedder and `BELOW`, i in block i from 1, n + 1 behind them.
 
     An encoder and a decoder are counted each by itself, so that their last blocks are as deep.
     Raises UsageError for a model whose backbone has no blocks, or, in a mixture, for several models.
@@ -196,9 +199,13 @@ def depths(model: nn.Module) -> dict[str, int]:
     for name, _ in model.named_parameters():
         found[name] = 0 if "embedder" in name.partition(".")[0] else last
         for stack, blocks in stacks.items():
-            if name.startswith(f"{stack}.blocks."):
-                index = int(name[len(stack) + len(".blocks.") :].partition(".")[0])
-                found[name] = last - len(blocks) + index
+            if not name.startswith(f"{stack}."):
+                continue
+            component, *words = name.removeprefix(f"{stack}.").split(".")
+            if component == "blocks":
+                found[name] = last - len(blocks) + int(words[0])
+            elif component in BELOW:
+                found[name] = last - len(blocks) - 1
     return found
 
 
