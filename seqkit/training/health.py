@@ -17,6 +17,8 @@ from pytorch_lightning import Callback
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from seqkit.training.private_names import is_accumulating
+
 EXPLODING_NORM = 1_000.0
 """Norm of a gradient (of the mean loss) above which it explodes. The median of 40 steps is 0.01 to 3.3 in the recipes,
 and 184 for solubility, where a sum over atoms gives squared errors of hundreds at first."""
@@ -145,7 +147,7 @@ class GradientNorms(Callback):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Write the row."""
-        if trainer.fit_loop.epoch_loop._should_accumulate() or not self._norms:
+        if is_accumulating(trainer) or not self._norms:
             return
         whole = total_norm(self._norms)
         now = float(pl_module.gradient_norm)

@@ -281,8 +281,11 @@ class TrainingModule(pl.LightningModule):
     @property
     def logs_this_step(self) -> bool:
         """Whether the current optimizer step is logged; the last step always is."""
+        return self.is_logged(self.trainer.global_step + 1)
+
+    def is_logged(self, step: int) -> bool:
+        """Whether the optimizer step of that number, from 1, is logged."""
         every = cast(Any, self.trainer).log_every_n_steps
-        step = self.trainer.global_step + 1
         return bool(every > 0 and (step % every == 0 or step == self.num_steps))
 
     def on_after_backward(self) -> None:

@@ -1,0 +1,61 @@
+"""Private names of Lightning and torch for which no public one exists; no other file of the training asks for any.
+
+Hooks and attributes that a subclass overrides stand in the subclass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pytorch_lightning.trainer import call
+from torch.optim.swa_utils import AveragedModel
+
+CompilerError = torch._dynamo.exc.TorchDynamoException
+"""What `torch.compile` raises where it cannot compile."""
+
+multiply_all = torch._foreach_mul_
+"""Multiply each of several tensors in place, with few kernels."""
+
+
+def is_attached(module: Any) -> bool:
+    """Whether a LightningModule has a Trainer; its `trainer` raises if it has none."""
+    return module._trainer is not None
+
+
+def is_accumulating(trainer: Any) -> bool:
+    """Whether the optimizer did not step in this training batch."""
+    return bool(trainer.fit_loop.epoch_loop._should_accumulate())
+
+
+def validation_follows(trainer: Any) -> bool:
+    """Whether a validation follows this training batch."""
+    loop = trainer.fit_loop
+    return bool(loop.epoch_loop._should_check_val_fx(loop._data_fetcher))
+
+
+def end_epoch(trainer: Any, pl_module: Any) -> None:
+    """Call the hooks of the end of a training epoch, as Lightning's loop does."""
+    trainer._logger_connector.epoch_end_reached()
+    call._call_callback_hooks(trainer, "on_train_epoch_end", monitoring_callbacks=False)
+    pl_module.on_train_epoch_end()
+    call._call_callback_hooks(trainer, "on_train_epoch_end", monitoring_callbacks=True)
+
+
+def averaged_model(callback: Any) -> AveragedModel | None:
+    """The average that a `WeightAveraging` callback keeps; None before it is set up."""
+    average: AveragedModel | None = callback._average_model
+    return average
+
+
+def skips_by_itself(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether an optimizer skips a step where its attribute `found_inf` is 1, as torch's fused ones do."""
+    return getattr(optimizer, "_step_supports_amp_scaling", False)
+
+
+def unfuse(optimizer: torch.optim.Optimizer) -> None:
+    """Make a gradient scaler unscale before the step of a fused optimizer, so that clipping sees the true norm."""
+    optimizer._step_supports_amp_scaling = False  # type: ignore[attr-defined]
+    for group in optimizer.param_groups:
+        if group.get("fused"):
+            group["fused"] = False
