@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,9 @@ from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.projection import LinearProjection, Projection
 from seqkit.objectives.labels import plain
 from seqkit.objectives.losses import is_positive
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 MAX_SCALE = 100.0
 """Largest factor of the cosines, as in CLIP (Radford et al. 2021, section 2.5)."""
@@ -110,7 +113,7 @@ class Contrastive(Objective):
             )
         self.has_classes = self.needs_labels = known > 0
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Whether the data has classes."""
         if self.has_classes is None:
             return {}
@@ -183,7 +186,7 @@ class Contrastive(Objective):
 
         return step
 
-    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Metric]:
         """Recall at 1 and 5 of each ordered pair of parts (`a_to_b@1`), and the mean of those at 1."""
         from seqkit.objectives.retrieval import Recall
 

@@ -6,7 +6,7 @@ b batch · n tokens · k targets
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,9 @@ from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
 from seqkit.objectives.labels import LabelObjective, Level, on_device, plain
 from seqkit.tokenizers.given import Series
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
@@ -199,7 +202,7 @@ class Regress(LabelObjective):
             return rearrange(numbers, "n -> n 1")
         return numbers
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Mean and standard deviation of each target, and the linear forecast if there is one."""
         forecast = {"forecast": self.fitted} if self.fitted else {}
         if self.mean:
@@ -245,7 +248,7 @@ class Regress(LabelObjective):
         """Constant prediction: the mean of the training targets, which is zero when standardised."""
         return torch.zeros_like
 
-    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Metric]:
         """Root mean squared error, in the target's unit, and the chosen metrics."""
         from seqkit.objectives.metrics import build_metrics
 
