@@ -35,8 +35,7 @@ from torchmetrics.text import CHRFScore, WordErrorRate
 from torchmetrics.utilities import dim_zero_cat
 
 from seqkit.interfaces import IGNORE, LossOutput
-from seqkit.objectives.labels import OF_PROBABILITIES, REPORTED
-from seqkit.objectives.texts import OF_WORDS
+from seqkit.objectives.labels import OF_PROBABILITIES, OF_WORDS, REPORTED
 
 NUM_BINS = 15
 """Bins of equal width of a calibration error, and of a reliability diagram."""

@@ -27,8 +27,9 @@ from seqkit.interfaces import (
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import TokenHead, content_head
 from seqkit.nn.part_heads import END, PartHead
+from seqkit.objectives.labels import OF_WORDS
 from seqkit.objectives.losses import check_factor, cross_entropy, frequencies, id_frequencies, like
-from seqkit.objectives.texts import OF_WORDS, TextMetric
+from seqkit.objectives.texts import TextMetric
 from seqkit.tokenizers.given import Ids
 
 if TYPE_CHECKING:

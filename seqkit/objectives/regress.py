@@ -16,10 +16,10 @@ from torch import Tensor
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import LossOutput, ModelInput, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.interfaces.base import Shortcut
-from seqkit.nn.linear_forecast import LinearForecast, fitted
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
 from seqkit.objectives.labels import LabelObjective, Level, on_device, plain
+from seqkit.objectives.linear_forecast import LinearForecast, fitted
 from seqkit.tokenizers.given import Series
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Regress(LabelObjective):
     single target R2Score.
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
     forecast: True: the targets are the next values of a series, in its unit; the network learns the errors of a linear
-    forecast from the differences to the window's last step (`nn.linear_forecast`).
+    forecast from the differences to the window's last step (`objectives.linear_forecast`).
     linear: whether a linear model of a row's numbers and categories is averaged with the network (`LabelObjective`).
     Raises ValueError for a forecast of each token.
 

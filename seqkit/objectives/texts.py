@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "WordErrorRate", "WordF1", "CHRFScore"]
 """Names of the metrics of generated sequences, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
 
-OF_WORDS = ("WordErrorRate", "WordF1", "CHRFScore")
-"""Those that compare texts, and not their ids."""
-
 
 class TextObjective(PredictionObjective):
     """Base class of `CTC` and `Seq2Seq`: the first reference is trained on, predictions are compared with the nearest.

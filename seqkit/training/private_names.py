@@ -12,7 +12,7 @@ from pytorch_lightning.trainer import call
 from torch.optim.swa_utils import AveragedModel
 
 CompilerError = torch._dynamo.exc.TorchDynamoException
-"""What `torch.compile` raises where it cannot compile."""
+"""Error of `torch.compile` where it cannot compile."""
 
 multiply_all = torch._foreach_mul_
 """Multiply each of several tensors in place, with few kernels."""
