@@ -261,6 +261,13 @@ class CombinedOptimizer(torch.optim.Optimizer):
         self._take_groups()
 
 
+def parts_of(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
+    """The optimizers of a combined one; else the optimizer itself."""
+    if isinstance(optimizer, CombinedOptimizer):
+        return optimizer.optimizers
+    return [optimizer]
+
+
 class Schedule(ABC):
     """Builds a learning-rate scheduler, which is stepped, without a metric, once an optimizer step."""
 

@@ -23,6 +23,7 @@ from torch.optim import Optimizer
 
 from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
+from seqkit.training.checkpoint_files import Content
 from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.optim import AdamW, Muon, OptimizerFactory, TorchOptimizer
 from seqkit.training.recompute import blocks_of
@@ -88,7 +89,7 @@ class ShardedStrategy(ModelParallelStrategy):
         Strategy.load_optimizer_state_dict(self, checkpoint)
 
     def save_checkpoint(
-        self, checkpoint: dict[str, Any], filepath: str | Path, storage_options: Any | None = None
+        self, checkpoint: Content, filepath: str | Path, storage_options: Any | None = None
     ) -> None:
         """Write one file with whole tensors; all processes take part in gathering them."""
         if "optimizer_states" in checkpoint:
@@ -99,10 +100,10 @@ class ShardedStrategy(ModelParallelStrategy):
 
     def load_checkpoint(
         self, checkpoint_path: str | Path, weights_only: bool | None = None
-    ) -> dict[str, Any]:
+    ) -> Content:
         """Content of a resume point, of which each process takes its part."""
         path = Path(self.broadcast(str(checkpoint_path)))
-        return cast("dict[str, Any]", sharded_tensors(read_checkpoint(path, mmap=True), self.mesh))
+        return cast(Content, sharded_tensors(read_checkpoint(path, mmap=True), self.mesh))
 
 
 def whole_tensors(value: Any, *, keep: bool) -> Any:

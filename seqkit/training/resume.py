@@ -24,7 +24,7 @@ from pytorch_lightning.callbacks import Checkpoint, WeightAveraging
 from seqkit.data.batching import fold_seed
 from seqkit.errors import DataError, DivergedError
 from seqkit.training import checkpoint_files
-from seqkit.training.checkpoint_files import RESUME, newest_good
+from seqkit.training.checkpoint_files import RESUME, Content, newest_good
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.metrics_csv import MetricsCSV
@@ -47,16 +47,16 @@ class RandomState(Callback):
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] | None = None
-        self._snapshot: dict[str, Any] | None = None
+        self._snapshot: Content | None = None
 
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Content) -> None:
         """Add the state at the end of the last training batch, even during a validation."""
         if self._snapshot is not None and trainer.validating:
             checkpoint.update(copy.deepcopy(self._snapshot))
         else:
             checkpoint[KEY] = _state(trainer)
 
-    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Content) -> None:
         """Keep the state until training starts, since hooks before that may draw random numbers."""
         if KEY not in checkpoint:
             raise DataError(
@@ -224,7 +224,7 @@ class RunFacts(Callback):
     digests: returns the SHA-256 of configuration and splits. seconds_before: seconds of training before this process.
     """
 
-    def __init__(self, digests: Callable[[], dict[str, Any]]):
+    def __init__(self, digests: Callable[[], Mapping[str, str]]):
         self.digests = digests
         self.seconds_before = 0.0
         self._started = time.perf_counter()
@@ -235,7 +235,7 @@ class RunFacts(Callback):
             torch.manual_seed(fold_seed(pl_module.seed, trainer.global_rank))
         self._started = time.perf_counter()
 
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Content) -> None:
         num_rows = 0
         for logger in trainer.loggers if trainer.is_global_zero else ():
             logger.save()
@@ -250,12 +250,12 @@ class RunFacts(Callback):
             **self.digests(),
         }
 
-    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Content) -> None:
         self.seconds_before = float(checkpoint["run"]["seconds"])
 
 
 def check_resumable(
-    content: Mapping[str, Any], found: checkpoint_files.Checkpoint, digests: Mapping[str, str]
+    content: Content, found: checkpoint_files.Checkpoint, digests: Mapping[str, str]
 ) -> None:
     """Raise DataError if a checkpoint has another format, other digests of files, or another step than its name."""
     facts = content.get("run", {})
