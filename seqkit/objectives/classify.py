@@ -162,12 +162,14 @@ class Classify(LabelObjective):
 
     def state(self) -> dict[str, object]:
         """Names of the classes, their weights if any, and the number of the positive one of two."""
-        if not self.names:
-            return {}
-        found: dict[str, Any] = {"names": self.names} | (
-            {"weights": self.weights} if self.weights else {}
-        )
-        return found | ({} if self.positive_class is None else {"positive": self.positive_class})
+        found: dict[str, object] = {}
+        if self.names:
+            found["names"] = self.names
+        if self.weights:
+            found["weights"] = self.weights
+        if self.positive_class is not None:
+            found["positive"] = self.positive_class
+        return found
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores names and weights of the classes, and the positive one of two (by default the second)."""

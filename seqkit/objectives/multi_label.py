@@ -80,9 +80,12 @@ class MultiLabel(LabelObjective):
 
     def state(self) -> dict[str, object]:
         """Share of yes of each label, and the names of the labels if they have some."""
-        if not self.shares:
-            return {}
-        return {"shares": self.shares} | ({"names": self.label_names} if self.label_names else {})
+        found: dict[str, object] = {}
+        if self.shares:
+            found["shares"] = self.shares
+        if self.label_names:
+            found["names"] = self.label_names
+        return found
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores shares and names."""

@@ -204,10 +204,12 @@ class Regress(LabelObjective):
 
     def state(self) -> dict[str, object]:
         """Mean and standard deviation of each target, and the linear forecast if there is one."""
-        forecast = {"forecast": self.fitted} if self.fitted else {}
+        found: dict[str, object] = {}
         if self.mean:
-            return {"mean": self.mean, "std": self.std} | forecast
-        return {}
+            found |= {"mean": self.mean, "std": self.std}
+        if self.fitted:
+            found["forecast"] = self.fitted
+        return found
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores mean, standard deviation and linear forecast."""

@@ -128,16 +128,13 @@ def read_checkpoint(path: Path, *, mmap: bool = False) -> Content:
     check_checkpoint(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except (
-        Exception
-    ) as error:  # a file of the right digest that holds what no checkpoint of ours holds
+        if not isinstance(content, dict):
+            raise TypeError("the content of a checkpoint is a dict")
+    # a file of the right digest that holds what no checkpoint of ours holds
+    except Exception as error:
         raise DataError(
             f"{path} is no checkpoint of seqkit's ({type(error).__name__}); train again"
         ) from error
-    if not isinstance(content, dict):
-        raise DataError(
-            f"{path} is no checkpoint of seqkit's ({type(content).__name__}); train again"
-        )
     return content
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective
 from seqkit.model import Model
@@ -57,11 +57,9 @@ class Metrics(nn.Module):
         """Log what was counted with a LightningModule, and begin anew."""
         trainer = module.trainer
         for name, metric in (*self.measured.items(), *self.generated.items()):
-            count: int | Tensor = metric.update_count
-            if trainer.world_size > 1:  # `compute` is a collective, so all devices must agree
-                own = torch.tensor(count, device=module.device)
-                count = trainer.strategy.reduce(own, reduce_op="sum")
-            if count:
+            # `compute` is a collective, so all devices must agree
+            count = torch.tensor(metric.update_count, device=module.device)
+            if trainer.strategy.reduce(count, reduce_op="sum"):
                 module.log(f"{self.split}/{name}", metric.compute(), prog_bar=name == "loss")
             metric.reset()
 

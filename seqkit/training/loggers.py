@@ -116,15 +116,13 @@ def log_settings(loggers: Iterable[Any], config: Mapping[str, Any]) -> None:
 
 def log_test_metrics(loggers: Iterable[Any], metrics: Mapping[str, float], step: int) -> None:
     """Log metrics of the test split as `test/NAME` after that many steps; the log says so if one cannot be reached."""
+    row = {f"test/{name}": value for name, value in metrics.items()}
     for logger in loggers:
         try:
-            logger.log_metrics(
-                {f"test/{name}": value for name, value in metrics.items()}, step=step
-            )
+            logger.log_metrics(row, step=step)
             logger.finalize("success")
-        except (
-            Exception
-        ) as error:  # a server, a database, a disk: the run is tested, whatever becomes of its copy
+        # a server, a database, a disk: the run is tested, whatever becomes of its copy
+        except Exception as error:
             log.warning(
                 "%s did not get the test metrics (%s)",
                 type(logger).__name__,

@@ -155,8 +155,8 @@ class TrainingModule(pl.LightningModule):
             return loss
         if len(self._step) == 1:
             count = torch.as_tensor(count, device=self.device, dtype=torch.float32)
-            if self.trainer.world_size > 1:  # gradients of all devices are added
-                count = self.trainer.strategy.reduce(count, reduce_op="sum")
+            # gradients of all devices are added
+            count = cast(Tensor, self.trainer.strategy.reduce(count, reduce_op="sum"))
             self._unit = count.clamp(min=1).log2().floor().exp2()
         return loss / self._unit
 
@@ -185,10 +185,9 @@ class TrainingModule(pl.LightningModule):
 
     def tokens_by_task(self) -> dict[str, int]:
         """Real tokens of all training batches so far, on all devices: of each task, by the prefix of its metrics."""
-        if not is_attached(self) or self.trainer.world_size == 1:
-            return {name: int(number) for name, number in self._num_tokens.items()}
         counted = torch.tensor(list(map(int, self._num_tokens.values())), device=self.device)
-        counted = self.trainer.strategy.reduce(counted, reduce_op="sum")
+        if is_attached(self):
+            counted = self.trainer.strategy.reduce(counted, reduce_op="sum")
         return dict(zip(self._num_tokens, counted.tolist()))
 
     @property
@@ -242,8 +241,8 @@ class TrainingModule(pl.LightningModule):
         num_nonfinite = (~losses.isfinite()).float().sum()
         stops = torch.full((), float(self.stop_requested()), device=self.device)
         sums = torch.stack([losses.sum(), counts.sum(), num_nonfinite, stops])
-        if trainer.world_size > 1:  # one collective for all that ranks must agree on
-            sums = trainer.strategy.reduce(sums, reduce_op="sum")
+        # one collective for all that ranks must agree on
+        sums = cast(Tensor, trainer.strategy.reduce(sums, reduce_op="sum"))
         loss, count, num_nonfinite, num_stops = sums.unbind()
         parameters = [p for p in self.parameters() if p.grad is not None]
         gradients = [p.grad for p in parameters if p.grad is not None]

@@ -87,15 +87,10 @@ class AdamW(OptimizerFactory):
         return self._of(self._groups(parameters, self.lr))
 
     def _groups(self, parameters: list[nn.Parameter], lr: float) -> list[dict[str, Any]]:
-        groups = [
-            {
-                "params": [p for p in parameters if p.ndim >= 2],
-                "lr": lr,
-                "weight_decay": self.weight_decay,
-            },
-            {"params": [p for p in parameters if p.ndim < 2], "lr": lr, "weight_decay": 0.0},
-        ]
-        return [group for group in groups if group["params"]]
+        matrices = [p for p in parameters if p.ndim >= 2]
+        others = [p for p in parameters if p.ndim < 2]
+        decays = ((matrices, self.weight_decay), (others, 0.0))
+        return [{"params": own, "lr": lr, "weight_decay": x} for own, x in decays if own]
 
     def _of(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         return torch.optim.AdamW(

@@ -35,10 +35,14 @@ class StepProgress(Callback):
         if self._bar is not None:
             self._bar.update(done, note)
 
-    def _stop(self) -> None:
+    def _stop(self, *_: Any) -> None:
         if self._bar is not None:
             self._bar.stop()
         self._bar = None
+
+    on_train_end = _stop
+    on_test_end = _stop
+    on_exception = _stop
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._start(self.title, pl_module.num_steps)
@@ -51,15 +55,12 @@ class StepProgress(Callback):
         is_logged = step % (trainer.log_every_n_steps or EVERY) == 0 or step == pl_module.num_steps
         if is_logged:
             known = (f"train/{pl_module.task}loss", "valid/loss", RELATIVE_LOSS)
-            shown = {k: float(v) for k, v in trainer.callback_metrics.items() if k in known}
-            self._note = " ".join(f"{k} {v:.3f}" for k, v in shown.items())
+            shown = [(k, v) for k, v in trainer.callback_metrics.items() if k in known]
+            self._note = " ".join(f"{k} {float(v):.3f}" for k, v in shown)
         # a step that takes seconds is shown by itself
         if is_logged or step % EVERY == 0 or now - self._updated >= SLOW_SECONDS:
             self._updated = now
             self._update(step, self._note)
-
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        self._stop()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         if trainer.state.fn != "fit":  # a validation by itself, not one of a training
@@ -69,13 +70,7 @@ class StepProgress(Callback):
         self._start("test", sum(trainer.num_test_batches))
 
     def on_validation_batch_end(
-        self,
-        trainer: Any,
-        pl_module: Any,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, *_: Any
     ) -> None:
         if trainer.state.fn == "fit":
             self._update(trainer.global_step, "validating")
@@ -87,7 +82,3 @@ class StepProgress(Callback):
             self._stop()
 
     on_test_batch_end = on_validation_batch_end
-    on_test_end = on_validation_end
-
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        self._stop()

@@ -133,9 +133,8 @@ def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> 
     try:
         with silence_lightning():
             return pl.Trainer(**arguments)
-    except (
-        Exception
-    ) as error:  # a package that is missing for a precision or an accelerator among others
+    # a package that is missing for a precision or an accelerator, among others
+    except Exception as error:
         raise _refused(error) from error
 
 
