@@ -17,7 +17,7 @@ from seqkit.data.batching import BatchLoader
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import LabeledBatch
 from seqkit.training.module import Task, TrainingModule, training_loss
-from seqkit.training.private_names import CompilerError
+from seqkit.training.private_names import compiler_error
 
 log = logging.getLogger("seqkit")
 
@@ -63,7 +63,7 @@ class CompiledLoss:
             object.__setattr__(tokens, "is_padded", True)  # one that is not would be another graph
         try:
             return cast("tuple[Tensor, Tensor, Tensor]", self._compiled(task, (tokens, labels)))
-        except CompilerError as error:
+        except compiler_error() as error:
             why = one_line(str(error).strip().partition("\n")[0])
             if self.is_asked:
                 raise UsageError(

@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from seqkit.data.mixture import TaskBatch
 from seqkit.errors import DivergedError
@@ -28,6 +27,7 @@ from seqkit.training.parallel import (
     gather_weights,
     is_sharded,
     shard,
+    whole_tensor,
     without_weights,
 )
 from seqkit.training.private_names import is_attached, multiply_all, skips_by_itself, unfuse
@@ -251,8 +251,7 @@ class TrainingModule(pl.LightningModule):
             trainer.accumulate_grad_batches * trainer.world_size / count.clamp(min=1) * self._unit
         )
         multiply_all(gradients, scale)
-        norm = torch.nn.utils.get_total_norm(gradients)
-        self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+        self.gradient_norm = whole_tensor(torch.nn.utils.get_total_norm(gradients))
         self.step_loss = loss / count.clamp(min=1)
         is_wrong = ~torch.isfinite(self.gradient_norm)
         values = [

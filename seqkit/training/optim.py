@@ -17,15 +17,14 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from seqkit.errors import UsageError
-from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
 from seqkit.training import muon
 
 log = logging.getLogger("seqkit")
 
-TABLES = (nn.Embedding, RelativePosition, EdgeBias, AdditiveAttention)
-"""Modules of a backbone whose parameters are looked up, or are a vector for each head: no matrix multiplies by them."""
+TABLES = (nn.Embedding, RelativePosition, EdgeBias)
+"""Modules of a backbone whose parameters are looked up: no matrix multiplies by them."""
 
 BELOW = ("input_norm", "positions", "edge_biases")
 """Components of a backbone that its first block takes its input from, or attends by; those of other names follow."""
@@ -130,9 +129,11 @@ class Muon(OptimizerFactory):
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Both optimizers as one. Raises ValueError if the backbone has no matrix."""
         backbone = getattr(model, "backbone", model)
-        tables = {
-            id(p) for m in backbone.modules() if isinstance(m, TABLES) for p in m.parameters()
-        }
+        # its parameters are a vector for each head; its import takes as long as torch's
+        from seqkit.nn.attention.additive import AdditiveAttention
+
+        kinds = (*TABLES, AdditiveAttention)
+        tables = {id(p) for m in backbone.modules() if isinstance(m, kinds) for p in m.parameters()}
         matrices = [p for p in _trainable(backbone) if p.ndim == 2 and id(p) not in tables]
         if not matrices:
             if _trainable(backbone):

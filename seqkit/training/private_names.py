@@ -5,17 +5,23 @@ Hooks and attributes that a subclass overrides stand in the subclass.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from pytorch_lightning.trainer import call
-from torch.optim.swa_utils import AveragedModel
 
-CompilerError = torch._dynamo.exc.TorchDynamoException
-"""Error of `torch.compile` where it cannot compile."""
+if TYPE_CHECKING:
+    from torch.optim.swa_utils import AveragedModel
 
 multiply_all = torch._foreach_mul_
-"""Multiply each of several tensors in place, with few kernels."""
+add_to_all = torch._foreach_add_
+lerp_all = torch._foreach_lerp_
+lerped = torch._foreach_lerp
+"""Operations on many tensors at once, with few kernels: in place, but for `lerped`."""
+
+
+def compiler_error() -> type[Exception]:
+    """Error of `torch.compile` where it cannot compile; a function, since its module takes a second to import."""
+    return torch._dynamo.exc.TorchDynamoException
 
 
 def is_attached(module: Any) -> bool:
@@ -36,6 +42,8 @@ def validation_follows(trainer: Any) -> bool:
 
 def end_epoch(trainer: Any, pl_module: Any) -> None:
     """Call the hooks of the end of a training epoch, as Lightning's loop does."""
+    from pytorch_lightning.trainer import call
+
     trainer._logger_connector.epoch_end_reached()
     call._call_callback_hooks(trainer, "on_train_epoch_end", monitoring_callbacks=False)
     pl_module.on_train_epoch_end()
