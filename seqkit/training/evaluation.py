@@ -56,7 +56,8 @@ class Metrics(nn.Module):
     def report(self, module: Any) -> None:
         """Log what was counted with a LightningModule, and begin anew."""
         trainer = module.trainer
-        for name, metric in (*self.measured.items(), *self.generated.items()):
+        metrics: dict[str, Any] = {**self.measured, **self.generated}
+        for name, metric in metrics.items():
             # `compute` is a collective, so all devices must agree
             count = torch.tensor(metric.update_count, device=module.device)
             if trainer.strategy.reduce(count, reduce_op="sum"):

@@ -35,14 +35,10 @@ class StepProgress(Callback):
         if self._bar is not None:
             self._bar.update(done, note)
 
-    def _stop(self, *_: Any) -> None:
+    def _stop(self) -> None:
         if self._bar is not None:
             self._bar.stop()
         self._bar = None
-
-    on_train_end = _stop
-    on_test_end = _stop
-    on_exception = _stop
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._start(self.title, pl_module.num_steps)
@@ -69,8 +65,17 @@ class StepProgress(Callback):
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
         self._start("test", sum(trainer.num_test_batches))
 
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._stop()
+
     def on_validation_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, *_: Any
+        self,
+        trainer: Any,
+        pl_module: Any,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         if trainer.state.fn == "fit":
             self._update(trainer.global_step, "validating")
@@ -82,3 +87,7 @@ class StepProgress(Callback):
             self._stop()
 
     on_test_batch_end = on_validation_batch_end
+    on_test_end = on_validation_end
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._stop()
