@@ -47,7 +47,7 @@ class Outcome:
         return not num_nonfinite, not is_wrong, num_stops > 0
 
     def fault(self, loader: Any) -> str:
-        """What is not finite, and where. loader: of the training, which names the examples."""
+        """Sentence that says what is not finite, and where. loader: of the training, which names the examples."""
         *_, loss, norm = self.values.tolist()
         what = f"the norm of the gradient is {norm}"
         if self.values[0]:
