@@ -39,7 +39,7 @@ def n_grams(data: DataModule, objective: NextToken) -> dict[str, Any]:
         probability = np.where(known & (asked >= 0), mixed, probability)
     loss = float(-np.log(probability).mean())
     metrics = {"loss": loss} | (
-        {"perplexity": math.exp(loss)} if "Perplexity" in objective.chosen_metrics else {}
+        {"perplexity": math.exp(loss)} if "Perplexity" in objective.of_tokens else {}
     )
     return {
         "name": f"{order}-grams (Witten–Bell)",

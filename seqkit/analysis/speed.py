@@ -101,9 +101,9 @@ def now(device: torch.device) -> float:
 def step_seconds(prepared: Prepared, batches: Sequence[LabeledBatch]) -> list[float]:
     """Seconds of an optimizer step of the training on each batch; the first one also sets up the optimizer."""
     clock = _Clock()
-    one_device = {"devices": 1, "strategy": "auto", "accumulate_grad_batches": 1, "max_time": None}
+    one_device = {"devices": 1, "strategy": "auto", "accumulate_grad_batches": 1}
     quiet = {"enable_progress_bar": False, "limit_val_batches": 0, "log_every_n_steps": 0}
-    steps = {"max_steps": len(batches), "max_epochs": -1, "limit_train_batches": None}
+    steps = {"max_steps": len(batches), "max_epochs": -1}
     trainer = make_trainer(
         {**prepared.built.trainer, **one_device, **quiet, **steps}, logger=False, callbacks=[clock]
     )

@@ -26,6 +26,9 @@ from seqkit.registry import components, suggest
 MODEL = "seqkit.model:Model"
 DATA = "seqkit.data.module:DataModule"
 TRAINER = "seqkit.training.trainer:TrainerSettings"
+
+RETIRED = {"trainer.deterministic", "trainer.limit_train_batches", "trainer.max_time"}
+"""Keys of earlier versions; config.yaml of a run of these has them as null, which says nothing."""
 """The classes whose parameters are the keys of a section, named and not imported: it would take seconds."""
 
 MODEL_KEYS = ("tokenizer", "model")
@@ -224,11 +227,7 @@ class Node:
 
     def merge(self, base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         """`over` on top of `base`."""
-        if self.path == "trainer" and over.keys() & {
-            "max_epochs",
-            "max_steps",
-            "limit_train_batches",
-        }:
+        if self.path == "trainer" and over.keys() & {"max_epochs", "max_steps"}:
             # of a recipe, whose length another takes the place of
             base = {**base, "min_steps": None}
         merged = {**base, **over}
@@ -270,8 +269,9 @@ class Node:
 
     def complete(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Every key with its value. Raises UsageError for one that is unknown, missing or of a wrong type."""
-        for name in config:
-            if name != "type" or not self.owner:
+        for name, value in config.items():
+            says_nothing = value is None and self.at(name) in RETIRED
+            if not says_nothing and (name != "type" or not self.owner):
                 self.field(name)
         missing = [
             self.at(f.name)

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.linear_forecast import LinearForecast
 from seqkit.nn.pooling import FeaturesHead, SequenceHead
 from seqkit.nn.position.absolute import Learned
+from seqkit.objectives.linear_forecast import LinearForecast
 
 MAX_BATCH = 1 << 16
 MAX_TOKENS = 1 << 20

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,6 +26,9 @@ from seqkit.objectives.labels import (
     plain,
 )
 from seqkit.objectives.losses import checked_smoothing, class_counts, cross_entropy, frequencies
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 ClassMetric = Literal[
     "Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC", "AveragePrecision",
@@ -157,14 +160,16 @@ class Classify(LabelObjective):
             )
         self.positive_class = self.names.index(self.positive)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Names of the classes, their weights if any, and the number of the positive one of two."""
-        if not self.names:
-            return {}
-        found: dict[str, Any] = {"names": self.names} | (
-            {"weights": self.weights} if self.weights else {}
-        )
-        return found | ({} if self.positive_class is None else {"positive": self.positive_class})
+        found: dict[str, object] = {}
+        if self.names:
+            found["names"] = self.names
+        if self.weights:
+            found["weights"] = self.weights
+        if self.positive_class is not None:
+            found["positive"] = self.positive_class
+        return found
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores names and weights of the classes, and the positive one of two (by default the second)."""
@@ -214,7 +219,7 @@ class Classify(LabelObjective):
         """Constant prediction: the frequencies of the classes in training."""
         return frequencies(targets, len(self.names))
 
-    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Metric]:
         """Accuracy and the chosen metrics."""
         from seqkit.objectives.metrics import build_metrics
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
-from typing import Any, Literal
+from itertools import combinations, permutations
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,9 @@ from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.projection import LinearProjection, Projection
 from seqkit.objectives.labels import plain
 from seqkit.objectives.losses import is_positive
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 MAX_SCALE = 100.0
 """Largest factor of the cosines, as in CLIP (Radford et al. 2021, section 2.5)."""
@@ -110,7 +113,7 @@ class Contrastive(Objective):
             )
         self.has_classes = self.needs_labels = known > 0
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Whether the data has classes."""
         if self.has_classes is None:
             return {}
@@ -141,13 +144,10 @@ class Contrastive(Objective):
         tokens, label = batch
         vectors, present, bias = self._encoded(model, tokens)
         keys = self._keys(tokens, label)
+        anchors = Candidates(vectors, present, keys)
         if training:
-            candidates = everywhere(vectors, present, keys)
-        else:
-            candidates = Candidates(vectors, present, keys)
-        loss, count = multi_positive_loss(Candidates(vectors, present, keys), candidates, bias)
-        if training:
-            return LossOutput(loss, count)
+            return LossOutput(*multi_positive_loss(anchors, everywhere(anchors), bias))
+        loss, count = multi_positive_loss(anchors, anchors, bias)
         return LossOutput(loss, count, _unit(vectors.detach(), present), keys)
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
@@ -158,15 +158,10 @@ class Contrastive(Objective):
     def decode(self, prediction: Tensor) -> list[Any]:
         """Cosine of each pair of parts of an example, by the names of both; of parts that it lacks there is none."""
         cosines = einsum(prediction, prediction, "b i d, b j d -> b i j").tolist()
-        pairs = [(i, j) for i in range(len(self.parts)) for j in range(i + 1, len(self.parts))]
-        return [
-            {
-                f"{self.parts[i]}, {self.parts[j]}": own[i][j]
-                for i, j in pairs
-                if not math.isnan(own[i][j])
-            }
-            for own in cosines
-        ]
+        pairs = list(combinations(range(len(self.parts)), 2))
+        names = [f"{self.parts[i]}, {self.parts[j]}" for i, j in pairs]
+        found = [[own[i][j] for i, j in pairs] for own in cosines]
+        return [{name: x for name, x in zip(names, own) if not math.isnan(x)} for own in found]
 
     def baseline_step(
         self, batches: Iterable[LabeledBatch], spec: TokenSpec
@@ -183,7 +178,7 @@ class Contrastive(Objective):
 
         return step
 
-    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Metric]:
         """Recall at 1 and 5 of each ordered pair of parts (`a_to_b@1`), and the mean of those at 1."""
         from seqkit.objectives.retrieval import Recall
 
@@ -201,7 +196,7 @@ class Contrastive(Objective):
         Where processes train together each calls the model as often as the others, which wait for it: a part that no
         example here has is encoded as another one, and nothing is taken of it.
         """
-        here = [name for name in self.parts if batch.parts is not None and name in batch.parts]
+        here = [name for name in self.parts if name in (batch.parts or ())]
         if not here:
             raise DataError(f"no example of the batch has any of the parts {', '.join(self.parts)}")
         vectors: dict[int, Tensor] = {}
@@ -209,9 +204,8 @@ class Contrastive(Objective):
             if name in here or _num_processes() > 1:
                 encoded = name if name in here else here[0]
                 own: Tensor = model(batch.only(encoded))[:, i]  # zeros where it was another part
-                vectors[i] = own.new_zeros(len(batch), own.shape[-1]).index_copy(
-                    0, batch.rows(encoded), own
-                )
+                none = own.new_zeros(len(batch), own.shape[-1])
+                vectors[i] = none.index_copy(0, batch.rows(encoded), own)
         zeros = torch.zeros_like(next(iter(vectors.values())))
         stacked = torch.stack([vectors.get(i, zeros) for i in range(len(self.parts))], dim=1)
         present = torch.stack([self._has(batch, name) for name in self.parts], dim=1)
@@ -241,9 +235,8 @@ class Contrastive(Objective):
         ]
         for i, name in enumerate(self.parts):
             if batch.parts is not None and name in batch.parts:
-                columns[i] = columns[i].index_copy(
-                    0, batch.rows(name), fingerprints(batch.parts[name].batch)
-                )
+                own = fingerprints(batch.parts[name].batch)
+                columns[i] = columns[i].index_copy(0, batch.rows(name), own)
         return torch.stack(columns, dim=1)
 
 
@@ -288,17 +281,12 @@ class ContrastiveHead(nn.Module):
                 found.append(sum(p.sum() for p in projection.parameters()) * 0.0)
                 continue
             part = embedded.parts[name]
-            own = (
-                F.normalize(projection(flat[part.columns], part.batch.valid).float(), dim=-1)
-                * scale
-            )
+            own = projection(flat[part.columns], part.batch.valid).float()
+            own = F.normalize(own, dim=-1) * scale
             if self.logit_bias is not None:
                 own = torch.cat([own, self.logit_bias.expand(len(own), 1)], dim=-1)
-            found.append(
-                own.new_zeros(len(hidden), own.shape[-1]).index_add(
-                    0, part.rows(hidden.shape[1]), own
-                )
-            )
+            none = own.new_zeros(len(hidden), own.shape[-1])
+            found.append(none.index_add(0, part.rows(hidden.shape[1]), own))
         return torch.stack(torch.broadcast_tensors(*found), dim=1)
 
 
@@ -382,10 +370,11 @@ def _unit(vectors: Tensor, present: Tensor) -> Tensor:
     return F.normalize(vectors, dim=-1).masked_fill(~rearrange(present, "b k -> b k 1"), math.nan)
 
 
-def everywhere(vectors: Tensor, present: Tensor, keys: Tensor) -> Candidates:
+def everywhere(own: Candidates) -> Candidates:
     """The examples of all processes, whose numbers may differ; gradients reach the process that a vector is from."""
     if _num_processes() == 1:
-        return Candidates(vectors, present, keys)
+        return own
+    keys = own.keys
     sizes = [torch.zeros_like(keys[0, 0]) for _ in range(_num_processes())]
     distributed.all_gather(sizes, torch.full_like(keys[0, 0], len(keys)))
     numbers = [int(size) for size in sizes]
@@ -393,9 +382,9 @@ def everywhere(vectors: Tensor, present: Tensor, keys: Tensor) -> Candidates:
     def gathered(x: Tensor) -> Tensor:
         padded = F.pad(x, [0, 0] * (x.ndim - 1) + [0, max(numbers) - len(x)])
         whole = Gather.apply(padded)
-        return torch.cat([own[:number] for own, number in zip(whole, numbers)])
+        return torch.cat([one[:number] for one, number in zip(whole, numbers)])
 
-    return Candidates(gathered(vectors), gathered(present.long()).bool(), gathered(keys))
+    return Candidates(gathered(own.vectors), gathered(own.present.long()).bool(), gathered(keys))
 
 
 class Gather(torch.autograd.Function):

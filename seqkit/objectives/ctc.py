@@ -7,29 +7,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqkit.errors import DataError, attempt
-from seqkit.interfaces import (
-    IGNORE,
-    LossOutput,
-    ModelInput,
-    PredictionObjective,
-    TokenBatch,
-    Tokenizer,
-)
+from seqkit.errors import DataError
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, TokenBatch, Tokenizer
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import TokenHead
-from seqkit.objectives.next_token import TextMetric
-from seqkit.objectives.seq2seq import texts_of
+from seqkit.objectives.texts import TextMetric, TextObjective
 
 
-class CTC(PredictionObjective):
+class CTC(TextObjective):
     """Text of a recording: each token gives a symbol or the blank; repeats are merged, then blanks are left out.
 
     The loss is that of all alignments together (Graves et al. 2006; `torch.nn.functional.ctc_loss`), in nats per symbol
@@ -44,23 +35,17 @@ class CTC(PredictionObjective):
     Raises ValueError for a width below 1, or a tokenizer without ids or `decode`; `head` for tokens that are a set.
     """
 
-    needs_labels = True
     primary_metric = "token_error"
 
     def __init__(
         self, target: Tokenizer, *, beam_width: int = 1, metrics: list[TextMetric] | None = None
     ):
-        if not hasattr(target, "decode"):
-            raise ValueError(
-                f"{type(target).__name__} has no decode(ids), so ids could not become text; use Words"
-            )
         if beam_width < 1:
             raise ValueError(
                 f"beam_width={beam_width} counts prefixes; make it 1 (best path) or more"
             )
-        self.target: Any = target
+        super().__init__(target, ["TokenErrorRate", *(metrics or ()), "SequenceErrorRate"])
         self.beam_width = beam_width
-        self.chosen_metrics: list[str] = ["TokenErrorRate", *(metrics or ()), "SequenceErrorRate"]
 
     @property
     def blank(self) -> int:
@@ -71,13 +56,7 @@ class CTC(PredictionObjective):
             )
         return int(self.target.spec.vocab_size)
 
-    def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Fits the target tokenizer on all references, unless it is fitted."""
-        texts = [text for label in labels for text in texts_of(label)]
-        if hasattr(self.target, "fit") and not self.target.was_fitted:
-            self.target.fit(texts)
-
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The target tokenizer's state."""
         state = self.target.state()
         return {"target": state} if state else {}
@@ -85,11 +64,6 @@ class CTC(PredictionObjective):
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores the target tokenizer's state."""
         self.target.load_state(state.get("target", {}))
-
-    def encode_target(self, label: Any) -> Tensor:
-        """int64 [a t], a row for each reference, IGNORE after its end. Raises DataError if the label is no text."""
-        rows = [attempt(self.target, "encode", text).content for text in texts_of(label)]
-        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
 
     def check_target(self, target: Any, num_tokens: int) -> None:
         """Raise DataError where the first reference does not fit into the tokens."""
@@ -111,19 +85,9 @@ class CTC(PredictionObjective):
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The unchanged batch; target [b 1+t]: the number of tokens, then the first reference."""
-        if (
-            label is None
-            or label.ndim != 3
-            or label.is_floating_point()
-            or len(label) != len(batch)
-        ):
-            got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
-            raise DataError(
-                f"labels are {got}; CTC needs ids [{len(batch)} a t], as encode_target makes of texts"
-            )
-        return ModelInput(
-            batch, None, torch.cat([batch.valid.sum(dim=1, keepdim=True), label[:, 0]], dim=1)
-        )
+        first = self.first_references(batch, label)
+        lengths = batch.valid.sum(dim=1, keepdim=True)
+        return ModelInput(batch, None, torch.cat([lengths, first], dim=1))
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Negative log likelihood of the targets, summed; count: their symbols.
@@ -134,34 +98,20 @@ class CTC(PredictionObjective):
         lengths = target[:, 0]
         symbols = target[:, 1:]
         num_symbols = (symbols != IGNORE).sum(dim=1)
-        fits = _needed(symbols) <= lengths
         losses = F.ctc_loss(
             prediction.float().log_softmax(dim=-1).transpose(0, 1), symbols.clamp(min=0), lengths, num_symbols,
             blank=self.blank, reduction="none", zero_infinity=training,
         )  # fmt: skip
-        return LossOutput(
-            losses.sum(), (num_symbols * fits).sum() if training else num_symbols.sum()
-        )
-
-    def generation_metrics(self) -> dict[str, Any]:
-        """The chosen metrics of the predicted texts."""
-        from seqkit.objectives.metrics import build_metrics
-
-        return build_metrics(self.chosen_metrics, decode=self._text)
+        if training:
+            num_symbols = num_symbols * (_needed(symbols) <= lengths)
+        return LossOutput(losses.sum(), num_symbols.sum())
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Ids [b t] of the symbols that are read, IGNORE after their end."""
         logits = model(batch).float().log_softmax(dim=-1)
-        rows = []
-        for each, valid in zip(logits, batch.valid):
-            rows.append(
-                self._best_path(each[valid]) if self.beam_width == 1 else self._beam(each[valid])
-            )
+        read = self._best_path if self.beam_width == 1 else self._beam
+        rows = [read(each[valid]) for each, valid in zip(logits, batch.valid)]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
-
-    def decode(self, prediction: Tensor) -> list[Any]:
-        """Predicted ids [b t] as texts."""
-        return [self._text(row[row != IGNORE]) for row in prediction]
 
     def _best_path(self, scores: Tensor) -> Tensor:
         ids = scores.argmax(dim=-1).unique_consecutive()
@@ -189,11 +139,6 @@ class CTC(PredictionObjective):
             beams = {prefix: found[prefix] for prefix in kept}
         return torch.tensor(next(iter(beams)), dtype=torch.int64, device=scores.device)
 
-    def _text(self, ids: Tensor) -> str:
-        if len(ids):
-            return str(attempt(self.target, "decode", ids.cpu()))
-        return ""
-
 
 def _needed(symbols: Tensor) -> Tensor:
     """Number of tokens that targets [b t] need at least: a blank stands between two equal symbols."""
@@ -203,8 +148,6 @@ def _needed(symbols: Tensor) -> Tensor:
 
 def _add(a: float, b: float) -> float:
     """Logarithm of the sum of two probabilities, of which a and b are the logarithms."""
-    high = max(a, b)
-    low = min(a, b)
-    if low == -math.inf:
-        return high
-    return high + math.log1p(math.exp(low - high))
+    if min(a, b) == -math.inf:
+        return max(a, b)
+    return max(a, b) + math.log1p(math.exp(-abs(a - b)))

@@ -17,9 +17,9 @@ from seqkit.errors import DataError
 from seqkit.interfaces import ModelInput, PredictionObjective, TokenBatch, Tokenizer, TokenSpec
 from seqkit.interfaces.base import Shortcut
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.linear_cells import LinearCells
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool, label_head
+from seqkit.objectives.linear_cells import LinearCells
 from seqkit.tokenizers.cells import Cells
 from seqkit.tokenizers.join import Join
 
@@ -38,13 +38,16 @@ REPORTED = {
 OF_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError", "BrierScore"}
 """Names of the metrics of classes that need the probabilities of all classes, not just the likeliest class."""
 
+OF_WORDS = {"WordErrorRate", "WordF1", "CHRFScore"}
+"""Names of the metrics of generated sequences that compare their texts, and not their ids."""
+
 
 class LabelObjective(PredictionObjective):
     """Base class of `Classify`, `MultiLabel` and `Regress`: k outputs for each sequence, or for each token.
 
     level: what has a label: a sequence or a token. pool: how a sequence's hidden states become one vector. transform:
     layers between the hidden states and the head's output layer; None: none. linear: True: a linear model of a row's
-    numbers and categories, if it has any, is averaged with the network after training (`nn.linear_cells`).
+    numbers and categories, if it has any, is averaged with the network after training (`objectives.linear_cells`).
     """
 
     needs_labels = True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,9 @@ from seqkit.nn.heads import content_head
 from seqkit.nn.mlp import Transform
 from seqkit.nn.part_heads import HeadsOfParts, PartHead
 from seqkit.objectives.losses import cross_entropy, id_frequencies, like
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 
 class Masked(PredictionObjective):
@@ -180,7 +183,7 @@ class Masked(PredictionObjective):
         mean = torch.cat([target[~target[..., 0].isnan()] for target in targets]).mean(dim=0)
         return lambda target: mean.expand_as(target)
 
-    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Metric]:
         """Ids: accuracy (share of the fields). Vectors: explained share of the variance of the masked tokens (R²)."""
         from seqkit.objectives.metrics import Accuracy, R2Score
 

@@ -35,7 +35,7 @@ from torchmetrics.text import CHRFScore, WordErrorRate
 from torchmetrics.utilities import dim_zero_cat
 
 from seqkit.interfaces import IGNORE, LossOutput
-from seqkit.objectives.labels import OF_PROBABILITIES, REPORTED
+from seqkit.objectives.labels import OF_PROBABILITIES, OF_WORDS, REPORTED
 
 NUM_BINS = 15
 """Bins of equal width of a calibration error, and of a reliability diagram."""
@@ -47,13 +47,13 @@ def build_metrics(
     num_classes: int = 2,
     positive: int | None = None,
     decode: Callable[[Tensor], str] = str,
-) -> dict[str, Any]:
+) -> dict[str, Metric]:
     """Metrics by their names in a recipe (torchmetrics' own); the keys are as reported. Each name counts once.
 
     Means over classes ("macro") weigh each class alike. Areas under curves are one class against the rest. These and
     the balanced accuracy leave out a class of which the data has no example, as scikit-learn does.
     positive: of two classes, the one that `seqkit.objectives.classify.BINARY_METRICS` are of, as in scikit-learn; None:
-    they are means over classes, too. decode: ids of a generated sequence to its text, for WordF1 and CHRFScore.
+    they are means over classes, too. decode: ids of a generated sequence to its text, for metrics of words.
 
     >>> list(build_metrics(["MacroF1", "AUROC"], num_classes=3))
     ['macro_f1', 'auroc']
@@ -79,9 +79,9 @@ def build_metrics(
         "Perplexity": Perplexity,
         "TokenErrorRate": TokenErrorRate,
         "SequenceErrorRate": SequenceErrorRate,
-        "WordErrorRate": lambda: GeneratedWER(decode),
-        "WordF1": lambda: WordF1(decode),
-        "CHRFScore": lambda: GeneratedCHRF(decode),
+        "WordErrorRate": GeneratedWER,
+        "WordF1": WordF1,
+        "CHRFScore": GeneratedCHRF,
     }
     if p is not None:
         table |= {
@@ -94,14 +94,17 @@ def build_metrics(
             "AveragePrecision": lambda: MeanArea("precision-recall", only=p),
             "CalibrationError": lambda: PositiveCalibrationError(p),
         }
-    built = {}
+    built: dict[str, Metric] = {}
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message="Metric .* will save all targets and predictions in the buffer"
         )
         for name in names:
-            built[REPORTED[name]] = metric = table[name]()
-            metric.needs_probabilities = name in OF_PROBABILITIES
+            metric = table[name]()
+            metric.needs_probabilities = name in OF_PROBABILITIES  # type: ignore[assignment]
+            if name in OF_WORDS:
+                metric.decode = decode  # type: ignore[assignment]
+            built[REPORTED[name]] = metric
     return built
 
 
@@ -139,7 +142,7 @@ class Ratio(Metric):
 
 
 class Accuracy(Ratio):
-    """Share of predicted ids that equal their target, whatever the number of classes."""
+    """Share of predicted ids that equal their target; torchmetrics' own has one number of classes for all fields."""
 
     higher_is_better = True
 
@@ -187,16 +190,13 @@ def matthews(counts: Tensor) -> Tensor:
     return torch.where(variances > 0, covariance / variances.sqrt(), 0.0).float()
 
 
-class LabelAccuracy(Ratio):
+class LabelAccuracy(Accuracy):
     """Share of known yes-or-no labels that are predicted right: logits above 0 are yes; targets are 0, 1 or NaN."""
-
-    higher_is_better = True
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """preds: logits, target: labels, of one shape."""
         known = ~target.isnan()
-        self.total += (((preds > 0) == (target > 0.5)) & known).sum()
-        self.count += known.sum()
+        super().update(preds[known] > 0, target[known] > 0.5)
 
 
 class MeanArea(Metric):
@@ -275,7 +275,7 @@ class BrierScore(Ratio):
 class R2Score(Metric):
     """R²: 1 - squared error / squared distance from each feature's mean; 0 for predicting the mean, 1 for no error.
 
-    It equals torchmetrics' R2Score with multioutput="variance_weighted", with sums in float64.
+    It equals torchmetrics' R2Score with multioutput="variance_weighted", whose sums in float32 lose targets far from 0.
     """
 
     higher_is_better = True
@@ -305,21 +305,41 @@ class R2Score(Metric):
         return torch.where(varies, 1 - self.error / variation, torch.nan).float()
 
 
-class TokenErrorRate(Ratio):
+class OfTexts:
+    """Mixin of metrics that compare generated texts with their references; without a reference, one does not count.
+
+    preds: generated ids [b t], IGNORE after the end. target: references [b a t]; a row of IGNORE is none.
+    """
+
+    @staticmethod
+    def decode(ids: Tensor) -> str:
+        """Text of ids [n]. Here a character for each id, as torchmetrics compares characters."""
+        return "".join(map(chr, ids.tolist()))
+
+    def examples(self, preds: Tensor, target: Tensor) -> Iterator[tuple[str, list[str]]]:
+        """Text and references of each example that has a reference."""
+        for generated, rows in zip(preds, target):
+            references = [
+                self.decode(row[row != IGNORE]) for row in rows if bool((row[:1] != IGNORE).any())
+            ]
+            if references:
+                yield self.decode(generated[generated != IGNORE]), references
+
+
+class TokenErrorRate(OfTexts, Ratio):
     """Insertions, deletions and substitutions to the nearest reference, over the length of that reference.
 
     Both are summed over all examples first, as in word and phoneme error rates. If two references are equally near, the
-    shorter one counts. The rate is above 1 if much more than a reference is generated. An example without a reference
-    does not count.
+    shorter one counts. The rate is above 1 if much more than a reference is generated.
     """
 
     higher_is_better = False
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """preds: generated ids [b t], IGNORE after the end. target: references [b a t]; a row of IGNORE is none."""
+        """preds, target: as in `OfTexts`."""
         from torchmetrics.functional.text import edit_distance
 
-        for generated, references in _with_references(preds, target, _as_text):
+        for generated, references in self.examples(preds, target):
             distances = edit_distance(
                 [generated] * len(references), references, reduction="none"
             ).tolist()
@@ -328,34 +348,30 @@ class TokenErrorRate(Ratio):
             self.count += length
 
 
-class SequenceErrorRate(Ratio):
-    """Share of generated sequences that equal none of their references. Without a reference, one does not count."""
+class SequenceErrorRate(OfTexts, Ratio):
+    """Share of generated sequences that equal none of their references."""
 
     higher_is_better = False
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """preds, target: as in `TokenErrorRate`."""
-        for generated, references in _with_references(preds, target, _as_text):
+        """preds, target: as in `OfTexts`."""
+        for generated, references in self.examples(preds, target):
             self.total += generated not in references
             self.count += 1
 
 
-class WordF1(Ratio):
+class WordF1(OfTexts, Ratio):
     """F1 of the words of generated texts, whatever their order, over the words of all texts.
 
-    It is the measure of names in code2seq (Alon et al. 2019, arXiv:1808.01400, section 4.1). decode: ids [n] to text.
-    Of several references the one that shares most words counts. A text without a reference does not count.
+    It is the measure of names in code2seq (Alon et al. 2019, arXiv:1808.01400, section 4.1).
+    Of several references the one that shares most words counts.
     """
 
     higher_is_better = True
 
-    def __init__(self, decode: Callable[[Tensor], str]) -> None:
-        super().__init__()
-        self.decode = decode
-
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """preds, target: as in `TokenErrorRate`."""
-        for generated, references in _with_references(preds, target, self.decode):
+        """preds, target: as in `OfTexts`."""
+        for generated, references in self.examples(preds, target):
             own = Counter(generated.split())
             others = [Counter(text.split()) for text in references]
             best = max(others, key=lambda other: (own & other).total())
@@ -363,55 +379,25 @@ class WordF1(Ratio):
             self.count += own.total() + best.total()
 
 
-class GeneratedCHRF(CHRFScore):
-    """chrF++ of generated texts, between 0 and 1 (Popović 2017): F-score of letter and word n-grams, recall twice.
-
-    decode: ids [n] to text. A text without a reference does not count.
-    """
-
-    def __init__(self, decode: Callable[[Tensor], str]) -> None:
-        super().__init__()
-        self.decode = decode
+class GeneratedCHRF(OfTexts, CHRFScore):
+    """chrF++ of generated texts, between 0 and 1 (Popović 2017): F-score of letter and word n-grams, recall twice."""
 
     def update(self, preds: Tensor, target: Tensor) -> None:  # type: ignore[override]  # ids in place of texts
-        """preds, target: as in `TokenErrorRate`."""
-        if found := list(_with_references(preds, target, self.decode)):
+        """preds, target: as in `OfTexts`."""
+        if found := list(self.examples(preds, target)):
             super().update(*map(list, zip(*found)))
 
 
-class GeneratedWER(WordErrorRate):
-    """Word error rate of generated texts, as torchmetrics has it; of several references, the nearest.
-
-    decode: ids [n] to text. A text without a reference does not count.
-    """
-
-    def __init__(self, decode: Callable[[Tensor], str]) -> None:
-        super().__init__()
-        self.decode = decode
+class GeneratedWER(OfTexts, WordErrorRate):
+    """Word error rate of generated texts, as torchmetrics has it; of several references, the nearest."""
 
     def update(self, preds: Tensor, target: Tensor) -> None:  # type: ignore[override]  # ids in place of texts
-        """preds, target: as in `TokenErrorRate`."""
+        """preds, target: as in `OfTexts`."""
         from torchmetrics.functional.text import word_error_rate
 
-        for generated, references in _with_references(preds, target, self.decode):
-            super().update(
-                [generated], [min(references, key=lambda one: word_error_rate(generated, one))]
-            )
-
-
-def _with_references(
-    preds: Tensor, target: Tensor, decode: Callable[[Tensor], str]
-) -> Iterator[tuple[str, list[str]]]:
-    """Text and references of each example that has a reference. preds, target: as in `TokenErrorRate`."""
-    for generated, rows in zip(preds, target):
-        references = [decode(row[row != IGNORE]) for row in rows if bool((row[:1] != IGNORE).any())]
-        if references:
-            yield decode(generated[generated != IGNORE]), references
-
-
-def _as_text(ids: Tensor) -> str:
-    """A character for each id, as torchmetrics compares characters."""
-    return "".join(map(chr, ids.tolist()))
+        for generated, references in self.examples(preds, target):
+            nearest = min(references, key=lambda one: word_error_rate(generated, one))
+            super().update([generated], [nearest])
 
 
 class MeanLoss(Ratio):

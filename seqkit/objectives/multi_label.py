@@ -6,7 +6,7 @@ b batch · k labels
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,9 @@ from seqkit.interfaces import LossOutput, ModelInput, TokenBatch, TokenSpec
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
 from seqkit.objectives.labels import LabelObjective
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 
 class MultiLabel(LabelObjective):
@@ -75,11 +78,14 @@ class MultiLabel(LabelObjective):
             )
         return row
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Share of yes of each label, and the names of the labels if they have some."""
-        if not self.shares:
-            return {}
-        return {"shares": self.shares} | ({"names": self.label_names} if self.label_names else {})
+        found: dict[str, object] = {}
+        if self.shares:
+            found["shares"] = self.shares
+        if self.label_names:
+            found["names"] = self.label_names
+        return found
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores shares and names."""
@@ -121,7 +127,7 @@ class MultiLabel(LabelObjective):
         odds = torch.logit((rows.nan_to_num().sum(dim=0) + 0.5) / (known + 1)).float()
         return lambda target: odds.to(target.device).expand_as(target)
 
-    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Metric]:
         """Area under the ROC curve, mean of the labels; share of known labels that are predicted right."""
         from seqkit.objectives.metrics import LabelAccuracy, MeanArea
 

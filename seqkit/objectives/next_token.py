@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import (
     IGNORE,
     LabeledBatch,
@@ -28,9 +28,14 @@ from seqkit.nn.checks import check_above_0
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import TokenHead, content_head
 from seqkit.nn.part_heads import END, PartHead
+from seqkit.objectives.labels import OF_WORDS
 from seqkit.objectives.losses import cross_entropy, frequencies, id_frequencies, like
+from seqkit.objectives.texts import TextMetric
+from seqkit.tokenizers.given import Ids
 
 if TYPE_CHECKING:
+    from torchmetrics import Metric
+
     from seqkit.model import Model
 
 TokenMetric = Literal[
@@ -43,9 +48,6 @@ TokenMetric = Literal[
     "CHRFScore",
 ]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
-
-TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "WordErrorRate", "WordF1", "CHRFScore"]
-"""Names of the metrics of generated sequences."""
 
 
 class NextToken(PredictionObjective):
@@ -96,11 +98,12 @@ class NextToken(PredictionObjective):
             raise ValueError(
                 f"max_new_tokens={max_new_tokens} counts tokens to generate; make it 1 or more"
             )
-        if part is None and (
-            generated := [name for name in metrics or () if name in get_args(TextMetric)]
-        ):
+        chosen = ["Accuracy", "Perplexity"] if metrics is None else metrics
+        self.of_texts = [name for name in chosen if name in get_args(TextMetric)]
+        self.of_tokens = [name for name in chosen if name not in self.of_texts]
+        if part is None and self.of_texts:
             raise ValueError(
-                f"{generated[0]} compares generated sequences of a part; name it (model.objective.part)"
+                f"{self.of_texts[0]} compares generated sequences of a part; name it (model.objective.part)"
             )
         if part is not None and tied:
             raise ValueError(
@@ -116,14 +119,9 @@ class NextToken(PredictionObjective):
         self.bias = tied_bias if tied else bias
         self.logit_scale = logit_scale
         self.softcap = softcap
-        self.chosen_metrics: list[str] = (
-            ["Accuracy", "Perplexity"] if metrics is None else list(metrics)
-        )
         self.max_new_tokens = max_new_tokens
-        if "SequenceErrorRate" in self.chosen_metrics:
+        if "SequenceErrorRate" in self.of_texts:
             self.primary_metric = "sequence_error"
-        else:
-            self.primary_metric = "loss"
         self._decode: Callable[[Tensor], Any] | None = None
 
     def head(self, embedder: nn.Module) -> nn.Module:
@@ -198,21 +196,17 @@ class NextToken(PredictionObjective):
             return frequencies(targets, spec.part(self.part).vocab_size + 1)
         return id_frequencies(targets, spec)
 
-    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Metric]:
         """The chosen metrics; accuracy is that of the likeliest next token (of fields, the share that is right)."""
         from seqkit.objectives.metrics import build_metrics
 
-        return build_metrics(
-            [name for name in self.chosen_metrics if name not in get_args(TextMetric)]
-        )
+        return build_metrics(self.of_tokens)
 
-    def generation_metrics(self) -> dict[str, Any]:
+    def generation_metrics(self) -> dict[str, Metric]:
         """The chosen metrics of generated sequences."""
         from seqkit.objectives.metrics import build_metrics
 
-        return build_metrics(
-            [x for x in self.chosen_metrics if x in get_args(TextMetric)], decode=self._text
-        )
+        return build_metrics(self.of_texts, decode=self._text)
 
     def references(self, batch: LabeledBatch) -> Tensor:
         """Ids [b 1 t] of the last run of the part in each example, IGNORE behind it."""
@@ -226,9 +220,17 @@ class NextToken(PredictionObjective):
         )
 
     def read_from(self, tokenizer: Tokenizer) -> None:
-        """Take `decode` of the part's tokenizer, if it has one."""
-        if self.part is not None:
-            self._decode = getattr(getattr(tokenizer, "parts", {}).get(self.part), "decode", None)
+        """Take `decode` of the part's tokenizer, if it has one. Raises UsageError for metrics of words, and no text."""
+        if self.part is None:
+            return
+        own = getattr(tokenizer, "parts", {}).get(self.part)
+        self._decode = getattr(own, "decode", None)
+        wordy = [name for name in self.of_texts if name in OF_WORDS]
+        if wordy and (self._decode is None or isinstance(own, Ids)):
+            raise UsageError(
+                f"model.objective.metrics: {wordy[0]} compares words, and the part {self.part} has ids alone; use "
+                "TokenErrorRate or SequenceErrorRate"
+            )
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Ids [b t] of the part that follows each example, generated greedily, IGNORE from the end on.

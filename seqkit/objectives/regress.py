@@ -6,7 +6,7 @@ b batch · n tokens · k targets
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,11 +16,14 @@ from torch import Tensor
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import LossOutput, ModelInput, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.interfaces.base import Shortcut
-from seqkit.nn.linear_forecast import LinearForecast, fitted
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
 from seqkit.objectives.labels import LabelObjective, Level, on_device, plain
+from seqkit.objectives.linear_forecast import LinearForecast, fitted
 from seqkit.tokenizers.given import Series
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.build_metrics`."""
@@ -45,7 +48,7 @@ class Regress(LabelObjective):
     single target R2Score.
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
     forecast: True: the targets are the next values of a series, in its unit; the network learns the errors of a linear
-    forecast from the differences to the window's last step (`nn.linear_forecast`).
+    forecast from the differences to the window's last step (`objectives.linear_forecast`).
     linear: whether a linear model of a row's numbers and categories is averaged with the network (`LabelObjective`).
     Raises ValueError for a forecast of each token.
 
@@ -199,12 +202,14 @@ class Regress(LabelObjective):
             return rearrange(numbers, "n -> n 1")
         return numbers
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Mean and standard deviation of each target, and the linear forecast if there is one."""
-        forecast = {"forecast": self.fitted} if self.fitted else {}
+        found: dict[str, object] = {}
         if self.mean:
-            return {"mean": self.mean, "std": self.std} | forecast
-        return {}
+            found |= {"mean": self.mean, "std": self.std}
+        if self.fitted:
+            found["forecast"] = self.fitted
+        return found
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores mean, standard deviation and linear forecast."""
@@ -245,7 +250,7 @@ class Regress(LabelObjective):
         """Constant prediction: the mean of the training targets, which is zero when standardised."""
         return torch.zeros_like
 
-    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Metric]:
         """Root mean squared error, in the target's unit, and the chosen metrics."""
         from seqkit.objectives.metrics import build_metrics
 

@@ -6,23 +6,21 @@ b batch · n source tokens · t target tokens · a references · v target vocabu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from einops import repeat
 from torch import Tensor, nn
 
-from seqkit.errors import DataError, attempt, one_line
+from seqkit.errors import DataError, one_line
 from seqkit.generation.decode import Suppressed
 from seqkit.generation.stream import greedy
 from seqkit.interfaces import (
     IGNORE,
     LossOutput,
     ModelInput,
-    PredictionObjective,
     TokenBatch,
     Tokenizer,
-    Tokens,
     TokenSpec,
 )
 from seqkit.model import Model
@@ -30,13 +28,16 @@ from seqkit.nn.checks import check_above_0
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import content_head
 from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
-from seqkit.objectives.next_token import TextMetric
+from seqkit.objectives.texts import TextMetric, TextObjective, texts_of
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 MAX_LONGEST = 1_000_000
 """Tokens of a label, at most; a prediction is generated until it has as many as the longest one."""
 
 
-class Seq2Seq(PredictionObjective):
+class Seq2Seq(TextObjective):
     """Sequence to sequence: the decoder gets [bos, y_1 … y_t] and is trained on [y_1 … y_t, eos].
 
     The loss is cross-entropy in nats per target token, eos included. A label is a text, or several references of which
@@ -55,7 +56,6 @@ class Seq2Seq(PredictionObjective):
     """
 
     causal = True
-    needs_labels = True
     primary_metric = "sequence_error"
 
     def __init__(
@@ -72,16 +72,13 @@ class Seq2Seq(PredictionObjective):
         logit_scale: float = 1.0,
         metrics: list[TextMetric] | None = None,
     ):
-        if not hasattr(target, "decode"):
-            raise ValueError(
-                f"{type(target).__name__} has no decode(ids), so ids could not become text; write it, or use Words"
-            )
         if (start is None) != (eos is None) or start == []:
             raise ValueError(
                 f"start={start} and eos={eos} go together: give ids of the target tokenizer, or neither"
             )
         check_above_0(logit_scale=logit_scale)
-        self.target: Any = target
+        generated = ["TokenErrorRate"] if metrics is None else metrics
+        super().__init__(target, [*generated, "SequenceErrorRate"])
         self.start = start
         self.eos = eos
         self.suppressed = Suppressed(tuple(suppress or ()), tuple(suppress_first or ()))
@@ -89,10 +86,6 @@ class Seq2Seq(PredictionObjective):
         self.tied = tied
         self.bias = not tied if bias is None else bias
         self.logit_scale = logit_scale
-        self.chosen_metrics: list[str] = [
-            *(["TokenErrorRate"] if metrics is None else metrics),
-            "SequenceErrorRate",
-        ]
         self.longest = 0
 
     @property
@@ -135,12 +128,10 @@ class Seq2Seq(PredictionObjective):
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Fits the target tokenizer on all references, unless it is fitted; learns the length of the longest one."""
-        texts = [text for label in labels for text in texts_of(label)]
-        if hasattr(self.target, "fit") and not getattr(self.target, "was_fitted", False):
-            self.target.fit(texts)
-        self.longest = max(self._length(text) for text in texts)
+        super().fit(labels, names)
+        self.longest = max(self._length(text) for label in labels for text in texts_of(label))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The target tokenizer's state, and the length of the longest reference."""
         if self.longest:
             return {"target": self.target.state(), "longest": self.longest}
@@ -153,14 +144,6 @@ class Seq2Seq(PredictionObjective):
         if not 1 <= self.longest <= MAX_LONGEST:
             raise ValueError(f"longest is {self.longest}; a label has 1 to {MAX_LONGEST:,} tokens")
 
-    def encode_target(self, label: Any) -> Tensor:
-        """int64 [a t], a row for each reference without eos, IGNORE after its end.
-
-        Raises DataError if the label is no text.
-        """
-        rows = [self._encoded(text) for text in texts_of(label)]
-        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
-
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b t v]."""
         assert isinstance(embedder, Embedder)
@@ -171,17 +154,7 @@ class Seq2Seq(PredictionObjective):
 
         Both [b s + t] with s ids of `start_ids`; the target is IGNORE before the last of them.
         """
-        if (
-            label is None
-            or label.ndim != 3
-            or label.is_floating_point()
-            or len(label) != len(batch)
-        ):
-            got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
-            raise DataError(
-                f"labels are {got}; Seq2Seq needs ids [{len(batch)} a t], as encode_target makes of texts"
-            )
-        first = label[:, 0]
+        first = self.first_references(batch, label)
         lengths = (first != IGNORE).sum(dim=1)
         if first.device.type == "cpu":  # an accelerator would wait for the length
             first = first[:, : int(lengths.max())]
@@ -208,17 +181,11 @@ class Seq2Seq(PredictionObjective):
         """Constant prediction: the training frequencies of the tokens."""
         return frequencies(targets, spec.vocab_size)
 
-    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Metric]:
         """Accuracy of the likeliest next token, given the tokens before it in the reference."""
         from seqkit.objectives.metrics import Accuracy
 
         return {"accuracy": Accuracy()}
-
-    def generation_metrics(self) -> dict[str, Any]:
-        """The chosen metrics: for phonemes, error rates per token and per sequence are PER and WER."""
-        from seqkit.objectives.metrics import build_metrics
-
-        return build_metrics(self.chosen_metrics, decode=self._text)
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Ids [b t] that `model` generates greedily from the source `batch`, IGNORE from eos on."""
@@ -227,40 +194,17 @@ class Seq2Seq(PredictionObjective):
             found, batch, self.start_ids, self.eos_id, self.longest, suppressed=self.suppressed
         )
 
-    def decode(self, prediction: Tensor) -> list[Any]:
-        """Generated ids [b t] as texts."""
-        return [self._text(row) for row in prediction]
-
-    def _text(self, ids: Tensor) -> str:
-        return str(attempt(self.target, "decode", ids[self.is_text(ids)]))
-
     def _length(self, text: str) -> int:
         try:
-            return len(self._encoded(text))
+            return len(self.encoded(text))
         except DataError as error:
             raise DataError(
                 f"training data, target {one_line(repr(text[:60]))}: {error}"
             ) from error
 
-    def _encoded(self, text: str) -> Tensor:
+    def encoded(self, text: str) -> Tensor:
         """Ids [t] of a text, without the eos that its tokenizer may put behind them."""
-        tokens: Tokens = attempt(self.target, "encode", text)
-        ids = tokens.content
+        ids = super().encoded(text)
         if self.eos is not None and len(ids) and int(ids[-1]) == self.eos:
             return ids[:-1]
         return ids
-
-
-def texts_of(label: Any) -> list[str]:
-    """The references of a label."""
-    if isinstance(label, str):
-        texts = [label]
-    elif isinstance(label, (list, tuple)):
-        texts = list(label)
-    else:
-        texts = []
-    if not texts or not all(isinstance(text, str) for text in texts):
-        raise DataError(
-            f"a label is {label!r}; give the target text, or a list of references any of which is right"
-        )
-    return texts

@@ -14,8 +14,8 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from seqkit.interfaces import IGNORE, ModelInput, TokenBatch
-from seqkit.nn.linear_cells import LinearCells
 from seqkit.objectives.classify import Classify
+from seqkit.objectives.linear_cells import LinearCells
 from seqkit.runs.prepare import Prepared
 from seqkit.runs.trained_model import Predictor
 

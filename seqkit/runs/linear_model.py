@@ -12,7 +12,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from seqkit.nn.linear_cells import LinearCells
+from seqkit.objectives.linear_cells import LinearCells
 from seqkit.runs.calibration import collected
 from seqkit.runs.prepare import Prepared
 

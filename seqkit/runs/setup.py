@@ -16,6 +16,7 @@ from seqkit.runs.prepare import Prepared
 from seqkit.training.checkpoint_files import BEST, FOLDER, newest_good
 from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.interrupt import StopSignals
+from seqkit.training.loggers import build_loggers
 from seqkit.training.metrics_csv import MetricsCSV
 from seqkit.training.module import RELATIVE_LOSS, Task
 from seqkit.training.trainer import SHARDED, make_trainer
@@ -82,9 +83,7 @@ class RunSetup:
             every_n_steps=settings["checkpoint_every_n_steps"],
             every_minutes=settings["checkpoint_every_minutes"],
         )
-        self.loggers = [
-            one.build(folder, prepared.config["recipe"]) for one in settings["logger"] or ()
-        ]
+        self.loggers = build_loggers(settings["logger"], folder, prepared.config["recipe"])
         trainer = make_trainer(
             {**settings, "enable_progress_bar": False},
             logger=[MetricsCSV(folder), *self.loggers],

@@ -14,6 +14,7 @@ from seqkit.errors import UsageError, suggest
 from seqkit.objectives.metric import primary_metric
 from seqkit.training.checkpoint_files import BEST
 from seqkit.training.module import RELATIVE_LOSS, Task
+from seqkit.training.private_names import averaged_model
 
 
 class EMA(lightning.EMAWeightAveraging):
@@ -37,7 +38,7 @@ class EMA(lightning.EMAWeightAveraging):
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Validate the weights as they are before the first update, when there is no average."""
-        average = self._average_model
+        average = averaged_model(self)
         if average is not None and int(average.n_averaged) == 0:
             average.module.load_state_dict(pl_module.state_dict())
         super().on_validation_epoch_start(trainer, pl_module)

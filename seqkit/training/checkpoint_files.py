@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seqkit.errors import DataError
 from seqkit.files import read_small
@@ -21,6 +21,9 @@ log = logging.getLogger("seqkit")
 RESUME = "resume"
 BEST = "best"
 """Families of checkpoints: complete states to resume from, and weights with the best validation metric."""
+
+Content = dict[str, Any]
+"""Content of a checkpoint, by Lightning's keys and ours."""
 
 FOLDER = "checkpoints"
 MAX_MANIFEST_BYTES = 4096

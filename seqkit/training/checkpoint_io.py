@@ -20,6 +20,7 @@ from seqkit.errors import DataError, StorageError
 from seqkit.files import sync_folder, write_json
 from seqkit.training.checkpoint_files import (
     NAME,
+    Content,
     check_checkpoint,
     checkpoints,
     manifest_of,
@@ -46,7 +47,7 @@ class VerifiedCheckpointIO(CheckpointIO):
         self.failure: StorageError | None = None
 
     def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+        self, checkpoint: Content, path: str | Path, storage_options: Any | None = None
     ) -> None:
         """Write a checkpoint. A StorageError is logged and kept in `failure`, not raised.
 
@@ -71,7 +72,7 @@ class VerifiedCheckpointIO(CheckpointIO):
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None
-    ) -> dict[str, Any]:
+    ) -> Content:
         """Content of a checkpoint, as data alone whatever `weights_only` says. Raises as `read_checkpoint`."""
         return read_checkpoint(Path(path))
 
@@ -81,7 +82,7 @@ class VerifiedCheckpointIO(CheckpointIO):
             remove_checkpoint(Path(path))
 
 
-def write_checkpoint(content: dict[str, Any], path: Path) -> None:
+def write_checkpoint(content: Content, path: Path) -> None:
     """Write a checkpoint and its manifest, each whole or not at all. Raises StorageError; an earlier file stays."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -119,7 +120,7 @@ def write_checkpoint(content: dict[str, Any], path: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def read_checkpoint(path: Path, *, mmap: bool = False) -> dict[str, Any]:
+def read_checkpoint(path: Path, *, mmap: bool = False) -> Content:
     """Content of a verified checkpoint, as data alone, on the CPU. Raises DataError as `check_checkpoint`.
 
     mmap: map the file into memory instead of reading all of it.
@@ -127,16 +128,13 @@ def read_checkpoint(path: Path, *, mmap: bool = False) -> dict[str, Any]:
     check_checkpoint(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except (
-        Exception
-    ) as error:  # a file of the right digest that holds what no checkpoint of ours holds
+        if not isinstance(content, dict):
+            raise TypeError("the content of a checkpoint is a dict")
+    # a file of the right digest that holds what no checkpoint of ours holds
+    except Exception as error:
         raise DataError(
             f"{path} is no checkpoint of seqkit's ({type(error).__name__}); train again"
         ) from error
-    if not isinstance(content, dict):
-        raise DataError(
-            f"{path} is no checkpoint of seqkit's ({type(content).__name__}); train again"
-        )
     return content
 
 

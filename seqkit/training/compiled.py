@@ -18,6 +18,7 @@ from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import LabeledBatch
 from seqkit.interfaces.batch import Padding
 from seqkit.training.module import Task, TrainingModule, training_loss
+from seqkit.training.private_names import compiler_error
 
 log = logging.getLogger("seqkit")
 
@@ -63,7 +64,7 @@ class CompiledLoss:
             tokens = tokens.replace().know(Padding(True, tokens.valid.numel()))
         try:
             return cast("tuple[Tensor, Tensor, Tensor]", self._compiled(task, (tokens, labels)))
-        except torch._dynamo.exc.TorchDynamoException as error:
+        except compiler_error() as error:
             why = one_line(str(error).strip().partition("\n")[0])
             if self.is_asked:
                 raise UsageError(

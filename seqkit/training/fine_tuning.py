@@ -48,18 +48,14 @@ class Freeze(FineTuning):
         if self.parts is None:
             frozen = _taken_names(model, [name for name in taken if name != "head"], "Freeze")
         else:
-            known = [
-                name
-                for name, module in model.named_modules()
-                if name and any(True for _ in module.parameters())
-            ]
+            modules = dict(model.named_modules())
+            known = [name for name, one in modules.items() if name and list(one.parameters())]
             for part in self.parts:
                 if part not in known:
                     raise UsageError(
                         f"trainer.fine_tuning: the model has no part {part!r}; {suggest(part, known)}"
                     )
-            modules = [model.get_submodule(part) for part in self.parts]
-            ids = {id(p) for module in modules for p in module.parameters()}
+            ids = {id(p) for part in self.parts for p in modules[part].parameters()}
             frozen = {name for name, p in model.named_parameters() if id(p) in ids}
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name not in frozen)
@@ -135,9 +131,9 @@ class LoRA(FineTuning):
                 raise UsageError(
                     f"trainer.fine_tuning.targets: no linear map is called {target!r}; {suggest(target, last)}"
                 )
-        return [
-            name for name in maps if self.targets is None or name.rpartition(".")[2] in self.targets
-        ]
+        if self.targets is None:
+            return maps
+        return [name for name in maps if name.rpartition(".")[2] in self.targets]
 
     def end(self, model: nn.Module) -> None:
         from peft.tuners.tuners_utils import BaseTunerLayer

@@ -15,7 +15,9 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+
+from seqkit.training.parallel import whole_tensor
+from seqkit.training.private_names import is_accumulating
 
 EXPLODING_NORM = 1_000.0
 """Norm of a gradient (of the mean loss) above which it explodes. The median of 40 steps is 0.01 to 3.3 in the recipes,
@@ -55,18 +57,13 @@ def gradient_norms(model: nn.Module) -> dict[str, float]:
         if parameter.grad is not None:
             own.append(parameter.grad)
     norms = [
-        _whole(torch.nn.utils.get_total_norm(gradients))
+        whole_tensor(torch.nn.utils.get_total_norm(gradients))
         for gradients in layers.values()
         if gradients
     ]
     # one wait for an accelerator
     found = iter(torch.stack([norm.float() for norm in norms]).tolist() if norms else ())
     return {layer: next(found) if gradients else 0.0 for layer, gradients in layers.items()}
-
-
-def _whole(norm: Tensor) -> Tensor:
-    """Norm over all processes of sharded gradients; all take part."""
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def total_norm(norms: Mapping[str, float]) -> float:
@@ -112,13 +109,12 @@ def is_spike(before: Sequence[float], loss: float) -> bool:
 
 def highest_usual(losses: Sequence[float]) -> float:
     """Largest loss that is no spike after these finite ones."""
-    if min(losses) <= 0:  # a log-density may be below zero, where a factor means nothing
-        middle = statistics.median(losses)
-        spread = 1.4826 * statistics.median(abs(loss - middle) for loss in losses)
+    is_positive = min(losses) > 0
+    values = [ln(loss) for loss in losses] if is_positive else list(losses)
+    middle = statistics.median(values)
+    spread = 1.4826 * statistics.median(abs(one - middle) for one in values)
+    if not is_positive:  # a log-density may be below zero, where a factor means nothing
         return middle + max(abs(middle), SPIKE_SPREADS * spread)
-    logs = [ln(loss) for loss in losses]
-    middle = statistics.median(logs)
-    spread = 1.4826 * statistics.median(abs(one - middle) for one in logs)
     highest = middle + max(ln(SPIKE_FACTOR), SPIKE_SPREADS * spread)
     return exp(highest) if highest < 700 else inf
 
@@ -145,7 +141,7 @@ class GradientNorms(Callback):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Write the row."""
-        if trainer.fit_loop.epoch_loop._should_accumulate() or not self._norms:
+        if is_accumulating(trainer) or not self._norms:
             return
         whole = total_norm(self._norms)
         now = float(pl_module.gradient_norm)

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import re
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
@@ -82,29 +81,30 @@ class MLflow(LoggerFactory):
         for package in ("mlflow", "sqlalchemy", "alembic"):
             _check_installed(package, "mlflow")
         from pytorch_lightning.loggers import MLFlowLogger
-        from pytorch_lightning.loggers.logger import DummyLogger
-        from pytorch_lightning.utilities import rank_zero_only
 
-        if getattr(rank_zero_only, "rank", 0) != 0:
-            return DummyLogger()  # two processes would make the tables of the database at once
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
-        path = folder / "mlflow-run"
-        known = path.read_text(encoding="utf-8").strip() if path.is_file() else None
-        uri = (
-            os.environ.get("MLFLOW_TRACKING_URI")
-            or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+        own = folder / "mlflow-run"
+        database = f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+        logger = MLFlowLogger(
+            experiment_name=self.experiment,
+            run_name=f"{recipe} {folder.name}",
+            tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or database,
+            artifact_location=str((folder / "mlflow-artifacts").absolute()),
+            run_id=own.read_text(encoding="utf-8").strip() if own.is_file() else None,
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # SQLAlchemy's, about MLflow's way to use it
-            logger = MLFlowLogger(
-                experiment_name=self.experiment,
-                run_name=f"{recipe} {folder.name}",
-                tracking_uri=uri,
-                artifact_location=str((folder / "mlflow-artifacts").absolute()),
-                run_id=known,
-            )
-            write_atomic(path, str(logger.run_id).encode())
+        write_atomic(own, str(logger.run_id).encode())
         return logger
+
+
+def build_loggers(
+    factories: Iterable[LoggerFactory] | None, folder: Path, recipe: str
+) -> list[Any]:
+    """The loggers of a run, in the first process alone: two would make the tables of a database at once."""
+    from pytorch_lightning.utilities import rank_zero_only
+
+    if getattr(rank_zero_only, "rank", 0) != 0:
+        return []
+    return [one.build(folder, recipe) for one in factories or ()]
 
 
 def log_settings(loggers: Iterable[Any], config: Mapping[str, Any]) -> None:
@@ -116,15 +116,13 @@ def log_settings(loggers: Iterable[Any], config: Mapping[str, Any]) -> None:
 
 def log_test_metrics(loggers: Iterable[Any], metrics: Mapping[str, float], step: int) -> None:
     """Log metrics of the test split as `test/NAME` after that many steps; the log says so if one cannot be reached."""
+    row = {f"test/{name}": value for name, value in metrics.items()}
     for logger in loggers:
         try:
-            logger.log_metrics(
-                {f"test/{name}": value for name, value in metrics.items()}, step=step
-            )
+            logger.log_metrics(row, step=step)
             logger.finalize("success")
-        except (
-            Exception
-        ) as error:  # a server, a database, a disk: the run is tested, whatever becomes of its copy
+        # a server, a database, a disk: the run is tested, whatever becomes of its copy
+        except Exception as error:
             log.warning(
                 "%s did not get the test metrics (%s)",
                 type(logger).__name__,

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
-from seqkit.data.batching import BatchLoader
-from seqkit.data.mixture import TaskBatch, TaskExamples
+from seqkit.data.mixture import TaskBatch
 from seqkit.errors import DivergedError
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective
 from seqkit.mixture import Mixture
 from seqkit.model import Model
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.bias import EdgeBias
-from seqkit.objectives.metrics import MeanLoss, update
-from seqkit.training.optim import CombinedOptimizer, OptimizerFactory, Schedule
+from seqkit.training.checkpoint_files import Content
+from seqkit.training.evaluation import Metrics, Task, evaluation_rng
+from seqkit.training.optim import CombinedOptimizer, OptimizerFactory, Schedule, parts_of
+from seqkit.training.outcome import MicroBatch, Outcome
 from seqkit.training.parallel import (
     ShardedStrategy,
     gather_weights,
     is_sharded,
     shard,
+    whole_tensor,
     without_weights,
 )
+from seqkit.training.private_names import is_attached, multiply_all, skips_by_itself, unfuse
 
 log = logging.getLogger("seqkit")
-
-CPU = torch.device("cpu")
-
-NAMED = 4
-"""Most examples that an error names."""
 
 STABILIZERS = "lower the learning rate (optimizer.lr), clip gradients (trainer.gradient_clip_val) or warm up (schedule)"
 """Advice for an unstable training."""
@@ -45,57 +41,11 @@ RELATIVE_LOSS = "valid/relative_loss"
 """Validation loss of a mixture: mean over tasks of the loss divided by the loss of the best constant prediction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A model and its objective."""
-
-    model: Model
-    objective: Objective
-
-
 def training_loss(task: Task, batch: LabeledBatch) -> tuple[Tensor, Tensor, Tensor]:
     """Sum of the losses of a training batch, its number of predictions, and its number of real tokens."""
     output = task.objective.step(task.model, batch, training=True)
-    valid = (batch[0] if output.inputs is None else output.inputs.batch).valid
-    return output.loss, output.count, valid.sum()
-
-
-@dataclass(frozen=True, slots=True)
-class MicroBatch:
-    """Sum of the losses of one micro-batch, its number of predictions, and its number in the epoch."""
-
-    loss: Tensor
-    count: Tensor
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Verdict on an optimizer step, on the device, and its micro-batches.
-
-    values: number of losses that are not finite, whether the norm of the gradient is not, number of processes that were
-    asked to stop, mean loss, norm of the gradient.
-    """
-
-    values: Tensor
-    micro_batches: list[MicroBatch]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether an optimizer step may count, on its way from the device.
-
-    found: [3] on the CPU: number of losses that are not finite, whether the norm of the gradient is not, number of
-    processes that were asked to stop. arrived: event after which `found` may be read; None: it may.
-    """
-
-    found: Tensor
-    arrived: torch.cuda.Event | None
-    step: int
-    epoch: int
-    micro_batches: list[MicroBatch]
-    loss: Tensor
-    gradient_norm: Tensor
+    tokens = batch[0] if output.inputs is None else output.inputs.batch
+    return output.loss, output.count, tokens.valid.sum()
 
 
 class TrainingModule(pl.LightningModule):
@@ -138,10 +88,8 @@ class TrainingModule(pl.LightningModule):
         self.num_steps = num_steps
         self.seed = seed
         self.skip_nonfinite = skip_nonfinite
-        self.metrics = self._by_split(
-            lambda one: {"loss": MeanLoss(), **one.objective.metrics(one.model.spec)}
-        )
-        self.generation_metrics = self._by_split(lambda one: one.objective.generation_metrics())
+        self.valid_metrics = Metrics("valid", self.tasks)
+        self.test_metrics = Metrics("test", self.tasks)
         self.losses: dict[str, Tensor | float] = {}
         """Loss of each task's last optimizer step since the last row of the log."""
         self.num_skipped = 0
@@ -165,27 +113,17 @@ class TrainingModule(pl.LightningModule):
         self.is_captured = False
         """Whether the device notes the current step, instead of running it."""
         self._step: list[MicroBatch] = []
-        self._verdict: Verdict | None = None
-        """Verdict on the last optimizer step, if it was not read yet."""
+        self._unread: Outcome | None = None
+        """Outcome of the last optimizer step, if it was not read yet."""
         self._copies: torch.cuda.Stream | None = None
         self._due: list[Any] = []
-        """Schedulers that step if the verdict is good."""
+        """Schedulers that step if that outcome is good."""
         self._unit: Tensor | float = 1.0
         """Divisor of the loss in float16: a power of two near the number of predictions of the first micro-batch."""
         self._left_out = False
         self._auxiliary = [
             module for module in model.modules() if isinstance(module, AuxiliaryLoss)
         ]
-
-    def _by_split(self, metrics: Callable[[Task], dict[str, Any]]) -> torch.nn.ModuleDict:
-        """Metrics of all tasks, by split, then by name."""
-        found: dict[str, dict[str, Any]] = {"valid": {}, "test": {}}
-        for own in found.values():
-            for prefix, task in self.tasks.items():
-                own |= {prefix + name: metric for name, metric in metrics(task).items()}
-        return torch.nn.ModuleDict(
-            {split: torch.nn.ModuleDict(own) for split, own in found.items()}
-        )
 
     def configure_model(self) -> None:
         """Shard the model if the strategy says so."""
@@ -217,15 +155,15 @@ class TrainingModule(pl.LightningModule):
             return loss
         if len(self._step) == 1:
             count = torch.as_tensor(count, device=self.device, dtype=torch.float32)
-            if self.trainer.world_size > 1:  # gradients of all devices are added
-                count = self.trainer.strategy.reduce(count, reduce_op="sum")
+            # gradients of all devices are added
+            count = cast(Tensor, self.trainer.strategy.reduce(count, reduce_op="sum"))
             self._unit = count.clamp(min=1).log2().floor().exp2()
         return loss / self._unit
 
     @property
     def _scaler(self) -> Any:
         """Gradient scaler of float16; None in any other precision."""
-        if self._trainer is None:
+        if not is_attached(self):
             return None
         return getattr(self.trainer.precision_plugin, "scaler", None)
 
@@ -241,24 +179,16 @@ class TrainingModule(pl.LightningModule):
         model = self.tasks[self.task].model
         own = {id(p) for p in model.parameters()}
         if not model.spec.num_edge_types:
-            own -= {
-                id(p)
-                for bias in model.backbone.modules()
-                if isinstance(bias, EdgeBias)
-                for p in bias.parameters()
-            }
+            biases = [one for one in model.backbone.modules() if isinstance(one, EdgeBias)]
+            own -= {id(p) for bias in biases for p in bias.parameters()}
         return [p for p in self.model.parameters() if p.requires_grad and id(p) not in own]
 
     def tokens_by_task(self) -> dict[str, int]:
         """Real tokens of all training batches so far, on all devices: of each task, by the prefix of its metrics."""
-        if self._trainer is None or self.trainer.world_size == 1:
-            return {name: int(number) for name, number in self._num_tokens.items()}
-        counted = torch.stack(
-            [torch.as_tensor(number, device=self.device) for number in self._num_tokens.values()]
-        )
-        return dict(
-            zip(self._num_tokens, self.trainer.strategy.reduce(counted, reduce_op="sum").tolist())
-        )
+        counted = torch.tensor(list(map(int, self._num_tokens.values())), device=self.device)
+        if is_attached(self):
+            counted = self.trainer.strategy.reduce(counted, reduce_op="sum")
+        return dict(zip(self._num_tokens, counted.tolist()))
 
     @property
     def tokens_here(self) -> int:
@@ -281,8 +211,11 @@ class TrainingModule(pl.LightningModule):
     @property
     def logs_this_step(self) -> bool:
         """Whether the current optimizer step is logged; the last step always is."""
+        return self.is_logged(self.trainer.global_step + 1)
+
+    def is_logged(self, step: int) -> bool:
+        """Whether the optimizer step of that number, from 1, is logged."""
         every = cast(Any, self.trainer).log_every_n_steps
-        step = self.trainer.global_step + 1
         return bool(every > 0 and (step % every == 0 or step == self.num_steps))
 
     def on_after_backward(self) -> None:
@@ -302,15 +235,14 @@ class TrainingModule(pl.LightningModule):
         for parameter in self._of_other_tasks():
             parameter.grad = None
         losses = torch.stack([one.loss for one in step]).float()
-        counts = [
-            torch.as_tensor(one.count, device=self.device, dtype=torch.float32) for one in step
-        ]
-        stops = torch.full((), float(self.stop_requested()), device=self.device)
-        sums = torch.stack(
-            [losses.sum(), torch.stack(counts).sum(), (~losses.isfinite()).float().sum(), stops]
+        counts = torch.stack(
+            [torch.as_tensor(one.count, device=self.device, dtype=torch.float32) for one in step]
         )
-        if trainer.world_size > 1:  # one collective for all that ranks must agree on
-            sums = trainer.strategy.reduce(sums, reduce_op="sum")
+        num_nonfinite = (~losses.isfinite()).float().sum()
+        stops = torch.full((), float(self.stop_requested()), device=self.device)
+        sums = torch.stack([losses.sum(), counts.sum(), num_nonfinite, stops])
+        # one collective for all that ranks must agree on
+        sums = cast(Tensor, trainer.strategy.reduce(sums, reduce_op="sum"))
         loss, count, num_nonfinite, num_stops = sums.unbind()
         parameters = [p for p in self.parameters() if p.grad is not None]
         gradients = [p.grad for p in parameters if p.grad is not None]
@@ -318,9 +250,8 @@ class TrainingModule(pl.LightningModule):
         scale = (
             trainer.accumulate_grad_batches * trainer.world_size / count.clamp(min=1) * self._unit
         )
-        torch._foreach_mul_(gradients, scale)
-        norm = torch.nn.utils.get_total_norm(gradients)
-        self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+        multiply_all(gradients, scale)
+        self.gradient_norm = whole_tensor(torch.nn.utils.get_total_norm(gradients))
         self.step_loss = loss / count.clamp(min=1)
         is_wrong = ~torch.isfinite(self.gradient_norm)
         values = [
@@ -333,8 +264,8 @@ class TrainingModule(pl.LightningModule):
         self.outcome = Outcome(torch.stack(values), step)
         skips_itself = self._device_skips(optimizer)
         if skips_itself:
-            for one in getattr(optimizer, "optimizers", [optimizer]):
-                one.found_inf = (is_wrong | (num_nonfinite > 0)).float()
+            for one in parts_of(optimizer):
+                one.found_inf = (is_wrong | (num_nonfinite > 0)).float()  # type: ignore[attr-defined]
         if self.is_captured:  # `conclude` follows each replay
             return
         if self.conclude(self.outcome, skips_itself=skips_itself):
@@ -347,13 +278,17 @@ class TrainingModule(pl.LightningModule):
         skips_itself: whether the device leaves it out by itself: then nothing waits, unless the step is logged.
         """
         self.losses[self.task] = self.step_loss
+        arrived = None
         if skips_itself:
-            found, arrived = _to_host(outcome.values[:3])
+            values, arrived = _to_host(outcome.values)
         else:
-            found, arrived = (outcome.values[:3].cpu(), None)
-        now = self.trainer.global_step, self.trainer.current_epoch
-        self._verdict = Verdict(
-            found, arrived, *now, outcome.micro_batches, self.step_loss, self.gradient_norm
+            values = outcome.values.cpu()
+        self._unread = replace(
+            outcome,
+            values=values,
+            arrived=arrived,
+            step=self.trainer.global_step,
+            epoch=self.trainer.current_epoch,
         )
         if skips_itself and not self.logs_this_step:
             return False
@@ -374,8 +309,7 @@ class TrainingModule(pl.LightningModule):
 
     def _device_skips(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether all optimizers skip a step by themselves where `found_inf` is 1, as torch's fused ones do."""
-        parts = getattr(optimizer, "optimizers", [optimizer])
-        can = all(getattr(one, "_step_supports_amp_scaling", False) for one in parts)
+        can = all(map(skips_by_itself, parts_of(optimizer)))
         return (
             can
             and self.device.type == "cuda"
@@ -384,25 +318,22 @@ class TrainingModule(pl.LightningModule):
         )
 
     def settle(self) -> None:
-        """Read the verdict on the last optimizer step, if it was not read yet, and let the schedule follow.
+        """Read the outcome of the last optimizer step, if it was not read yet, and let the schedule follow.
 
         Raises DivergedError, on all devices alike, if more than `skip_nonfinite` steps were not finite.
         """
-        verdict = self._verdict
-        self._verdict = None
-        if verdict is None:
+        outcome = self._unread
+        self._unread = None
+        if outcome is None:
             return
-        if verdict.arrived is not None:
-            verdict.arrived.synchronize()
-        num_nonfinite, is_wrong, num_stops = verdict.found.numpy()
-        self.stop_agreed = bool(num_stops) or (
-            self.trainer.world_size == 1 and self.stop_requested()
-        )
-        self._left_out = bool(num_nonfinite or is_wrong)
+        loss_is_finite, norm_is_finite, asked_to_stop = outcome.settled()
+        alone = self.trainer.world_size == 1
+        self.stop_agreed = asked_to_stop or (alone and self.stop_requested())
+        self._left_out = not (loss_is_finite and norm_is_finite)
         due = self._due
         self._due = []
         if self._left_out:
-            self._leave_out(verdict, loss_is_finite=not num_nonfinite)
+            self._leave_out(outcome, loss_is_finite=loss_is_finite)
         else:
             for scheduler in due:
                 scheduler.step()
@@ -413,51 +344,27 @@ class TrainingModule(pl.LightningModule):
     def on_train_epoch_end(self) -> None:
         self.settle()
 
-    def _leave_out(self, verdict: Verdict, *, loss_is_finite: bool) -> None:
+    def _leave_out(self, outcome: Outcome, *, loss_is_finite: bool) -> None:
         """Count a skipped step, or raise DivergedError if `skip_nonfinite` steps were skipped before."""
         # the scale was too large, and the scaler skips the step
         if self._scaler is not None and loss_is_finite:
-            log.info("step %d: the gradient overflows float16; the step was left out", verdict.step)
+            log.info("step %d: the gradient overflows float16; the step was left out", outcome.step)
             return
         self.num_skipped += 1
-        what = f"the norm of the gradient is {float(verdict.gradient_norm)}"
-        if not loss_is_finite:
-            what = f"the loss is {float(verdict.loss)}"
-        where = f"in step {verdict.step} (epoch {verdict.epoch}, {self._batches(verdict)})"
-        if self.num_skipped > self.skip_nonfinite:
-            if self.skip_nonfinite:
-                budget = f", after {self.skip_nonfinite} steps that were left out"
-            else:
-                budget = ""
-            raise DivergedError(
-                f"{what} {where}{budget}; {STABILIZERS}, look for extreme inputs, or allow trainer.skip_nonfinite steps"
-            )
-        log.warning(
-            "%s %s: the step was left out, %d of %d",
-            what,
-            where,
-            self.num_skipped,
-            self.skip_nonfinite,
+        most = self.skip_nonfinite
+        fault = outcome.fault(self.trainer.train_dataloader)
+        if self.num_skipped <= most:
+            log.warning("%s: the step was left out, %d of %d", fault, self.num_skipped, most)
+            return
+        if most:
+            fault += f", after {most} steps that were left out"
+        raise DivergedError(
+            f"{fault}; {STABILIZERS}, look for extreme inputs, or allow trainer.skip_nonfinite steps"
         )
-
-    def _batches(self, verdict: Verdict) -> str:
-        """Number and examples of a step's first batch with a loss that is not finite, or of its first batch."""
-        step = verdict.micro_batches
-        index = next(
-            (one.index for one in step if not bool(torch.isfinite(one.loss))), step[0].index
-        )
-        loader = self.trainer.train_dataloader
-        if not isinstance(loader, BatchLoader):
-            return f"batch {index}"
-        key: Any = loader.epoch_batches.own()[index]
-        if isinstance(loader.examples, TaskExamples):
-            loader, key = loader.examples.loaders[key[0]], loader.examples.indices(key)
-        names = [loader.examples.name(i) for i in key[:NAMED]]
-        return f"batch {index}: {', '.join(names)}{' …' if len(key) > NAMED else ''}"
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Step the schedule, unless the optimizer's step was skipped; if that is not known yet, `settle` does."""
-        if self._verdict is not None:
+        if self._unread is not None:
             self._due.append(scheduler)
         elif not self._left_out:
             scheduler.step()
@@ -477,8 +384,10 @@ class TrainingModule(pl.LightningModule):
             )
         computes = torch.cuda.current_stream(device)
         computes.wait_stream(self._copies)
-        for tensor in (*tokens.tensors().values(), *([] if targets is None else [targets])):
+        for tensor in tokens.tensors().values():
             tensor.record_stream(computes)
+        if targets is not None:
+            targets.record_stream(computes)
         if task:
             return TaskBatch(tokens, targets, *task)
         return (tokens, targets)
@@ -491,7 +400,7 @@ class TrainingModule(pl.LightningModule):
     ) -> None:
         """Clip by the norm that was computed already, in every precision. Raises ValueError for another algorithm.
 
-        Lightning's clipping refuses a fused optimizer under autocast; here gradients are unscaled before (`_unfuse`).
+        Lightning's clipping refuses a fused optimizer under autocast; here gradients are unscaled before (`unfuse`).
         """
         if not gradient_clip_val:
             return
@@ -502,12 +411,12 @@ class TrainingModule(pl.LightningModule):
         parameters = [p for p in self.parameters() if p.grad is not None]
         torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, checkpoint: Content) -> None:
         losses = {name: float(loss) for name, loss in self.losses.items()}
         counts = {"num_tokens": self.tokens_by_task(), "num_skipped": self.num_skipped}
         checkpoint["training"] = {**counts, "losses": losses}
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, checkpoint: Content) -> None:
         counted = checkpoint["training"]
         if self.global_rank == 0:  # `tokens_by_task` sums over devices
             self._num_tokens = dict(counted["num_tokens"])
@@ -515,43 +424,40 @@ class TrainingModule(pl.LightningModule):
         self.losses = dict(counted["losses"])
 
     def validation_step(self, batch: LabeledBatch, index: int, dataloader_idx: int = 0) -> None:
-        self._evaluate("valid", batch, index)
+        self._evaluate(self.valid_metrics, batch, index)
 
     def test_step(self, batch: LabeledBatch, index: int) -> None:
-        self._evaluate("test", batch, index)
+        self._evaluate(self.test_metrics, batch, index)
 
     def on_validation_epoch_start(self) -> None:
         """Find the most batches of any process, if weights are sharded: each forward pass then needs all processes."""
-        if is_sharded(self.model):
-            trainer = self.trainer
-            if trainer.sanity_checking:
-                numbers = trainer.num_sanity_val_batches
-            else:
-                numbers = trainer.num_val_batches
-            number = torch.tensor(int(sum(numbers)), device=self.device)
-            self._batches_to_evaluate = int(trainer.strategy.reduce(number, reduce_op="max")) - int(
-                sum(numbers)
-            )
+        if not is_sharded(self.model):
+            return
+        trainer = self.trainer
+        numbers = trainer.num_val_batches
+        if trainer.sanity_checking:
+            numbers = trainer.num_sanity_val_batches
+        own = int(sum(numbers))
+        most = trainer.strategy.reduce(torch.tensor(own, device=self.device), reduce_op="max")
+        self._batches_to_evaluate = int(most) - own
 
     def on_validation_epoch_end(self) -> None:
         # other processes need this one's part of the weights
         for _ in range(self._batches_to_evaluate):
             _, task = self._task(self._last_batch)
             task.objective.step(task.model, self._last_batch[:2])
-        losses = [
-            float(_named(self.metrics, "valid")[f"{prefix}loss"].compute())
-            / self.constants[prefix[:-1]]
-            for prefix in self.tasks
-            if self.constants is not None
-        ]
-        if losses:
+        if self.constants is not None:
+            losses = [
+                self.valid_metrics.loss(prefix) / self.constants[prefix[:-1]]
+                for prefix in self.tasks
+            ]
             self.log(RELATIVE_LOSS, sum(losses) / len(losses), prog_bar=True)
-        self._report("valid")
+        self.valid_metrics.report(self)
 
     def on_test_epoch_end(self) -> None:
-        self._report("test")
+        self.test_metrics.report(self)
 
-    def _evaluate(self, split: str, batch: LabeledBatch, index: int) -> None:
+    def _evaluate(self, metrics: Metrics, batch: LabeledBatch, index: int) -> None:
         if self.trainer.world_size > 1:  # the batch's number if there were one device
             index = index * self.trainer.world_size + self.trainer.global_rank
         prefix, task = self._task(batch)
@@ -560,25 +466,7 @@ class TrainingModule(pl.LightningModule):
         self.seen(output)
         if is_sharded(self.model):
             self._last_batch = batch
-        for metric in _named(self.metrics, split, prefix).values():
-            update(metric, output)
-        if own := _named(self.generation_metrics, split, prefix).values():
-            generated = task.objective.predict(task.model, batch[0])
-            for metric in own:
-                metric.update(generated, task.objective.references(batch[:2]))
-
-    def _report(self, split: str) -> None:
-        for name, metric in (
-            _named(self.metrics, split) | _named(self.generation_metrics, split)
-        ).items():
-            count = metric.update_count
-            if self.trainer.world_size > 1:  # `compute` is a collective, so all devices must agree
-                count = self.trainer.strategy.reduce(
-                    torch.tensor(count, device=self.device), reduce_op="sum"
-                )
-            if count:
-                self.log(f"{split}/{name}", metric.compute(), prog_bar=name == "loss")
-            metric.reset()
+        metrics.update(prefix, task, batch[:2], output)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """Optimizer of all trained parameters of `model`: the module's own model, or one of the same structure."""
@@ -586,9 +474,7 @@ class TrainingModule(pl.LightningModule):
         if isinstance(self.optimizer, OptimizerFactory):
             return self.optimizer.build(model)
         models = cast(Mixture, model).tasks
-        built = {
-            f"{name}/": factory.build(models[name]) for name, factory in self.optimizer.items()
-        }
+        built = {f"{name}/": one.build(models[name]) for name, one in self.optimizer.items()}
         return CombinedOptimizer(built, lambda: self.task)
 
     def configure_optimizers(self) -> Any:
@@ -599,7 +485,8 @@ class TrainingModule(pl.LightningModule):
             )
         optimizer = self.build_optimizer(self.model)
         if self._scaler is not None:
-            _unfuse(optimizer)
+            for one in parts_of(optimizer):
+                unfuse(one)
         if self.schedule is None:
             return optimizer
         scheduler = self.schedule.build(optimizer, self.num_steps)
@@ -607,27 +494,6 @@ class TrainingModule(pl.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
-
-
-@contextmanager
-def evaluation_rng(seed: int, index: int, device: torch.device = CPU) -> Iterator[None]:
-    """Context that is seeded for batch `index`, so that every evaluation masks the same tokens.
-
-    Only the generators of the CPU and of `device` are seeded, and both are restored. (`torch.manual_seed` seeds every
-    device, and `torch.random.fork_rng` does not restore MPS.)
-    """
-    number = seed * 1_000_003 + index
-    generators = None if device.type == "cpu" else torch.get_device_module(device)
-    before = None if generators is None else generators.get_rng_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(number)
-        if generators is not None:
-            generators.manual_seed(number)
-        try:
-            yield
-        finally:
-            if generators is not None:
-                generators.set_rng_state(before)
 
 
 def _tasks_of(
@@ -640,24 +506,9 @@ def _tasks_of(
     return {f"{name}/": Task(cast(Model, tasks[name]), one) for name, one in objective.items()}
 
 
-def _unfuse(optimizer: torch.optim.Optimizer) -> None:
-    """Make the scaler unscale gradients before a fused optimizer's step, so that clipping sees their true norm."""
-    for one in getattr(optimizer, "optimizers", [optimizer]):
-        one._step_supports_amp_scaling = False
-        for group in one.param_groups:
-            if group.get("fused"):
-                group["fused"] = False
-
-
 def _to_host(x: Tensor) -> tuple[Tensor, torch.cuda.Event]:
     """Copy of a CUDA tensor in pinned memory, and the event after which it may be read."""
     copied = x.to("cpu", non_blocking=True)
     arrived = torch.cuda.Event()
     arrived.record()
     return copied, arrived
-
-
-def _named(metrics: torch.nn.ModuleDict, split: str, prefix: str = "") -> dict[str, Any]:
-    """Metrics of a split whose names begin with `prefix`, by name."""
-    of_split = cast(torch.nn.ModuleDict, metrics[split])
-    return {name: metric for name, metric in of_split.items() if name.startswith(prefix)}

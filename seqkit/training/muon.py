@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from seqkit.training.private_names import add_to_all, lerp_all, lerped, multiply_all
+
 
 class Muon(torch.optim.Muon):
     """`torch.optim.Muon` (torch 2.11) that computes its iteration in float32 on a CPU; torch computes it in bfloat16.
@@ -74,12 +76,12 @@ def batched_step(
     if found_inf is not None:  # a momentum moves towards itself by nothing, and the rate is 0
         taken = (found_inf == 0).to(parameters[0].dtype)
         gradients = [torch.where(found_inf == 0, g, m) for g, m in zip(gradients, momenta)]
-    torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+    lerp_all(momenta, gradients, 1 - group["momentum"])
     updates = momenta
     if group["nesterov"]:
-        updates = list(torch._foreach_lerp(gradients, momenta, group["momentum"]))
+        updates = list(lerped(gradients, momenta, group["momentum"]))
     rate = group["lr"] * taken
-    torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
+    multiply_all(parameters, 1 - rate * group["weight_decay"])
     for places in _of_one_shape(parameters):
         wide = [updates[i].T if _is_tall(updates[i]) else updates[i] for i in places]
         stack = orthogonalized(
@@ -87,7 +89,7 @@ def batched_step(
         )
         own = [parameters[i] for i in places]
         changes = (stack.to(own[0].dtype) * (-rate * rms_scale(own[0]))).unbind()
-        torch._foreach_add_(own, [x.T if _is_tall(p) else x for x, p in zip(changes, own)])
+        add_to_all(own, [x.T if _is_tall(p) else x for x, p in zip(changes, own)])
 
 
 def _of_one_shape(matrices: list[Tensor]) -> list[list[int]]:

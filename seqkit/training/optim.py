@@ -23,6 +23,12 @@ from seqkit.training import muon
 
 log = logging.getLogger("seqkit")
 
+TABLES = (nn.Embedding, RelativePosition, EdgeBias)
+"""Modules of a backbone whose parameters are looked up: no matrix multiplies by them."""
+
+BELOW = ("input_norm", "positions", "edge_biases")
+"""Components of a backbone that its first block takes its input from, or attends by; those of other names follow."""
+
 
 class OptimizerFactory(ABC):
     """Builds an optimizer for a model's parameters."""
@@ -80,15 +86,10 @@ class AdamW(OptimizerFactory):
         return self._of(self._groups(parameters, self.lr))
 
     def _groups(self, parameters: list[nn.Parameter], lr: float) -> list[dict[str, Any]]:
-        groups = [
-            {
-                "params": [p for p in parameters if p.ndim >= 2],
-                "lr": lr,
-                "weight_decay": self.weight_decay,
-            },
-            {"params": [p for p in parameters if p.ndim < 2], "lr": lr, "weight_decay": 0.0},
-        ]
-        return [group for group in groups if group["params"]]
+        matrices = [p for p in parameters if p.ndim >= 2]
+        others = [p for p in parameters if p.ndim < 2]
+        decays = ((matrices, self.weight_decay), (others, 0.0))
+        return [{"params": own, "lr": lr, "weight_decay": x} for own, x in decays if own]
 
     def _of(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         return torch.optim.AdamW(
@@ -128,13 +129,11 @@ class Muon(OptimizerFactory):
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Both optimizers as one. Raises ValueError if the backbone has no matrix."""
         backbone = getattr(model, "backbone", model)
-        # tables of positions and edge types are looked up, not multiplied: like embeddings they go to AdamW
-        tables = {
-            id(p)
-            for m in backbone.modules()
-            if isinstance(m, RelativePosition | EdgeBias)
-            for p in m.parameters()
-        }
+        # its parameters are a vector for each head; its import takes as long as torch's
+        from seqkit.nn.attention.additive import AdditiveAttention
+
+        kinds = (*TABLES, AdditiveAttention)
+        tables = {id(p) for m in backbone.modules() if isinstance(m, kinds) for p in m.parameters()}
         matrices = [p for p in _trainable(backbone) if p.ndim == 2 and id(p) not in tables]
         if not matrices:
             if _trainable(backbone):
@@ -174,7 +173,7 @@ class TorchOptimizer(OptimizerFactory):
 
 
 def depths(model: nn.Module) -> dict[str, int]:
-    """Depth of each parameter of a model by name: 0 in the embedder, i in block i, counted from 1, n + 1 behind them.
+    """Depth of each parameter of a model by name: 0 in embedder and `BELOW`, i in block i from 1, n + 1 behind them.
 
     An encoder and a decoder are counted each by itself, so that their last blocks are as deep.
     Raises UsageError for a model whose backbone has no blocks, or, in a mixture, for several models.
@@ -196,9 +195,13 @@ def depths(model: nn.Module) -> dict[str, int]:
     for name, _ in model.named_parameters():
         found[name] = 0 if "embedder" in name.partition(".")[0] else last
         for stack, blocks in stacks.items():
-            if name.startswith(f"{stack}.blocks."):
-                index = int(name[len(stack) + len(".blocks.") :].partition(".")[0])
-                found[name] = last - len(blocks) + index
+            if not name.startswith(f"{stack}."):
+                continue
+            component, *words = name.removeprefix(f"{stack}.").split(".")
+            if component == "blocks":
+                found[name] = last - len(blocks) + int(words[0])
+            elif component in BELOW:
+                found[name] = last - len(blocks) - 1
     return found
 
 
@@ -252,6 +255,13 @@ class CombinedOptimizer(torch.optim.Optimizer):
         for name, optimizer in self.by_name.items():
             optimizer.load_state_dict(state_dict[name])
         self._take_groups()
+
+
+def parts_of(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
+    """The optimizers of a combined one; else the optimizer itself."""
+    if isinstance(optimizer, CombinedOptimizer):
+        return optimizer.optimizers
+    return [optimizer]
 
 
 class Schedule(ABC):

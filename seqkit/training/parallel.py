@@ -23,6 +23,7 @@ from torch.optim import Optimizer
 
 from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
+from seqkit.training.checkpoint_files import Content
 from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.optim import AdamW, Muon, OptimizerFactory, TorchOptimizer
 from seqkit.training.recompute import blocks_of
@@ -88,7 +89,7 @@ class ShardedStrategy(ModelParallelStrategy):
         Strategy.load_optimizer_state_dict(self, checkpoint)
 
     def save_checkpoint(
-        self, checkpoint: dict[str, Any], filepath: str | Path, storage_options: Any | None = None
+        self, checkpoint: Content, filepath: str | Path, storage_options: Any | None = None
     ) -> None:
         """Write one file with whole tensors; all processes take part in gathering them."""
         if "optimizer_states" in checkpoint:
@@ -99,10 +100,10 @@ class ShardedStrategy(ModelParallelStrategy):
 
     def load_checkpoint(
         self, checkpoint_path: str | Path, weights_only: bool | None = None
-    ) -> dict[str, Any]:
+    ) -> Content:
         """Content of a resume point, of which each process takes its part."""
         path = Path(self.broadcast(str(checkpoint_path)))
-        return cast("dict[str, Any]", sharded_tensors(read_checkpoint(path, mmap=True), self.mesh))
+        return cast(Content, sharded_tensors(read_checkpoint(path, mmap=True), self.mesh))
 
 
 def whole_tensors(value: Any, *, keep: bool) -> Any:
@@ -169,10 +170,17 @@ def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
     """Whole tensors on the CPU if `keep`, else nothing; gathered one after the other, so one at a time is whole."""
     whole: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        full = whole_tensor(tensor)
         if keep:
             whole[name] = full.detach().cpu()
     return whole
+
+
+def whole_tensor(tensor: Tensor) -> Tensor:
+    """A sharded tensor from the parts of all processes, which all take part; any other tensor as it is."""
+    if isinstance(tensor, DTensor):
+        return tensor.full_tensor()
+    return tensor
 
 
 def local_part(tensor: Tensor) -> Tensor:
@@ -198,25 +206,34 @@ def check_sharding(
     if isinstance(optimizer, TorchOptimizer):
         name = optimizer.cls.__name__
         is_known = any(optimizer.cls is getattr(torch.optim, one) for one in ELEMENTWISE)
-    refused = {
-        f"the optimizer {name} is not known to work on parts of weights; "
-        f"use AdamW, Muon, or of torch.optim one of {', '.join(ELEMENTWISE)}": not is_known,
-        "trainer.compile is not known to be right with sharded weights; leave it out": settings[
-            "compile"
-        ]
-        is True,
-        "EMA copies whole weights; leave it out, or give --trainer.strategy ddp": any(
-            isinstance(one, WeightAveraging) for one in settings["callbacks"] or ()
+    refused = [
+        (
+            not is_known,
+            f"the optimizer {name} is not known to work on parts of weights; "
+            f"use AdamW, Muon, or of torch.optim one of {', '.join(ELEMENTWISE)}",
         ),
-        "the validation generates, which takes each process another number of forward passes; "
-        "give --trainer.limit_val_batches 0, or --trainer.strategy ddp": generates,
-        "Reversible calls the parts of its blocks; use Transformer with --trainer.activation_checkpointing true": any(
-            isinstance(module, Reversible) for module in model.modules()
+        (
+            settings["compile"] is True,
+            "trainer.compile is not known to be right with sharded weights; leave it out",
         ),
-        "a weight without axes cannot be sharded; give --trainer.strategy ddp": any(
-            p.ndim == 0 for p in model.parameters()
+        (
+            any(isinstance(one, WeightAveraging) for one in settings["callbacks"] or ()),
+            "EMA copies whole weights; leave it out, or give --trainer.strategy ddp",
         ),
-    }
-    for why, is_refused in refused.items():
+        (
+            generates,
+            "the validation generates, which takes each process another number of forward passes; "
+            "give --trainer.limit_val_batches 0, or --trainer.strategy ddp",
+        ),
+        (
+            any(isinstance(module, Reversible) for module in model.modules()),
+            "Reversible calls the parts of its blocks; use Transformer with --trainer.activation_checkpointing true",
+        ),
+        (
+            any(p.ndim == 0 for p in model.parameters()),
+            "a weight without axes cannot be sharded; give --trainer.strategy ddp",
+        ),
+    ]
+    for is_refused, why in refused:
         if is_refused:
             raise UsageError(f"trainer.strategy fsdp: {why}")

@@ -51,15 +51,12 @@ class StepProgress(Callback):
         is_logged = step % (trainer.log_every_n_steps or EVERY) == 0 or step == pl_module.num_steps
         if is_logged:
             known = (f"train/{pl_module.task}loss", "valid/loss", RELATIVE_LOSS)
-            shown = {k: float(v) for k, v in trainer.callback_metrics.items() if k in known}
-            self._note = " ".join(f"{k} {v:.3f}" for k, v in shown.items())
+            shown = [(k, v) for k, v in trainer.callback_metrics.items() if k in known]
+            self._note = " ".join(f"{k} {float(v):.3f}" for k, v in shown)
         # a step that takes seconds is shown by itself
         if is_logged or step % EVERY == 0 or now - self._updated >= SLOW_SECONDS:
             self._updated = now
             self._update(step, self._note)
-
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        self._stop()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         if trainer.state.fn != "fit":  # a validation by itself, not one of a training
@@ -67,6 +64,9 @@ class StepProgress(Callback):
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
         self._start("test", sum(trainer.num_test_batches))
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._stop()
 
     def on_validation_batch_end(
         self,

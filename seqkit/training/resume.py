@@ -12,7 +12,6 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,18 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning import Callback
-from pytorch_lightning.callbacks import ModelCheckpoint, WeightAveraging
-from pytorch_lightning.trainer import call
+from pytorch_lightning.callbacks import Checkpoint, WeightAveraging
 
 from seqkit.data.batching import fold_seed
 from seqkit.errors import DataError, DivergedError
-from seqkit.training.checkpoint_files import RESUME, Checkpoint, newest_good
+from seqkit.training import checkpoint_files
+from seqkit.training.checkpoint_files import RESUME, Content, newest_good
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.metrics_csv import MetricsCSV
 from seqkit.training.module import TrainingModule
 from seqkit.training.parallel import ShardedStrategy, local_part
+from seqkit.training.private_names import end_epoch, is_accumulating, validation_follows
 
 KEY = "resume"
 """Key of what `RandomState` adds to a checkpoint."""
@@ -47,16 +47,16 @@ class RandomState(Callback):
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] | None = None
-        self._snapshot: dict[str, Any] | None = None
+        self._snapshot: Content | None = None
 
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Content) -> None:
         """Add the state at the end of the last training batch, even during a validation."""
         if self._snapshot is not None and trainer.validating:
             checkpoint.update(copy.deepcopy(self._snapshot))
         else:
             checkpoint[KEY] = _state(trainer)
 
-    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Content) -> None:
         """Keep the state until training starts, since hooks before that may draw random numbers."""
         if KEY not in checkpoint:
             raise DataError(
@@ -82,14 +82,18 @@ class RandomState(Callback):
     ) -> None:
         """Keep a copy of the state if a validation follows, since that may be interrupted."""
         self._snapshot = None
-        if is_point(trainer, pl_module) and _validation_follows(trainer):
-            loops = copy.deepcopy(trainer._checkpoint_connector._get_loops_state_dict())
-            callbacks = {
-                c.state_key: copy.deepcopy(c.state_dict())
-                for c in trainer.callbacks
-                if c.state_dict()
+        if is_point(trainer, pl_module) and validation_follows(trainer):
+            loops = {
+                "fit_loop": trainer.fit_loop.state_dict(),
+                "validate_loop": trainer.validate_loop.state_dict(),
+                "test_loop": trainer.test_loop.state_dict(),
+                "predict_loop": trainer.predict_loop.state_dict(),
             }
-            self._snapshot = {"loops": loops, "callbacks": callbacks, KEY: _state(trainer)}
+            callbacks = {
+                one.state_key: state for one in trainer.callbacks if (state := one.state_dict())
+            }
+            self._snapshot = copy.deepcopy({"loops": loops, "callbacks": callbacks})
+            self._snapshot[KEY] = _state(trainer)
 
     def can_save_in_validation(self, trainer: Any) -> bool:
         """Whether the state before this validation can be written; averaged weights would be in its place."""
@@ -97,8 +101,8 @@ class RandomState(Callback):
         return self._snapshot is not None and trainer.world_size == 1 and not averages
 
 
-class ResumePoints(ModelCheckpoint):
-    """Lightning's ModelCheckpoint by time and by steps, only at points from which training resumes (`is_point`).
+class ResumePoints(Checkpoint):
+    """Writes checkpoints by time and by steps, only at points from which training resumes (`is_point`).
 
     Files are written by `VerifiedCheckpointIO`, whole or not at all; `newest` is the path to give to `Trainer.fit`.
     every_n_steps, every_minutes: intervals between checkpoints; None: none. keep: number of checkpoints that are kept.
@@ -119,21 +123,12 @@ class ResumePoints(ModelCheckpoint):
         keep: int = 1,
         signals: StopSignals | None = None,
     ):
-        super().__init__(
-            dirpath=folder,
-            filename=f"{RESUME}-{{step}}",
-            monitor=None,
-            save_top_k=-1,
-            train_time_interval=None if every_minutes is None else timedelta(minutes=every_minutes),
-            every_n_epochs=0,
-            save_on_train_epoch_end=False,
-            enable_version_counter=False,
-        )
-        # Lightning's constructor takes one of the two triggers; its hook checks both
-        self._every_n_train_steps = every_n_steps or 0
         self.folder = Path(folder)
+        self.every_n_steps = every_n_steps
+        self.every_minutes = every_minutes
         self.keep = keep
         self.signals = signals
+        self._since = 0.0
 
     @property
     def newest(self) -> Path | None:
@@ -144,14 +139,6 @@ class ResumePoints(ModelCheckpoint):
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Write through `VerifiedCheckpointIO`."""
         trainer.strategy.checkpoint_io = VerifiedCheckpointIO(self.keep)
-        super().setup(trainer, pl_module, stage)
-
-    def state_dict(self) -> dict[str, Any]:
-        """No state: `VerifiedCheckpointIO` decides which files are kept."""
-        return {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load no state."""
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
         """Install the signal handlers again, since Lightning has just set its own."""
@@ -161,7 +148,7 @@ class ResumePoints(ModelCheckpoint):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Install the signal handlers again, since a resumed run has no sanity check."""
         self.on_sanity_check_start(trainer, pl_module)
-        super().on_train_start(trainer, pl_module)
+        self._since = time.monotonic()
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -171,7 +158,8 @@ class ResumePoints(ModelCheckpoint):
             return
         if self.signals is not None and pl_module.stop_agreed:
             self._save_and_stop(trainer, self.signals)
-        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        if self._is_due(trainer):
+            self._save(trainer)
 
     def on_validation_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Stop at a signal during a long validation, with a checkpoint of the state before it."""
@@ -182,30 +170,35 @@ class ResumePoints(ModelCheckpoint):
             if all(state.can_save_in_validation(trainer) for state in states):
                 self._save_and_stop(trainer, self.signals)
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Write no checkpoint: what a validation changes is saved after the next batch."""
+    def _is_due(self, trainer: Any) -> bool:
+        """Whether a checkpoint is due, by time on the clock of the first process."""
+        if self.every_minutes is not None:
+            now = time.monotonic()
+            if trainer.strategy.broadcast(now - self._since >= 60 * self.every_minutes):
+                self._since = now
+                return True
+        return self.every_n_steps is not None and trainer.global_step % self.every_n_steps == 0
+
+    def _save(self, trainer: Any) -> None:
+        if isinstance(trainer.lightning_module, TrainingModule):
+            trainer.lightning_module.settle()  # the schedule waits for it, and is saved
+        check_finite_weights(trainer)
+        trainer.save_checkpoint(self.folder / f"{RESUME}-step={trainer.global_step}.ckpt")
 
     def _save_and_stop(self, trainer: Any, signals: StopSignals) -> None:
         """Write a checkpoint with all processes; the first then raises Interrupted, the others SystemExit."""
-        self._save_checkpoint(
-            trainer, self.format_checkpoint_name({"step": torch.tensor(trainer.global_step)})
-        )
+        self._save(trainer)
         if not trainer.is_global_zero:
             raise SystemExit(0)  # the first process reports why
         if signals.received is None:  # another process was asked to stop
             signals.received = signal.SIGTERM
-        failure = trainer.strategy.checkpoint_io.failure
-        where = f"stopped after step {trainer.global_step} of {trainer.lightning_module.num_steps}"
         then = f"go on with: seqkit fit --resume {self.folder.parent}"
+        if failure := trainer.strategy.checkpoint_io.failure:
+            then = f"no checkpoint could be written: {failure}"
+        num_steps = trainer.lightning_module.num_steps
         raise signals.interrupted(
-            f"{where}; {f'no checkpoint could be written: {failure}' if failure else then}"
+            f"stopped after step {trainer.global_step} of {num_steps}; {then}"
         )
-
-    def _save_checkpoint(self, trainer: Any, filepath: str) -> None:
-        if isinstance(trainer.lightning_module, TrainingModule):
-            trainer.lightning_module.settle()  # the schedule waits for it, and is saved
-        check_finite_weights(trainer)
-        super()._save_checkpoint(trainer, filepath)
 
 
 def check_finite_weights(trainer: Any) -> None:
@@ -231,7 +224,7 @@ class RunFacts(Callback):
     digests: returns the SHA-256 of configuration and splits. seconds_before: seconds of training before this process.
     """
 
-    def __init__(self, digests: Callable[[], dict[str, Any]]):
+    def __init__(self, digests: Callable[[], Mapping[str, str]]):
         self.digests = digests
         self.seconds_before = 0.0
         self._started = time.perf_counter()
@@ -242,7 +235,7 @@ class RunFacts(Callback):
             torch.manual_seed(fold_seed(pl_module.seed, trainer.global_rank))
         self._started = time.perf_counter()
 
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Content) -> None:
         num_rows = 0
         for logger in trainer.loggers if trainer.is_global_zero else ():
             logger.save()
@@ -257,12 +250,12 @@ class RunFacts(Callback):
             **self.digests(),
         }
 
-    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Content) -> None:
         self.seconds_before = float(checkpoint["run"]["seconds"])
 
 
 def check_resumable(
-    content: Mapping[str, Any], found: Checkpoint, digests: Mapping[str, str]
+    content: Content, found: checkpoint_files.Checkpoint, digests: Mapping[str, str]
 ) -> None:
     """Raise DataError if a checkpoint has another format, other digests of files, or another step than its name."""
     facts = content.get("run", {})
@@ -282,21 +275,16 @@ def check_resumable(
 def is_point(trainer: Any, pl_module: Any) -> bool:
     """Whether training can resume from the end of this batch: the optimizer stepped, and more steps follow."""
     goes_on = trainer.global_step < getattr(pl_module, "num_steps", math.inf)
-    return goes_on and not trainer.fit_loop.epoch_loop._should_accumulate()
+    return goes_on and not is_accumulating(trainer)
 
 
 def _state(trainer: Any) -> dict[str, Any]:
     return {
         "rng": _gather(trainer, _rng()),
-        "validation_follows": _validation_follows(trainer),
+        "validation_follows": validation_follows(trainer),
         "epoch_ends": bool(trainer.is_last_batch),
         "epoch": trainer.current_epoch,
     }
-
-
-def _validation_follows(trainer: Any) -> bool:
-    loop = trainer.fit_loop
-    return bool(loop.epoch_loop._should_check_val_fx(loop._data_fetcher))
 
 
 def _finish_batch(trainer: Any, pl_module: Any, state: dict[str, Any]) -> None:
@@ -315,10 +303,7 @@ def _finish_batch(trainer: Any, pl_module: Any, state: dict[str, Any]) -> None:
             trainer.training = True
             pl_module.train()
         if state["epoch_ends"]:
-            trainer._logger_connector.epoch_end_reached()
-            call._call_callback_hooks(trainer, "on_train_epoch_end", monitoring_callbacks=False)
-            pl_module.on_train_epoch_end()
-            call._call_callback_hooks(trainer, "on_train_epoch_end", monitoring_callbacks=True)
+            end_epoch(trainer, pl_module)
     finally:
         progress.completed = after
 

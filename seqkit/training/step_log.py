@@ -8,6 +8,7 @@ from typing import Any
 from pytorch_lightning import Callback
 
 from seqkit.training.optim import CombinedOptimizer
+from seqkit.training.private_names import is_accumulating
 
 
 class StepLog(Callback):
@@ -42,10 +43,8 @@ class StepLog(Callback):
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Write a row if one is due."""
-        every = trainer.log_every_n_steps
         step = trainer.global_step
-        is_due = every > 0 and (step % every == 0 or step == pl_module.num_steps)
-        if not is_due or trainer.fit_loop.epoch_loop._should_accumulate():
+        if not pl_module.is_logged(step) or is_accumulating(trainer):
             return
         row: dict[str, float] = {
             **{f"train/{task}loss": float(loss) for task, loss in pl_module.losses.items()},
@@ -61,14 +60,14 @@ class StepLog(Callback):
 
     def _speed(self, tokens: int) -> dict[str, float]:
         """Tokens per second since the last row. tokens: number of real tokens so far."""
-        before = (self._since, self._tokens)
-        self._since = time.perf_counter()
+        now = time.perf_counter()
+        speed = {}
+        if self._since is not None:
+            seconds = max(now - self._since, 1e-9)
+            speed["train/tokens_per_second"] = (tokens - self._tokens) / seconds
+        self._since = now
         self._tokens = tokens
-        if before[0] is None:
-            return {}
-        return {
-            "train/tokens_per_second": (tokens - before[1]) / max(self._since - before[0], 1e-9)
-        }
+        return speed
 
 
 def _learning_rates(optimizer: Any) -> dict[str, float]:
@@ -80,9 +79,8 @@ def _learning_rates(optimizer: Any) -> dict[str, float]:
     if isinstance(optimizer, CombinedOptimizer) and optimizer.task is not None:
         for name, one in optimizer.by_name.items():
             own = _learning_rates(one)
-            rates |= {
-                f"lr/{name.rstrip('/')}{key.removeprefix('lr')}": rate for key, rate in own.items()
-            }
+            prefix = f"lr/{name.rstrip('/')}"
+            rates |= {prefix + key.removeprefix("lr"): rate for key, rate in own.items()}
         return rates
     for i, group in enumerate(optimizer.param_groups):
         rate = float(group["lr"])

@@ -64,8 +64,6 @@ class TrainerSettings:
     max_epochs: Steps | Literal[-1] | None = None
     max_steps: Steps | Literal[-1] = -1
     min_steps: Steps | None = None
-    max_time: str | None = None
-    limit_train_batches: Batches | None = None
     limit_val_batches: int | float | None = None
     val_check_interval: Batches | None = None
     check_val_every_n_epoch: Steps | None = 1
@@ -82,7 +80,6 @@ class TrainerSettings:
     skip_nonfinite: Annotated[int, Field(ge=0)] = 0
     accumulate_grad_batches: Steps = 1
     gradient_clip_val: Annotated[float, Field(ge=0)] | None = None
-    deterministic: bool | Literal["warn"] | None = None
 
     @classmethod
     def of(cls, settings: TrainerSettings | Mapping[str, Any]) -> TrainerSettings:
@@ -136,9 +133,8 @@ def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> 
     try:
         with silence_lightning():
             return pl.Trainer(**arguments)
-    except (
-        Exception
-    ) as error:  # a package that is missing for a precision or an accelerator among others
+    # a package that is missing for a precision or an accelerator, among others
+    except Exception as error:
         raise _refused(error) from error
 
 
@@ -196,16 +192,11 @@ def count_steps(
     given = TrainerSettings.of(settings)
     steps = given.max_steps
     epochs = given.max_epochs
-    limit = given.limit_train_batches
     per_process = num_batches // world_size
-    if isinstance(limit, int):
-        per_process = min(per_process, limit)
-    elif limit is not None:  # a share, which Lightning rounds down
-        per_process = int(per_process * limit)
     if per_process == 0:
         raise UsageError(
-            f"the training split has {num_batches} batches, too few for {world_size} devices and "
-            f"trainer.limit_train_batches {limit}; give a smaller --data.batch_size, or fewer --trainer.devices"
+            f"the training split has {num_batches} batches, too few for {world_size} devices; give a smaller "
+            "--data.batch_size, or fewer --trainer.devices"
         )
     bounds = [steps] if steps > 0 else []
     if epochs is not None and epochs > 0:

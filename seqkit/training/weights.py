@@ -90,11 +90,8 @@ def _read_weights(path: Path, digest: str, max_bytes: int) -> dict[str, Tensor]:
         )
     try:
         return load(content)
-    except (
-        SafetensorError,
-        ValueError,
-        KeyError,
-    ) as error:  # a hash that fits says only that both were written so
+    # a hash that fits says only that both were written so
+    except (SafetensorError, ValueError, KeyError) as error:
         raise DataError(
             f"{path} holds no weights ({one_line(error)}); copy it again or train again"
         ) from error

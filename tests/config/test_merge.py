@@ -587,6 +587,14 @@ def test_a_key_below_one_that_is_null_is_refused():
     assert complete("image/digits", None, words)["schedule"]["warmup_steps"] == 3
 
 
+def test_keys_of_earlier_versions_may_stand_as_null_as_in_their_runs():
+    now = complete("image/digits")
+    before = {**now, "trainer": {**now["trainer"], "max_time": None, "deterministic": None}}
+    assert complete(before) == now
+    with pytest.raises(UsageError, match=r"no key 'trainer\.max_time'"):
+        complete("image/digits", None, ["--trainer.max_time", "00:01:00:00"])
+
+
 @pytest.mark.parametrize(
     ("preset", "words", "min_steps"),
     [
@@ -595,7 +603,6 @@ def test_a_key_below_one_that_is_null_is_refused():
         ("debug", [], None),
         (None, ["--trainer.max_epochs", "2"], None),
         (None, ["--trainer.max_steps=9"], None),
-        (None, ["--trainer", "{limit_train_batches: 3}"], None),
         (None, ["--trainer.min_steps", "7", "--trainer.max_epochs", "2"], 7),
     ],
     ids=str,

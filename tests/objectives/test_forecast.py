@@ -17,8 +17,8 @@ from seqkit.errors import DataError, UsageError
 from seqkit.export.graph import export
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
-from seqkit.nn.linear_forecast import fitted
 from seqkit.objectives import Regress
+from seqkit.objectives.linear_forecast import fitted
 from seqkit.tokenizers import Bytes, Series
 
 N, K = 23, 5

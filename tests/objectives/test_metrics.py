@@ -9,7 +9,7 @@ import torch
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, LossOutput, TokenSpec
 from seqkit.objectives import Classify, NextToken, Regress
-from seqkit.objectives.metrics import GeneratedCHRF, MeanLoss, WordF1, build_metrics, update
+from seqkit.objectives.metrics import MeanLoss, build_metrics, update
 
 NAMES = ["Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC",
          "AveragePrecision", "CalibrationError", "BrierScore"]  # fmt: skip
@@ -240,7 +240,7 @@ def test_chrf_of_a_generated_text_is_1_where_it_equals_a_reference():
     def decode(ids):
         return "".join(" etaoin"[i] for i in ids)
 
-    metric = GeneratedCHRF(decode)
+    metric = build_metrics(["CHRFScore"], decode=decode)["chrf"]
     text = [2, 1, 3, 0, 4, 5, 6]  # "tea oin": an n-gram of each order, up to 6 letters and 2 words
     metric.update(torch.tensor([[*text, IGNORE]]), torch.tensor([[[1] * 7, text]]))
     assert float(metric.compute()) == pytest.approx(1)
@@ -249,7 +249,8 @@ def test_chrf_of_a_generated_text_is_1_where_it_equals_a_reference():
 
 
 def test_word_f1_is_that_of_the_summed_precision_and_recall_in_any_order():
-    metric = WordF1(lambda ids: " ".join(f"word{i}" for i in ids.tolist()))
+    words = {"decode": lambda ids: " ".join(f"word{i}" for i in ids.tolist())}
+    metric = build_metrics(["WordF1"], **words)["word_f1"]
     # 2 of 3, 2 of 4
     metric.update(torch.tensor([[2, 1, 1, IGNORE]]), torch.tensor([[[1, 2, 3, 4], [5, 5, 5, 5]]]))
     metric.update(torch.tensor([[7]]), torch.tensor([[[7, 8]]]))  # 1 of 1, 1 of 2

@@ -16,6 +16,7 @@ from seqkit.backbones.mamba import Mamba
 from seqkit.backbones.rnn import GRU, LSTM
 from seqkit.backbones.tcn import TCN
 from seqkit.backbones.transformer import Transformer
+from seqkit.errors import UsageError
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.mlp import Transform
@@ -277,6 +278,14 @@ def test_a_graph_may_be_captioned():
     batch = TokenBatch.collate([tokenizer.encode(raw) for raw in raws]).with_dtype(torch.float64)
     NextToken(part="text").step(model, (batch, None)).loss.backward()
     assert all(p.grad is not None for p in model.embedder.parameters())
+
+
+@pytest.mark.parametrize("name", ["WordErrorRate", "WordF1", "CHRFScore"])
+def test_metrics_of_words_are_refused_for_a_part_of_ids_without_text(name):
+    tokenizer = Join({"image": Patches(2), "text": Ids(SIZE)})
+    with pytest.raises(UsageError, match=f"{name} compares words.* use TokenErrorRate"):
+        NextToken(part="text", metrics=["TokenErrorRate", name]).read_from(tokenizer)
+    NextToken(part="text", metrics=["TokenErrorRate"]).read_from(tokenizer)
 
 
 def test_an_example_without_the_generated_part_counts_in_no_metric():

@@ -19,8 +19,8 @@ from seqkit.errors import Interrupted
 from seqkit.export.graph import export
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
-from seqkit.nn.linear_cells import LinearCells
 from seqkit.objectives import Classify, Regress
+from seqkit.objectives.linear_cells import LinearCells
 from seqkit.runs.linear_model import PENALTIES, fitted
 from seqkit.runs.run import resume_run, run
 from seqkit.runs.trained_model import load_one

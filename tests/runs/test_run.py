@@ -50,8 +50,7 @@ def test_a_run_repeats_from_its_own_configuration(digits, tmp_path):
         ("--trainer.max_steps", "0"),
         ("--trainer.devices", "0"),
         ("--trainer.devices", "1000000"),
-        ("--trainer.limit_train_batches", "0"),
-        ("--trainer.limit_train_batches", "0.01"),
+        ("--trainer.max_epochs", "0"),
         ("--trainer.val_check_interval", "100000"),
         ("--trainer.limit_val_batches", "0.0001", "--data.valid_fraction", "0.2"),
         ("--model.backbone.dim", "-1"),
@@ -83,8 +82,8 @@ def test_a_run_that_fails_after_its_first_step_keeps_its_folder(tmp_path):
     assert "the run stopped" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
 
 
-def test_limited_batches_are_the_steps_of_a_run(tmp_path):
-    words = ["--trainer.limit_train_batches", "2", "--schedule.warmup_steps", "5"]
+def test_warm_up_of_more_than_a_run_is_said_in_its_log(tmp_path):
+    words = ["--trainer.max_steps", "2", "--schedule.warmup_steps", "5"]
     summary = run(config(*words), tmp_path / "run")
     assert (summary["steps"], summary["state"]) == (2, "finished")
     log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")

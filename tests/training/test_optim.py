@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -9,9 +10,13 @@ from torch import nn
 from torch.optim import lr_scheduler
 from torch.testing import assert_close
 
-from seqkit.backbones import LSTM, Transformer
+from seqkit.backbones import GIN, LSTM, Transformer
+from seqkit.backbones.gps import GPSBlock
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
+from seqkit.nn.attention.additive import AdditiveAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.bias import T5Bias
 from seqkit.objectives import Masked
 from seqkit.training import muon
@@ -25,6 +30,8 @@ from seqkit.training.optim import (
     TorchOptimizer,
     TorchSchedule,
 )
+
+ADDITIVE = partial(MultiHeadAttention, mechanism=AdditiveAttention)
 
 
 def model(backbone=None):
@@ -89,6 +96,52 @@ def test_muon_leaves_tables_of_edge_types_and_distances_to_adamw():
     assert not tables & names(of_muon, m)
     assert tables <= set().union(*(names(group, m) for group in rest))
     assert "backbone.blocks.1.attention.qkv_proj.weight" in names(of_muon, m)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "table", "matrix"),
+    [
+        (
+            lambda: GIN(24),
+            "convolutions.0.edge_embedding.weight",
+            "convolutions.0.mlp.up_proj.weight",
+        ),
+        (
+            lambda: Transformer(24, num_heads=3, block=GPSBlock),
+            "blocks.1.convolution.edge_embedding.weight",
+            "blocks.1.attention.qkv_proj.weight",
+        ),
+        (
+            lambda: Transformer(24, num_heads=3, block=partial(PreNormBlock, attention=ADDITIVE)),
+            "blocks.0.attention.mechanism.score_weight",
+            "blocks.0.attention.qkv_proj.weight",
+        ),
+    ],
+    ids=["GIN", "GPS", "additive attention"],
+)
+def test_muon_leaves_embedded_edge_types_and_the_vectors_of_additive_attention_to_adamw(
+    backbone, table, matrix
+):
+    m = Model(TokenSpec(vocab_size=11, num_edge_types=2), backbone(), Masked())
+    of_muon, *_ = Muon(adamw=AdamW(1e-3)).build(m).param_groups
+    assert m.get_parameter(f"backbone.{table}").ndim == 2
+    assert f"backbone.{table}" not in names(of_muon, m)
+    assert f"backbone.{matrix}" in names(of_muon, m)
+
+
+def test_what_lies_before_the_first_block_trains_as_the_embedder_does_with_layer_decay():
+    backbone = Transformer(24, 2, num_heads=3, input_norm=nn.LayerNorm, position=T5Bias(3))
+    m = model(backbone)
+    found = {}
+    for group in AdamW(0.1, layer_decay=0.5).build(m).param_groups:
+        found |= dict.fromkeys(names(group, m), group["lr"])
+    assert set(found) == {name for name, _ in m.named_parameters()}
+    rates = {
+        "head.": 0.1, "backbone.norm.": 0.1, "backbone.blocks.1.": 0.05, "backbone.blocks.0.": 0.025,
+        "backbone.input_norm.": 0.0125, "backbone.positions.": 0.0125, "embedder.": 0.0125,
+    }  # fmt: skip
+    for prefix, rate in rates.items():
+        assert {own for name, own in found.items() if name.startswith(prefix)} == {rate}
 
 
 def test_muon_without_a_matrix_is_refused():

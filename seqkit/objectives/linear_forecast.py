@@ -5,8 +5,7 @@ b batch · w windows · m tokens · n time steps · f features · p steps of a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -15,18 +14,10 @@ from torch import Tensor
 from seqkit.errors import DataError
 from seqkit.interfaces import TokenBatch
 from seqkit.interfaces.base import Shortcut
+from seqkit.tokenizers.given import Series
 
 MAX_NUMBERS = 2e7
 """Most numbers of the training windows that the regression takes; of more windows it takes some, evenly spread."""
-
-
-class Windows(Protocol):
-    """A tokenizer of series: numbers of a time step, and the steps [... n f] of tokens [... m (p f)]."""
-
-    @property
-    def width(self) -> int: ...
-
-    def joined(self, content: Tensor, /) -> Tensor: ...
 
 
 class LinearForecast(Shortcut):
@@ -44,7 +35,7 @@ class LinearForecast(Shortcut):
     std: Tensor
     errors: Tensor
 
-    def __init__(self, windows: Windows, state: Mapping[str, Any]):
+    def __init__(self, windows: Series, state: dict[str, Any]):
         super().__init__()
         self.windows = windows
         self.num_tokens = int(state["num_tokens"])
@@ -81,7 +72,7 @@ class LinearForecast(Shortcut):
 
 
 def fitted(
-    windows: Windows, contents: Tensor, targets: Tensor, num_valid: int, mean: Tensor, std: Tensor
+    windows: Series, contents: Tensor, targets: Tensor, num_valid: int, mean: Tensor, std: Tensor
 ) -> dict[str, Any]:
     """State of a `LinearForecast`.
 
@@ -93,32 +84,30 @@ def fitted(
     is_train = (torch.arange(len(targets)) < len(targets) - num_valid)[known][::every]
     steps = windows.joined(contents[known][::every]).double()
     targets = targets[known][::every]
-    last = steps[:, -1]
-    distances = (
-        (rearrange(targets, "w k -> w k 1") - rearrange(last, "w f -> w 1 f")).square().mean(dim=0)
-    )
-    column = distances.argmin(dim=-1)
-    moved = steps - rearrange(last, "w f -> w 1 f")
+    last = rearrange(steps[:, -1], "w f -> w 1 f")
+    column = (rearrange(targets, "w k -> w k 1") - last).square().mean(dim=0).argmin(dim=-1)
+    moved = steps - last
     scale = moved.square().mean(dim=(0, 1)).sqrt()
     scale = scale.masked_fill(scale == 0, 1.0)
     x = rearrange(moved / scale, "w n f -> w (n f)")
-    y = (targets - last[:, column]) / std
+    y = (targets - last[:, 0, column]) / std
     middle = x[is_train].mean(dim=0)
     bias = y[is_train].mean(dim=0)
-    centred = x - middle
-    wanted = y - bias
-    values, vectors = torch.linalg.eigh(centred[is_train].T @ centred[is_train])
-    along = vectors.T @ (centred[is_train].T @ wanted[is_train])
-    held_out = ~is_train if num_valid and bool((~is_train).any()) else is_train
-    best = torch.tensor(torch.inf, dtype=torch.float64)
-    weight = torch.zeros_like(along)
-    for penalty in torch.logspace(-3, 5, 17, dtype=torch.float64):
-        tried = vectors @ (along / rearrange(values.clamp(min=0) + penalty, "q -> q 1"))
-        error = (centred[held_out] @ tried - wanted[held_out]).square().mean()
-        if error < best:
-            best = error
-            weight = tried
-    errors = (centred[held_out] @ weight - wanted[held_out]).square().mean(dim=0).sqrt()
+    x = x - middle
+    y = y - bias
+    values, vectors = torch.linalg.eigh(x[is_train].T @ x[is_train])
+    along = vectors.T @ (x[is_train].T @ y[is_train])
+    held_out = is_train if bool(is_train.all()) else ~is_train
+
+    def weights(penalty: Tensor) -> Tensor:
+        return vectors @ (along / rearrange(values.clamp(min=0) + penalty, "q -> q 1"))
+
+    def errors_of(weight: Tensor) -> Tensor:
+        return (x[held_out] @ weight - y[held_out]).square()
+
+    penalties = torch.logspace(-3, 5, 17, dtype=torch.float64)
+    weight = min(map(weights, penalties), key=lambda tried: float(errors_of(tried).mean()))
+    errors = errors_of(weight).mean(dim=0).sqrt()
     found = {
         "weight": weight,
         "bias": bias - middle @ weight,
