@@ -14,6 +14,7 @@ from seqkit.config import complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
 if TYPE_CHECKING:
+    from seqkit.data.tables.read import Tables
     from seqkit.runs.trained_model import TrainedModel
     from seqkit.training.interrupt import StopSignals
 
@@ -60,8 +61,9 @@ def run(args: Namespace) -> int:
         print(to_yaml(config), end="")
         return 0
     if args.resume == AUTO:
-        return _shown(args.out, trained(config, args.out, has_baseline=not args.no_baseline))
-    return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline))
+        summary = trained(config, args.out, has_baseline=not args.no_baseline, tables=args.tables)
+        return _shown(args.out, summary)
+    return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline, tables=args.tables))
 
 
 def _check_new(out: Path) -> None:
@@ -87,13 +89,15 @@ def _resume(args: Namespace) -> int:
     return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline))
 
 
-def trained(config: Mapping[str, Any], out: Path, *, has_baseline: bool) -> dict[str, Any]:
+def trained(
+    config: Mapping[str, Any], out: Path, *, has_baseline: bool, tables: Tables | None = None
+) -> dict[str, Any]:
     """Summary of the run of this configuration in `out`, with its report, as of `train_or_resume`."""
     with _stopped_in_one_line() as signals:
         from seqkit.report.beside import beside
         from seqkit.runs.run import train_or_resume
 
-        summary = train_or_resume(config, out, beside if has_baseline else None)
+        summary = train_or_resume(config, out, beside if has_baseline else None, tables)
         return _reported(out, summary, signals)
 
 
@@ -177,7 +181,12 @@ def fit(
 
 
 def _fit(
-    config: Mapping[str, Any], out: Path | None, *, has_baseline: bool, report: bool = True
+    config: Mapping[str, Any],
+    out: Path | None,
+    *,
+    has_baseline: bool,
+    report: bool = True,
+    tables: Tables | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     from seqkit.report.beside import beside
     from seqkit.report.page import write_report
@@ -186,7 +195,8 @@ def _fit(
 
     folder = new_folder(config["recipe"]) if out is None else out
     try:
-        summary = train(config, folder, specialist=beside if has_baseline else None)
+        specialist = beside if has_baseline else None
+        summary = train(config, folder, specialist=specialist, tables=tables)
     except BaseException:
         with suppress(OSError):  # a folder that was made for nothing
             folder.rmdir()

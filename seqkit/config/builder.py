@@ -14,6 +14,7 @@ from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokenizer, TokenSpec
 
 if TYPE_CHECKING:
+    from seqkit.data.tables.read import Tables
     from seqkit.model import Model
 
 
@@ -34,9 +35,10 @@ class Built(NamedTuple):
     tokenizer_section: Mapping[str, Any] | None = None
 
 
-def build(config: Mapping[str, Any]) -> Built:
+def build(config: Mapping[str, Any], tables: Tables | None = None) -> Built:
     """The components of a complete configuration, or of its tokenizer and model alone.
 
+    tables: has read a user's table already; None: a table is read here, where its columns are parts.
     Raises UsageError if a component refuses its arguments; DataError if its data is at fault.
     """
     fields = root(None if "data" in config else MODEL_KEYS)
@@ -47,6 +49,8 @@ def build(config: Mapping[str, Any]) -> Built:
         data = {"data": _value(fields["data"], config["data"], "data")}
     else:
         data = {}
+    if tables is not None and hasattr(data["data"].get("source"), "tables"):
+        data["data"]["source"].tables = tables
     if data and "tokenizer" in config:
         config = {
             **config,

@@ -22,7 +22,7 @@ from seqkit.data.formats import (
     own_reader,
     readable_suffixes,
 )
-from seqkit.data.sources.table import KIND_OF_TOKENIZER
+from seqkit.data.kinds import KIND_OF_TOKENIZER
 from seqkit.data.tables.examples import Examples
 from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import read_tables

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.formats import OF_TOKENIZER, own_reader
+from seqkit.data.formats import own_reader
+from seqkit.data.kinds import FILES, KIND_OF_TOKENIZER, OF_CELLS
 from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
@@ -20,18 +21,13 @@ from seqkit.data.source import DataSource
 from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, SPLIT_WORDS, by_group, stratified
 from seqkit.data.tables.cells import canonical, is_missing, number, short
 from seqkit.data.tables.examples import Examples, UsableRows
-from seqkit.data.tables.infer import LOOKED_AT, infer
-from seqkit.data.tables.read import files_of, is_remote, read_tables
+from seqkit.data.tables.infer import infer
+from seqkit.data.tables.read import Tables, files_of, is_remote
 from seqkit.data.tables.rows import Rows
-from seqkit.data.tables.schema import FILES, OF_CELLS, Column, Given, Schema, check_column
+from seqkit.data.tables.schema import Column, Given, Schema, check_column
 from seqkit.errors import DataError, one_line
 
 log = logging.getLogger("seqkit")
-
-KIND_OF_TOKENIZER = {name: known.kind for name, known in OF_TOKENIZER.items()} | {
-    "Series": "series", "Ids": "series",
-}  # fmt: skip
-"""Kind of the column that a tokenizer reads; for other tokenizers the table decides."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,10 @@ class Table(DataSource):
         self.columns = columns
         self.division = division
         self.skip_bad = skip_bad
-        self._folder, self._tokenizer, self._schema = folder, None, None  # type: tuple[str | None, Any, Schema | None]
+        self.tables = Tables()
+        self._folder = folder
+        self._tokenizer: Any = None
+        self._schema: Schema | None = None
 
     def read_for(self, tokenizer: Any) -> None:
         """Take the tokenizer: whether it reads one column or all, and how files are read."""
@@ -109,24 +108,32 @@ class Table(DataSource):
         file = Path(self.path if isinstance(self.path, str) else self.path[0]).expanduser()
         return file if file.is_dir() else file.parent
 
-    def schema(self, *, reads: str | None = None, reads_files: bool = False) -> Schema:
-        """The columns of the table; inferred once, from the first rows, which may be all (`has_few_rows`).
+    def schema(self) -> Schema:
+        """The columns of the table, inferred once for the tokenizer, and said in a line each. Raises as `inferred`."""
+        if self._schema is None:
+            reads_files = own_reader(self._tokenizer) is not None
+            self._schema = self.inferred(reads=self._reads(), reads_files=reads_files)
+            lines = [*self._schema.lines()]
+            if lines:  # what a run knows is not said again
+                lines = [*self.rows().notes, *lines]
+            for line in lines:
+                log.warning("%s", line)
+        return self._schema
+
+    def inferred(self, *, reads: str | None = None, reads_files: bool = False) -> Schema:
+        """The columns of the table, by what is given and its first rows.
 
         reads: as of `infer`. reads_files: True: the tokenizer reads files itself, and a column may name them.
         Raises DataError where a column does not exist, or what to learn is not clear.
         """
-        if self._schema is None:
-            rows = self._rows(self._files()[0], max_rows=LOOKED_AT)
-            self.has_few_rows = len(rows) < LOOKED_AT
-            self._schema = infer(
-                rows, self.columns, reads=reads, split=self.division.split, group=self.division.group,
-                folder=self.folder if reads_files else None,
-            )  # fmt: skip
-            lines = list(self._schema.lines())
-            # what a run knows is not said again
-            for line in [*rows.notes, *lines] if lines else []:
-                log.warning("%s", line)
-        return self._schema
+        return infer(
+            self.rows(), self.columns, reads=reads, split=self.division.split, group=self.division.group,
+            folder=self.folder if reads_files else None,
+        )  # fmt: skip
+
+    def rows(self) -> Rows:
+        """The rows of training or, where the files are not split, all."""
+        return self._rows(self._files()[0])
 
     def decided(self) -> dict[str, Any]:
         """The inferred columns as arguments; a run keeps them."""
@@ -142,9 +149,7 @@ class Table(DataSource):
 
     def divided(self, say: Callable[[str], None]) -> Splits:
         """The splits, as `splits` returns them; `say` gets the lines in place of the log, as of a data set."""
-        schema = self.schema(
-            reads=self._reads(), reads_files=own_reader(self._tokenizer) is not None
-        )
+        schema = self.schema()
         self._contents = Compared(self.folder)
         train, others = self._files()
         read: dict[str, UsableRows] = {}
@@ -230,11 +235,11 @@ class Table(DataSource):
             split: files[split] for split in ("valid", "test") if split in files
         } | others
 
-    def _rows(self, path: str | list[str], max_rows: int | None = None) -> Rows:
+    def _rows(self, path: str | list[str]) -> Rows:
         is_split = isinstance(path, str) and "/" not in path and not Path(path).suffix
         if isinstance(self.path, str) and is_remote(self.path) and is_split:
-            return read_tables(self.path, split=str(path))
-        return read_tables(path, header=self.columns.header, max_rows=max_rows)
+            return self.tables.read(self.path, split=str(path))
+        return self.tables.read(path, header=self.columns.header)
 
     # ── splits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

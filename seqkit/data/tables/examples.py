@@ -13,6 +13,7 @@ from typing import Any
 
 from seqkit.data.cache import state_of
 from seqkit.data.formats import OF_KIND, own_reader
+from seqkit.data.kinds import FILES, OF_CELLS
 from seqkit.data.notes import Caution
 from seqkit.data.tables.cells import (
     is_blank,
@@ -24,7 +25,7 @@ from seqkit.data.tables.cells import (
     words_of,
 )
 from seqkit.data.tables.rows import Rows
-from seqkit.data.tables.schema import CELLS, FILES, OF_CELLS, Column, Schema
+from seqkit.data.tables.schema import CELLS, Column, Schema
 from seqkit.errors import DataError, attempt, one_line, reason
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.formats import IMAGE, OF_CLASSES
+from seqkit.data.kinds import FILES, IMAGE_NAMES, KINDS, OF_CELLS, TargetKind
 from seqkit.data.tables.cells import (
     AMBIGUOUS,
     MISSING,
@@ -35,13 +36,9 @@ from seqkit.data.tables.cells import (
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import (
     CELLS,
-    FILES,
-    OF_CELLS,
     Column,
     Given,
-    Kind,
     Schema,
-    TargetKind,
     check_column,
     option,
 )  # fmt: skip
@@ -71,20 +68,6 @@ TARGET_NAMES = (
     "value", "score",
 )  # fmt: skip
 """Names of columns that are the target where none is named, the likeliest first."""
-
-IMAGE_NAMES = ("image", "images", "img", "picture", "photo")
-
-INPUT_NAMES = {
-    "text": ("text", "input", "sentence", "body", "message", "content", "document", "review", "comment", "question",
-             "prompt", "messages", "conversations", "source", "src"),
-    "image": (*IMAGE_NAMES, "path", "file", "filename", "file_name"),
-    "audio": ("audio", "sound", "recording", "wav", "path", "file", "filename", "file_name"),
-    "smiles": ("smiles", "canonical_smiles", "smi", "molecule", "mol"),
-    "file": ("file", "path", "filename", "file_name", "recording"),
-    "series": ("series", "values", "signal", "measurements", "sequence", "x"),
-    "words": ("tokens", "words"),
-}  # fmt: skip
-"""Names of columns that are the input of a recipe that reads one, the likeliest first."""
 
 SMILES_NAMES = re.compile(
     r"smiles|\b(smi|mol|molecule|drug|ligand|compound|structure)\b", re.IGNORECASE
@@ -301,13 +284,13 @@ def _fits_number(cell: Any, form: str) -> bool:
     return is_missing(cell, AMBIGUOUS) or number(cell, form) is not None
 
 
-def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> Kind | None:
+def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> str | None:
     """The kind of a column of molecules, or of names of files; None: it is none of these."""
     first = texts[:100]
     suffixes = {suffix_of(text) for text in first}
     for known in (IMAGE, *OF_CLASSES):
         if suffixes <= set(known.suffixes):
-            return known.kind  # type: ignore[return-value]
+            return known.kind
     if folder is not None and 2 * sum(
         exists_as(folder / text, Path.is_file) for text in first
     ) > len(first):
@@ -504,13 +487,13 @@ def _with_input(
     return replace(schema, columns=tuple(columns))
 
 
-def _wanted(column: Column, reads: str | None, *, is_tagged: bool) -> Kind:
+def _wanted(column: Column, reads: str | None, *, is_tagged: bool) -> str:
     """The kind as which a recipe reads a column: a recipe of texts reads categories and numbers as texts, too."""
     if is_tagged:
         return "words"
     if not reads or column.is_given:
         return column.kind if column.kind != "unused" else "text"
-    return reads  # type: ignore[return-value]
+    return reads
 
 
 def _one_input(
@@ -529,7 +512,7 @@ def _one_input(
         raise DataError(
             f"{schema.name} has no column of {reads or 'input'} left ({held}); name one with --data.input"
         )
-    names = INPUT_NAMES.get(reads or same[0].kind, ())
+    names = KINDS[reads or same[0].kind].input_names
     known = [column for wanted in names for column in same if column.name.lower().strip() == wanted]
     if known or len(same) == 1:
         return (known or same)[0].name

@@ -8,10 +8,11 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import yaml
 
+from seqkit.data.kinds import FILES, KINDS, OF_CELLS, TARGETS, TargetKind
 from seqkit.data.tables.cells import (
     content_of,
     conversation,
@@ -30,25 +31,8 @@ from seqkit.data.tables.rows import Rows
 from seqkit.errors import DataError, suggest
 from seqkit.files import load_yaml
 
-Kind = Literal[
-    "number", "category", "date", "text", "image", "audio", "video", "smiles", "series", "words", "file", "unused"
-]  # fmt: skip
-"""Kind of the cells of a column. Files of each kind are names relative to the table, or the bytes of files. A
-series is a list of numbers, or of lists of numbers; words are a list of words, or a text with spaces between them."""
-
-KINDS: tuple[Kind, ...] = get_args(Kind)
-
-TargetKind = Literal["classes", "numbers", "labels", "text", "tags", "none"]
-"""Kind of the target: a class, measurements, yes or no of each column, another text, a class for each word, nothing."""
-
-OF_CELLS = ("number", "category", "date")
-"""Kinds of columns that are one part together, whose tokenizer is Cells; every other column is a part."""
-
 CELLS = "cells"
 """Key of the row of numbers, categories and dates in a raw example, and name of its part."""
-
-FILES = ("image", "audio", "video", "file")
-"""Kinds of columns that are files."""
 
 MAX_NUMBER = 1e18
 """Largest number: the square of a larger one, as a loss takes it, is too near the end of float32 (3e38)."""
@@ -70,7 +54,7 @@ class Column:
     """
 
     name: str
-    kind: Kind
+    kind: str
     role: Literal["input", "target", "group", "split", "unused"] = "input"
     form: str = ""
     why: str = ""
@@ -150,7 +134,7 @@ class Given:
 
     input: the one column that is read, or several of numbers that are a series, or a pattern such as `s*`; None: all.
     target: the column that is learned; several for numbers and labels. target_kind: what it holds (`TargetKind`).
-    columns: kind of each column (`Kind`), or a list of the names of all columns, which is taken as `header`. forms:
+    columns: kind of each column (`KINDS`), or a list of the names of all columns, which is taken as `header`. forms:
     form of dates, as `strptime` takes it, and "," for numbers with a decimal comma. missing: words that say that a cell
     is empty, beside those that programs write. header: names of all columns, where the file has none.
     """
@@ -175,9 +159,9 @@ class Given:
             raise ValueError(
                 f"target is {self.target}; give one column or several different ones, or leave it out"
             )
-        if self.target_kind is not None and self.target_kind not in get_args(TargetKind):
+        if self.target_kind is not None and self.target_kind not in TARGETS:
             raise ValueError(
-                f"target_kind is {self.target_kind!r}; {suggest(str(self.target_kind), get_args(TargetKind))}"
+                f"target_kind is {self.target_kind!r}; {suggest(str(self.target_kind), TARGETS)}"
             )
         if len(self.targets) > 1 and self.target_kind in ("classes", "text", "tags"):
             raise ValueError(

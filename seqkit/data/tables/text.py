@@ -21,7 +21,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
-from seqkit.data.io import COMPRESSED, not_utf8
+from seqkit.data.io import COMPRESSED, not_utf8, reading
 from seqkit.data.tables.cells import word_of
 from seqkit.data.tables.rows import Rows, format_suffix
 from seqkit.errors import DataError, one_line
@@ -57,10 +57,9 @@ class _Unquoted(Exception):
 
 @dataclass
 class TextReader:
-    """Reads one text file, at most so many rows of it. faults, notes: as those of `Rows`."""
+    """Reads one text file. faults, notes: as those of `Rows`."""
 
     file: Path
-    max_rows: int | None
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -124,7 +123,6 @@ class TextReader:
 
     def _in_columns(self, names: Sequence[str], rows: Iterator[tuple[int, list[str]]]) -> Rows:
         """Cells by column, some rows at a time, so that no row stays in memory."""
-        rows = islice(rows, self.max_rows)
         lines = list[int]()
         columns = {name: list[str]() for name in names}
         while chunk := [*islice(rows, 500)]:
@@ -282,8 +280,6 @@ class TextReader:
                 )
             records.append(record)
             places.append(number)
-            if len(records) == self.max_rows:
-                break
         if not names:
             no_fields = (
                 f'{self.file} holds no objects with fields; give one a line, such as {{"text": …}}'
@@ -368,16 +364,14 @@ def _large_cells() -> Iterator[None]:
 def _opened(file: Path) -> Iterator[Iterator[str]]:
     """The lines of a file, without a byte-order mark. Raises DataError for what is no text, or is damaged."""
     opener = COMPRESSED.get(file.suffix.lower())
+    with reading(file):
+        data = (opener or Path.open)(file, "rb")
     try:
-        with (opener or Path.open)(file, "rb") as data:
-            is_utf16 = isinstance(data, BufferedReader) and data.peek(2)[:2] in (
-                b"\xff\xfe",
-                b"\xfe\xff",
-            )
-            with TextIOWrapper(
-                data, encoding="utf-16" if is_utf16 else "utf-8-sig", newline=""
-            ) as text:
-                yield text if opener is None else _bounded(file, text)
+        encoding = "utf-8-sig"
+        if isinstance(data, BufferedReader) and data.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            encoding = "utf-16"
+        with data, TextIOWrapper(data, encoding=encoding, newline="") as text:
+            yield text if opener is None else _bounded(file, text)
     except UnicodeError:
         raise not_utf8(file) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:

@@ -91,7 +91,6 @@ def test_every_format_gives_the_rows_that_were_written(tmp_path, monkeypatch, su
             rows = read_tables(path := written(tmp_path, name, content))
             assert records_of(rows) == RECORDS
             assert (len(rows), rows.faults) == (37, [])
-            assert len(read_tables(path, max_rows=5)) in (5, 37)
             assert rows.place(0).startswith(path)
 
 
@@ -215,7 +214,6 @@ def test_shards_are_one_table_and_hidden_copies_are_not_read(tmp_path):
             f"{shards[1]}, line 1",
             f"{shards[2]}, line 12",
         ]
-    assert len(read_tables(shards, max_rows=13)) == 24, "no more files than are needed"
     column = read_tables(shards).columns[next(iter(RECORDS[0]))]
     assert [column[i] for i in range(36)] == list(column)
     with pytest.raises(IndexError):
