@@ -25,7 +25,7 @@ from seqkit.data.formats import (
 from seqkit.data.kinds import KIND_OF_TOKENIZER
 from seqkit.data.tables.examples import Examples
 from seqkit.data.tables.infer import infer
-from seqkit.data.tables.read import read_tables
+from seqkit.data.tables.read import Tables
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
 from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, suffix_of, walk
@@ -64,46 +64,17 @@ def schema_of(config: Mapping[str, Any]) -> Schema | None:
     source = config.get("data", {}).get("source")
     tokenizer = config.get("tokenizer", {})
     if isinstance(source, Mapping) and ("target_kind" in source or "columns" in source):
-        return _schema_of_table(source)
+        schema = Schema.of_settings(source)
+        return schema if schema.inputs else None
     if tokenizer.get("type") != "Join":
         return None
     reads = tokenizer.get("reads") or {}
-    parts = {
-        reads.get(name, name): KIND_OF_TOKENIZER.get(part["type"])
-        for name, part in tokenizer["parts"].items()
-    }
     columns = [
-        Column(name, kind)  # type: ignore[arg-type]
-        for name, kind in parts.items()
-        if kind is not None
+        Column(reads.get(name, name), KIND_OF_TOKENIZER[part["type"]])
+        for name, part in tokenizer["parts"].items()
+        if part["type"] in KIND_OF_TOKENIZER
     ]
     return Schema(tuple(columns), "none")
-
-
-def _schema_of_table(source: Mapping[str, Any]) -> Schema | None:
-    kinds = source.get("columns") or {}
-    forms = dict(source.get("forms") or {})
-    missing = tuple(source.get("missing") or ())
-    header = tuple(source.get("header") or ())
-    if isinstance(names := source.get("input"), list):
-        steps = tuple(Column(name, "number", form=forms.get(name, "")) for name in names)
-        return Schema(
-            (Column(f"{names[0]} … {names[-1]}", "series"),),
-            "none",
-            missing,
-            steps=steps,
-            header=header,
-        )
-    if not kinds and isinstance(names, str):
-        kinds = {names: "text"}
-    columns = [
-        Column(name, kind, form=forms.get(name, ""))
-        for name, kind in kinds.items()
-        if kind != "unused"
-    ]
-    if columns:
-        return Schema(tuple(columns), "none", missing, header=header)
-    return None
 
 
 def first_input(
@@ -181,7 +152,8 @@ class Inputs:
     an image or a recording does names a file; every other line is an example.
     schema: of the run's own rows; None: it was trained on no table. column: column of tables to read; None: the run's
     own if the table has it, else by names and values. graph: reads a file as a graph, into the raw example and the
-    names of its nodes; None: graphs are not read. stdin: lines in place of those of standard input.
+    names of its nodes; None: graphs are not read. stdin: lines in place of those of standard input. tables: has read
+    some of the tables already.
     notes: a sentence for each folder of which files were skipped, and each table that lacks columns.
     Raises UsageError where a column is named and no table is given; DataError where a folder has nothing to read.
     """
@@ -195,12 +167,14 @@ class Inputs:
         column: str | None = None,
         graph: Callable[[str], tuple[Any, list[str]]] | None = None,
         stdin: BinaryIO | None = None,
+        tables: Tables | None = None,
     ):
         self.tokenizer = tokenizer
         self.schema = schema
         self.column = column
         self.graph = graph
         self.stdin = stdin
+        self.tables = tables or Tables()
         self.has_parts = schema is not None and hasattr(tokenizer, "parts")
         self.kind = None
         if schema is not None and not self.has_parts:
@@ -279,42 +253,49 @@ class Inputs:
 
     def _table(self, given: str, *, reads_files: bool) -> Examples:
         """The rows of a table, read as those of training were. Raises DataError where it lacks what is read."""
-        schema = self.schema
         folder = Path(given).expanduser().parent
-        rows = read_tables(given, header=schema.header or None if schema is not None else None)
+        header = None if self.schema is None else self.schema.header or None
+        rows = self.tables.read(given, header=header)
         if not len(rows) and not rows.faults:
             raise DataError(f"{given} has a header and no rows; give it rows")
-        if schema is not None and self.column is None:
-            needed = [column.name for column in schema.steps or schema.inputs]
-            absent = [name for name in needed if name not in rows.columns]
-            if not absent or (self.has_parts and len(absent) < len(needed)):
-                if absent:
-                    unused = [name for name in rows.names if name not in needed]
-                    if unused:
-                        instead = f"; it has columns that are not used: {_list(unused)}"
-                    else:
-                        instead = ""
-                    self.notes.append(
-                        f"{given} has no column {_list(absent)}, so these are absent{instead}"
-                    )
-                return Examples(rows, schema, folder, self.tokenizer)
-            if self.has_parts or schema.steps:
-                raise DataError(
-                    f"{given} lacks columns of the run ({_list(absent)}); it has {_list(rows.names)}"
-                )
+        schema = self._schema_of_run(rows, given)
+        if schema is None:
+            schema = self._inferred(rows, folder if reads_files else None)
+        return Examples(rows, schema, folder, self.tokenizer)
+
+    def _schema_of_run(self, rows: Rows, given: str) -> Schema | None:
+        """The run's own schema, as far as the table has its columns; None: the one column is named, or found."""
+        schema = self.schema
+        if schema is None or self.column is not None:
+            return None
+        needed = [column.name for column in schema.steps or schema.inputs]
+        absent = [name for name in needed if name not in rows.columns]
+        if not absent:
+            return schema
+        if self.has_parts and len(absent) < len(needed):
+            note = f"{given} has no column {_list(absent)}, so these are absent"
+            unused = [name for name in rows.names if name not in needed]
+            if unused:
+                note += f"; it has columns that are not used: {_list(unused)}"
+            self.notes.append(note)
+            return schema
+        if self.has_parts or schema.steps:
+            raise DataError(
+                f"{given} lacks columns of the run ({_list(absent)}); it has {_list(rows.names)}"
+            )
+        return None
+
+    def _inferred(self, rows: Rows, folder: Path | None) -> Schema:
+        """The schema of a table of which one column is read. folder: of files that the tokenizer reads itself."""
         if self.column is not None:
             check_column(rows, self.column, "--input")
-        kinds: dict[str, str] | None = (
-            {self.column: self.kind} if self.column and self.kind else None
-        )
-        missing = None if schema is None else list(schema.missing)
+        kinds = None
+        if self.column is not None and self.kind is not None:
+            kinds = {self.column: self.kind}
+        missing = None if self.schema is None else list(self.schema.missing)
         what = Given(input=self.column, target_kind="none", columns=kinds, missing=missing)
         reads = self.kind or KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, "")
-        try:
-            found = infer(rows, what, reads=reads, folder=folder if reads_files else None)
-        except DataError as error:  # its flag is that of training
-            raise DataError(str(error).replace("--data.input", "--input")) from None
-        return Examples(rows, found, folder, self.tokenizer)
+        return infer(rows, what, reads=reads, folder=folder, input_flag="--input")
 
     def _written(self, given: str) -> Input:
         """The one example that is written out as `name=value,name=value`, or as a JSON object."""

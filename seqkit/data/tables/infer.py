@@ -41,6 +41,7 @@ from seqkit.data.tables.schema import (
     Schema,
     check_column,
     option,
+    series_of,
 )  # fmt: skip
 from seqkit.data.walk import exists_as, suffix_of
 from seqkit.errors import DataError
@@ -105,12 +106,13 @@ def infer(
     split: str | None = None,
     group: str | None = None,
     folder: Path | None = None,
+    input_flag: str = "--data.input",
 ) -> Schema:
     """The schema of a table, from its first rows and what is given.
 
     reads: the kind of the one column that a recipe reads; "": one column of any kind; None: the recipe reads all
     columns. split, group: columns that say the split and the group of a row. folder: folder of files that the tokenizer
-    reads itself; None: it reads none.
+    reads itself; None: it reads none. input_flag: option that names the input, for messages.
     Raises DataError where a column does not exist, or the input or target is not clear.
 
     >>> schema = infer(Rows({"size": ["1.5", "2", "NA"], "kind": ["a", "b", "a"]}, [("t.csv", 3)]))
@@ -175,7 +177,7 @@ def infer(
     schema = Schema(
         tuple(columns.values()), target_kind, missing, rows.name, series, tuple(given.header or ())
     )
-    return _with_input(schema, rows, named, reads, cells)
+    return _with_input(schema, rows, named, reads, cells, input_flag)
 
 
 def _missing(columns: Iterable[Sequence[Any]]) -> list[str]:
@@ -435,6 +437,7 @@ def _with_input(
     named: Sequence[str],
     reads: str | None,
     cells: Mapping[str, Sequence[Any]],
+    input_flag: str,
 ) -> Schema:
     """The schema in which only what is read is an input: named columns, one for a recipe of one, or all."""
     inputs = [column for column in schema.columns if column.role == "input"]
@@ -446,7 +449,7 @@ def _with_input(
     elif reads is None:
         chosen = [column.name for column in inputs]
     else:
-        chosen = [_one_input(schema, inputs, reads, cells)]
+        chosen = [_one_input(schema, inputs, reads, cells, input_flag)]
     columns = []
     for column in schema.columns:
         if column.name in chosen:
@@ -466,10 +469,10 @@ def _with_input(
         else:
             columns.append(column)
     if schema.steps:
-        series = Column(
-            f"{schema.steps[0].name} … {schema.steps[-1].name}", "series", is_given=True
-        )
-        columns = [series, *(column for column in columns if column.name not in named)]
+        columns = [
+            series_of(schema.steps),
+            *(column for column in columns if column.name not in named),
+        ]
     elif not chosen:
         why = "; ".join(
             f"{column.name}: {column.why}" for column in columns if column.why
@@ -497,7 +500,11 @@ def _wanted(column: Column, reads: str | None, *, is_tagged: bool) -> str:
 
 
 def _one_input(
-    schema: Schema, inputs: Sequence[Column], reads: str, cells: Mapping[str, Sequence[Any]]
+    schema: Schema,
+    inputs: Sequence[Column],
+    reads: str,
+    cells: Mapping[str, Sequence[Any]],
+    input_flag: str,
 ) -> str:
     """The one column that a recipe reads: of its kind, by name, else the longest text."""
     if reads:
@@ -510,7 +517,7 @@ def _one_input(
     if not same:
         held = ", ".join(f"{column.name}: {column.kind}" for column in inputs) or "none"
         raise DataError(
-            f"{schema.name} has no column of {reads or 'input'} left ({held}); name one with --data.input"
+            f"{schema.name} has no column of {reads or 'input'} left ({held}); name one with {input_flag}"
         )
     names = KINDS[reads or same[0].kind].input_names
     known = [column for wanted in names for column in same if column.name.lower().strip() == wanted]
@@ -522,7 +529,7 @@ def _one_input(
         return first
     both = ", ".join(map(repr, lengths))
     raise DataError(
-        f"{schema.name}: the columns {both} fit equally as input; name one with --data.input"
+        f"{schema.name}: the columns {both} fit equally as input; name one with {input_flag}"
     )
 
 

@@ -232,23 +232,47 @@ class Schema:
 
     def settings(self) -> dict[str, Any]:
         """The schema as the settings of a data source (`Given`) that are saved with a run."""
-        used = [
-            c for c in self.columns if c.role == "unused" or (c.role == "input" and not self.steps)
-        ]
+        columns = {}
+        for column in self.columns:
+            if column.role == "unused":
+                columns[column.name] = "unused"
+            elif column.role == "input" and not self.steps:
+                columns[column.name] = column.kind
+        forms = {one.name: one.form for one in (*self.columns, *self.steps) if one.form}
         targets = [column.name for column in self.targets]
-        return {
+        found = {
             "target": targets[0] if len(targets) == 1 else targets or None,
             "target_kind": self.target_kind,
-            "columns": {
-                column.name: column.kind if column.role == "input" else "unused" for column in used
-            },
-            "forms": {
-                column.name: column.form for column in (*self.columns, *self.steps) if column.form
-            }
-            or None,
+            "columns": columns,
+            "forms": forms or None,
             "missing": list(self.missing) or None,
             "header": list(self.header) or None,
-        } | ({"input": [column.name for column in self.steps]} if self.steps else {})
+        }
+        if self.steps:
+            found["input"] = [column.name for column in self.steps]
+        return found
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> Schema:
+        """The columns that are read, from the settings of a data source that were saved with a run."""
+        kinds = settings.get("columns") or {}
+        forms = settings.get("forms") or {}
+        given = settings.get("input")
+        steps: list[Column] = []
+        if isinstance(given, list):
+            steps = [Column(name, "number", form=forms.get(name, "")) for name in given]
+            columns = [series_of(steps)]
+        else:
+            if isinstance(given, str) and not kinds:
+                kinds = {given: "text"}
+            columns = [
+                Column(name, kind, form=forms.get(name, ""))
+                for name, kind in kinds.items()
+                if kind != "unused"
+            ]
+        missing = tuple(settings.get("missing") or ())
+        header = tuple(settings.get("header") or ())
+        return cls(tuple(columns), "none", missing, steps=tuple(steps), header=header)
 
     def lines(self) -> Iterator[str]:
         """The inferred columns, a line for each."""
@@ -279,6 +303,11 @@ class Schema:
             yield f"{self.name}: and {more:,} columns more; --print_config shows all"
         for word in self.missing if inferred else ():
             yield f"{self.name}: {word.upper()} counts as an empty cell; to change: --data.missing '[]'"
+
+
+def series_of(steps: Sequence[Column]) -> Column:
+    """The column that stands for several columns of numbers which are one series."""
+    return Column(f"{steps[0].name} … {steps[-1].name}", "series", is_given=True)
 
 
 def check_column(rows: Rows, column: str, flag: str) -> None:
