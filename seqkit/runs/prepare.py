@@ -313,7 +313,8 @@ def _data(built: Built, tokenizer: Tokenizer, objective: Objective, seed: int) -
     except DataError:
         raise
     except ValueError as error:
-        is_of_key = str(error).partition(" ")[0] in built.data
+        keys = {*built.data, *vars(built.data["loading"]), *vars(built.data["selection"])}
+        is_of_key = str(error).partition(" ")[0] in keys
         raise UsageError(f"data.{error}" if is_of_key else f"data: {error}") from error
     data.setup()
     return data

@@ -292,9 +292,13 @@ def test_a_table_is_opened_once_from_the_command_to_the_first_batch(
     path = tmp_path / "t.csv"
     table(head, row)(path)
     opened, once = [], io.open
-    monkeypatch.setattr(io, "open", lambda file, *a, **k: opened.append(str(file)) or once(file, *a, **k))
+    monkeypatch.setattr(
+        io, "open", lambda file, *a, **k: opened.append(str(file)) or once(file, *a, **k)
+    )
     descriptors, low = [], os.open
-    monkeypatch.setattr(os, "open", lambda file, *a, **k: descriptors.append(str(file)) or low(file, *a, **k))
+    monkeypatch.setattr(
+        os, "open", lambda file, *a, **k: descriptors.append(str(file)) or low(file, *a, **k)
+    )
     args = guessed(path)
     config = complete(args.recipe, args.preset, args.overrides)
     assert [*opened, *descriptors].count(str(path)) == 1, "the columns tell the recipe"
