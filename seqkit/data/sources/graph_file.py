@@ -20,7 +20,7 @@ from torch import Tensor
 from seqkit.data.graph_files import MASKS, RawGraph, exact_number, read_graph
 from seqkit.data.sample import Sample, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.spectrum import eigenvectors, help_to_classify
+from seqkit.data.spectrum import eigenvectors
 from seqkit.data.splits import SPLIT_NAMES, stratified
 from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number, word_of
 from seqkit.errors import DataError, one_line, suggest
@@ -48,7 +48,7 @@ MAX_WORDS = 100
 """Most categories of an attribute that becomes one-hot features, and most edge types."""
 
 LEAST_EIGENVECTORS = 8
-"""Eigenvectors that nodes get where they help; as many as there are classes, if these are more."""
+"""Eigenvectors of nodes that have no features; as many as there are classes, if these are more."""
 
 _NAMES = ("train", "valid", "test")
 
@@ -63,8 +63,7 @@ class GraphFile(DataSource):
     without one are unlabelled. features: attributes to use; None: all but target and split; []: none. Numbers are
     standardised, words are categories, a tensor x stays as it is. eigenvectors: number of the graph's eigenvectors
     beside the features (`seqkit.data.spectrum`), which say where in this graph a node is; 0: none; None:
-    `LEAST_EIGENVECTORS` or more for nodes without features, and where they help to tell the nodes of training and
-    validation apart, otherwise 0. edge_type: attribute of the edges
+    `LEAST_EIGENVECTORS`, or as many as classes, for nodes without features, otherwise 0. edge_type: attribute of edges
     whose values are their types. split: attribute that names the split of a node; None: masks train_mask, val_mask and
     test_mask, or an attribute called split, where there are any. test_fraction: share of the labelled nodes that is
     test where the file has no split; a tenth is validation then, by class. seed: of that split, in SHA-256 order.
@@ -111,8 +110,7 @@ class GraphFile(DataSource):
         raw = read_graph(self.path)
         target, label, names = self._labels(raw)
         split, rule, used = self._split_of(raw, label)
-        known = [IGNORE if name == "test" else int(c) for name, c in zip(split, label)]
-        graph, said = self._graph(raw, {target, *used}, np.array(known))
+        graph, said = self._graph(raw, {target, *used}, num_classes=len(names))
         parts = {
             name: label.masked_fill(torch.tensor([one != name for one in split]), IGNORE)
             for name in _NAMES
@@ -241,20 +239,16 @@ class GraphFile(DataSource):
         return split, rule, used
 
     def _graph(
-        self, raw: RawGraph, used: set[str], known: np.ndarray | None = None
+        self, raw: RawGraph, used: set[str], num_classes: int = 0
     ) -> tuple[GraphData, list[str]]:
-        """The graph without labels, and in words its features, their eigenvectors and its edge types.
-
-        known: class of each node [n] that may decide on the eigenvectors, IGNORE where there is none; None: it is
-        decided.
-        """
+        """The graph without labels, and in words its features, their eigenvectors and its edge types."""
         features, said = self._features(raw, used)
         types, edges_said = self._edge_types(raw)
         try:
             graph = GraphData(features, torch.from_numpy(raw.edges), types, raw.directed)
         except DataError as error:
             raise DataError(f"{self.path}: {error}") from None
-        nodes, spectrum_said = self._with_eigenvectors(graph, known)
+        nodes, spectrum_said = self._with_eigenvectors(graph, num_classes)
         return replace(graph, nodes=nodes), [said, spectrum_said, edges_said]
 
     def _features(self, raw: RawGraph, used: set[str]) -> tuple[Tensor, str]:
@@ -325,39 +319,28 @@ class GraphFile(DataSource):
             made = np.concatenate([made, missing[:, None]], axis=1)
         return made, what
 
-    def _with_eigenvectors(self, graph: GraphData, known: np.ndarray | None) -> tuple[Tensor, str]:
-        """Features of the nodes with the graph's eigenvectors, where they are wanted or help, and why, in words."""
+    def _with_eigenvectors(self, graph: GraphData, num_classes: int) -> tuple[Tensor, str]:
+        """Features of the nodes, with eigenvectors where they are wanted or all that there is, and a sentence."""
         features = graph.nodes
-        n = len(graph.nodes)
         is_bare = features.ndim == 2 and features.shape[1] == 0
+        usual = max(LEAST_EIGENVECTORS, num_classes)
+        if self.eigenvectors is None and not is_bare:
+            self.eigenvectors = 0
+            said = f"the graph's eigenvectors may help, too: --data.eigenvectors {usual}"
+            return features, said
+        if self.eigenvectors is None:
+            self.eigenvectors = usual
         if self.eigenvectors == 0:
             return features, "nodes have their degree alone" if is_bare else ""
         if features.ndim == 1:
-            wide = torch.nn.functional.one_hot(features).float()
-        else:
-            wide = features
-        adjacency = adjacency_of(graph.edges.numpy(), n)
-        num = self.eigenvectors
-        if num is None:
-            assert known is not None
-            num = max(LEAST_EIGENVECTORS, len(np.unique(known[known != IGNORE])))
-        vectors = eigenvectors(adjacency, num)
-        if (
-            self.eigenvectors is None
-            and known is not None
-            and not is_bare
-            and not help_to_classify(vectors, wide.numpy(), adjacency, known)
-        ):
-            self.eigenvectors = 0
-            return (
-                features,
-                f"the graph's eigenvectors do not help a regression; with them: --data.eigenvectors {num}",
-            )
-        self.eigenvectors = num
-        said = f"nodes get the graph's first {num} eigenvectors, so the model learns this graph and no other"
-        return torch.cat(
-            [wide, torch.from_numpy(vectors)], dim=1
-        ), f"{said} (without: --data.eigenvectors 0)"
+            features = torch.nn.functional.one_hot(features).float()
+        adjacency = adjacency_of(graph.edges.numpy(), len(features))
+        vectors = torch.from_numpy(eigenvectors(adjacency, self.eigenvectors))
+        said = (
+            f"nodes get the graph's first {self.eigenvectors} eigenvectors, so the model learns this graph and no "
+            "other (without: --data.eigenvectors 0)"
+        )
+        return torch.cat([features, vectors], dim=1), said
 
     def _edge_types(self, raw: RawGraph) -> tuple[Tensor | None, str]:
         """The type of each edge [e], None: there is one, and a sentence."""
