@@ -222,6 +222,10 @@ class Schema:
         """The columns that are learned."""
         return [column for column in self.columns if column.role == "target"]
 
+    def column(self, name: str) -> Column:
+        """The column of that name."""
+        return next(column for column in self.columns if column.name == name)
+
     @property
     def parts(self) -> dict[str, str]:
         """Kind of each part of an example: columns, and `cells` for numbers, categories and dates together."""
