@@ -23,6 +23,7 @@ from seqkit.data.formats import (
     readable_suffixes,
 )
 from seqkit.data.kinds import KIND_OF_TOKENIZER
+from seqkit.data.notes import listed
 from seqkit.data.tables.examples import Examples
 from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import Tables
@@ -273,15 +274,15 @@ class Inputs:
         if not absent:
             return schema
         if self.has_parts and len(absent) < len(needed):
-            note = f"{given} has no column {_list(absent)}, so these are absent"
+            note = f"{given} has no column {listed(absent)}, so these are absent"
             unused = [name for name in rows.names if name not in needed]
             if unused:
-                note += f"; it has columns that are not used: {_list(unused)}"
+                note += f"; it has columns that are not used: {listed(unused)}"
             self.notes.append(note)
             return schema
         if self.has_parts or schema.steps:
             raise DataError(
-                f"{given} lacks columns of the run ({_list(absent)}); it has {_list(rows.names)}"
+                f"{given} lacks columns of the run ({listed(absent)}); it has {listed(rows.names)}"
             )
         return None
 
@@ -303,7 +304,7 @@ class Inputs:
         try:
             values = load_json(given) if given.startswith("{") else _pairs(given)
             if not isinstance(values, dict) or not values:
-                names = _list([f"{column.name}=…" for column in self.schema.inputs])
+                names = listed([f"{column.name}=…" for column in self.schema.inputs])
                 advice = advice_on(given) or f"; give a table, or {names}"
                 raise DataError(f"{one_line(given)[:100]!r} names no part of an example{advice}")
             return Input(given, example_of(values, self.schema, self.tokenizer))
@@ -403,7 +404,7 @@ def example_of(values: Mapping[str, Any], schema: Schema, tokenizer: Any) -> Any
         is_path = column.kind in FILES and isinstance(value, str)
         row[column.name] = [str(Path(value).absolute()) if is_path else value]
     if all(value is None for (value,) in row.values()):
-        raise DataError(f"none of {_list(list(known))} is filled; give one or more")
+        raise DataError(f"none of {listed(known)} is filled; give one or more")
     one = replace(schema, columns=tuple(column for column in schema.inputs if column.name in row))
     made = _of_row(Examples(Rows(row, [("the example", 1)]), one, Path("/"), tokenizer), 0)
     if made.error is not None:
@@ -417,7 +418,7 @@ def _of_row(examples: Examples, row: int) -> Input:
     if row in examples.faults:
         return Input(name, error=f"{name}: {examples.faults[row]}")
     if examples.is_absent(row):
-        return Input(name, error=f"{name}: {_list([*examples.values])} is empty")
+        return Input(name, error=f"{name}: {listed([*examples.values])} is empty")
     try:
         return Input(name, examples.raw(row))
     except (ValueError, OSError) as error:
@@ -430,7 +431,3 @@ def _pairs(given: str) -> dict[str, str]:
         return {}
     ends = [*(match.start() for match in found[1:]), len(given)]
     return {match[1]: given[match.end() : end] for match, end in zip(found, ends)}
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(map(one_line, names[:8])) + ", …" * (len(names) > 8)

@@ -15,7 +15,7 @@ from typing import Any
 from seqkit.data.formats import own_reader
 from seqkit.data.kinds import FILES, KIND_OF_TOKENIZER, OF_CELLS
 from seqkit.data.leaks import Compared, tell_leaks
-from seqkit.data.notes import Caution
+from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, SPLIT_WORDS, by_group, stratified
@@ -25,7 +25,7 @@ from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import Tables, files_of, is_remote
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import Column, Given, Schema, check_column
-from seqkit.errors import DataError, one_line
+from seqkit.errors import DataError
 
 log = logging.getLogger("seqkit")
 
@@ -144,8 +144,8 @@ class Table(DataSource):
     def divided(self, say: Callable[[str], None]) -> Splits:
         """The splits, as `splits` returns them; `say` gets the lines in place of the log, as of a data set."""
         self._say = say
-        self._contents = Compared(self.folder)
         schema = self.schema()
+        self._contents = Compared(self.folder)
         read = self._read(schema)
         train = read["train"]
         name = train.rows.name
@@ -233,8 +233,9 @@ class Table(DataSource):
                 check_column(rows, column.name, "--data.columns")
             unknown = [repr(name) for name in rows.names if name not in known]
             if unknown and not schema.steps:
-                unused = ", ".join(unknown[:8])
-                self._say(f"{rows.name}: {unused} is in no row of training, and is not used")
+                self._say(
+                    f"{rows.name}: {listed(unknown)} is in no row of training, and is not used"
+                )
             examples = Examples(rows, schema, self.folder, self._tokenizer)
             read[split] = UsableRows(examples, say=self._say, skip_bad=self.skip_bad)
         train = read["train"]
@@ -420,11 +421,9 @@ class Table(DataSource):
             )
         single = sorted(name for name, count in counts.items() if count == 1)
         if single:
-            few = ", ".join(map(one_line, single[:5]))
-            if len(single) > 5:
-                few += ", …"
             self._say(
-                f"{table}: {len(single)} of {len(counts)} classes of {target} have one row alone, in training ({few})"
+                f"{table}: {len(single)} of {len(counts)} classes of {target} have one row alone, in training "
+                f"({listed(single, 5)})"
             )
         return _in_order(counts)
 
