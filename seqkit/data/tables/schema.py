@@ -41,6 +41,10 @@ SAID_COLUMNS = 30
 """Columns that are said in a line each; of wider tables the rest is counted."""
 
 
+Role = Literal["input", "target", "group", "split", "unused"]
+"""What a column is used as."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table.
@@ -55,7 +59,7 @@ class Column:
 
     name: str
     kind: str
-    role: Literal["input", "target", "group", "split", "unused"] = "input"
+    role: Role = "input"
     form: str = ""
     why: str = ""
     is_given: bool = False
@@ -315,11 +319,14 @@ def series_of(steps: Sequence[Column]) -> Column:
 
 
 def check_column(rows: Rows, column: str, flag: str) -> None:
-    """Raise DataError where there is no such column, with the nearest one and the flag that names it."""
+    """Raise DataError where there is no such column. flag: option that names it."""
     if column not in rows.columns:
-        raise DataError(
-            f"{rows.name} has no column {column!r}; {suggest(column, rows.names)} ({flag})"
-        )
+        raise no_column(rows.name, column, rows.names, flag)
+
+
+def no_column(table: str, column: str, names: Iterable[str], flag: str) -> DataError:
+    """The error for a column that does not exist, with the nearest one."""
+    return DataError(f"{table} has no column {column!r}; {suggest(column, names)} ({flag})")
 
 
 def option(name: str, value: str | Mapping[str, str] | Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from seqkit.data.io import COMPRESSED, not_utf8, reading
+from seqkit.data.notes import listed
 from seqkit.data.tables.cells import word_of
 from seqkit.data.tables.rows import Rows, format_suffix
 from seqkit.errors import DataError, one_line
@@ -89,31 +90,27 @@ class TextReader:
     def _delimited(self, header: Sequence[str] | None, *, quoted: bool) -> Rows:
         with _opened(self.file) as text, _large_cells():
             beginning = [*islice(text, LOOKED_AT)]
-            separator, skipped = self._layout(
-                [line.rstrip("\r\n") for line in beginning if line.strip()], header
-            )
-            rows: Iterator[tuple[int, list[str]]] = self._cells(
-                chain(beginning, text), separator, quoted
-            )
+            filled = [line.rstrip("\r\n") for line in beginning if line.strip()]
+            separator, skipped = self._layout(filled, header)
+            rows = self._cells(chain(beginning, text), separator, quoted)
             for _ in range(skipped):
                 next(rows)
             names = list(header or ())
             if header is None:
-                names = [
-                    word_of(cell) or f"column {i}" for i, cell in enumerate(next(rows)[1], start=1)
-                ]
+                _, first = next(rows)
+                names = [word_of(cell) or f"column {i}" for i, cell in enumerate(first, start=1)]
                 below = [*islice(rows, LOOKED_AT - 1)]
                 self._check_header(names, [row for _, row in below])
                 rows = chain(below, rows)
-            if twice := sorted({name for name in names if names.count(name) > 1}):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
                 raise DataError(
                     f"{self.file} has two columns called {twice[0]!r}; rename one, or give --data.columns"
                 )
             if separator == "\t" and quoted:
                 rows = _strict(rows, len(names))
-            return self._in_columns(
-                names, self._checked(rows, names, separator, has_header=header is None)
-            )
+            checked = self._checked(rows, names, separator, has_header=header is None)
+            return self._in_columns(names, checked)
 
     def texts(self) -> Rows:
         """Rows of a file with a text a line."""
@@ -137,26 +134,26 @@ class TextReader:
             raise DataError(
                 f"{self.file} holds only blank lines; give a table with a header and rows"
             )
-        is_tabs = format_suffix(self.file) == ".tsv"
-        if named := re.fullmatch(r"sep=(.)", first[0]):
+        named = re.fullmatch(r"sep=(.)", first[0])
+        if named is not None:
             return named[1], 1
         skipped = next((i for i, line in enumerate(first) if not line.startswith("#")), len(first))
         if skipped == len(first):
             raise DataError(
                 f"{self.file} begins with {len(first)} lines or more of comments; take them out"
             )
-        separator = "\t" if is_tabs else self._separator(first[skipped:])
-        if skipped:
-            if header is None and 0 < first[skipped].count(separator) == first[skipped - 1].count(
-                separator
-            ):
-                advice = "take out the # if it is the header, else the line"
-                raise DataError(
-                    f"{self.file}, line {skipped} begins with # and has as many cells as the next; {advice}"
-                )
-            self.notes.append(
-                f"{self.file}: {skipped} lines at the top that begin with # are left out"
+        separator = "\t"
+        if format_suffix(self.file) != ".tsv":
+            separator = self._separator(first[skipped:])
+        if not skipped:
+            return separator, 0
+        num_marks = first[skipped].count(separator)
+        if header is None and 0 < num_marks == first[skipped - 1].count(separator):
+            advice = "take out the # if it is the header, else the line"
+            raise DataError(
+                f"{self.file}, line {skipped} begins with # and has as many cells as the next; {advice}"
             )
+        self.notes.append(f"{self.file}: {skipped} lines at the top that begin with # are left out")
         return separator, skipped
 
     def _separator(self, first: Sequence[str]) -> str:
@@ -187,15 +184,9 @@ class TextReader:
                 f"{self.file}, line 1 looks like a title: most of its cells are empty; take it out"
             )
         has_decimal = any(is_one and "." in name for is_one, name in zip(numbers, names))
-        if (
-            all(numbers)
-            or has_decimal
-            or (any(texts) and any(values))
-            or (len(names) > 1 and all(texts))
-        ):
-            example = ", ".join(f"column{i}" for i in range(1, min(len(names), 3) + 1)) + ", …" * (
-                len(names) > 3
-            )
+        is_sentences = len(names) > 1 and all(texts)
+        if all(numbers) or has_decimal or is_sentences or (any(texts) and any(values)):
+            example = listed([f"column{i}" for i, _ in enumerate(names, start=1)], 3)
             raise DataError(
                 f"{self.file}, line 1 looks like a row, not like a header: {one_line(repr(names[-1]))[:60]}; write a "
                 f"header into the file, or name all {len(names)} columns: --data.columns '[{example}]'"
@@ -204,27 +195,27 @@ class TextReader:
     def _checked(
         self,
         rows: Iterator[tuple[int, list[str]]],
-        names: Sequence[str],
+        names: list[str],
         separator: str,
         *,
         has_header: bool,
     ) -> Iterator[tuple[int, list[str]]]:
         """The rows that have a cell for each column."""
-        mark = {"\t": "a tab"}.get(separator, repr(separator))
+        mark = "a tab" if separator == "\t" else repr(separator)
+        what = "the header" if has_header else "--data.columns"
         for line, row in rows:
             if len(row) != len(names):
-                count = f"{len(row)} cell{'' if len(row) == 1 else 's'}"
-                what = "the header" if has_header else "--data.columns"
+                count = "1 cell" if len(row) == 1 else f"{len(row)} cells"
                 self.fault(
                     f"line {line} has {count}, and {what} has {len(names)}; quote cells that hold {mark}"
                 )
             elif "\0" in "".join(row):
                 self.fault(f"line {line} holds NUL bytes, so it is no text; give CSV as UTF-8")
             elif (
-                word_of(row[0]) == names[0]
-                and has_header
+                has_header
                 and len(row) > 1
-                and [*map(word_of, row)] == [*names]
+                and word_of(row[0]) == names[0]
+                and [*map(word_of, row)] == names
             ):
                 self.fault(
                     f"line {line} is the header again, as where files were joined; take it out"
@@ -236,12 +227,8 @@ class TextReader:
         self, text: Iterable[str], separator: str, quoted: bool
     ) -> Iterator[tuple[int, list[str]]]:
         """(line, cells) of each row that is not blank. Raises DataError with the line where quotes are wrong."""
-        reader = csv.reader(
-            text,
-            delimiter=separator,
-            quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
-            strict=quoted,
-        )
+        quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+        reader = csv.reader(text, delimiter=separator, quoting=quoting, strict=quoted)
         begins = 1
         try:
             for row in reader:
@@ -251,11 +238,12 @@ class TextReader:
         except csv.Error as error:
             if separator == "\t" and quoted:
                 raise _Unquoted from error
-            is_open = "unexpected end of data" in str(error) or "field larger" in str(error)
-            reason = "a quote that opens there is not closed" if is_open else str(error)
-            where = f"line {begins}" + (
-                "" if begins == reader.line_num else f" to {reader.line_num}"
-            )
+            reason = str(error)
+            if "unexpected end of data" in reason or "field larger" in reason:
+                reason = "a quote that opens there is not closed"
+            where = f"line {begins}"
+            if begins != reader.line_num:
+                where += f" to {reader.line_num}"
             raise DataError(
                 f"{self.file}, {where}: {reason}; double the quotes inside a cell"
             ) from error
@@ -267,9 +255,15 @@ class TextReader:
         records: list[dict[str, Any]] = []
         places: list[int] = []
         names: dict[str, None] = {}
-        array = self._array() if format_suffix(self.file) == ".json" else None
-        unit = "line" if array is None else "entry"
-        for number, record in self._parsed() if array is None else enumerate(array, start=1):
+        array = None
+        if format_suffix(self.file) == ".json":
+            array = self._array()
+        unit = "line"
+        parsed: Iterator[tuple[int, Any]] = self._parsed()
+        if array is not None:
+            unit = "entry"
+            parsed = enumerate(array, start=1)
+        for number, record in parsed:
             if not isinstance(record, dict):
                 self.fault(f'{unit} {number} holds no object; give objects, such as {{"text": …}}')
                 continue
@@ -284,7 +278,7 @@ class TextReader:
             no_fields = (
                 f'{self.file} holds no objects with fields; give one a line, such as {{"text": …}}'
             )
-            raise DataError(self.faults[0] if self.faults else no_fields)
+            raise DataError([*self.faults, no_fields][0])
         columns = {name: [record.get(name) for record in records] for name in names}
         return Rows(columns, [(str(self.file), len(records))], places, self.faults, self.notes)
 
@@ -333,7 +327,9 @@ class TextReader:
                 for x in whole.values()
                 if isinstance(x, list) and all(isinstance(one, dict) for one in x)
             ]
-            whole = lists[0] if len(lists) == 1 else [whole]
+            if len(lists) == 1:
+                return lists[0]
+            return [whole]
         return list(whole)
 
 
