@@ -273,15 +273,15 @@ class DataModule(LightningDataModule):
 
     def unknown(self) -> dict[str, list[int]]:
         """[tokens that are unknown, all tokens] of each split of windows that has some and whose loader was made."""
-        token = self.tokenizer.unknown_id if isinstance(self.tokenizer, Text) else None
-        if token is None:
-            return {}
-        counts = {
-            split: [*one.count(token)]
-            for split, one in self._datasets.items()
-            if isinstance(one, TextWindows)
-        }
-        return {split: count for split, count in counts.items() if count[0]}
+        found = {}
+        for split, examples in self._datasets.items():
+            if not isinstance(self.tokenizer, Text) or not isinstance(examples, TextWindows):
+                continue
+            token = self.tokenizer.unknown_id
+            count = [0, 0] if token is None else [*examples.count(token)]
+            if count[0]:
+                found[split] = count
+        return found
 
     def test_groups(self) -> list[int] | None:
         """Number of the group of each test example, as those of one are not independent; None: each is by itself.
@@ -294,9 +294,11 @@ class DataModule(LightningDataModule):
             known = examples.groups
         if known is None:
             return None
-        each = [i if group is None else group for i, group in enumerate(known)]
-        number = {group: i for i, group in enumerate(dict.fromkeys(each))}
-        return [number[group] for group in each]
+        number: dict[Any, int] = {}
+        return [
+            number.setdefault(("alone", i) if group is None else group, len(number))
+            for i, group in enumerate(known)
+        ]
 
     def test_in_training(self) -> int | None:
         """Number of test examples that are in the training split too, token for token; None: it is not counted.
@@ -305,7 +307,8 @@ class DataModule(LightningDataModule):
         """
         test = self.test_dataloader().examples
         train: Any = self.train_dataloader().examples
-        train = train.examples if isinstance(train, PackedDataset) else train
+        if isinstance(train, PackedDataset):
+            train = train.examples
         if (
             not (isinstance(test, TokenizedDataset) and isinstance(train, TokenizedDataset))
             or len(test) == 1
@@ -358,9 +361,10 @@ class DataModule(LightningDataModule):
 
     def _samples(self) -> dict[str, Samples]:
         splits = self.splits()
-        return {"training": splits.train, "test": splits.test} | (
-            {"validation": splits.valid} if splits.valid else {}
-        )
+        found = {"training": splits.train, "test": splits.test}
+        if splits.valid:
+            found["validation"] = splits.valid
+        return found
 
     def _check_labels(self) -> None:
         for split, samples in self._samples().items():
@@ -380,8 +384,9 @@ class DataModule(LightningDataModule):
         for i, label in enumerate(samples.labels):
             with naming(split, samples, i):
                 labels.append(None if label is None else plain_label(label))
-        is_plain = all(made is given for made, given in zip(labels, samples.labels))
-        return samples if is_plain else samples.labelled(labels)
+        if all(made is given for made, given in zip(labels, samples.labels)):
+            return samples
+        return samples.labelled(labels)
 
     def _loader(self, split: str) -> BatchLoader:
         if not self._is_set_up:
@@ -392,19 +397,21 @@ class DataModule(LightningDataModule):
         if split not in self._datasets:
             self._datasets[split] = self._dataset(split, self._samples()[split], training=shuffle)
         examples = self._datasets[split]
+        sort_keys = None
+        if shuffle and self.augment:
+            sort_keys = getattr(examples, "sort_keys", None)
         sampler = LengthGroupedBatchSampler(
             examples.lengths,
             self.batch_size,
             shuffle=shuffle,
             seed=self.seed,
             tokens_per_batch=self.loading.tokens_per_batch,
-            sort_keys=getattr(examples, "sort_keys", None) if shuffle and self.augment else None,
+            sort_keys=sort_keys,
         )
-        draws = bool(shuffle and (self.augment or self.drop))
+        draws = shuffle and (self.augment or self.drop)
+        threads = 0
         if torch.cuda.is_available() and not (draws or self.num_workers):
             threads = NUM_THREADS
-        else:
-            threads = 0
         return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers, threads)
 
     def _dataset(
@@ -423,13 +430,15 @@ class DataModule(LightningDataModule):
                 limit=self.limit,
                 name=samples.name,
             )
+        changes = None
+        if training and self.augment:
+            changes = Augmentation(self.augment, self.seed)
         examples = TokenizedDataset(
             samples,
             self.tokenizer,
             split,
-            encode_target=self.objective.encode_target if self.objective.needs_labels else None,
-            check_target=self.objective.check_target if self.objective.needs_labels else None,
-            augment=Augmentation(self.augment, self.seed) if training and self.augment else None,
+            objective=self.objective if self.objective.needs_labels else None,
+            augment=changes,
             cache=self.num_workers == 0,
             max_tokens=self.selection.max_tokens,
             drop=self.drop if training else None,
@@ -501,9 +510,10 @@ class DataModule(LightningDataModule):
         return _some(train, max(1, round(len(train) * self.selection.train_share)), seed=3)
 
     def _limited(self, samples: Samples) -> Samples:
-        if self.window is not None:  # windows are counted where they are cut
-            return pieces(samples) if are_texts(samples) else samples
-        if self.limit is None or len(samples) <= self.limit:
+        if self.window is not None and are_texts(samples):
+            return pieces(samples)
+        # windows are counted where they are cut
+        if self.window is not None or self.limit is None or len(samples) <= self.limit:
             return samples
         return _some(samples, self.limit, seed=2)
 
