@@ -63,8 +63,10 @@ class Samples(Sequence[Sample]):
             labels.append(label)
             groups.append(group)
             names.append(name or f"sample {i}")
-        known = groups if any(group is not None for group in groups) else None
-        return cls(partial(_raw_of, samples), labels, groups=known, name=names.__getitem__)
+        read = partial(_raw_of, samples)
+        if all(group is None for group in groups):
+            groups = None
+        return cls(read, labels, groups=groups, name=names.__getitem__)
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -10,7 +10,7 @@ from pathlib import Path
 from seqkit.data.documents import PIECE_CHARACTERS, document_of, held_out, num_characters, place
 from seqkit.data.io import read_text
 from seqkit.data.sample import Sample, Samples, Splits
-from seqkit.data.source import DataSource
+from seqkit.data.source import DataSource, check_test_fraction
 from seqkit.data.walk import matching
 from seqkit.errors import DataError
 from seqkit.progress import track
@@ -27,10 +27,7 @@ class TextFiles(DataSource):
     """
 
     def __init__(self, path: str | list[str], *, test_fraction: float = 0.1):
-        if not 0 < test_fraction < 1:
-            raise ValueError(
-                f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.1"
-            )
+        check_test_fraction(test_fraction)
         self.path = path
         self.test_fraction = test_fraction
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from seqkit.data.formats import TABLE
 from seqkit.data.io import reading
+from seqkit.data.notes import listed
 from seqkit.data.tables.rows import Rows, format_suffix, joined
 from seqkit.data.tables.text import TextReader
 from seqkit.data.walk import matching, walk
@@ -42,16 +43,20 @@ def read_tables(
     split: split of a hub name. header: names of the columns, where delimited files have none.
     Raises DataError, naming file and line, where a file cannot be read or the columns of two differ.
     """
-    paths = [path] if isinstance(path, str) else path
-    files = [file for one in paths for file in files_of(one)]
+    if isinstance(path, str):
+        path = [path]
+    files = [file for one in path for file in files_of(one)]
     if not files:
         raise DataError("path is an empty list; give at least one table")
     first, *others = [_read(file, split, header) for file in files]
     for other in others:
         if set(other.names) != set(first.names):
-            both = f"{other.name} has the columns {_list(other.names)}, and {first.name} has {_list(first.names)}"
-            raise DataError(f"{both}; give tables of the same columns")
-    return joined([first, *others]) if others else first
+            ours = f"{first.name} has {listed(first.names, 12)}"
+            theirs = f"{other.name} has the columns {listed(other.names, 12)}"
+            raise DataError(f"{theirs}, and {ours}; give tables of the same columns")
+    if others:
+        return joined([first, *others])
+    return first
 
 
 def is_remote(path: str) -> bool:
@@ -80,11 +85,6 @@ def files_of(path: str) -> list[str]:
             f"{path} holds tables of several formats ({', '.join(kinds)}); give one, as {path}/*{kinds[0]}"
         )
     return found
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f", … ({len(names)} in all)" if len(names) > 12 else ""
-    return ", ".join(names[:12]) + more
 
 
 def _read(path: str, split: str, header: Sequence[str] | None) -> Rows:
