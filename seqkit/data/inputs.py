@@ -129,7 +129,10 @@ def read_inputs(
         )
     else:
         raw = known.read_for(path, tokenizer)
-        yield from ((one.name, one.raw) for one in raw) if known.many else [(given, raw)]
+        if known.many:
+            yield from ((one.name, one.raw) for one in raw)
+        else:
+            yield given, raw
 
 
 def names_file(given: str, kind: str | None) -> bool:
@@ -181,35 +184,27 @@ class Inputs:
         if schema is not None and not self.has_parts:
             self.kind = schema.inputs[0].kind
         self.notes: list[str] = []
-        self._entries = [self._entry(one) for one in given]
+        self._entries: list[str | Examples | Input] = []
+        for one in given:
+            self._entries += self._entries_of(one)
         if column is not None and not any(isinstance(entry, Examples) for entry in self._entries):
-            faults = [
-                entry.error for entry in self._entries if isinstance(entry, Input) and entry.error
-            ]
-            raise UsageError(
-                faults[0]
-                if faults
-                else f"--input {column} names a column of a table, and none is given"
-            )
+            faults = [entry.error for entry in self._entries if isinstance(entry, Input)]
+            none = f"--input {column} names a column of a table, and none is given"
+            raise UsageError([*filter(None, faults), none][0])
 
     @property
     def total(self) -> int | None:
         """Number of examples; None: not known, as of a file that holds several."""
-        names = [
-            one
-            for entry in self._entries
-            for one in (entry if isinstance(entry, list) else [entry])
-        ]
-        paths = [Path(one) for one in names if isinstance(one, str | Path)]
-        formats = [format_of(path, self.tokenizer) for path in paths]
-        if (
-            STDIN in self._entries
-            or self.graph is not None
-            or any(known and known.many for known in formats)
-        ):
-            return None
-        sizes = {Examples: lambda table: len(table) + len(table.rows.faults), list: len}
-        return sum(sizes.get(type(entry), lambda _: 1)(entry) for entry in self._entries)
+        number = 0
+        for entry in self._entries:
+            number += 1
+            if isinstance(entry, Examples):
+                number += len(entry) + len(entry.rows.faults) - 1
+            elif isinstance(entry, str):
+                known = format_of(Path(entry), self.tokenizer)
+                if entry == STDIN or self.graph is not None or (known and known.many):
+                    return None
+        return number
 
     def __iter__(self) -> Iterator[Input]:
         for entry in self._entries:
@@ -218,39 +213,33 @@ class Inputs:
             elif isinstance(entry, Examples):
                 yield from (_of_row(entry, row) for row in range(len(entry)))
                 yield from (Input(entry.rows.name, error=fault) for fault in entry.rows.faults)
-            elif isinstance(entry, list):
-                for path in entry:
-                    yield from self._named(str(path))
             elif entry == STDIN:
                 yield from self._lines()
             else:
                 yield from self._named(entry)
 
-    def _entry(self, given: str) -> str | list[Path] | Examples | Input:
-        """A name, files of a folder or a pattern, or rows of a table, to be read later; or the error of the table."""
+    def _entries_of(self, given: str) -> Sequence[str | Examples | Input]:
+        """Names of files, each to be read later, or the rows of a table; or the error of the table."""
         path = Path(given)
         if given == STDIN or self.graph is not None:
-            return given
+            return [given]
         is_table = format_of(path) is TABLE
-        if self.has_parts and not (
-            is_table and ("=" not in given or exists_as(path, Path.is_file))
-        ):
-            return self._written(given)
+        is_written = not is_table or ("=" in given and not exists_as(path, Path.is_file))
+        if self.has_parts and is_written:
+            return [self._written(given)]
         if given and exists_as(path, Path.is_dir):
             return self._folder(path)
         reads_files = own_reader(self.tokenizer) is not None
         if is_table and (not reads_files or self.column is not None or self.kind == "file"):
             try:
-                return self._table(given, reads_files=reads_files)
+                return [self._table(given, reads_files=reads_files)]
             except DataError as error:
                 # a file of the tokenizer's own, called as tables are
                 if reads_files and self.column is None:
-                    return given
-                return Input(given, error=str(error))
-        found = matching(given, is_needed=False)  # a SMILES string with brackets matches no file
-        if found in ([given], []):
-            return given
-        return [Path(file) for file in found]
+                    return [given]
+                return [Input(given, error=str(error))]
+        # a SMILES string with brackets matches no file
+        return matching(given, is_needed=False) or [given]
 
     def _table(self, given: str, *, reads_files: bool) -> Examples:
         """The rows of a table, read as those of training were. Raises DataError where it lacks what is read."""
@@ -302,7 +291,9 @@ class Inputs:
         """The one example that is written out as `name=value,name=value`, or as a JSON object."""
         assert self.schema is not None, "a run on parts has a schema"
         try:
-            values = load_json(given) if given.startswith("{") else _pairs(given)
+            values: Any = _pairs(given)
+            if given.startswith("{"):
+                values = load_json(given)
             if not isinstance(values, dict) or not values:
                 names = listed([f"{column.name}=…" for column in self.schema.inputs])
                 advice = advice_on(given) or f"; give a table, or {names}"
@@ -311,7 +302,7 @@ class Inputs:
         except (ValueError, OSError) as error:
             return Input(given, error=reason(error))
 
-    def _folder(self, folder: Path) -> list[Path]:
+    def _folder(self, folder: Path) -> list[str]:
         """Files of a folder that are read, of the run's kind. Adds a note of those that are skipped, by suffix."""
         below = walk(folder, limit=MAX_FILES + 1)
         if len(below.files) > MAX_FILES:
@@ -319,8 +310,10 @@ class Inputs:
                 f"{folder} holds more than {MAX_FILES:,} files; give the folder of the data alone"
             )
         known = OF_TOKENIZER.get(type(self.tokenizer).__name__)
-        below, chosen = (below, below.files) if known is None else known.examples(below)
-        if own_reader(self.tokenizer) is None and known is None:
+        chosen = below.files
+        if known is not None:
+            below, chosen = known.examples(below)
+        elif own_reader(self.tokenizer) is None:
             of_kind = (
                 kind.examples(below)[1]
                 for kind in FORMATS
@@ -342,11 +335,11 @@ class Inputs:
             self.notes.append(
                 f"{folder}: {skipped.total():,} of {total:,} files are skipped ({counts})"
             )
-        return [folder / name for name in chosen]
+        return [str(folder / name) for name in chosen]
 
     def _lines(self) -> Iterator[Input]:
         number = 0
-        stream = sys.stdin.buffer if self.stdin is None else self.stdin
+        stream = self.stdin or sys.stdin.buffer
         while line := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
             where = f"standard input, line {number}"
@@ -401,8 +394,9 @@ def example_of(values: Mapping[str, Any], schema: Schema, tokenizer: Any) -> Any
             raise DataError(
                 f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}"
             )
-        is_path = column.kind in FILES and isinstance(value, str)
-        row[column.name] = [str(Path(value).absolute()) if is_path else value]
+        if column.kind in FILES and isinstance(value, str):
+            value = str(Path(value).absolute())
+        row[column.name] = [value]
     if all(value is None for (value,) in row.values()):
         raise DataError(f"none of {listed(known)} is filled; give one or more")
     one = replace(schema, columns=tuple(column for column in schema.inputs if column.name in row))
