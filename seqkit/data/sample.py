@@ -64,9 +64,8 @@ class Samples(Sequence[Sample]):
             groups.append(group)
             names.append(name or f"sample {i}")
         read = partial(_raw_of, samples)
-        if all(group is None for group in groups):
-            groups = None
-        return cls(read, labels, groups=groups, name=names.__getitem__)
+        known = groups if any(group is not None for group in groups) else None
+        return cls(read, labels, groups=known, name=names.__getitem__)
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -251,24 +251,24 @@ class Table(DataSource):
         self, made: dict[str, Samples], train: UsableRows
     ) -> tuple[dict[str, tuple[str, Sequence[int]]], str]:
         """For each split, where its rows were read and their indices there; and the rule in words."""
+        places: dict[str, tuple[str, Sequence[int]]] = {}
         column = self.division.split
         if column is not None:
-            rows_of = _by_column(train, column)
-            places = {split: ("train", rows) for split, rows in rows_of.items() if rows}
+            for split, rows in _by_column(train, column).items():
+                if rows:
+                    places[split] = ("train", rows)
             return places, f"by column {column!r}"
-        whole = {
-            split: (split, range(len(made[split])))
-            for split in ("train", "valid", "test")
-            if split in made
-        }
+        for split in ("train", "valid", "test"):
+            if split in made:
+                places[split] = (split, range(len(made[split])))
         if "test" in made:
-            return whole, "as given"
+            return places, "as given"
         groups = made["train"].groups
         if groups is None:
             rest, aside, rule = self._at_random(train)
         else:
             rest, aside, rule = self._whole_groups(groups, train.rows.name)
-        return {**whole, "train": ("train", rest), "test": ("train", aside)}, rule
+        return {**places, "train": ("train", rest), "test": ("train", aside)}, rule
 
     def _at_random(self, train: UsableRows) -> tuple[list[int], list[int], str]:
         """Indices of training and of test, by class where there are some, and the rule in words."""

@@ -417,7 +417,7 @@ class _FirstRows:
                 if column.role in ("input", "unused")
             }
             known = [called[name] for name in TARGET_NAMES if name in called]
-            kinds = ("number", "category")
+            kinds: tuple[str, ...] = ("number", "category")
             if wanted in ("text", "tags"):
                 kinds = ("text", "words", "category")
             last = [name for name in free if self.columns[name].kind in kinds]

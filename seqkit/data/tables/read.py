@@ -108,7 +108,5 @@ def _read(path: str, split: str, header: Sequence[str] | None) -> Rows:
         return TextReader(file).delimited(header)
     if suffix in (".json", ".jsonl", ".ndjson"):
         return TextReader(file).objects()
-    if suffix == ".txt":
-        return TextReader(file).texts()
-    known = ", ".join(sorted({format_suffix(f"t{name}") for name in (*TABLE.suffixes, ".txt")}))
+    known = ", ".join(sorted({format_suffix(f"t{name}") for name in TABLE.suffixes}))
     raise DataError(f"{file} ends in {file.suffix.lower() or 'nothing'}; tables end in {known}")

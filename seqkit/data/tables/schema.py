@@ -70,11 +70,13 @@ class Column:
         Numbers and dates are floats (dates in years since 1970), categories texts; texts, names of files and series are
         as they are. Raises ValueError where it is not what the column holds.
         """
-        if self.kind in ("text", "words"):
+        if self.kind in ("text", "words"):  # which may be called null
             is_empty = is_blank(cell) or (isinstance(cell, str) and cell.strip().lower() in missing)
         else:
             is_empty = is_missing(cell, missing)
-        return None if is_empty else _READERS[self.kind](self, cell)
+        if is_empty:
+            return None
+        return _READERS[self.kind](self, cell)
 
     def _number(self, cell: Any) -> float | None:
         found = number(cell, self.form)
@@ -236,7 +238,9 @@ class Schema:
         found: dict[str, str] = {
             column.name: column.kind for column in self.inputs if column.kind not in OF_CELLS
         }
-        return found | ({CELLS: CELLS} if len(found) < len(self.inputs) else {})
+        if len(found) < len(self.inputs):
+            found[CELLS] = CELLS
+        return found
 
     def settings(self) -> dict[str, Any]:
         """The schema as the settings of a data source (`Given`) that are saved with a run."""
@@ -305,7 +309,9 @@ class Schema:
                 kind = {"unused": "column"}.get(column.kind, column.kind)
             else:
                 kind = "not used"
-            why = f" ({column.why})" if column.why else ""
+            why = ""
+            if column.why:
+                why = f" ({column.why})"
             yield f"{self.name}: {kind}: {', '.join(words)}{why}; to change: {flag}"
         if (more := len(inferred) - SAID_COLUMNS) > 0:
             yield f"{self.name}: and {more:,} columns more; --print_config shows all"

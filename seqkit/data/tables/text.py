@@ -1,4 +1,4 @@
-"""Rows of text files: CSV and TSV, JSON and JSON Lines, lines of text; each fault with its file and line.
+"""Rows of text files: CSV and TSV, JSON and JSON Lines; each fault with its file and line.
 
 Python's `csv` and `json` read them. pandas and pyarrow are no faster where faults have to be named: 58,788 rows of 25
 columns take `csv.reader` 0.4 s and `pandas.read_csv` 0.5 s. And they let through what would be learned as data (pandas
@@ -112,12 +112,6 @@ class TextReader:
             checked = self._checked(rows, names, separator, has_header=header is None)
             return self._in_columns(names, checked)
 
-    def texts(self) -> Rows:
-        """Rows of a file with a text a line."""
-        return self._in_columns(
-            ["text"], ((number, [line]) for number, line in self.lines() if line.strip())
-        )
-
     def _in_columns(self, names: Sequence[str], rows: Iterator[tuple[int, list[str]]]) -> Rows:
         """Cells by column, some rows at a time, so that no row stays in memory."""
         lines = list[int]()
@@ -227,8 +221,12 @@ class TextReader:
         self, text: Iterable[str], separator: str, quoted: bool
     ) -> Iterator[tuple[int, list[str]]]:
         """(line, cells) of each row that is not blank. Raises DataError with the line where quotes are wrong."""
-        quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-        reader = csv.reader(text, delimiter=separator, quoting=quoting, strict=quoted)
+        reader = csv.reader(
+            text,
+            delimiter=separator,
+            quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+            strict=quoted,
+        )
         begins = 1
         try:
             for row in reader:

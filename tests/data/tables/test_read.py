@@ -115,11 +115,9 @@ def test_quotes_that_enclose_no_cell_of_a_table_of_tabs_are_letters(tmp_path):
     assert list(rows.columns["text"]) == ['"to be', 'or "not"']
 
 
-def test_a_text_file_has_a_row_a_line_and_a_header_may_be_given(tmp_path):
-    assert list(read_tables(written(tmp_path, "t.txt", "to be\n\nor not\n")).columns["text"]) == [
-        "to be",
-        "or not",
-    ]
+def test_a_header_may_be_given_and_texts_are_no_table(tmp_path):
+    with pytest.raises(DataError, match=r"ends in \.txt; tables end in \.arrow, \.csv"):
+        read_tables(written(tmp_path, "t.txt", "to be\n\nor not\n"))
     rows = read_tables(written(tmp_path, "t.csv", "1,2\n3,4\n"), header=["a", "b"])
     assert records_of(rows) == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
 
