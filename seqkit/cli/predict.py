@@ -204,7 +204,7 @@ def kept_columns(args: Namespace, tables: Tables) -> tuple[list[str], list[dict[
     schema = schema_of(read_mapping(args.run / "config.yaml"))
     header = None if schema is None else schema.header or None
     each = [tables.read(one, header=header) for one in args.inputs]
-    columns = []
+    columns: list[str] = []
     for word in args.keep:
         columns += [word] if word in each[0].names else word.split(",")
     cells: list[dict[str, Any]] = []
