@@ -176,12 +176,12 @@ def read_regular(path: Path, size: int | None = None) -> bytes:
 
     Raises OSError if it cannot be opened, DataError if it is a folder, a FIFO or a device.
     """
-    _check_regular(path, path.stat().st_mode)
+    check_regular(path, path.stat().st_mode)
     descriptor = os.open(
         path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     )
     with os.fdopen(descriptor, "rb") as file:
-        _check_regular(path, os.fstat(descriptor).st_mode)  # another file may have taken its place
+        check_regular(path, os.fstat(descriptor).st_mode)  # another file may have taken its place
         return file.read() if size is None else file.read(size)
 
 
@@ -214,7 +214,7 @@ def decoded(data: bytes) -> str:
     return text
 
 
-def _check_regular(path: Path, mode: int) -> None:
+def check_regular(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
         what = kinds.get(stat.S_IFMT(mode), "device")

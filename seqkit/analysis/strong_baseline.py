@@ -419,7 +419,7 @@ def _cells(rows: Sequence[Mapping[str, object]], fitted: np.ndarray) -> np.ndarr
     known = [
         {name: x for name, x in row.items() if isinstance(x, int | float | str)} for row in rows
     ]
-    numbers = {}
+    numbers: dict[str, int | float | str] = {}
     for row in known:
         numbers |= {name: math.nan for name, x in row.items() if not isinstance(x, str)}
     rows = [numbers | row for row in known]

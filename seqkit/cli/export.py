@@ -57,8 +57,8 @@ def _folder(args: Namespace, out: Path) -> int:
     if left_out:
         missing = "A folder of seqkit's own (--to safetensors) holds all of the run."
         said = f"; left out, as the other library has no such head: {', '.join(left_out)}"
-    library = "transformers" if args.to == "hf" else "seqkit"
-    text = card(args.run, library=library, missing_head=missing)
+    is_hf = args.to == "hf"
+    text = card(args.run, library="transformers" if is_hf else "seqkit", missing_head=missing)
     write_atomic(out / "README.md", text.encode())
     print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
     return 0

@@ -14,6 +14,7 @@ from seqkit.config import complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
 if TYPE_CHECKING:
+    from seqkit.data.tables.read import Tables
     from seqkit.runs.trained_model import TrainedModel
     from seqkit.training.interrupt import StopSignals
 
@@ -59,7 +60,7 @@ def run(args: Namespace) -> int:
         return 0
     if args.resume == AUTO:
         return _gone_on(args, args.out, config)
-    return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline))
+    return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline, tables=args.tables))
 
 
 def _check_new(out: Path) -> None:
@@ -95,7 +96,7 @@ def _gone_on(args: Namespace, folder: Path, config: Mapping[str, Any] | None = N
         if config is None:
             summary = resume_run(folder, dict(dotted(args.overrides)), specialist)
         else:
-            summary = train_or_resume(config, folder, specialist)
+            summary = train_or_resume(config, folder, specialist, args.tables)
         if summary and not (folder / "report.html").is_file():
             signals.phase = "writing the report"
             signals.next_step = f"; write it with: seqkit report {folder}"
@@ -163,7 +164,12 @@ def fit(
 
 
 def _fit(
-    config: Mapping[str, Any], out: Path | None, *, has_baseline: bool, report: bool = True
+    config: Mapping[str, Any],
+    out: Path | None,
+    *,
+    has_baseline: bool,
+    report: bool = True,
+    tables: Tables | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     from seqkit.report.beside import beside
     from seqkit.report.page import write_report
@@ -172,7 +178,8 @@ def _fit(
 
     folder = new_folder(config["recipe"]) if out is None else out
     try:
-        summary = train(config, folder, specialist=beside if has_baseline else None)
+        specialist = beside if has_baseline else None
+        summary = train(config, folder, specialist=specialist, tables=tables)
     except BaseException:
         if out is None:
             with suppress(OSError):  # it was made for nothing

@@ -2,56 +2,60 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.data.formats import OF_CLASSES
+from seqkit.data.formats import OF_CLASSES, source_for
+from seqkit.data.kinds import KINDS, TARGETS
 from seqkit.errors import DataError, UsageError, one_line
 
 if TYPE_CHECKING:
+    from seqkit.data.sources.table import Table
+    from seqkit.data.tables.read import Tables
     from seqkit.data.tables.schema import Schema
 
 RECIPES = {
     "TextFiles": ("text/char-lm", "text"),
-    **{str(known.folder_source): (f"{known.kind}/classify", known.plural) for known in OF_CLASSES},
+    **{str(known.folder_source): (KINDS[known.kind].recipe, known.plural) for known in OF_CLASSES},
     "GraphFile": ("graph/nodes", "a graph"),
-    "FileFolder": ("own/classify", "files of the tokenizer's own"),
+    "FileFolder": (KINDS["file"].recipe, "files of the tokenizer's own"),
 }
-"""For a data source of files, its recipe and what the files hold."""
+"""For a data source of files, its recipe and what the files hold; of a table the columns tell (`seqkit.data.kinds`)."""
 
-OF_COLUMN = {
-    **{known.kind: f"{known.kind}/classify" for known in OF_CLASSES},
-    "text": "text/classify", "smiles": "graph/molecules", "series": "series/classify", "file": "own/classify",
-    "words": "text/classify",
-}  # fmt: skip
-"""The recipe that learns classes, numbers or labels from one column, by its kind."""
-
-OF_TEXTS = {"text": "text/translate", "none": "text/char-lm", "tags": "text/tag"}
-"""The recipe for a column of texts, by what is learned of it, where that is something else."""
-
-OF_ROWS = {"classes": [], "numbers": ["--model.objective=Regress"]}
-"""Keys of the recipe that learns from all columns, by the kind of the target."""
-
-OBJECTIVES = {
-    "classes": "{type: Classify, pool: mean}",
-    "labels": "MultiLabel",
-    "numbers": "Regress",
-}
-"""The objective by the kind of the target, where a recipe of one column has another."""
+FEW_ROWS = 2_000
+"""Rows of texts below which n-grams are learned."""
 
 FORECAST = ["--model.objective={type: Regress, forecast: true}", "--tokenizer.normalize=null"]
 """Keys for several numbers of a series, which are its next values."""
+
+SPELLED = ["--model.objective.target=Characters", "--tokenizer.stride=2"]
+"""Keys for texts that are spoken: they are written letter by letter."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The recipe for a file or folder.
+
+    what: is there, in words. keys: what the recipe needs beside `--data`. preset: one that fits; None: the recipe as it
+    is. tables: has read the table; None: it is none.
+    """
+
+    recipe: str
+    what: str
+    keys: Sequence[str] = ()
+    preset: str | None = None
+    tables: Tables | None = None
 
 
 def take_data_as_recipe(args: Namespace) -> None:
     """If a command's recipe is a user's own file or folder, put the recipe that fits in its place, and say so.
 
+    `args.tables` then has the table's rows, so that the command parses it no second time; None: it is no table.
     Raises UsageError where no recipe reads it, or where the command names other data, too.
     """
     from seqkit.cli.parser import is_recipe
@@ -61,6 +65,7 @@ def take_data_as_recipe(args: Namespace) -> None:
     from seqkit.runs.folder import check_new
     from seqkit.runs.launcher import rank
 
+    args.tables = None
     path = Path(args.recipe)
     is_run = path.is_dir() and any(any(path.glob(pattern)) for pattern in ("*.yaml", "*/*.yaml"))
     if is_recipe(args.recipe) or not path.exists() or is_run:
@@ -72,124 +77,106 @@ def take_data_as_recipe(args: Namespace) -> None:
     if args.command == "fit" and getattr(args, "out", None) is not None and args.resume is None:
         check_new(args.out)  # before the data is read
     pairs = list(dotted(args.overrides))
-    recipe, words, what, fitting = _recipe_for(
-        path, pairs, reads_files=reads_files(named_tokenizer(pairs))
-    )
-    args.preset = args.preset or fitting
+    guess = _guess(path, pairs, reads_files=reads_files(named_tokenizer(pairs)))
+    args.tables = guess.tables
+    args.preset = args.preset or guess.preset
     given = {key for key, _ in pairs}
-    words = [word for word in words if word[2:].partition("=")[0] not in given]
+    keys = [word for word in guess.keys if word[2:].partition("=")[0] not in given]
     data = f"--data={'./' if is_data_set(args.recipe) else ''}{path}"
-    args.recipe = recipe
-    args.overrides = [data, *words, *args.overrides]
+    args.recipe = guess.recipe
+    args.overrides = [data, *keys, *args.overrides]
     preset = ["--preset", args.preset] if args.preset else []
     parts = [part for word in args.overrides for part in word.split("=", 1)]
-    command = shlex.join(["seqkit", args.command, recipe, *preset, *parts])
+    command = shlex.join(["seqkit", args.command, guess.recipe, *preset, *parts])
     if rank() == 0:
-        print(one_line(f"{path} holds {what}; this runs: {command}"), file=sys.stderr)
+        print(one_line(f"{path} holds {guess.what}; this runs: {command}"), file=sys.stderr)
 
 
-def _recipe_for(
-    path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bool
-) -> tuple[str, list[str], str, Any]:
-    """The recipe that reads a file or folder, keys that it needs beside `--data`, what is there, and a preset if any.
+def _guess(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -> Guess:
+    """The recipe that reads a file or folder.
 
     pairs: keys and values of the command. reads_files: True: the tokenizer reads files itself.
     """
-    from seqkit.data.formats import source_for
-
     source, arguments = source_for(path, reads_files=reads_files)
-    if source == "TextFiles" and any(
-        Path(file).parent != path for file in arguments["path"] if path.is_dir()
+    if (
+        source == "TextFiles"
+        and path.is_dir()
+        and any(Path(file).parent != path for file in arguments["path"])
     ):
         raise UsageError(
             f"{path} holds texts in folders, which may be classes; name the recipe: seqkit fit text/classify --data "
             f"{path} for a class for each folder, seqkit fit text/char-lm --data {path} for a language model"
         )
     if source != "Table":
-        return RECIPES[source][0], [], RECIPES[source][1], None
-    schema, has_few_rows = _schema(arguments["path"], pairs, reads_files=reads_files)
-    recipe, words = _of_schema(schema)
-    count = len(schema.inputs)
-    targets = ", ".join(column.name for column in schema.targets)
-    if count > 1:
-        what = f"a table with {count} input columns"
-    else:
-        what = f"a table with {schema.inputs[0].name} as input"
-    if words == OF_ROWS["numbers"] and [column.kind for column in schema.inputs] == ["number"]:
-        targets += " (the next values of a series are docs/data/forecast.md)"
-    what += f" and {targets} as target" if targets else ""
-    # a model of the user's choice
-    is_own = any(key.partition(".")[0] in ("tokenizer", "model") for key, _ in pairs)
-    return (
-        recipe,
-        words,
-        what,
-        "ngrams" if has_few_rows and recipe == "text/classify" and not is_own else None,
-    )
+        recipe, what = RECIPES[source]
+        return Guess(recipe, what)
+    table = _table(arguments["path"], pairs)
+    schema = table.inferred(reads_files=reads_files)
+    recipe, keys = _of_schema(schema)
+    inputs = schema.inputs
+    what = f"a table with {inputs[0].name} as input"
+    if len(inputs) > 1:
+        what = f"a table with {len(inputs)} input columns"
+    if schema.targets:
+        what += f" and {', '.join(column.name for column in schema.targets)}"
+        if schema.target_kind == "numbers" and [column.kind for column in inputs] == ["number"]:
+            what += " (the next values of a series are docs/data/forecast.md)"
+        what += " as target"
+    is_own_model = any(key.partition(".")[0] in ("tokenizer", "model") for key, _ in pairs)
+    preset = None
+    if recipe == "text/classify" and len(table.rows()) < FEW_ROWS and not is_own_model:
+        preset = "ngrams"
+    return Guess(recipe, what, keys, preset, table.tables)
 
 
-def _schema(
-    path: Any, pairs: Sequence[tuple[str, Any]], *, reads_files: bool
-) -> tuple[Schema, bool]:
-    """The columns of a table, of which the recipe tells, by what the command says of them; and whether rows are few."""
+def _table(path: Any, pairs: Sequence[tuple[str, Any]]) -> Table:
+    """A table, with what the command says of its columns."""
     from seqkit.data.sources.table import Division, Table
     from seqkit.data.tables.schema import Given
 
     columns: dict[str, Any] = {}
     division: dict[str, Any] = {}
+    names_of_columns = [field.name for field in fields(Given)]
     for key, word in pairs:
-        name = key.replace("data.source.", "data.", 1).removeprefix("data.")
         if key == "model.objective" and str(word) == "MultiLabel":
             columns.setdefault("target_kind", "labels")
-        is_column = name in {field.name for field in fields(Given)}
-        if (
-            key.startswith("data.")
-            and (is_column or name in ("split", "group"))
-            and (value := word.read()) is not None
-        ):
-            if isinstance(value, list | dict):
-                (columns if is_column else division)[name] = value
-            else:
-                (columns if is_column else division)[name] = str(word)
-    log = logging.getLogger("seqkit")
-    level = log.level
-    log.setLevel(logging.ERROR)
+        name = key.removeprefix("data.").removeprefix("source.")
+        if not key.startswith("data.") or name not in (*names_of_columns, "split", "group"):
+            continue
+        value = word.read()
+        if value is None:
+            continue
+        if not isinstance(value, list | dict):
+            value = str(word)
+        settings = columns if name in names_of_columns else division
+        settings[name] = value
     try:
-        table = Table(path, Given(**columns), Division(**division))
-        return table.schema(reads_files=reads_files), table.has_few_rows
-    except DataError:
-        raise
+        return Table(path, Given(**columns), Division(**division))
     except (ValueError, TypeError) as error:
         raise UsageError(f"data.source: {error}") from error
-    finally:
-        log.setLevel(level)
 
 
 def _of_schema(schema: Schema) -> tuple[str, list[str]]:
     """Recipe for a table, and keys that it needs. Raises DataError where none learns its target from its inputs."""
     kinds = [column.kind for column in schema.inputs]
-    target = schema.target_kind
-    has_text = bool({"text", "words"} & {*kinds})
-    if target == "tags" and has_text:
-        return OF_TEXTS[target], []
-    if len(kinds) == 1 and kinds[0] in OF_COLUMN:
-        (kind,) = kinds
-        recipe = OF_COLUMN[kind]
-        if target in OF_TEXTS and (has_text or (kind, target) == ("file", "text")):
-            return OF_TEXTS[target], []
-        if (kind, target) == ("audio", "text"):
-            return "audio/ctc-digits", [
-                "--model.objective.target=Characters",
-                "--tokenizer.stride=2",
-            ]
-        if target in OBJECTIVES:
-            own = "numbers" if recipe == "graph/molecules" else "classes"
-            if kind == "series" and target == "numbers" and len(schema.targets) > 1:
-                return recipe, FORECAST
-            return recipe, [] if target == own else [f"--model.objective={OBJECTIVES[target]}"]
-    elif target in OF_ROWS:
-        return "multimodal/table", OF_ROWS[target]
-    what = f"target_kind {target} from {', '.join(column.name for column in schema.inputs)}"
+    target = TARGETS[schema.target_kind]
+    recipe = KINDS[kinds[0]].recipe if len(kinds) == 1 else ""
+    has_text = "text" in kinds or "words" in kinds
+    is_written = has_text or (kinds == ["file"] and target.name == "text")
+    if is_written and target.of_texts and (recipe or target.name == "tags"):
+        return target.of_texts, []
+    if not recipe and target.of_rows is not None:
+        return "multimodal/table", [*target.of_rows]
+    if kinds == ["audio"] and target.name == "text":
+        return "audio/ctc-digits", SPELLED
+    if recipe and target.objective:
+        own = "numbers" if kinds == ["smiles"] else "classes"
+        if target.name == own:
+            return recipe, []
+        if kinds == ["series"] and target.name == "numbers" and len(schema.targets) > 1:
+            return recipe, FORECAST
+        return recipe, [f"--model.objective={target.objective}"]
+    what = f"target_kind {target.name} from {', '.join(column.name for column in schema.inputs)}"
     raise DataError(
         f"{schema.name}: no recipe learns {what}; name another --data.target, or one --data.input"
     )

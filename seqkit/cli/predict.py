@@ -21,6 +21,7 @@ from seqkit.progress import track
 
 if TYPE_CHECKING:
     from seqkit.data.inputs import Inputs
+    from seqkit.data.tables.read import Tables
     from seqkit.runs.answers import Answer
     from seqkit.runs.test_split import SplitInputs
     from seqkit.runs.trained_model import TrainedModel
@@ -42,14 +43,17 @@ FORMATS = {
 def run(args: Namespace) -> int:
     """Print a row for each raw example, or write the rows to a file; those without an answer are counted."""
     _check(args)
-    kept = kept_columns(args.inputs, args.keep) if args.keep else None
+    from seqkit.data.tables.read import Tables
+
+    tables = Tables()
+    kept = kept_columns(args, tables) if args.keep else None
     from seqkit.runs import answers as of_run
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
     if not args.embed:
         of_run.check_predicts(trained.objective)
-    inputs = open_inputs(args, trained)
+    inputs = open_inputs(args, trained, tables)
     targets = of_run.prediction_names(trained)
     beside: Iterable[Mapping[str, object] | None]
     columns, beside = kept or ([], repeat({}))
@@ -144,8 +148,13 @@ def _vectors(trained: TrainedModel, inputs: Iterable[Any]) -> Iterable[Answer]:
         yield Answer(one.name, None if one.values is None else one.values.numpy(), error=one.error)
 
 
-def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs | SplitInputs:
-    """The inputs of a command; what is skipped is said. A table's usual column is that of the run's own data."""
+def open_inputs(
+    args: Namespace, trained: TrainedModel, tables: Tables | None = None
+) -> Inputs | SplitInputs:
+    """The inputs of a command; what is skipped is said. A table's usual column is that of the run's own data.
+
+    tables: has read some of the tables already.
+    """
     from seqkit.data.inputs import Inputs, schema_of
 
     if args.test:
@@ -164,34 +173,36 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs | SplitInputs:
     if hasattr(trained.tokenizer, "parts") and column is not None:
         given = [*given, column]
         column = None
-    inputs = Inputs(given, trained.tokenizer, schema_of(trained.config), column=column, graph=graph)
+    schema = schema_of(trained.config)
+    inputs = Inputs(given, trained.tokenizer, schema, column=column, graph=graph, tables=tables)
     for note in inputs.notes:
         print(one_line(note), file=sys.stderr)
     return inputs
 
 
-def kept_columns(
-    given: Sequence[str], words: Sequence[str]
-) -> tuple[list[str], list[dict[str, object]]]:
+def kept_columns(args: Namespace, tables: Tables) -> tuple[list[str], list[dict[str, object]]]:
     """Names of the columns of tables that are copied beside the predictions, and the cells of each row by them.
 
-    given: files of tables. words: names of columns, each or several with a comma between them.
+    tables: reads them, as they are read for the predictions.
     Raises UsageError for what is no table, and where a table lacks a column.
     """
     from seqkit.data.formats import TABLE, format_of
-    from seqkit.data.tables.read import read_tables
+    from seqkit.data.inputs import schema_of
     from seqkit.data.tables.schema import check_column
+    from seqkit.files import read_mapping
 
-    if others := [one for one in given if format_of(Path(one)) is not TABLE]:
+    if others := [one for one in args.inputs if format_of(Path(one)) is not TABLE]:
         raise UsageError(
             f"--keep copies columns of tables, and {one_line(others[0])[:100]} is none; leave it out"
         )
-    tables = [read_tables(one) for one in given]
-    columns = []
-    for word in words:
-        columns += [word] if word in tables[0].names else word.split(",")
+    schema = schema_of(read_mapping(args.run / "config.yaml"))
+    header = None if schema is None else schema.header or None
+    each = [tables.read(one, header=header) for one in args.inputs]
+    columns: list[str] = []
+    for word in args.keep:
+        columns += [word] if word in each[0].names else word.split(",")
     cells: list[dict[str, object]] = []
-    for rows in tables:
+    for rows in each:
         for column in columns:
             check_column(rows, column, "--keep")
         cells += ({name: rows.columns[name][i] for name in columns} for i in range(len(rows)))

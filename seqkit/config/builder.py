@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokenizer, TokenSpec
 
 if TYPE_CHECKING:
+    from seqkit.data.tables.read import Tables
     from seqkit.model import Model
 
 
@@ -34,9 +35,10 @@ class Built(NamedTuple):
     tokenizer_section: Mapping[str, Any] | None = None
 
 
-def build(config: Mapping[str, Any]) -> Built:
+def build(config: Mapping[str, Any], tables: Tables | None = None) -> Built:
     """The components of a complete configuration, or of its tokenizer and model alone.
 
+    tables: has read a user's table already; None: a table is read here, where its columns are parts.
     Raises UsageError if a component refuses its arguments; DataError if its data is at fault.
     """
     fields = root(None if "data" in config else MODEL_KEYS)
@@ -47,6 +49,8 @@ def build(config: Mapping[str, Any]) -> Built:
         data = {"data": _value(fields["data"], config["data"], "data")}
     else:
         data = {}
+    if tables is not None and hasattr(data["data"].get("source"), "tables"):
+        data["data"]["source"].tables = tables
     if data and "tokenizer" in config:
         config = {
             **config,
@@ -111,7 +115,8 @@ def _arguments(field: Field, value: Mapping[str, Any], path: str) -> dict[str, A
         own = arguments if group is None else settings.setdefault(group, {})
         own[name] = _value(fields[name], item, f"{path}.{name}")
     return arguments | {
-        name: _made(partial(cls, **own), path) for (name, cls), own in settings.items()
+        name: _made(partial(cls, **own), path, () if field.kind else own)
+        for (name, cls), own in settings.items()
     }
 
 
@@ -129,11 +134,16 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     return _made(factory, path)
 
 
-def _made(factory: Callable[[], Any], path: str) -> Any:
-    """Result of a factory. Raises UsageError, with the path of its keys, if it refuses them."""
+def _made(factory: Callable[[], Any], path: str, keys: Collection[str] = ()) -> Any:
+    """Result of a factory. Raises UsageError, with the path of its keys, if it refuses them.
+
+    keys: of which an error begins with the one that is refused.
+    """
     try:
         return factory()
     except (DataError, UsageError):
         raise
     except Exception as error:  # it may be the user's own code: whatever it raises
-        raise UsageError(f"{path}: {_reason(error)}") from error
+        reason = _reason(error)
+        where = f"{path}." if reason.partition(" ")[0] in keys else f"{path}: "
+        raise UsageError(f"{where}{reason}") from error

@@ -15,19 +15,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seqkit")
 
-TARGET_OF_OBJECTIVE = {
-    "Classify": "classes",
-    "MultiLabel": "labels",
-    "Regress": "numbers",
-    "Seq2Seq": "text",
-    "CTC": "text",
-    "NextToken": "none",
-    "Contrastive": "none",
-    "Features": "none",
-    "Masked": "none",
-}
-"""Content of the target column by the objective that learns it; for other objectives the table decides."""
-
 
 def reads_files(tokenizer: Any) -> bool:
     """Whether the tokenizer of that name reads files itself. The built-in ones do not, and are not imported."""
@@ -49,6 +36,8 @@ def settle(config: Mapping[str, Any]) -> None:
         if per_token:
             source["target_kind"] = "tags"
         else:
+            from seqkit.data.kinds import TARGET_OF_OBJECTIVE
+
             source["target_kind"] = TARGET_OF_OBJECTIVE.get(objective["type"])
 
 
@@ -72,8 +61,8 @@ def with_parts(tokenizer: Mapping[str, Any], source: Any) -> Mapping[str, Any]:
 
 def _parts_of(schema: Schema, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """The tokenizer of each part, and the key of the raw example that it reads."""
-    from seqkit.data.sources.table import KIND_OF_TOKENIZER
-    from seqkit.data.tables.schema import CELLS, KINDS, OF_CELLS, option
+    from seqkit.data.kinds import KIND_OF_TOKENIZER, KINDS, OF_CELLS
+    from seqkit.data.tables.schema import CELLS, option
 
     columns = schema.parts
     for name in given:

@@ -8,7 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "augment": ["Affine", "Noise", "OnPart", "Shift", "SpecAugment", "SpeedPerturb"],
         "download": ["data_folder", "fetch"],
         "io": ["read_audio", "read_image", "read_text"],
-        "module": ["DataModule"],
+        "module": ["DataModule", "Loading", "Selection"],
         "sample": ["Sample", "Samples", "Splits"],
         "source": ["DataSource"],
         "splits": ["by_group", "stratified"],

@@ -21,7 +21,7 @@ from torch import Tensor
 from seqkit.data.formats import IMAGE, VIDEO
 from seqkit.data.io import MAX_PIXELS, image_header, open_image, read_bytes, read_image
 from seqkit.data.source import import_optional
-from seqkit.data.sources.folder import ClassFolder
+from seqkit.data.sources.folder import ClassFolder, between
 from seqkit.data.splits import SPLIT_NAMES
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.errors import DataError
@@ -256,8 +256,4 @@ class VideoFolder(ClassFolder):
 
     def described(self, headers: Sequence[int]) -> str:
         """Numbers of frames."""
-        low = min(headers)
-        high = max(headers)
-        if low == high:
-            return f"of {low:,} frames"
-        return f"of {low:,} to {high:,} frames"
+        return between(headers, "frames")

@@ -24,7 +24,7 @@ from seqkit.data.sample import Sample, Samples
 from seqkit.data.token_rows import row_of
 from seqkit.data.workers import one_thread
 from seqkit.errors import DataError, described
-from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
+from seqkit.interfaces import IGNORE, Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.progress import track
 from seqkit.raw import Waveform
 
@@ -73,8 +73,8 @@ class TokenizedDataset:
     """Samples as tokens, encoded once and cached; with `augment`, raw samples are changed and encoded anew each time.
     Images that are augmented are read once, too.
 
-    split: its name, for messages. encode_target: `Objective.encode_target`, applied once to every label; check_target:
-    `Objective.check_target`, of the result. augment: changes of the raw sample; None: there are none.
+    split: its name, for messages. objective: encodes every label, once; None: labels stay as they are. augment: changes
+    of the raw sample; None: there are none.
     drop: leaves out parts of the tokens, drawn anew each time, after the cache; None: all parts are there.
     cache False: no tokens are held in memory (loader workers). max_tokens: an example's further tokens, and their
     labels, are left out.
@@ -88,8 +88,7 @@ class TokenizedDataset:
         tokenizer: Tokenizer,
         split: str,
         *,
-        encode_target: Callable[[Any], Any] | None = None,
-        check_target: Callable[[Any, int], None] | None = None,
+        objective: Objective | None = None,
         augment: Augmentation | None = None,
         cache: bool = True,
         max_tokens: int | None = None,
@@ -104,9 +103,10 @@ class TokenizedDataset:
         self._encoder = Encoder(samples, tokenizer, split, max_tokens)
         # number of samples and sample rate, where they are sound
         self._recordings: list[tuple[int, int]] = []
+        max_bytes = CACHE_BYTES if cache else 0
         # what was read, and room
         self._images = dict[int, Tensor]()
-        self._image_bytes = CACHE_BYTES if cache else 0
+        self._image_bytes = max_bytes
         with one_thread():
             if max_tokens is not None:
                 self.targets = [_first(target, max_tokens) for target in self.targets]
@@ -116,9 +116,7 @@ class TokenizedDataset:
                     (self._encoder(i, [partial(self._note, i)]) for i in indices), self.targets, 0
                 )
             else:
-                encoded = encode_split(
-                    self._encoder, self.targets, max_bytes=CACHE_BYTES if cache else 0
-                )
+                encoded = encode_split(self._encoder, self.targets, max_bytes=max_bytes)
             self._cached = encoded.tokens
             self.lengths = encoded.lengths
             self.extents = encoded.extents
@@ -127,11 +125,11 @@ class TokenizedDataset:
             for i, target in enumerate(self.targets):
                 if isinstance(target, Tensor) and not target.is_floating_point():
                     self._check_one_each(i, target)
-                if encode_target is not None:
+                if objective is not None:
                     with naming(split, samples, i):
-                        target = self.targets[i] = encode_target(target)
-                        if check_target is not None:
-                            check_target(target, self.lengths[i])
+                        target = objective.encode_target(target)
+                        objective.check_target(target, self.lengths[i])
+                        self.targets[i] = target
                 if isinstance(target, Tensor) and target.is_floating_point() and target.ndim == 2:
                     self._check_one_each(i, target)
 
@@ -197,7 +195,9 @@ class TokenizedDataset:
             return self._encoder(index)
         with self.augment.draws(epoch, index) as changes:
             known = self._images.get(index)
-            return self._encoder(index, changes, None if known is None else known.clone())
+            if known is not None:
+                known = known.clone()
+            return self._encoder(index, changes, known)
 
     def _note(self, index: int, raw: Any) -> Any:
         """Notes the length of a recording, and keeps an image: photographs take long to decode."""

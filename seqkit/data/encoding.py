@@ -81,7 +81,8 @@ class Encoder:
 
         Raises DataError with the names of split and sample.
         """
-        raw = self.samples.read(index) if raw is None else raw
+        if raw is None:
+            raw = self.samples.read(index)
         with naming(self.split, self.samples, index, self.tokenizer):
             for change in changes:
                 raw = change(raw)
@@ -99,13 +100,15 @@ def naming(
     try:
         yield
     except Exception as error:  # a plug-in's own code: whatever it raises
-        is_own = isinstance(error, DataError)
-        if not is_own and (tokenizer is None or is_out_of_memory(error)):
-            raise
         name = samples.name(index)
-        if is_own and name in str(error):
+        fault = str(error)
+        if isinstance(error, DataError):
+            if name in fault:
+                raise
+        elif tokenizer is None or is_out_of_memory(error):
             raise
-        fault = error if is_own else raised_by(tokenizer, error)
+        else:
+            fault = raised_by(tokenizer, error)
         raise DataError(f"{split} data, {name}: {fault}") from error
 
 
@@ -129,9 +132,13 @@ def encode_split(
     """
     if is_long_text or len(encoder.samples) >= MIN_SAMPLES or encoder.tokenizer.is_slow:
         key = split_fingerprint(encoder)
-        rows = None if key is None else cached(key)
-        if rows is None and (is_long_text or _seconds(encoder) >= MIN_SECONDS):
-            rows = _encoded_in_workers(encoder, key, max_bytes, 1 if is_long_text else _CHUNK)
+        rows = None
+        if key is not None:
+            rows = cached(key)
+        if rows is None and is_long_text:
+            rows = _encoded_in_workers(encoder, key, max_bytes, 1)
+        elif rows is None and _seconds(encoder) >= MIN_SECONDS:
+            rows = _encoded_in_workers(encoder, key, max_bytes, _CHUNK)
         if rows is not None:
             known = zip(*(rows[name].to_pylist() for name in ("length", "ends", "digest")))
             return _encoded(Stored(rows), list(known), targets)
@@ -267,11 +274,9 @@ def _encoded_in_workers(encoder: Encoder, key: str | None, max_bytes: float, siz
     field = SCHEMA.field("tensors")
     for rows in _chunks(encoder, size):
         used += rows.nbytes
-        kept.append(
-            rows
-            if used <= max_bytes
-            else rows.set_column(3, field, pa.nulls(len(rows), field.type))
-        )
+        if used > max_bytes:
+            rows = rows.set_column(3, field, pa.nulls(len(rows), field.type))
+        kept.append(rows)
     return pa.Table.from_batches(kept, SCHEMA)
 
 
@@ -296,7 +301,9 @@ def samples_fingerprint(samples: Samples) -> str | None:
         raw = samples.read(index)
         if not _is_plain(raw):
             return None
-        digest.update(fingerprint(raw if isinstance(raw, str) else repr(raw)).encode())
+        if not isinstance(raw, str):
+            raw = repr(raw)
+        digest.update(fingerprint(raw).encode())
     return digest.hexdigest()
 
 

@@ -47,6 +47,12 @@ class FileFormat:
         """Whether a file of that name is of the format."""
         return name.lower().endswith(self.suffixes)
 
+    def source(self, *, in_folder: bool) -> str | None:
+        """The registered data source that reads a folder of such files, or one; None: there is none."""
+        if in_folder:
+            return self.folder_source
+        return self.file_source
+
     def read_for(self, path: Path, tokenizer: Any) -> Any:
         """The raw example, or several, in a file, for that tokenizer. Raises DataError where it cannot be read."""
         assert self.reader is not None, "a format without a reader holds no raw examples"
@@ -213,7 +219,9 @@ class OwnReader:
         try:
             return attempt(self.tokenizer, method, given)
         except DataError as error:
-            raise error if str(path) in str(error) else DataError(f"{path}: {error}") from error
+            if str(path) in str(error):
+                raise
+            raise DataError(f"{path}: {error}") from error
 
 
 def own_reader(tokenizer: Any) -> OwnReader | None:
@@ -233,21 +241,23 @@ def source_for(
     Raises UsageError where no data source reads what is there.
     """
     in_folder = path.is_dir()
-    below = walk(path, limit=MAX_FILES + 1) if in_folder else Walked([path.name])
+    below = Walked([path.name])
+    of_graph = {"edges"}
+    if in_folder:
+        below = walk(path, limit=MAX_FILES + 1)
+        of_graph = {"edges", "nodes"}
     names = below.files
     if len(names) > MAX_FILES:
         raise UsageError(
             f"{path} holds more than {MAX_FILES:,} files; give the folder of the data alone"
         )
-    tables = {"edges", "nodes"} if in_folder else {"edges"}
-    if tables <= {
-        Path(name).stem.lower() for name in names if "/" not in name and TABLE.fits(name)
-    }:
+    tables = [Path(name) for name in names if "/" not in name and TABLE.fits(name)]
+    if of_graph <= {table.stem.lower() for table in tables}:
         return "GraphFile", {"path": str(path)}
     if in_folder and reads_files and names:
         return "FileFolder", {"path": str(path)}
     for known in sorted(FORMATS, key=lambda known: tokenizer not in known.tokenizers):
-        source = known.folder_source if in_folder else known.file_source
+        source = known.source(in_folder=in_folder)
         is_own = in_folder and tokenizer in known.tokenizers and known.examples(below)[1]
         if source is None or not (is_own or known.is_in(path, names)):
             continue
@@ -270,9 +280,7 @@ def _what_is_read(path: Path, names: list[str], in_folder: bool) -> str:
         return advice
     if not in_folder and format_of(path) in OF_CLASSES:
         return ": a single one has no class; give the folder above the class folders"
-    known = [
-        one for one in FORMATS if (one.folder_source if in_folder else one.file_source) is not None
-    ]
+    known = [one for one in FORMATS if one.source(in_folder=in_folder) is not None]
     suffixes = ", ".join(suffix for one in known for suffix in one.suffixes)
     if in_folder:
         plugin = "a tokenizer that has read(path): --plugin FILE --tokenizer NAME"

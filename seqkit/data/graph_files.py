@@ -75,8 +75,10 @@ def read_graph(path: str) -> RawGraph:
     """
     file = Path(path).expanduser()
     suffix = file.suffix.lower()
-    if file.is_dir() or TABLE.fits(file.name):
-        return _read_tables(file if file.is_dir() else file.parent)
+    if file.is_dir():
+        return _read_tables(file)
+    if TABLE.fits(file.name):
+        return _read_tables(file.parent)
     if suffix == ".graphml":
         return _read_graphml(file)
     if suffix in GRAPH.suffixes:
@@ -114,6 +116,7 @@ def _read_graphml(path: Path) -> RawGraph:
             f"{path}: a <node> has no id, or that of another ({again!r}); give each an id of its own"
         )
     is_directed = elements["graph"][0].get("edgedefault") == "directed"
+    other = "false" if is_directed else "true"
     pairs = []
     for edge in elements["edge"]:
         ends = [edge.get("source", ""), edge.get("target", "")]
@@ -122,7 +125,7 @@ def _read_graphml(path: Path) -> RawGraph:
             raise DataError(
                 f"{path}: an <edge> joins {named}, one of which is no node; add it, or take the edge out"
             )
-        if edge.get("directed", "").lower() == ("false" if is_directed else "true"):
+        if edge.get("directed", "").lower() == other:
             raise DataError(
                 f"{path} has directed and undirected edges; write all as edgedefault says"
             )
@@ -282,10 +285,11 @@ def _value(cell: Any) -> Any:
     """Value of a cell: None if it is missing, a number if it is one, else its text. 007 and 1_000 are texts."""
     if is_missing(cell):
         return None
-    value = None
     if isinstance(cell, str) and not re.fullmatch(r"[-+]?0\d+", cell.strip()):
         value = exact_number(cell)
-    return cell if value is None else value
+        if value is not None:
+            return value
+    return cell
 
 
 # ── tensors ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -321,24 +325,21 @@ def _read_tensors(path: Path) -> dict[str, np.ndarray]:
 
 def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
     """The graph of arrays under the names of PyG. Raises DataError where shapes do not fit."""
-    given = {
-        f"{name}_mask" if name in ("train", "val", "test") else name: array
-        for name, array in given.items()
-    }
+    for name in ("train", "val", "test"):
+        if name in given:
+            given[f"{name}_mask"] = given.pop(name)
     if unused := sorted(one_line(name) for name in given if name not in ARRAYS):
         log.warning("%s: not used are %s", path, ", ".join(unused[:20]))
     edges, x, y, types = (given.get(name) for name in ("edge_index", "x", "y", "edge_type"))
     if edges is None or edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
-        if edges is None:
-            found = "there is none"
-        else:
+        found = "there is none"
+        if edges is not None:
             found = f"it is {list(edges.shape)} {edges.dtype}"
         raise DataError(f"{path} needs edge_index as [2 e] integers, source and target; {found}")
     sizes = {len(array) if array.ndim else 0 for array in (x, y) if array is not None}
     if len(sizes) != 1:
-        if sizes:
-            fault = "x and y have different numbers of nodes"
-        else:
+        fault = "x and y have different numbers of nodes"
+        if not sizes:
             fault = "there is neither x nor y"
         raise DataError(
             f"{path}: {fault}, so the number of nodes is unknown; give x [n f] and y [n]"
@@ -350,16 +351,16 @@ def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
         raise DataError(
             f"{path}: edge_type is {list(types.shape)} {types.dtype}; give [{edges.shape[1]}] integers"
         )
-    for name, codes in (("x", x if x is not None and x.ndim == 1 else None), ("edge_type", types)):
-        if (
-            codes is not None
-            and codes.dtype.kind in "iu"
-            and int(codes.max(initial=0)) >= max(n, MAX_CATEGORIES)
-        ):
+    for name, codes in (("x", x), ("edge_type", types)):
+        if codes is None or codes.ndim > 1 or codes.dtype.kind not in "iu":
+            continue
+        if int(codes.max(initial=0)) >= max(n, MAX_CATEGORIES):
             raise DataError(
                 f"{path}: {name} has categories up to {codes.max():,}; number them from 0 on"
             )
-    attributes = {} if y is None else {"y": _labels(path, y)}
+    attributes: dict[str, list[Any]] = {}
+    if y is not None:
+        attributes["y"] = _labels(path, y)
     for name in MASKS:
         if (mask := given.get(name)) is not None:
             if mask.shape != (n,) or not np.isin(mask, (0, 1)).all():
@@ -372,16 +373,20 @@ def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
     directed = not np.array_equal(
         np.unique(edges[0] * n + edges[1]), np.unique(edges[1] * n + edges[0])
     )
-    types = None if types is None else types.astype(np.int64)
+    if types is not None:
+        types = types.astype(np.int64)
     return RawGraph([str(i) for i in range(n)], edges, directed, attributes, x=x, edge_types=types)
 
 
 def _labels(path: Path, y: np.ndarray) -> list[Any]:
     """The class of each node, None where it is negative or NaN."""
-    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
     if y.ndim != 1 or y.dtype.kind not in "iufb":
         raise DataError(
             f"{path}: y is {list(y.shape)} {y.dtype}; give [n] integers, a class for each node"
         )
-    values = (y.astype(np.int64) if y.dtype.kind == "b" else y).tolist()
+    if y.dtype.kind == "b":
+        y = y.astype(np.int64)
+    values = y.tolist()
     return [value if math.isfinite(value) and value >= 0 else None for value in values]

@@ -22,10 +22,11 @@ from seqkit.data.formats import (
     own_reader,
     readable_suffixes,
 )
-from seqkit.data.sources.table import KIND_OF_TOKENIZER
+from seqkit.data.kinds import KIND_OF_TOKENIZER
+from seqkit.data.notes import listed
 from seqkit.data.tables.examples import Examples
 from seqkit.data.tables.infer import infer
-from seqkit.data.tables.read import read_tables
+from seqkit.data.tables.read import Tables
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
 from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, suffix_of, walk
@@ -64,46 +65,17 @@ def schema_of(config: Mapping[str, Any]) -> Schema | None:
     source = config.get("data", {}).get("source")
     tokenizer = config.get("tokenizer", {})
     if isinstance(source, Mapping) and ("target_kind" in source or "columns" in source):
-        return _schema_of_table(source)
+        schema = Schema.of_settings(source)
+        return schema if schema.inputs else None
     if tokenizer.get("type") != "Join":
         return None
     reads = tokenizer.get("reads") or {}
-    parts = {
-        reads.get(name, name): KIND_OF_TOKENIZER.get(part["type"])
-        for name, part in tokenizer["parts"].items()
-    }
     columns = [
-        Column(name, kind)  # type: ignore[arg-type]
-        for name, kind in parts.items()
-        if kind is not None
+        Column(reads.get(name, name), KIND_OF_TOKENIZER[part["type"]])
+        for name, part in tokenizer["parts"].items()
+        if part["type"] in KIND_OF_TOKENIZER
     ]
     return Schema(tuple(columns), "none")
-
-
-def _schema_of_table(source: Mapping[str, Any]) -> Schema | None:
-    kinds = source.get("columns") or {}
-    forms = dict(source.get("forms") or {})
-    missing = tuple(source.get("missing") or ())
-    header = tuple(source.get("header") or ())
-    if isinstance(names := source.get("input"), list):
-        steps = tuple(Column(name, "number", form=forms.get(name, "")) for name in names)
-        return Schema(
-            (Column(f"{names[0]} … {names[-1]}", "series"),),
-            "none",
-            missing,
-            steps=steps,
-            header=header,
-        )
-    if not kinds and isinstance(names, str):
-        kinds = {names: "text"}
-    columns = [
-        Column(name, kind, form=forms.get(name, ""))
-        for name, kind in kinds.items()
-        if kind != "unused"
-    ]
-    if columns:
-        return Schema(tuple(columns), "none", missing, header=header)
-    return None
 
 
 def first_input(
@@ -157,7 +129,10 @@ def read_inputs(
         )
     else:
         raw = known.read_for(path, tokenizer)
-        yield from ((one.name, one.raw) for one in raw) if known.many else [(given, raw)]
+        if known.many:
+            yield from ((one.name, one.raw) for one in raw)
+        else:
+            yield given, raw
 
 
 def names_file(given: str, kind: str | None) -> bool:
@@ -181,7 +156,8 @@ class Inputs:
     an image or a recording does names a file; every other line is an example.
     schema: of the run's own rows; None: it was trained on no table. column: column of tables to read; None: the run's
     own if the table has it, else by names and values. graph: reads a file as a graph, into the raw example and the
-    names of its nodes; None: graphs are not read. stdin: lines in place of those of standard input.
+    names of its nodes; None: graphs are not read. stdin: lines in place of those of standard input. tables: has read
+    some of the tables already.
     notes: a sentence for each folder of which files were skipped, and each table that lacks columns.
     Raises UsageError where a column is named and no table is given; DataError where a folder has nothing to read.
     """
@@ -195,46 +171,40 @@ class Inputs:
         column: str | None = None,
         graph: Callable[[str], tuple[Any, list[str]]] | None = None,
         stdin: BinaryIO | None = None,
+        tables: Tables | None = None,
     ):
         self.tokenizer = tokenizer
         self.schema = schema
         self.column = column
         self.graph = graph
         self.stdin = stdin
+        self.tables = tables or Tables()
         self.has_parts = schema is not None and hasattr(tokenizer, "parts")
         self.kind = None
         if schema is not None and not self.has_parts:
             self.kind = schema.inputs[0].kind
         self.notes: list[str] = []
-        self._entries = [self._entry(one) for one in given]
+        self._entries: list[str | Examples | Input] = []
+        for one in given:
+            self._entries += self._entries_of(one)
         if column is not None and not any(isinstance(entry, Examples) for entry in self._entries):
-            faults = [
-                entry.error for entry in self._entries if isinstance(entry, Input) and entry.error
-            ]
-            raise UsageError(
-                faults[0]
-                if faults
-                else f"--input {column} names a column of a table, and none is given"
-            )
+            faults = [entry.error for entry in self._entries if isinstance(entry, Input)]
+            none = f"--input {column} names a column of a table, and none is given"
+            raise UsageError([*filter(None, faults), none][0])
 
     @property
     def total(self) -> int | None:
         """Number of examples; None: not known, as of a file that holds several."""
-        names = [
-            one
-            for entry in self._entries
-            for one in (entry if isinstance(entry, list) else [entry])
-        ]
-        paths = [Path(one) for one in names if isinstance(one, str | Path)]
-        formats = [format_of(path, self.tokenizer) for path in paths]
-        if (
-            STDIN in self._entries
-            or self.graph is not None
-            or any(known and known.many for known in formats)
-        ):
-            return None
-        sizes = {Examples: lambda table: len(table) + len(table.rows.faults), list: len}
-        return sum(sizes.get(type(entry), lambda _: 1)(entry) for entry in self._entries)
+        number = 0
+        for entry in self._entries:
+            number += 1
+            if isinstance(entry, Examples):
+                number += len(entry) + len(entry.rows.faults) - 1
+            elif isinstance(entry, str):
+                known = format_of(Path(entry), self.tokenizer)
+                if entry == STDIN or self.graph is not None or (known and known.many):
+                    return None
+        return number
 
     def __iter__(self) -> Iterator[Input]:
         for entry in self._entries:
@@ -243,93 +213,96 @@ class Inputs:
             elif isinstance(entry, Examples):
                 yield from (_of_row(entry, row) for row in range(len(entry)))
                 yield from (Input(entry.rows.name, error=fault) for fault in entry.rows.faults)
-            elif isinstance(entry, list):
-                for path in entry:
-                    yield from self._named(str(path))
             elif entry == STDIN:
                 yield from self._lines()
             else:
                 yield from self._named(entry)
 
-    def _entry(self, given: str) -> str | list[Path] | Examples | Input:
-        """A name, files of a folder or a pattern, or rows of a table, to be read later; or the error of the table."""
+    def _entries_of(self, given: str) -> Sequence[str | Examples | Input]:
+        """Names of files, each to be read later, or the rows of a table; or the error of the table."""
         path = Path(given)
         if given == STDIN or self.graph is not None:
-            return given
+            return [given]
         is_table = format_of(path) is TABLE
-        if self.has_parts and not (
-            is_table and ("=" not in given or exists_as(path, Path.is_file))
-        ):
-            return self._written(given)
+        is_written = not is_table or ("=" in given and not exists_as(path, Path.is_file))
+        if self.has_parts and is_written:
+            return [self._written(given)]
         if given and exists_as(path, Path.is_dir):
             return self._folder(path)
         reads_files = own_reader(self.tokenizer) is not None
         if is_table and (not reads_files or self.column is not None or self.kind == "file"):
             try:
-                return self._table(given, reads_files=reads_files)
+                return [self._table(given, reads_files=reads_files)]
             except DataError as error:
                 # a file of the tokenizer's own, called as tables are
                 if reads_files and self.column is None:
-                    return given
-                return Input(given, error=str(error))
-        found = matching(given, is_needed=False)  # a SMILES string with brackets matches no file
-        if found in ([given], []):
-            return given
-        return [Path(file) for file in found]
+                    return [given]
+                return [Input(given, error=str(error))]
+        # a SMILES string with brackets matches no file
+        return matching(given, is_needed=False) or [given]
 
     def _table(self, given: str, *, reads_files: bool) -> Examples:
         """The rows of a table, read as those of training were. Raises DataError where it lacks what is read."""
-        schema = self.schema
         folder = Path(given).expanduser().parent
-        rows = read_tables(given, header=schema.header or None if schema is not None else None)
+        header = None if self.schema is None else self.schema.header or None
+        rows = self.tables.read(given, header=header)
         if not len(rows) and not rows.faults:
             raise DataError(f"{given} has a header and no rows; give it rows")
-        if schema is not None and self.column is None:
-            needed = [column.name for column in schema.steps or schema.inputs]
-            absent = [name for name in needed if name not in rows.columns]
-            if not absent or (self.has_parts and len(absent) < len(needed)):
-                if absent:
-                    unused = [name for name in rows.names if name not in needed]
-                    if unused:
-                        instead = f"; it has columns that are not used: {_list(unused)}"
-                    else:
-                        instead = ""
-                    self.notes.append(
-                        f"{given} has no column {_list(absent)}, so these are absent{instead}"
-                    )
-                return Examples(rows, schema, folder, self.tokenizer)
-            if self.has_parts or schema.steps:
-                raise DataError(
-                    f"{given} lacks columns of the run ({_list(absent)}); it has {_list(rows.names)}"
-                )
+        schema = self._schema_of_run(rows, given)
+        if schema is None:
+            schema = self._inferred(rows, folder if reads_files else None)
+        return Examples(rows, schema, folder, self.tokenizer)
+
+    def _schema_of_run(self, rows: Rows, given: str) -> Schema | None:
+        """The run's own schema, as far as the table has its columns; None: the one column is named, or found."""
+        schema = self.schema
+        if schema is None or self.column is not None:
+            return None
+        needed = [column.name for column in schema.steps or schema.inputs]
+        absent = [name for name in needed if name not in rows.columns]
+        if not absent:
+            return schema
+        if self.has_parts and len(absent) < len(needed):
+            note = f"{given} has no column {listed(absent)}, so these are absent"
+            unused = [name for name in rows.names if name not in needed]
+            if unused:
+                note += f"; it has columns that are not used: {listed(unused)}"
+            self.notes.append(note)
+            return schema
+        if self.has_parts or schema.steps:
+            raise DataError(
+                f"{given} lacks columns of the run ({listed(absent)}); it has {listed(rows.names)}"
+            )
+        return None
+
+    def _inferred(self, rows: Rows, folder: Path | None) -> Schema:
+        """The schema of a table of which one column is read. folder: of files that the tokenizer reads itself."""
         if self.column is not None:
             check_column(rows, self.column, "--input")
-        kinds: dict[str, str] | None = (
-            {self.column: self.kind} if self.column and self.kind else None
-        )
-        missing = None if schema is None else list(schema.missing)
+        kinds = None
+        if self.column is not None and self.kind is not None:
+            kinds = {self.column: self.kind}
+        missing = None if self.schema is None else list(self.schema.missing)
         what = Given(input=self.column, target_kind="none", columns=kinds, missing=missing)
         reads = self.kind or KIND_OF_TOKENIZER.get(type(self.tokenizer).__name__, "")
-        try:
-            found = infer(rows, what, reads=reads, folder=folder if reads_files else None)
-        except DataError as error:  # its flag is that of training
-            raise DataError(str(error).replace("--data.input", "--input")) from None
-        return Examples(rows, found, folder, self.tokenizer)
+        return infer(rows, what, reads=reads, folder=folder, input_flag="--input")
 
     def _written(self, given: str) -> Input:
         """The one example that is written out as `name=value,name=value`, or as a JSON object."""
         assert self.schema is not None, "a run on parts has a schema"
         try:
-            values = load_json(given) if given.startswith("{") else _pairs(given)
+            values: Any = _pairs(given)
+            if given.startswith("{"):
+                values = load_json(given)
             if not isinstance(values, dict) or not values:
-                names = _list([f"{column.name}=…" for column in self.schema.inputs])
+                names = listed([f"{column.name}=…" for column in self.schema.inputs])
                 advice = advice_on(given) or f"; give a table, or {names}"
                 raise DataError(f"{one_line(given)[:100]!r} names no part of an example{advice}")
             return Input(given, example_of(values, self.schema, self.tokenizer))
         except (ValueError, OSError) as error:
             return Input(given, error=reason(error))
 
-    def _folder(self, folder: Path) -> list[Path]:
+    def _folder(self, folder: Path) -> list[str]:
         """Files of a folder that are read, of the run's kind. Adds a note of those that are skipped, by suffix."""
         below = walk(folder, limit=MAX_FILES + 1)
         if len(below.files) > MAX_FILES:
@@ -337,8 +310,10 @@ class Inputs:
                 f"{folder} holds more than {MAX_FILES:,} files; give the folder of the data alone"
             )
         known = OF_TOKENIZER.get(type(self.tokenizer).__name__)
-        below, chosen = (below, below.files) if known is None else known.examples(below)
-        if own_reader(self.tokenizer) is None and known is None:
+        chosen = below.files
+        if known is not None:
+            below, chosen = known.examples(below)
+        elif own_reader(self.tokenizer) is None:
             of_kind = (
                 kind.examples(below)[1]
                 for kind in FORMATS
@@ -360,11 +335,11 @@ class Inputs:
             self.notes.append(
                 f"{folder}: {skipped.total():,} of {total:,} files are skipped ({counts})"
             )
-        return [folder / name for name in chosen]
+        return [str(folder / name) for name in chosen]
 
     def _lines(self) -> Iterator[Input]:
         number = 0
-        stream = sys.stdin.buffer if self.stdin is None else self.stdin
+        stream = self.stdin or sys.stdin.buffer
         while line := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
             where = f"standard input, line {number}"
@@ -419,10 +394,11 @@ def example_of(values: Mapping[str, Any], schema: Schema, tokenizer: Any) -> Any
             raise DataError(
                 f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}"
             )
-        is_path = column.kind in FILES and isinstance(value, str)
-        row[column.name] = [str(Path(value).absolute()) if is_path else value]
+        if column.kind in FILES and isinstance(value, str):
+            value = str(Path(value).absolute())
+        row[column.name] = [value]
     if all(value is None for (value,) in row.values()):
-        raise DataError(f"none of {_list(list(known))} is filled; give one or more")
+        raise DataError(f"none of {listed(known)} is filled; give one or more")
     one = replace(schema, columns=tuple(column for column in schema.inputs if column.name in row))
     made = _of_row(Examples(Rows(row, [("the example", 1)]), one, Path("/"), tokenizer), 0)
     if made.error is not None:
@@ -436,7 +412,7 @@ def _of_row(examples: Examples, row: int) -> Input:
     if row in examples.faults:
         return Input(name, error=f"{name}: {examples.faults[row]}")
     if examples.is_absent(row):
-        return Input(name, error=f"{name}: {_list([*examples.values])} is empty")
+        return Input(name, error=f"{name}: {listed([*examples.values])} is empty")
     try:
         return Input(name, examples.raw(row))
     except (ValueError, OSError) as error:
@@ -449,7 +425,3 @@ def _pairs(given: str) -> dict[str, str]:
         return {}
     ends = [*(match.start() for match in found[1:]), len(given)]
     return {match[1]: given[match.end() : end] for match, end in zip(found, ends)}
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(map(one_line, names[:8])) + ", …" * (len(names) > 8)

@@ -249,21 +249,26 @@ def read_smiles(path: str | Path) -> list[Sample]:
     ]
 
 
-def read_bytes(
-    path: Path, size: int | None = None, *, if_empty: str = "copy it again or take it out"
-) -> bytes:
+def read_bytes(path: Path, size: int | None = None) -> bytes:
     """The file's first `size` bytes (None: all). Raises DataError where there is no such file, or it is empty."""
-    try:
+    with reading(path):
         data = read_regular(path, size)
+    if not data:
+        raise DataError(f"{path} is empty (0 bytes); copy it again or take it out")
+    return data
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns errors of opening a file into DataErrors that name it."""
+    try:
+        yield
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; check the path") from None
     except OSError as error:
         raise DataError(
             f"{path} cannot be read ({error.strerror}); give a file that you may read"
         ) from error
-    if not data:
-        raise DataError(f"{path} is empty (0 bytes); {if_empty}")
-    return data
 
 
 COMPRESSED: dict[str, Callable[..., IO[bytes]]] = {

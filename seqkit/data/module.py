@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -42,33 +43,96 @@ DIGEST_VERSION = 2
 """Version of the digest of a split. 1 had no prefix, and left positions, features and edges out."""
 
 
+def check_counts(counts: Mapping[str, int | None]) -> None:
+    """Raise ValueError for a number, by its name, that is below 1; None: it is not limited."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or (count is not None and count < 1):
+            or_null = "" if name == "batch_size" else ", or null"
+            raise ValueError(f"{name} is {count}; give at least 1{or_null}")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What of a data set is used, and how much of an example.
+
+    valid_fraction: share of the training split that is taken for validation if the source ships none (the tail of each
+    document, with windows; by class, with classes; of one graph, some of its labelled nodes). limit: at most N samples
+    (or windows) of each split. train_share: share of the training split that is used, a smaller one being part of a
+    larger one (with windows, the beginning of each document); the other splits stay whole. max_tokens: tokens after
+    which an example and its labels are cut, in every split and by `predict`; not for graphs and images, which cannot be
+    cut. window: tokens to predict at a time, for long documents; None: an example is encoded whole.
+    """
+
+    is_settings = True
+
+    valid_fraction: float = 0.1
+    limit: int | None = None
+    train_share: float = 1.0
+    max_tokens: int | None = None
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.valid_fraction < 1:
+            raise ValueError(
+                f"valid_fraction is {self.valid_fraction}; give at least 0 (no validation) and below 1"
+            )
+        if not 0 < self.train_share <= 1:
+            raise ValueError(
+                f"train_share is {self.train_share}; give a share of the training split, above 0 and up to 1"
+            )
+        check_counts({"limit": self.limit, "max_tokens": self.max_tokens, "window": self.window})
+        if self.max_tokens is not None and self.window is not None:
+            raise ValueError(
+                "max_tokens cuts examples and window cuts documents; use one of the two"
+            )
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How examples become batches.
+
+    batch_size: examples (or windows) a batch. tokens_per_batch: most tokens of a batch, padding counted; with a large
+    batch_size, batches are equal in work instead of in number. packing: most tokens of a row in training, which several
+    whole examples share, told apart by segments; batch_size then counts rows. None: one example a row, as in evaluation
+    always. For objectives that support segments. num_workers: processes that encode.
+    """
+
+    is_settings = True
+
+    batch_size: int = 32
+    tokens_per_batch: int | None = None
+    packing: int | None = None
+    num_workers: int = 0
+
+    def __post_init__(self) -> None:
+        check_counts(
+            {
+                "batch_size": self.batch_size,
+                "tokens_per_batch": self.tokens_per_batch,
+                "packing": self.packing,
+            }
+        )
+        if self.num_workers < 0:
+            raise ValueError(
+                f"num_workers is {self.num_workers}; give 0 (encode in this process) or more"
+            )
+
+
 class DataModule(LightningDataModule):
     """LightningDataModule of a data source: its splits, tokenized, in batches of (TokenBatch, targets or None).
 
     tokenizer, objective: fitted by `setup` on the training split, unless they are fitted already.
-    batch_size: examples (or windows) a batch. tokens_per_batch: most tokens of a batch, padding counted; with a large
-    batch_size, batches are equal in work instead of in number.
-    packing: most tokens of a row in training, which several whole examples share, told apart by segments; batch_size
-    then counts rows. None: one example a row, as in evaluation always. For objectives that support segments.
-    max_tokens: tokens after which an example and its labels are cut, in every split and by `predict`; not for graphs
-    and images, which cannot be cut. window: tokens to predict at a time, for long documents; None: an example is
-    encoded whole.
-    valid_fraction: share of the training split that is taken for validation if the source ships none (the tail of each
-    document, with windows; by class, with classes; of one graph, some of its labelled nodes). train_share: share of the
-    training split that is used, a smaller one being part of a larger one (with windows, the beginning of each
-    document); the other splits stay whole. limit: at most N samples (or windows) of each split.
     augment: changes to raw training samples, drawn anew in every epoch. drop_parts: probability with which each part of
     a joined example is left out in training, or one by name of a part; never are all, and not the part that is
-    predicted.
-    num_workers: processes that encode. seed: seed of the order, the windows, the augmentation in every
-    epoch. The attribute `notes` keeps what `setup` logs of the data.
+    predicted. seed: seed of the order, the windows, the augmentation in every epoch. The attribute `notes` keeps what
+    `setup` logs of the data.
 
     >>> from seqkit.objectives import NextToken
     >>> from seqkit.tokenizers import Bytes
     >>> class Words(DataSource):
     ...     def splits(self):
     ...         return Splits(train=[Sample("tea"), Sample("coffee")], test=[Sample("milk")])
-    >>> data = DataModule(Words(), Bytes(), NextToken(), valid_fraction=0)
+    >>> data = DataModule(Words(), Bytes(), NextToken(), Loading(batch_size=2), Selection(valid_fraction=0))
     >>> data.setup()
     >>> tokens, targets = next(iter(data.train_dataloader()))
     >>> tokens.content.shape, tokens.valid.sum(dim=1).sort().values
@@ -80,84 +144,47 @@ class DataModule(LightningDataModule):
         source: DataSource,
         tokenizer: Tokenizer,
         objective: Objective,
+        loading: Loading = Loading(),
+        selection: Selection = Selection(),
         *,
-        batch_size: int = 32,
-        tokens_per_batch: int | None = None,
-        packing: int | None = None,
-        max_tokens: int | None = None,
-        window: int | None = None,
-        valid_fraction: float = 0.1,
         augment: Sequence[Callable[[Any], Any]] | None = None,
         drop_parts: float | dict[str, float] | None = None,
-        num_workers: int = 0,
-        limit: int | None = None,
-        train_share: float = 1.0,
         seed: int = 0,
     ):
         super().__init__()
-        if not 0 < train_share <= 1:
-            raise ValueError(
-                f"train_share is {train_share}; give a share of the training split, above 0 and up to 1"
-            )
-        if not 0 <= valid_fraction < 1:
-            raise ValueError(
-                f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1"
-            )
-        counts = {
-            "limit": limit,
-            "tokens_per_batch": tokens_per_batch,
-            "max_tokens": max_tokens,
-            "packing": packing,
-        }
-        for name, count in {"batch_size": batch_size, "window": window, **counts}.items():
-            if isinstance(count, bool) or (count is not None and count < 1):
-                raise ValueError(
-                    f"{name} is {count}; give at least 1{'' if name == 'batch_size' else ', or null'}"
-                )
-        if max_tokens is not None and window is not None:
-            raise ValueError(
-                "max_tokens cuts examples and window cuts documents; use one of the two"
-            )
-        if num_workers < 0:
-            raise ValueError(
-                f"num_workers is {num_workers}; give 0 (encode in this process) or more"
-            )
+        window = selection.window
         if window is not None and augment:
             raise ValueError(
                 "augment changes whole samples and window cuts documents; use one of the two"
             )
-        if packing is not None and not objective.supports_segments:
+        if window is not None and drop_parts is not None:
+            raise ValueError(
+                "drop_parts leaves out parts of examples and window cuts documents; use one of the two"
+            )
+        if loading.packing is not None and not objective.supports_segments:
             which = f"which {type(objective).__name__} cannot tell apart (no segments)"
             raise ValueError(
                 f"packing puts examples into a row, {which}; use NextToken or Masked, or tokens_per_batch"
             )
-        if packing is not None and (window is not None or augment or drop_parts is not None):
+        if loading.packing is not None and (window or augment or drop_parts is not None):
             raise ValueError(
                 "packing fills rows with whole examples; leave out window, augment and drop_parts"
             )
-        if drop_parts is not None and window is not None:
-            raise ValueError(
-                "drop_parts leaves out parts of examples and window cuts documents; use one of the two"
-            )
-        kept = getattr(objective, "part", None)
-        if drop_parts is None:
-            self.drop = None
-        else:
+        self.drop = None
+        if drop_parts is not None:
+            kept = getattr(objective, "part", None)
             self.drop = DropParts(tokenizer, drop_parts, kept=kept, seed=seed)
         self.source = source
         self.tokenizer = tokenizer
         self.objective = objective
-        self.seed = seed
-        self.batch_size = batch_size
-        self.window = window
-        self.valid_fraction = valid_fraction
+        self.loading = loading
+        self.selection = selection
         self.augment = list(augment or ())
-        self.num_workers = num_workers
-        self.limit = limit
-        self.train_share = train_share
-        self.tokens_per_batch = tokens_per_batch
-        self.packing = packing
-        self.max_tokens = max_tokens
+        self.seed = seed
+        self.batch_size = loading.batch_size
+        self.num_workers = loading.num_workers
+        self.window = window
+        self.limit = selection.limit
         source.read_for(tokenizer)
         self.notes = Notes()
         self._is_set_up = False
@@ -246,15 +273,15 @@ class DataModule(LightningDataModule):
 
     def unknown(self) -> dict[str, list[int]]:
         """[tokens that are unknown, all tokens] of each split of windows that has some and whose loader was made."""
-        token = self.tokenizer.unknown_id if isinstance(self.tokenizer, Text) else None
-        if token is None:
-            return {}
-        counts = {
-            split: [*one.count(token)]
-            for split, one in self._datasets.items()
-            if isinstance(one, TextWindows)
-        }
-        return {split: count for split, count in counts.items() if count[0]}
+        found = {}
+        for split, examples in self._datasets.items():
+            if not isinstance(self.tokenizer, Text) or not isinstance(examples, TextWindows):
+                continue
+            token = self.tokenizer.unknown_id
+            count = [0, 0] if token is None else [*examples.count(token)]
+            if count[0]:
+                found[split] = count
+        return found
 
     def test_groups(self) -> list[int] | None:
         """Number of the group of each test example, as those of one are not independent; None: each is by itself.
@@ -267,9 +294,11 @@ class DataModule(LightningDataModule):
             known = examples.groups
         if known is None:
             return None
-        each = [i if group is None else group for i, group in enumerate(known)]
-        number = {group: i for i, group in enumerate(dict.fromkeys(each))}
-        return [number[group] for group in each]
+        number: dict[Any, int] = {}
+        return [
+            number.setdefault(("alone", i) if group is None else group, len(number))
+            for i, group in enumerate(known)
+        ]
 
     def test_in_training(self) -> int | None:
         """Number of test examples that are in the training split too, token for token; None: it is not counted.
@@ -278,7 +307,8 @@ class DataModule(LightningDataModule):
         """
         test = self.test_dataloader().examples
         train: Any = self.train_dataloader().examples
-        train = train.examples if isinstance(train, PackedDataset) else train
+        if isinstance(train, PackedDataset):
+            train = train.examples
         if (
             not (isinstance(test, TokenizedDataset) and isinstance(train, TokenizedDataset))
             or len(test) == 1
@@ -308,7 +338,7 @@ class DataModule(LightningDataModule):
 
     def check_supported(self, backbone: Backbone) -> None:
         """Raise ValueError if its batches are packed, and this backbone would let examples of a row mix."""
-        if self.packing is not None and not backbone.supports_segments:
+        if self.loading.packing is not None and not backbone.supports_segments:
             which = f"which this {type(backbone).__name__} cannot tell apart (no segments)"
             raise ValueError(
                 f"packing puts examples into a row, {which}; use Transformer with ScaledDotProductAttention and no "
@@ -331,9 +361,10 @@ class DataModule(LightningDataModule):
 
     def _samples(self) -> dict[str, Samples]:
         splits = self.splits()
-        return {"training": splits.train, "test": splits.test} | (
-            {"validation": splits.valid} if splits.valid else {}
-        )
+        found = {"training": splits.train, "test": splits.test}
+        if splits.valid:
+            found["validation"] = splits.valid
+        return found
 
     def _check_labels(self) -> None:
         for split, samples in self._samples().items():
@@ -353,8 +384,9 @@ class DataModule(LightningDataModule):
         for i, label in enumerate(samples.labels):
             with naming(split, samples, i):
                 labels.append(None if label is None else plain_label(label))
-        is_plain = all(made is given for made, given in zip(labels, samples.labels))
-        return samples if is_plain else samples.labelled(labels)
+        if all(made is given for made, given in zip(labels, samples.labels)):
+            return samples
+        return samples.labelled(labels)
 
     def _loader(self, split: str) -> BatchLoader:
         if not self._is_set_up:
@@ -365,19 +397,21 @@ class DataModule(LightningDataModule):
         if split not in self._datasets:
             self._datasets[split] = self._dataset(split, self._samples()[split], training=shuffle)
         examples = self._datasets[split]
+        sort_keys = None
+        if shuffle and self.augment:
+            sort_keys = getattr(examples, "sort_keys", None)
         sampler = LengthGroupedBatchSampler(
             examples.lengths,
             self.batch_size,
             shuffle=shuffle,
             seed=self.seed,
-            tokens_per_batch=self.tokens_per_batch,
-            sort_keys=getattr(examples, "sort_keys", None) if shuffle and self.augment else None,
+            tokens_per_batch=self.loading.tokens_per_batch,
+            sort_keys=sort_keys,
         )
-        draws = bool(shuffle and (self.augment or self.drop))
+        draws = shuffle and (self.augment or self.drop)
+        threads = 0
         if torch.cuda.is_available() and not (draws or self.num_workers):
             threads = NUM_THREADS
-        else:
-            threads = 0
         return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers, threads)
 
     def _dataset(
@@ -396,30 +430,34 @@ class DataModule(LightningDataModule):
                 limit=self.limit,
                 name=samples.name,
             )
+        changes = None
+        if training and self.augment:
+            changes = Augmentation(self.augment, self.seed)
         examples = TokenizedDataset(
             samples,
             self.tokenizer,
             split,
-            encode_target=self.objective.encode_target if self.objective.needs_labels else None,
-            check_target=self.objective.check_target if self.objective.needs_labels else None,
-            augment=Augmentation(self.augment, self.seed) if training and self.augment else None,
+            objective=self.objective if self.objective.needs_labels else None,
+            augment=changes,
             cache=self.num_workers == 0,
-            max_tokens=self.max_tokens,
+            max_tokens=self.selection.max_tokens,
             drop=self.drop if training else None,
         )
-        if self.packing is None or not training:
+        if self.loading.packing is None or not training:
             return examples
-        return PackedDataset(examples, self.packing, seed=self.seed)
+        return PackedDataset(examples, self.loading.packing, seed=self.seed)
 
     def _without_validation(self, train: Samples) -> tuple[Samples, Samples | None]:
         """Training split without the validation split that is taken from it, and that one."""
-        if self.valid_fraction == 0:
+        if self.selection.valid_fraction == 0:
             return train, None
         if self.window is not None and are_texts(train):
             if train.groups is None:
-                head, tail = cut(train, lambda size: round(size * (1 - self.valid_fraction)))
+                head, tail = cut(
+                    train, lambda size: round(size * (1 - self.selection.valid_fraction))
+                )
             else:
-                head, tail, rule = held_out(train, self.valid_fraction, seed=1)
+                head, tail, rule = held_out(train, self.selection.valid_fraction, seed=1)
                 log.warning(
                     "%s",
                     f"{num_characters(tail):,} characters of the rest are held out for validation ({rule})",
@@ -432,13 +470,13 @@ class DataModule(LightningDataModule):
         ):
             return self._without_validation_nodes(train[0], train[0].label)
         if train.groups is not None and len(set(train.groups)) > 1:
-            rest, valid = by_group(train.groups, self.valid_fraction, seed=1)
+            rest, valid = by_group(train.groups, self.selection.valid_fraction, seed=1)
         elif self.objective.follows_time:
-            first = len(train) - round(len(train) * self.valid_fraction)
+            first = len(train) - round(len(train) * self.selection.valid_fraction)
             rest = [*range(first)]
             valid = [*range(first, len(train))]
         else:
-            rest, valid = stratified(train.labels, self.valid_fraction, seed=1)
+            rest, valid = stratified(train.labels, self.selection.valid_fraction, seed=1)
         if valid:
             return (train.at(rest), train.at(valid))
         return (train, None)
@@ -448,7 +486,7 @@ class DataModule(LightningDataModule):
     ) -> tuple[Samples, Samples | None]:
         """Samples of one graph with a class [n] for each node, as `_without_validation`: some nodes are set aside."""
         known = (label != IGNORE).nonzero()[:, 0]
-        _, places = stratified(label[known].tolist(), self.valid_fraction, seed=1)
+        _, places = stratified(label[known].tolist(), self.selection.valid_fraction, seed=1)
         if not places:
             return Samples.of([graph]), None
         held_out = torch.zeros_like(label, dtype=torch.bool)
@@ -465,16 +503,17 @@ class DataModule(LightningDataModule):
 
     def _shared(self, train: Samples) -> Samples:
         """Share of the training split that is used."""
-        if self.train_share == 1:
+        if self.selection.train_share == 1:
             return train
         if self.window is not None and are_texts(train):
-            return cut(train, lambda size: max(1, round(size * self.train_share)))[0]
-        return _some(train, max(1, round(len(train) * self.train_share)), seed=3)
+            return cut(train, lambda size: max(1, round(size * self.selection.train_share)))[0]
+        return _some(train, max(1, round(len(train) * self.selection.train_share)), seed=3)
 
     def _limited(self, samples: Samples) -> Samples:
-        if self.window is not None:  # windows are counted where they are cut
-            return pieces(samples) if are_texts(samples) else samples
-        if self.limit is None or len(samples) <= self.limit:
+        if self.window is not None and are_texts(samples):
+            return pieces(samples)
+        # windows are counted where they are cut
+        if self.window is not None or self.limit is None or len(samples) <= self.limit:
             return samples
         return _some(samples, self.limit, seed=2)
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from seqkit.errors import one_line
 
 
 class Caution(str):
     """A sentence about the data that bears on the result: a report shows it beside the number."""
 
     __slots__ = ()
+
+
+def listed(names: Iterable[object], most: int = 8) -> str:
+    """The first names of several, in one line."""
+    known = list(names)
+    more = ", …" if len(known) > most else ""
+    return ", ".join(map(one_line, known[:most])) + more
 
 
 @contextmanager

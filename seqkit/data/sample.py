@@ -63,8 +63,9 @@ class Samples(Sequence[Sample]):
             labels.append(label)
             groups.append(group)
             names.append(name or f"sample {i}")
+        read = partial(_raw_of, samples)
         known = groups if any(group is not None for group in groups) else None
-        return cls(partial(_raw_of, samples), labels, groups=known, name=names.__getitem__)
+        return cls(read, labels, groups=known, name=names.__getitem__)
 
     def __len__(self) -> int:
         return len(self.labels)

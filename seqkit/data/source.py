@@ -29,6 +29,20 @@ class DataSource(ABC):
         return {}
 
 
+def check_test_fraction(fraction: float, below: float = 1) -> None:
+    """Raise ValueError for what is no share of the examples that could be set aside for the test."""
+    if not 0 < fraction < below:
+        raise ValueError(
+            f"test_fraction is {fraction}; give a number between 0 and {below}, such as 0.2"
+        )
+
+
+def check_skip_bad(number: int) -> None:
+    """Raise ValueError for a number of examples that is below 0."""
+    if number < 0:
+        raise ValueError(f"skip_bad is {number}; give the most that may be left out, 0 or more")
+
+
 def import_optional(module: str, extra: str) -> Any:
     """An optional package. Raises DataError that says how to install it."""
     try:

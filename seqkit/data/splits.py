@@ -44,8 +44,9 @@ def stratified(labels: Sequence[Any], fraction: float, seed: int) -> tuple[list[
         strata.setdefault(labels[i] if isinstance(labels[i], Integral) else None, []).append(i)
     aside: set[int] = set()
     for members in strata.values():
-        count = max(round(len(members) * fraction), 1) if fraction > 0 else 0
-        aside.update(members[: min(count, len(members) - 1)])
+        if fraction > 0:
+            count = max(round(len(members) * fraction), 1)
+            aside.update(members[: min(count, len(members) - 1)])
     return _mixed(len(labels), aside, seed)
 
 

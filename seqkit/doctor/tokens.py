@@ -99,7 +99,8 @@ def _check_numbers(subject: Subject, part: str, spec: TokenSpec) -> Result:
     """Check of the numbers of the tokens, or of those of a part."""
     batches = [batch for batch, *_ in subject.batches]
     if part:
-        batches = [batch.parts[part].batch for batch in batches if part in (batch.parts or {})]
+        with_part = [batch for batch in batches if batch.parts is not None and part in batch.parts]
+        batches = [batch.parts[part].batch for batch in with_part if batch.parts]
     if not batches:
         return not_applicable(f"no example has the part {part}")
     content = torch.cat([spec.numbers_of(batch)[batch.valid] for batch in batches]).double()

@@ -25,6 +25,7 @@ from seqkit.runs.trained_model import load_state
 from seqkit.training.trainer import SHARDED, TrainerSettings, resolved_precision
 
 if TYPE_CHECKING:
+    from seqkit.data.tables.read import Tables
     from seqkit.training.module import Task
 
 log = logging.getLogger("seqkit")
@@ -87,11 +88,15 @@ class Prepared:
         )
 
 
-def prepare(config: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> Prepared:
+def prepare(
+    config: Mapping[str, Any],
+    state: Mapping[str, Any] | None = None,
+    tables: Tables | None = None,
+) -> Prepared:
     """Seed the generators, read the data, build the model.
 
     state: state of tokenizer and objective, as in `state.json`, of a run that goes on: its weights are in its
-    checkpoints; None: they are fitted. Raises DataError or UsageError, each with one line.
+    checkpoints; None: they are fitted. tables: as of `build`. Raises DataError or UsageError, each with one line.
     """
     import pytorch_lightning as pl
 
@@ -101,7 +106,7 @@ def prepare(config: Mapping[str, Any], state: Mapping[str, Any] | None = None) -
     pl.seed_everything(seed, verbose=False)
     if "tasks" in config:
         return _mixture(config, state)
-    built = build(config)
+    built = build(config, tables)
     TrainerSettings.of(built.trainer)  # both refuse before any data is read
     built.model["objective"].check_trainable()
     if state is None:
@@ -308,7 +313,8 @@ def _data(built: Built, tokenizer: Tokenizer, objective: Objective, seed: int) -
     except DataError:
         raise
     except ValueError as error:
-        is_of_key = str(error).partition(" ")[0] in built.data
+        keys = {*built.data, *vars(built.data["loading"]), *vars(built.data["selection"])}
+        is_of_key = str(error).partition(" ")[0] in keys
         raise UsageError(f"data.{error}" if is_of_key else f"data: {error}") from error
     data.setup()
     return data

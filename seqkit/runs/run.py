@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -54,6 +54,9 @@ from seqkit.training.loggers import log_settings
 from seqkit.training.recompute import activation_checkpointing
 from seqkit.training.trainer import SHARDED, count_steps, silence_lightning, train
 
+if TYPE_CHECKING:
+    from seqkit.data.tables.read import Tables
+
 log = logging.getLogger("seqkit")
 
 
@@ -64,12 +67,14 @@ def run(
     examine: Callable[[Model, DataModule], dict[str, Any]] | None = None,
     specialist: Specialist | None = None,
     resume: bool = False,
+    tables: Tables | None = None,
 ) -> dict[str, Any]:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
     examine: looks at the tested model and its data; what it returns is added to the returned summary, not to its file.
     specialist: strong baseline, beside the best constant. resume: whether `folder` holds an unfinished run of this
-    configuration, which goes on from its newest good checkpoint or, without one, begins anew.
+    configuration, which goes on from its newest good checkpoint or, without one, begins anew. tables: has read the
+    user's table already; None: it has not.
     Returns the summary; in a distributed run, an empty one on all processes but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
@@ -81,7 +86,8 @@ def run(
     point = _newest(folder) if resume and checkpoints(folder / FOLDER) else None
     signals = StopSignals()
     with signals.installed(), silence_lightning():
-        prepared = prepare(config, None if point is None else read_mapping(folder / STATE))
+        state_of_run = None if point is None else read_mapping(folder / STATE)
+        prepared = prepare(config, state_of_run, tables)
         attempt = Attempt(prepared, folder, signals)
         if not is_first:
             with telling_of_lost_processes(folder):
@@ -179,6 +185,7 @@ def train_or_resume(
     config: Mapping[str, Any],
     folder: Path,
     specialist: Specialist | None = None,
+    tables: Tables | None = None,
 ) -> dict[str, Any]:
     """Summary of the run of this configuration in `folder`, whatever is there: a finished run is read, one that was not
     tested is tested, an unfinished one goes on, and in an empty folder one is trained.
@@ -186,7 +193,7 @@ def train_or_resume(
     Raises UsageError where the folder holds another run, else as `run`.
     """
     if not (folder / CONFIG).is_file():
-        return run(config, folder, specialist=specialist)
+        return run(config, folder, specialist=specialist, tables=tables)
     if not _is_same(config, complete(folder / CONFIG, may_mix=True)):
         raise UsageError(f"{folder} holds a run of another configuration; give another --out")
     if is_unfinished(folder):

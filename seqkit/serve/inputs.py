@@ -10,8 +10,8 @@ from typing import Any
 
 from seqkit.data.formats import own_reader
 from seqkit.data.inputs import example_of, schema_of
-from seqkit.data.sources.table import KIND_OF_TOKENIZER
-from seqkit.data.tables.schema import FILES, Column, Kind, Schema
+from seqkit.data.kinds import KIND_OF_TOKENIZER
+from seqkit.data.tables.schema import FILES, Column, Schema
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import Tokenizer, Tokens
 from seqkit.runs.trained_model import TrainedModel
@@ -102,15 +102,12 @@ def _one_column(known: Schema | None, tokenizer: Tokenizer) -> Schema:
     return Schema((column,), "none", known.missing)
 
 
-def _kind(tokenizer: Tokenizer) -> Kind:
+def _kind(tokenizer: Tokenizer) -> str:
     """Kind of the raw examples of a tokenizer, by seqkit's own class among its bases; a series for any other."""
     if own_reader(tokenizer) is not None:
         return "file"
     own = (cls.__name__ for cls in type(tokenizer).__mro__ if cls.__module__.startswith("seqkit."))
-    found: Any = next(
-        (KIND_OF_TOKENIZER[name] for name in own if name in KIND_OF_TOKENIZER), "series"
-    )
-    return found  # type: ignore[no-any-return]
+    return next((KIND_OF_TOKENIZER[name] for name in own if name in KIND_OF_TOKENIZER), "series")
 
 
 def _takes_text(tokenizer: Tokenizer) -> bool:

@@ -11,7 +11,7 @@ import torch
 from seqkit.analysis.strong_baseline import SETTINGS, _of_nodes, strong_baseline
 from seqkit.cli.parser import parser
 from seqkit.config import complete
-from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.data import DataModule, DataSource, Sample, Selection, Splits
 from seqkit.objectives import Classify, Masked, MultiLabel, NextToken, Regress, Seq2Seq
 from seqkit.raw import GraphData, Waveform
 from seqkit.runs.evaluate import baseline
@@ -80,7 +80,7 @@ def test_n_grams_are_those_of_witten_and_bell():
     """Two documents each, so that no n-gram goes over an end; `z` occurs in the test text alone."""
     texts = ["abracadabra abacus", "banana bandana cabana"], ["abba bazaar", "cadaver"]
     source = Given(*([Sample(text) for text in each] for each in (*texts, texts[1])))
-    data = DataModule(source, Characters(), NextToken(), window=4)
+    data = DataModule(source, Characters(), NextToken(), selection=Selection(window=4))
     data.setup()
     result, _ = strong_baseline(data)
     train, test = (

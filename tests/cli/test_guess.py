@@ -1,6 +1,8 @@
 """`seqkit fit FILE`: the recipe that fits is said with the whole command, and run."""
 
+import io
 import json
+import os
 import shlex
 import wave
 from argparse import Namespace
@@ -13,6 +15,7 @@ from seqkit.cli.guess import take_data_as_recipe
 from seqkit.cli.main import main
 from seqkit.config import build, complete
 from seqkit.errors import DataError, UsageError
+from seqkit.runs.prepare import prepare
 
 
 def photos(folder):
@@ -277,3 +280,28 @@ def test_a_folder_that_is_called_as_a_data_set_is_read(tmp_path, monkeypatch):
         complete("image/classify", "debug", ["--data=digits"])
     # a recipe's own name is that
     assert complete("image/digits", "quick")["data"]["source"]["type"] == "digits"
+
+
+@pytest.mark.parametrize(
+    ("head", "row"),
+    [("note,crp,verdict", TEXT + ",7.{i},{yes}"), ("text,label", TEXT + ",{yes}")],
+)
+def test_a_table_is_opened_once_from_the_command_to_the_first_batch(
+    tmp_path, monkeypatch, head, row
+):
+    path = tmp_path / "t.csv"
+    table(head, row)(path)
+    opened, once = [], io.open
+    monkeypatch.setattr(
+        io, "open", lambda file, *a, **k: opened.append(str(file)) or once(file, *a, **k)
+    )
+    descriptors, low = [], os.open
+    monkeypatch.setattr(
+        os, "open", lambda file, *a, **k: descriptors.append(str(file)) or low(file, *a, **k)
+    )
+    args = guessed(path)
+    config = complete(args.recipe, args.preset, args.overrides)
+    assert [*opened, *descriptors].count(str(path)) == 1, "the columns tell the recipe"
+    data = prepare(config, tables=args.tables).data
+    next(iter(data.train_dataloader()))
+    assert [*opened, *descriptors].count(str(path)) == 1

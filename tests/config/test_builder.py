@@ -48,7 +48,7 @@ def test_components_are_built_with_their_arguments():
     assert isinstance(built.optimizer, Muon)
     assert isinstance(built.optimizer.adamw, AdamW)
     assert (built.optimizer.lr, built.optimizer.adamw.lr) == (0.5, 0.006)
-    assert built.data["limit"] == 64
+    assert built.data["selection"].limit == 64
     assert built.trainer["max_steps"] == 20
 
 

@@ -537,7 +537,7 @@ def test_a_section_may_take_settings_too(monkeypatch):
     config = Node({"data": field}).complete({"data": {"width": 7}})
     assert config == {"data": {"width": 7, "depth": 2, "seed": 1}}
     assert builder._value(field, config["data"], "data") == {"sizes": Sizes(width=7), "seed": 1}
-    with pytest.raises(UsageError, match=r"^data: width is 4"):
+    with pytest.raises(UsageError, match=r"^data\.width is 4"):
         builder._value(field, {"width": 4}, "data")
 
 

@@ -194,26 +194,38 @@ def test_labels_per_token_must_be_as_many_as_tokens():
         TokenizedDataset([Sample("abc", torch.zeros(2, 1))], Letters(), "training")
 
 
-def test_the_objective_encodes_each_label_once_and_to_any_length():
-    asked = []
+class Spelled:
+    """An objective whose labels are texts."""
 
-    def ids(label):
-        asked.append(label)
+    def __init__(self):
+        self.asked = []
+
+    def encode_target(self, label):
+        self.asked.append(label)
         return Letters().encode(label).content
 
+    def check_target(self, target, num_tokens):
+        pass
+
+
+def test_the_objective_encodes_each_label_once_and_to_any_length():
+    objective = Spelled()
     encoded = TokenizedDataset(
-        [Sample("abc", "de"), Sample("f", "ghijk")], Letters(), "training", encode_target=ids
+        [Sample("abc", "de"), Sample("f", "ghijk")],
+        Letters(),
+        "training",
+        objective=objective,
     )
     for epoch in range(2):
         _, labels = encoded[epoch, [1, 0]]
         assert labels.tolist() == [[103, 104, 105, 106, 107], [100, 101, IGNORE, IGNORE, IGNORE]]
-    assert asked == ["de", "ghijk"]
+    assert objective.asked == ["de", "ghijk"]
 
 
 def test_a_label_that_cannot_be_encoded_is_named_with_its_split():
     samples = [Sample("abc", "d"), Sample("e", "")]
     with pytest.raises(DataError, match="test data, sample 1: text is empty"):
-        TokenizedDataset(samples, Letters(), "test", encode_target=Letters().encode)
+        TokenizedDataset(samples, Letters(), "test", objective=Spelled())
 
 
 # ── targets ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
+from data_records import records
 from graphs import graph_of
 
 from seqkit.data import DataModule, DataSource, Sample, Splits
@@ -46,9 +47,8 @@ class Given(DataSource):
 
 
 def module(drop_parts, raws=RAWS, seed=3, **settings):
-    data = DataModule(
-        Given(raws), join(), Classify(), batch_size=4, drop_parts=drop_parts, seed=seed, **settings
-    )
+    settings = records(batch_size=4, drop_parts=drop_parts, seed=seed, **settings)
+    data = DataModule(Given(raws), join(), Classify(), **settings)
     data.setup()
     return data
 
@@ -168,7 +168,9 @@ def test_each_mistake_is_answered_in_one_line(rates, settings, said):
     with pytest.raises(ValueError) as error:
         DataModule(
             Given(RAWS),
-            **{"tokenizer": join(), "objective": Classify(), "drop_parts": rates, **settings},
+            **records(
+                **{"tokenizer": join(), "objective": Classify(), "drop_parts": rates} | settings
+            ),
         )
     assert said in str(error.value)
     assert "\n" not in str(error.value)

@@ -10,6 +10,7 @@ import soundfile
 from PIL import Image
 
 from seqkit.data.inputs import Inputs, first_input, read_inputs, schema_of
+from seqkit.data.tables.read import Tables
 from seqkit.data.tables.schema import Column, Schema
 from seqkit.errors import DataError, UsageError
 from seqkit.tokenizers import Bytes, Cells, Join, LogMel, Molecule, Patches, Series
@@ -333,3 +334,14 @@ def test_a_cell_is_refused_that_training_refuses(tmp_path):
     words = list(Inputs([str(path)], Bytes(), run_of(Column("body", "words"))))
     assert [one.raw for one in words] == ["a b", "a b", None, None]
     assert words[2].error == f"{path}, line 3: body is 3, which is no list of words without spaces"
+
+
+def test_tables_that_were_read_already_are_not_read_again(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("text,id\nto be,1\nor not,2\n", encoding="utf-8")
+    tables = Tables()
+    kept = tables.read(str(path))
+    path.unlink()
+    inputs = Inputs([str(path)], Bytes(), run_of(Column("text", "text")), tables=tables)
+    assert [one.raw for one in inputs] == ["to be", "or not"]
+    assert kept.columns["id"] == ["1", "2"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seqkit.cli.main import main
-from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.data import DataModule, DataSource, Loading, Sample, Selection, Splits
 from seqkit.errors import DataError
 from seqkit.objectives import Classify, Regress
 from seqkit.registry import lookup
@@ -28,7 +28,13 @@ class Own(DataSource):
 
 
 def data(objective, labels, names=None):
-    module = DataModule(Own(labels, names), Bytes(), objective, batch_size=3, valid_fraction=0.25)
+    module = DataModule(
+        Own(labels, names),
+        Bytes(),
+        objective,
+        Loading(batch_size=3),
+        Selection(valid_fraction=0.25),
+    )
     module.setup()
     batches = [
         [found for _, found in loader]

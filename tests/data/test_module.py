@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from data_records import records
 from torch.utils.data import DataLoader
 
 from seqkit.data import DataModule, DataSource, Sample, Splits, TextFolder
@@ -64,7 +65,9 @@ TEXT = [Sample("".join(chr(97 + i * i % 23) for i in range(1009))), Sample("0123
 
 
 def module(source, tokenizer=None, objective=None, seed=3, **options):
-    return DataModule(source, tokenizer or Numbers(), objective or Any(), seed=seed, **options)
+    return DataModule(
+        source, tokenizer or Numbers(), objective or Any(), seed=seed, **records(**options)
+    )
 
 
 def set_up(*args, **options):

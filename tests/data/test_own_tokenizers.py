@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.data import DataModule, DataSource, Loading, Sample, Selection, Splits
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.objectives import Masked
@@ -41,7 +41,9 @@ class Fails(Scaler):
 
 
 def data(tokenizer):
-    module = DataModule(Numbers(), tokenizer, Masked(), valid_fraction=0, batch_size=2)
+    module = DataModule(
+        Numbers(), tokenizer, Masked(), Loading(batch_size=2), Selection(valid_fraction=0)
+    )
     module.setup()
     return module
 

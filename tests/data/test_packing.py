@@ -3,6 +3,7 @@ from json import dumps
 
 import pytest
 import torch
+from data_records import records
 from runs.stopping import Kick, differences, with_callback
 from torch.testing import assert_close
 
@@ -71,7 +72,9 @@ def raws(n, most=19):
 
 def module(given, *, tokenizer=None, objective=None, **options):
     options = {"batch_size": 5, "packing": ROW, "valid_fraction": 0.0, "seed": 3} | options
-    data = DataModule(Given(given), tokenizer or Numbers(), objective or NextToken(), **options)
+    data = DataModule(
+        Given(given), tokenizer or Numbers(), objective or NextToken(), **records(**options)
+    )
     data.setup()
     return data
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from data_records import records
 
 from seqkit.data import DataModule, TextFiles, encoding, module, windows
 from seqkit.data.batching import LengthGroupedBatchSampler
@@ -192,7 +193,7 @@ def long_text(monkeypatch, tmp_path):
 
 def data(path, tokenizer, **options):
     options = {"window": 17, "valid_fraction": 0.0, "batch_size": 5, "seed": 3} | options
-    made = DataModule(TextFiles(str(path)), tokenizer, NextToken(), **options)
+    made = DataModule(TextFiles(str(path)), tokenizer, NextToken(), **records(**options))
     made.setup()
     return made
 

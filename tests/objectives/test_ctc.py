@@ -92,18 +92,14 @@ def test_a_text_that_does_not_fit_is_refused_with_its_name():
     raws = [torch.randn(n, 2) for n in (3, 4)]
     for n, fits in ((0, False), (1, True)):  # `no no yes` needs a blank between its first two
         samples = [Sample(raws[n], "no no yes", name="b.wav")]
-        settings = {
-            "encode_target": objective.encode_target,
-            "check_target": objective.check_target,
-        }
         if fits:
-            TokenizedDataset(samples, Series(2), "training", **settings)
+            TokenizedDataset(samples, Series(2), "training", objective=objective)
         else:
             with pytest.raises(
                 DataError,
                 match=r"b\.wav: its text has 3 symbols, which need 4 tokens, and it has 3",
             ):
-                TokenizedDataset(samples, Series(2), "training", **settings)
+                TokenizedDataset(samples, Series(2), "training", objective=objective)
 
 
 def test_what_an_augmentation_made_too_short_counts_nothing_in_training_alone():

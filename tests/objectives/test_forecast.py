@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from torch.testing import assert_close
 
 from seqkit.backbones import TCN
-from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.data import DataModule, DataSource, Loading, Sample, Selection, Splits
 from seqkit.errors import DataError, UsageError
 from seqkit.export.graph import export
 from seqkit.interfaces import TokenBatch
@@ -48,8 +48,7 @@ def prepared(tokenizer=None, **settings):
         Windows(**settings),
         tokenizer or Series(2, patch=4),
         Regress(forecast=True),
-        batch_size=7,
-        packing=None,
+        Loading(batch_size=7, packing=None),
     )
     data.setup()
     torch.manual_seed(0)
@@ -150,7 +149,11 @@ def test_the_last_windows_are_held_out_for_validation():
             return Splits([*given.train, *given.valid], given.test)
 
     data = DataModule(
-        Whole(), Series(2, patch=4), Regress(forecast=True), batch_size=7, valid_fraction=0.25
+        Whole(),
+        Series(2, patch=4),
+        Regress(forecast=True),
+        Loading(batch_size=7),
+        Selection(valid_fraction=0.25),
     )
     data.setup()
     whole = Whole().splits().train

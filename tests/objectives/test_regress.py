@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from seqkit.backbones import LSTM
-from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.data import DataModule, DataSource, Loading, Sample, Selection, Splits
 from seqkit.errors import DataError
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
@@ -123,7 +123,9 @@ class Depths(DataSource):
 
 def test_numbers_per_token_of_texts_of_differing_length_are_learned():
     objective = Regress(level="token")
-    data = DataModule(Depths(), Bytes(), objective, batch_size=5, valid_fraction=0.0, seed=1)
+    data = DataModule(
+        Depths(), Bytes(), objective, Loading(batch_size=5), Selection(valid_fraction=0.0), seed=1
+    )
     data.setup()
     model = Model(Bytes().spec, LSTM(14), objective)
     batch, label = next(iter(data.test_dataloader()))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.data import DataModule, DataSource, Loading, Sample, Splits
 from seqkit.objectives import Classify
 from seqkit.raw import GraphData
 from seqkit.report.beside import beside
@@ -23,7 +23,7 @@ class Given(DataSource):
 
 
 def module(train, test, tokenizer, objective, valid=()):
-    data = DataModule(Given(train, list(valid), test), tokenizer, objective, batch_size=4)
+    data = DataModule(Given(train, list(valid), test), tokenizer, objective, Loading(batch_size=4))
     data.setup()
     return data
 

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from trained_runs import TEXT, kept_run
 
 import seqkit
-from seqkit.data import DataModule, encoding
+from seqkit.data import DataModule, Loading, encoding
 from seqkit.data.inputs import Input
 from seqkit.data.sources.table import Table
 from seqkit.errors import DataError
@@ -123,13 +123,13 @@ def test_vectors_are_kept_on_disk_where_they_take_long(tmp_path, monkeypatch):
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(encoding, "MIN_SECONDS", 0.0)
     path = labelled(tmp_path)
-    data = DataModule(Table(path), FrozenEncoder(kept_run()), Classify(), batch_size=7)
+    data = DataModule(Table(path), FrozenEncoder(kept_run()), Classify(), Loading(batch_size=7))
     data.setup()
     first, _ = next(iter(data.val_dataloader()))
     kept = sorted((tmp_path / "cache").iterdir())
     assert kept
     monkeypatch.setattr(FrozenEncoder, "encode", lambda *_: pytest.fail("it was encoded again"))
-    again = DataModule(Table(path), FrozenEncoder(kept_run()), Classify(), batch_size=7)
+    again = DataModule(Table(path), FrozenEncoder(kept_run()), Classify(), Loading(batch_size=7))
     again.setup()
     second, _ = next(iter(again.val_dataloader()))
     assert first.content.equal(second.content)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqkit.backbones import GRU
-from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.data import DataModule, DataSource, Loading, Sample, Selection, Splits
 from seqkit.errors import UsageError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.model import Model
@@ -28,7 +28,9 @@ class Recorded(DataSource):
 
 
 def test_a_state_that_is_too_large_to_be_read_back_is_refused_before_training(monkeypatch):
-    data = DataModule(Recorded(), Times(), Masked(), valid_fraction=0, batch_size=2)
+    data = DataModule(
+        Recorded(), Times(), Masked(), Loading(batch_size=2), Selection(valid_fraction=0)
+    )
     monkeypatch.setattr(prepare, "MAX_JSON_BYTES", 29)
     with pytest.raises(UsageError, match=r"Times .* 29"):
         saved_state(Prepared({}, None, Model(Times.spec, GRU(8), Masked()), data))

@@ -27,9 +27,9 @@ from seqkit.data.io import (
     read_text,
 )
 from seqkit.data.leaks import Compared, tell_leaks
-from seqkit.data.notes import Caution
+from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
-from seqkit.data.source import DataSource
+from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, stratified
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line
@@ -68,14 +68,8 @@ class ClassFolder(DataSource):
     """Reads cheaply what a file declares, given its path; raises DataError."""
 
     def __init__(self, path: str, *, test_fraction: float = 0.2, seed: int = 0, skip_bad: int = 0):
-        if not 0 < test_fraction < 1:
-            raise ValueError(
-                f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.2"
-            )
-        if skip_bad < 0:
-            raise ValueError(
-                f"skip_bad is {skip_bad}; give the most files that may be left out, 0 or more"
-            )
+        check_test_fraction(test_fraction)
+        check_skip_bad(skip_bad)
         self.path = path
         self.test_fraction = test_fraction
         self.seed = seed
@@ -124,36 +118,20 @@ class ClassFolder(DataSource):
         if names and max(name.count("/") for name in parts["train"]) > 1 + bool(folders["train"]):
             rule += "; the class is the folder that a file is in"
         sizes = ", ".join(f"{len(files):,} {SPLIT_WORDS[split]}" for split, files in parts.items())
-        if names:
-            of = f"of {len(names)} {'class' if len(names) == 1 else 'classes'}"
-        else:
-            of = "without classes"
-        log.warning(
-            "%s: %s %s %s; %s; %s",
-            root,
-            sizes,
-            self.plural,
-            of,
-            rule,
-            self.described([*headers.values()]),
-        )
+        of = {0: "without classes", 1: "of 1 class"}.get(len(names), f"of {len(names)} classes")
+        described = self.described([*headers.values()])
+        log.warning("%s: %s %s %s; %s; %s", root, sizes, self.plural, of, rule, described)
         if found := _counted(skipped):
             log.warning("%s: not read are %s", root, found)
         for said in self.cautions(headers):
             log.warning(Caution(f"{root}: {said}"))
+        advice = "--data.skip_bad N leaves out up to N such files"
         if self.skip_bad:
             advice = ""
-        else:
-            advice = "--data.skip_bad N leaves out up to N such files"
-        made = {
-            split: of_files(
-                [root / name for name in files],
-                [*map(labels.get, files.values())],
-                self.read,
-                advice,
-            )
-            for split, files in parts.items()
-        }
+        made = {}
+        for split, files in parts.items():
+            paths = [root / name for name in files]
+            made[split] = of_files(paths, [*map(labels.get, files.values())], self.read, advice)
         each = [name for files in parts.values() for name in files]
         content = dict(zip(each, Compared(root).contents(each)))
         keys = {split: [content[name] for name in files] for split, files in parts.items()}
@@ -182,14 +160,10 @@ class ClassFolder(DataSource):
             used = {name[:i] for name in labelled for i, letter in enumerate(name) if letter == "/"}
             empty = [name for name in below.folders if name.startswith(start) and name not in used]
             if not inside or (labelled and empty):
-                faulty = root / empty[0] if labelled else root / folder
+                where = f"{root / (empty[0] if labelled else folder)} holds no {self._formats}"
                 if skipped.total() and not labelled:
-                    found = f" (but {_counted(skipped)})"
-                else:
-                    found = ""
-                raise DataError(
-                    f"{faulty} holds no {self._formats}{found}; add some or take the folder out"
-                )
+                    where += f" (but {_counted(skipped)})"
+                raise DataError(f"{where}; add some or take the folder out")
             parts[split] = labelled or dict.fromkeys(inside)
             skipped["in no class folder"] += len(inside) - len(parts[split])
             fitting = [name for name in fitting if not name.startswith(start)]
@@ -227,22 +201,19 @@ class ClassFolder(DataSource):
         train, test = stratified(
             [labels.get(label) for _, label in each], self.test_fraction, self.seed
         )
+        of_each = ""
+        one_each = "it has one file"
+        if labels:
+            of_each = "of each class "
+            one_each = f"each of its {len(labels)} classes has one file"
         if not test:
-            if labels:
-                one_each = f"each of its {len(labels)} classes has one file"
-            else:
-                one_each = "it has one file"
             raise DataError(f"{root}: {one_each}, and training and test need one each; add files")
         counts = Counter(files.values())
-        if single := [label for label in labels if label and counts[label] == 1]:
+        single = [label for label in labels if label and counts[label] == 1]
+        if single:
             many = f"{len(single)} of {len(labels)} classes have one file alone"
-            log.warning(
-                "%s: %s, which stays in training (%s)",
-                root,
-                many,
-                one_line(", ".join(sorted(single)[:5])),
-            )
-        of_each = "of each class " if labels else ""
+            names = one_line(", ".join(sorted(single)[:5]))
+            log.warning("%s: %s, which stays in training (%s)", root, many, names)
         rule = f"{100 * self.test_fraction:.0f} % {of_each}are test, SHA-256 with seed {self.seed}"
         return {"train": dict(each[i] for i in train), "test": dict(each[i] for i in test)}, rule
 
@@ -268,18 +239,21 @@ class ImageFolder(ClassFolder):
         if not isinstance(tokenizer, Patches):
             return
         resizing = tokenizer.resizing
-        channels = tokenizer.channels if tokenizer.channels in (1, 3) else 3
+        channels = 3
+        if tokenizer.channels == 1:
+            channels = 1
+            self._rule = "in grey"
         # others would be resized twice
         resized = None
         if resizing and resizing.keeps_its_result:
             resized = tokenizer.resized
         self.read = partial(_read_resized, channels=channels, resized=resized)
-        self._rule = "in grey" if channels == 1 else "in colour"
         if resizing is not None:
-            part = "their middle is" if tokenizer.crop or resizing.crop else "they are"
-            if tokenizer.size is None:
-                size = f"a shorter side of {resizing.size}"
-            else:
+            part = "they are"
+            if tokenizer.crop or resizing.crop:
+                part = "their middle is"
+            size = f"a shorter side of {resizing.size}"
+            if tokenizer.size is not None:
                 size = "{} × {}".format(*tokenizer.size)
             self._rule += f"; {part} resized to {size} (--tokenizer.resize)"
 
@@ -287,16 +261,14 @@ class ImageFolder(ClassFolder):
         """Sizes of the images, and how many have transparency."""
         by_size = sorted(headers, key=lambda header: header[0] * header[1])
         small, large = (f"{by_size[i][0]} × {by_size[i][1]}" for i in (0, -1))
-        if len({header[:2] for header in headers}) == 1:
-            sizes = small
-        else:
+        sizes = small
+        if len({header[:2] for header in headers}) > 1:
             sizes = f"from {small} to {large}"
         num_transparent = sum(is_transparent for *_, is_transparent in headers)
+        said = f"{sizes} pixels, read {self._rule}"
         if num_transparent:
-            dropped = f"; the transparency of {num_transparent:,} is dropped"
-        else:
-            dropped = ""
-        return f"{sizes} pixels, read {self._rule}{dropped}"
+            said += f"; the transparency of {num_transparent:,} is dropped"
+        return said
 
     def cautions(self, headers: Mapping[Path, Any]) -> Iterator[str]:
         """Images of 16 bits that use less than a sixteenth of them, as those of a camera of 12 bits do."""
@@ -312,7 +284,9 @@ class ImageFolder(ClassFolder):
 
 def _read_resized(path: Path, channels: int, resized: Callable[[Tensor], Tensor] | None) -> Tensor:
     image = read_image(path, channels)
-    return image if resized is None else resized(image)
+    if resized is None:
+        return image
+    return resized(image)
 
 
 class AudioFolder(ClassFolder):
@@ -336,21 +310,23 @@ class AudioFolder(ClassFolder):
     def described(self, headers: Sequence[tuple[int, int, int]]) -> str:
         """Lengths, sample rates and channels of the recordings."""
         seconds = sorted(samples / rate for samples, rate, _ in headers)
-        rates, channels = ({header[i] for header in headers} for i in (1, 2))
-        is_resampled = self._rate is not None and rates != {self._rate}
-        return (
+        rates, channels = (sorted({header[i] for header in headers}) for i in (1, 2))
+        said = (
             f"{seconds[0]:.3g} to {seconds[-1]:.3g} s, median {seconds[len(seconds) // 2]:.3g} s, "
-            f"{' and '.join(_CHANNELS.get(c, f'{c} channels') for c in sorted(channels))}, "
-            f"at {', '.join(map(str, sorted(rates)[:6]))}{', …' if len(rates) > 6 else ''} Hz"
-            f"{f', resampled to {self._rate} Hz (--tokenizer.sample_rate)' if is_resampled else ''}"
+            f"{' and '.join(_CHANNELS.get(c, f'{c} channels') for c in channels)}, at {listed(rates, 6)} Hz"
         )
+        if self._rate is not None and rates != [self._rate]:
+            said += f", resampled to {self._rate} Hz (--tokenizer.sample_rate)"
+        return said
 
     def cautions(self, headers: Mapping[Path, tuple[int, int, int]]) -> Iterator[str]:
         """Recordings whose channels cancel each other when they are mixed, as of which one is the other's negative."""
+        if not self._mixes:
+            return
         several = [
             path for path, (samples, _, c) in headers.items() if c > 1 and samples * c < 10_000_000
         ]
-        losses = _tried(_loss_of_mix, several) if self._mixes else {}
+        losses = _tried(_loss_of_mix, several)
         if lost := [path.name for path, loss in losses.items() if loss > 20]:
             many = f"{len(lost)} of {len(losses)} recordings with several channels (first: {one_line(lost[0])})"
             yield f"{many} lose over 20 dB when mixed, as these cancel each other; --tokenizer.channels first takes one"
@@ -361,7 +337,9 @@ def _loss_of_mix(path: Path) -> float:
     samples = read_audio(path).samples.double()
     power = float((samples**2).mean())
     mixed = float((samples.mean(dim=0) ** 2).mean())
-    return 10 * log10(power / max(mixed, 1e-30)) if power else 0.0
+    if power == 0:
+        return 0.0
+    return 10 * log10(power / max(mixed, 1e-30))
 
 
 class TextFolder(ClassFolder):
@@ -380,11 +358,16 @@ class TextFolder(ClassFolder):
 
     def described(self, headers: Sequence[int]) -> str:
         """Lengths of the texts."""
-        low = min(headers)
-        high = max(headers)
-        if low == high:
-            return f"{low:,} characters each"
-        return f"of {low:,} to {high:,} characters"
+        return between(headers, "characters")
+
+
+def between(sizes: Sequence[int], unit: str) -> str:
+    """The smallest and the largest size, in words."""
+    low = min(sizes)
+    high = max(sizes)
+    if low == high:
+        return f"of {low:,} {unit}"
+    return f"of {low:,} to {high:,} {unit}"
 
 
 def _no_tokenizer(_: Path) -> Any:
@@ -428,7 +411,9 @@ class _Files:
         try:
             return self.read(self.paths[index])
         except DataError as error:
-            raise DataError(f"{error} ({self.advice})") if self.advice else error from error
+            if self.advice:
+                raise DataError(f"{error} ({self.advice})") from error
+            raise
 
     def name(self, index: int) -> str:
         return str(self.paths[index])
@@ -491,15 +476,11 @@ def _class_names(root: Path, parts: _Parts) -> list[str]:
             )
         for name, label in files.items():
             if (label is None) != (not names):
-                raise DataError(
-                    f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training"
-                )
+                which = "no" if names else "a"
+                raise DataError(f"{root / name} is in {which} class folder, unlike training")
             if label not in counts:
-                known = (
-                    f"it has: {one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
-                )
                 raise DataError(
-                    f"{root} has class {one_line(label)!r}, which training does not have; {known}"
+                    f"{root} has class {one_line(label)!r}, which training does not have; it has: {listed(names, 20)}"
                 )
     return names
 
@@ -518,4 +499,6 @@ def _counted(skipped: Mapping[str, int]) -> str:
     found = [
         f"{count:,} {one_line(what)}" for what, count in Counter(skipped).most_common() if count
     ]
-    return ", ".join(found[:8]) + (f", and {len(found) - 8} more kinds" if len(found) > 8 else "")
+    if len(found) > 8:
+        found[8:] = [f"and {len(found) - 8} more kinds"]
+    return ", ".join(found)

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from seqkit.data.graph_files import MASKS, RawGraph, exact_number, read_graph
+from seqkit.data.notes import listed
 from seqkit.data.sample import Sample, Splits
-from seqkit.data.source import DataSource
-from seqkit.data.spectrum import eigenvectors, help_to_classify
+from seqkit.data.source import DataSource, check_test_fraction
+from seqkit.data.spectrum import eigenvectors
 from seqkit.data.splits import SPLIT_NAMES, stratified
 from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number, word_of
 from seqkit.errors import DataError, one_line, suggest
@@ -48,7 +49,7 @@ MAX_WORDS = 100
 """Most categories of an attribute that becomes one-hot features, and most edge types."""
 
 LEAST_EIGENVECTORS = 8
-"""Eigenvectors that nodes get where they help; as many as there are classes, if these are more."""
+"""Eigenvectors of nodes that have no features; as many as there are classes, if these are more."""
 
 _NAMES = ("train", "valid", "test")
 
@@ -63,8 +64,7 @@ class GraphFile(DataSource):
     without one are unlabelled. features: attributes to use; None: all but target and split; []: none. Numbers are
     standardised, words are categories, a tensor x stays as it is. eigenvectors: number of the graph's eigenvectors
     beside the features (`seqkit.data.spectrum`), which say where in this graph a node is; 0: none; None:
-    `LEAST_EIGENVECTORS` or more for nodes without features, and where they help to tell the nodes of training and
-    validation apart, otherwise 0. edge_type: attribute of the edges
+    `LEAST_EIGENVECTORS`, or as many as classes, for nodes without features, otherwise 0. edge_type: attribute of edges
     whose values are their types. split: attribute that names the split of a node; None: masks train_mask, val_mask and
     test_mask, or an attribute called split, where there are any. test_fraction: share of the labelled nodes that is
     test where the file has no split; a tenth is validation then, by class. seed: of that split, in SHA-256 order.
@@ -82,10 +82,7 @@ class GraphFile(DataSource):
         test_fraction: float = 0.2,
         seed: int = 0,
     ):
-        if not 0 < test_fraction < 1 - VALID_FRACTION:
-            raise ValueError(
-                f"test_fraction is {test_fraction}; give a number above 0 and below {1 - VALID_FRACTION}"
-            )
+        check_test_fraction(test_fraction, below=1 - VALID_FRACTION)
         if eigenvectors is not None and eigenvectors < 0:
             raise ValueError(
                 f"eigenvectors is {eigenvectors}; give their number, 0 for none, or leave it out"
@@ -111,31 +108,28 @@ class GraphFile(DataSource):
         raw = read_graph(self.path)
         target, label, names = self._labels(raw)
         split, rule, used = self._split_of(raw, label)
-        known = [IGNORE if name == "test" else int(c) for name, c in zip(split, label)]
-        graph, said = self._graph(raw, {target, *used}, np.array(known))
+        graph, said = self._graph(raw, {target, *used}, num_classes=len(names))
         parts = {
             name: label.masked_fill(torch.tensor([one != name for one in split]), IGNORE)
             for name in _NAMES
         }
         counts = {name: int((part != IGNORE).sum()) for name, part in parts.items()}
-        for line in (
-            _described(raw, label, names),
-            ""
-            if self.target
-            else f"the label is {one_line(target)!r} by its name; to choose: --data.target",
-            *said,
-            f"labelled nodes: {', '.join(f'{count:,} {name}' for name, count in counts.items())}, {rule}",
-        ):
-            if line:
-                log.warning("%s: %s", self.path, line)
+        lines = [_described(raw, label, names), *said]
+        if not self.target:
+            by_name = f"the label is {one_line(target)!r} by its name; to choose: --data.target"
+            lines.insert(1, by_name)
+        sizes = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+        for line in filter(None, [*lines, f"labelled nodes: {sizes}, {rule}"]):
+            log.warning("%s: %s", self.path, line)
         for name in ("train", "test"):
             if not counts[name]:
                 fault = f"no labelled node is left for the {name} split"
                 raise DataError(
                     f"{self.path}: {fault}; label two of a class at least, or give --data.split"
                 )
-        if unseen := set(parts["test"].tolist()) - set(parts["train"].tolist()) - {IGNORE}:
-            shown = ", ".join(one_line(names[i]) for i in sorted(unseen)[:5])
+        unseen = set(parts["test"].tolist()) - set(parts["train"].tolist()) - {IGNORE}
+        if unseen:
+            shown = listed([names[i] for i in sorted(unseen)], 5)
             raise DataError(
                 f"{self.path}: no training node has the class {shown}, and test nodes have; label one"
             )
@@ -180,13 +174,8 @@ class GraphFile(DataSource):
         # classes are numbered as they occur: a label of 10^8 is not 10^8 classes
         names = sorted({_word(value) for value in values if not is_missing(value)}, key=_in_order)
         codes = {name: i for i, name in enumerate(names)}
-        return (
-            name,
-            torch.tensor(
-                [IGNORE if is_missing(value) else codes[_word(value)] for value in values]
-            ),
-            names,
-        )
+        label = [IGNORE if is_missing(value) else codes[_word(value)] for value in values]
+        return name, torch.tensor(label), names
 
     def _values(self, attributes: dict[str, list[Any]], name: str, of: str) -> list[Any]:
         """The values of an attribute. Raises DataError where there is none such."""
@@ -197,64 +186,56 @@ class GraphFile(DataSource):
 
     def _split_of(self, raw: RawGraph, label: Tensor) -> tuple[list[str], str, list[str]]:
         """The split of each node, "" for none, the rule in words, and the attributes that say it."""
-        masks = {name: SPLIT_NAMES[name[:-5]] for name in raw.attributes if name in MASKS}
-        if self.split is None and masks:
-            each = zip(
-                *(
-                    [_word(value).lower() in ("1", "true") for value in raw.attributes[name]]
-                    for name in masks
-                )
-            )
-            split = [
-                " and ".join(name for name, is_in in zip(masks.values(), mask) if is_in)
-                for mask in each
-            ]
+        used = [name for name in raw.attributes if name in MASKS]
+        if self.split is None and used:
+            split = _by_masks({name: raw.attributes[name] for name in used})
             rule = "by masks"
-            used = [*masks]
         elif self.split or "split" in raw.attributes:
             used = [self.split or "split"]
             words = [_word(value) for value in self._values(raw.attributes, used[0], "nodes")]
-            is_none = [is_missing(word, AMBIGUOUS) for word in words]
             split = [
-                "" if none else SPLIT_NAMES.get(word.lower(), word)
-                for word, none in zip(words, is_none)
+                "" if is_missing(word, AMBIGUOUS) else SPLIT_NAMES.get(word.lower(), word)
+                for word in words
             ]
             rule = f"by attribute {one_line(used[0])}"
         else:
-            split = [""] * len(raw.ids)
-            rule = f"by class, SHA-256 with seed {self.seed}"
             used = []
-            nodes = (label != IGNORE).nonzero()[:, 0].tolist()
-            rest, test = stratified(label[nodes].tolist(), self.test_fraction, self.seed)
-            share = VALID_FRACTION / (1 - self.test_fraction)
-            train, valid = stratified([int(label[nodes[i]]) for i in rest], share, self.seed)
-            for name, places in zip(
-                _NAMES, ([rest[i] for i in train], [rest[i] for i in valid], test)
-            ):
-                for i in places:
-                    split[nodes[i]] = name
-        if odd := next((name for name in split if name not in ("", *_NAMES)), None):
+            split = self._by_class(label)
+            rule = f"by class, SHA-256 with seed {self.seed}"
+        odd = next((name for name in split if name not in ("", *_NAMES)), None)
+        if odd is not None:
             where = f"{self.path}: {', '.join(map(one_line, used))}"
             raise DataError(
                 f"{where}: a node is in {one_line(odd)!r}; write one of train, valid, test, or nothing"
             )
         return split, rule, used
 
-    def _graph(
-        self, raw: RawGraph, used: set[str], known: np.ndarray | None = None
-    ) -> tuple[GraphData, list[str]]:
-        """The graph without labels, and in words its features, their eigenvectors and its edge types.
+    def _by_class(self, label: Tensor) -> list[str]:
+        """The split of each node: of each class some labelled nodes are test, and a tenth is validation."""
+        nodes = (label != IGNORE).nonzero()[:, 0].tolist()
+        rest, test = stratified(label[nodes].tolist(), self.test_fraction, self.seed)
+        share = VALID_FRACTION / (1 - self.test_fraction)
+        _, valid = stratified([int(label[nodes[i]]) for i in rest], share, self.seed)
+        split = [""] * len(label)
+        for i in rest:
+            split[nodes[i]] = "train"
+        for i in valid:
+            split[nodes[rest[i]]] = "valid"
+        for i in test:
+            split[nodes[i]] = "test"
+        return split
 
-        known: class of each node [n] that may decide on the eigenvectors, IGNORE where there is none; None: it is
-        decided.
-        """
+    def _graph(
+        self, raw: RawGraph, used: set[str], num_classes: int = 0
+    ) -> tuple[GraphData, list[str]]:
+        """The graph without labels, and in words its features, their eigenvectors and its edge types."""
         features, said = self._features(raw, used)
         types, edges_said = self._edge_types(raw)
         try:
             graph = GraphData(features, torch.from_numpy(raw.edges), types, raw.directed)
         except DataError as error:
             raise DataError(f"{self.path}: {error}") from None
-        nodes, spectrum_said = self._with_eigenvectors(graph, known)
+        nodes, spectrum_said = self._with_eigenvectors(graph, num_classes)
         return replace(graph, nodes=nodes), [said, spectrum_said, edges_said]
 
     def _features(self, raw: RawGraph, used: set[str]) -> tuple[Tensor, str]:
@@ -264,40 +245,33 @@ class GraphFile(DataSource):
                 return torch.from_numpy(raw.x.astype(np.int64)), "x are categories"
             x = raw.x.reshape(len(raw.ids), -1).astype(np.float32)
             return torch.from_numpy(x), f"x as it is ({x.shape[1]:,} features)"
+        wanted = self.features
+        if wanted is None:
+            wanted = [name for name in raw.attributes if name not in used]
         columns: list[np.ndarray] = [np.zeros((len(raw.ids), 0))]
         taken: list[str] = []
         left_out: list[str] = []
-        for name in (
-            [one for one in raw.attributes if one not in used]
-            if self.features is None
-            else self.features
-        ):
+        for name in wanted:
             made, what = self._columns(name, self._values(raw.attributes, name, "nodes"))
-            columns += [made]
-            (taken if made.shape[1] else left_out).append(f"{one_line(name)} ({what})")
+            columns.append(made)
+            told = taken if made.shape[1] else left_out
+            told.append(f"{name} ({what})")
         if left_out and self.features is not None:
             raise DataError(
-                f"{self.path}: no feature is {', '.join(left_out)}; leave it out of --data.features"
+                f"{self.path}: no feature is {', '.join(map(one_line, left_out))}; leave it out of --data.features"
             )
+        said = "nodes have no features"
         if taken:
-            said = f"features: {', '.join(taken[:8])}{', …' * (len(taken) > 8)}"
-        else:
-            said = "nodes have no features"
-        said += (
-            f"; not used: {', '.join(left_out[:8])}{', …' * (len(left_out) > 8)}"
-            if left_out
-            else ""
-        )
+            said = f"features: {listed(taken)}"
+        if left_out:
+            said += f"; not used: {listed(left_out)}"
         return torch.from_numpy(np.concatenate(columns, axis=1).astype(np.float32)), said
 
     def _columns(self, name: str, values: list[Any]) -> tuple[np.ndarray, str]:
         """Features [n f] of an attribute, and what they are; f = 0: it cannot be used."""
-        missing = np.array([is_missing(value) for value in values])
-        if all(isinstance(value, str | None) for value in values):
-            numbers = None
-        else:
-            numbers = [_number(v) for v in values]
-        if numbers is not None and None not in numbers:
+        is_words = all(isinstance(value, str | None) for value in values)
+        numbers = [] if is_words else [_number(value) for value in values]
+        if numbers and None not in numbers:
             column = np.array(numbers, float)
             missing = np.isnan(column)
             if np.isinf(column).any():
@@ -305,19 +279,20 @@ class GraphFile(DataSource):
                     f"{self.path}: {one_line(name)} of a node is infinite; correct it, or leave it empty"
                 )
             distinct = set(column[~missing].tolist())
-            what = "0 or 1" if distinct <= {0.0, 1.0} else "standardised"
-            if what == "standardised" and len(distinct) > 1:
-                column = (column - column[~missing].mean()) / column[~missing].std()
+            what = "0 or 1"
+            if not distinct <= {0.0, 1.0}:
+                what = "standardised"
+                if len(distinct) > 1:
+                    column = (column - column[~missing].mean()) / column[~missing].std()
             made = np.where(missing, 0.0, column)[:, None]
         else:
-            distinct = {_word(value) for value in values if not is_missing(value)}
+            missing = np.array([is_missing(value) for value in values])
+            words = np.array([_word(value) for value in values])
+            distinct = set(words[~missing].tolist())
             what = f"{len(distinct):,} categories"
             if len(distinct) > min(MAX_WORDS, len(values) / 2):
                 return np.zeros((len(values), 0)), f"{len(distinct):,} different words"
-            made = np.array([_word(value) for value in values])[:, None] == np.array(
-                sorted(distinct) or [""]
-            )
-            made &= ~missing[:, None]
+            made = (words[:, None] == np.array(sorted(distinct) or [""])) & ~missing[:, None]
         if len(distinct) < 2:
             return np.zeros((len(values), 0)), "the same at all nodes" if distinct else "empty"
         if missing.any():
@@ -325,49 +300,38 @@ class GraphFile(DataSource):
             made = np.concatenate([made, missing[:, None]], axis=1)
         return made, what
 
-    def _with_eigenvectors(self, graph: GraphData, known: np.ndarray | None) -> tuple[Tensor, str]:
-        """Features of the nodes with the graph's eigenvectors, where they are wanted or help, and why, in words."""
+    def _with_eigenvectors(self, graph: GraphData, num_classes: int) -> tuple[Tensor, str]:
+        """Features of the nodes, with eigenvectors where they are wanted or all that there is, and a sentence."""
         features = graph.nodes
-        n = len(graph.nodes)
         is_bare = features.ndim == 2 and features.shape[1] == 0
+        usual = max(LEAST_EIGENVECTORS, num_classes)
+        if self.eigenvectors is None and not is_bare:
+            self.eigenvectors = 0
+            said = f"the graph's eigenvectors may help, too: --data.eigenvectors {usual}"
+            return features, said
+        if self.eigenvectors is None:
+            self.eigenvectors = usual
         if self.eigenvectors == 0:
             return features, "nodes have their degree alone" if is_bare else ""
         if features.ndim == 1:
-            wide = torch.nn.functional.one_hot(features).float()
-        else:
-            wide = features
-        adjacency = adjacency_of(graph.edges.numpy(), n)
-        num = self.eigenvectors
-        if num is None:
-            assert known is not None
-            num = max(LEAST_EIGENVECTORS, len(np.unique(known[known != IGNORE])))
-        vectors = eigenvectors(adjacency, num)
-        if (
-            self.eigenvectors is None
-            and known is not None
-            and not is_bare
-            and not help_to_classify(vectors, wide.numpy(), adjacency, known)
-        ):
-            self.eigenvectors = 0
-            return (
-                features,
-                f"the graph's eigenvectors do not help a regression; with them: --data.eigenvectors {num}",
-            )
-        self.eigenvectors = num
-        said = f"nodes get the graph's first {num} eigenvectors, so the model learns this graph and no other"
-        return torch.cat(
-            [wide, torch.from_numpy(vectors)], dim=1
-        ), f"{said} (without: --data.eigenvectors 0)"
+            features = torch.nn.functional.one_hot(features).float()
+        adjacency = adjacency_of(graph.edges.numpy(), len(features))
+        vectors = torch.from_numpy(eigenvectors(adjacency, self.eigenvectors))
+        said = (
+            f"nodes get the graph's first {self.eigenvectors} eigenvectors, so the model learns this graph and no "
+            "other (without: --data.eigenvectors 0)"
+        )
+        return torch.cat([features, vectors], dim=1), said
 
     def _edge_types(self, raw: RawGraph) -> tuple[Tensor | None, str]:
         """The type of each edge [e], None: there is one, and a sentence."""
+        if self.edge_type is None and raw.edge_types is not None:
+            types = torch.from_numpy(raw.edge_types)
+            return types, f"{len(types.unique())} edge types"
         if self.edge_type is None:
-            types = raw.edge_types
             names = ", ".join(map(one_line, [*raw.edge_attributes][:5]))
-            unused = names and f"attributes of edges are not used ({names}); --data.edge_type"
-            if types is None:
-                return (None, unused)
-            return (torch.from_numpy(types), f"{len(np.unique(types))} edge types")
+            unused = f"attributes of edges are not used ({names}); --data.edge_type"
+            return None, unused if names else ""
         values = self._values(raw.edge_attributes, self.edge_type, "edges")
         words = sorted(set(map(_word, values)), key=_in_order)
         if any(map(is_missing, values)) or len(words) > MAX_WORDS:
@@ -394,14 +358,21 @@ def _described(raw: RawGraph, label: Tensor, names: list[str]) -> str:
         "nodes without edges": n - len(np.unique(raw.edges[:, ~is_loop])),
         "unlabelled": n - counts.total(),
     }
-    edges = f"{len(np.unique(pairs)):,} {'directed' if raw.directed else 'undirected'} edges"
-    what = [
-        f"{n:,} nodes",
-        edges,
-        *(f"{count:,} {said}" for said, count in left_out.items() if count),
-    ]
-    shown = ", ".join(f"{one_line(name)} {count:,}" for name, count in counts.most_common(7))
-    return f"{', '.join(what)}; classes: {shown}{', …' if len(counts) > 7 else ''}"
+    kind = "directed" if raw.directed else "undirected"
+    what = [f"{n:,} nodes", f"{len(np.unique(pairs)):,} {kind} edges"]
+    what += [f"{count:,} {said}" for said, count in left_out.items() if count]
+    classes = [f"{name} {count:,}" for name, count in counts.most_common()]
+    return f"{', '.join(what)}; classes: {listed(classes, 7)}"
+
+
+def _by_masks(masks: dict[str, list[Any]]) -> list[str]:
+    """The split of each node; those of several, joined, where masks overlap."""
+    split: list[list[str]] = [[] for _ in next(iter(masks.values()))]
+    for mask, values in masks.items():
+        for own, value in zip(split, values):
+            if _word(value).lower() in ("1", "true"):
+                own.append(SPLIT_NAMES[mask.removesuffix("_mask")])
+    return [" and ".join(own) for own in split]
 
 
 def _word(value: Any) -> str:

@@ -107,7 +107,10 @@ class Pairs(DataSource):
         self, split: str, parts: Mapping[str, Samples], classes: list[str], rounds: int = 1
     ) -> Samples:
         rows: list[tuple[int, ...]] = []
-        for one in range(len(classes)) if self.label == "same" else [None]:
+        each_class: Sequence[int | None] = [None]
+        if self.label == "same":
+            each_class = range(len(classes))
+        for one in each_class:
             members = [
                 [i for i, label in enumerate(own.labels) if one in (None, label)]
                 for own in parts.values()
@@ -124,7 +127,9 @@ class Pairs(DataSource):
         known = [row[0] if self.label == "same" else sum(row) % len(classes) for row in numbers]
         words = {name: own or classes for name, own in self.words.items()}
         pairs = _Pairs(parts, rows, known, words, self.only)
-        labels = [None] * len(known) if self.unlabelled else known
+        labels: Sequence[int | None] = known
+        if self.unlabelled:
+            labels = [None] * len(known)
         return Samples(pairs.raw, labels, groups=pairs.groups(), name=pairs.name)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seqkit.data.formats import CODE
 from seqkit.data.sample import Sample, Splits
-from seqkit.data.source import DataSource
+from seqkit.data.source import DataSource, check_test_fraction
 from seqkit.data.splits import by_group
 from seqkit.data.walk import matching, walk
 from seqkit.errors import DataError
@@ -30,10 +30,7 @@ class PythonFiles(DataSource):
     """
 
     def __init__(self, path: str, *, test_fraction: float = 0.1):
-        if not 0 < test_fraction < 1:
-            raise ValueError(
-                f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.1"
-            )
+        check_test_fraction(test_fraction)
         self.path = path
         self.test_fraction = test_fraction
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from seqkit.data.documents import PIECE_CHARACTERS, document_of, held_out, num_characters, place
 from seqkit.data.io import read_text
 from seqkit.data.sample import Sample, Samples, Splits
-from seqkit.data.source import DataSource
+from seqkit.data.source import DataSource, check_test_fraction
 from seqkit.data.walk import matching
 from seqkit.errors import DataError
 from seqkit.progress import track
@@ -27,10 +27,7 @@ class TextFiles(DataSource):
     """
 
     def __init__(self, path: str | list[str], *, test_fraction: float = 0.1):
-        if not 0 < test_fraction < 1:
-            raise ValueError(
-                f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.1"
-            )
+        check_test_fraction(test_fraction)
         self.path = path
         self.test_fraction = test_fraction
 
@@ -60,8 +57,10 @@ class TextFiles(DataSource):
         documents = Samples.of(samples)
         train, test, rule = held_out(documents, self.test_fraction, seed=0)
         kept = {sample.name for sample in train}
-        for sample in samples if rule.startswith("the end") else []:
-            if document_of(sample.name) == sample.name and (sample.name not in kept or not test):
+        for sample in samples:
+            if not rule.startswith("the end") or document_of(sample.name) != sample.name:
+                continue
+            if sample.name not in kept or not test:
                 count = len(sample.raw)
                 raise DataError(
                     f"{sample.name} has {count} character{'s' * (count > 1)}, which leaves none to train on beside its "
@@ -74,10 +73,11 @@ class TextFiles(DataSource):
         return Splits(train=train, test=test, rule=rule)
 
     def _paths(self) -> list[str]:
-        paths = [self.path] if isinstance(self.path, str) else self.path
-        if not paths:
+        if isinstance(self.path, str):
+            return matching(self.path)
+        if not self.path:
             raise ValueError("path is an empty list; give at least one text file")
-        return [file for path in paths for file in matching(path)]
+        return [file for path in self.path for file in matching(path)]
 
 
 def _pieces(path: str) -> list[str]:

@@ -53,13 +53,12 @@ class ArrowColumn(Sequence[Any]):
         return value
 
 
-def read_arrow(file: Path, max_rows: int | None) -> Rows:
-    """Rows of a Parquet or Arrow file; of Parquet, about the first `max_rows`. Raises DataError if it is damaged."""
+def read_arrow(file: Path) -> Rows:
+    """Rows of a Parquet or Arrow file. Raises DataError if it is damaged."""
     with _reading(file):
         if file.suffix.lower() == ".parquet":
             parquet = ParquetFile(file, memory_map=True, page_checksum_verification=True)
-            batches = [*zip(range(-(-(max_rows or 2**62) // 10_000)), parquet.iter_batches(10_000))]
-            table = pa.Table.from_batches([batch for _, batch in batches], parquet.schema_arrow)
+            table = pa.Table.from_batches(parquet.iter_batches(10_000), parquet.schema_arrow)
         else:
             mapped = pa.memory_map(str(file))
             try:

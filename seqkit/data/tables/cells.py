@@ -29,16 +29,8 @@ AMBIGUOUS = ("na", "none", "-", "?", ".", "missing")
 """Words, in lower case, that may be a value. Where one stands among numbers, it is missing in the whole table."""
 
 TRUTHS = {
-    "yes": 1.0,
-    "no": 0.0,
-    "y": 1.0,
-    "n": 0.0,
-    "true": 1.0,
-    "false": 0.0,
-    "t": 1.0,
-    "f": 0.0,
-    "1": 1.0,
-    "0": 0.0,
+    **dict.fromkeys(("yes", "y", "true", "t", "1"), 1.0),
+    **dict.fromkeys(("no", "n", "false", "f", "0"), 0.0),
 }
 """Words, in lower case, for yes and no."""
 
@@ -72,17 +64,21 @@ def number(cell: Any, form: str = "") -> float | None:
     form: "," where decimals stand behind a comma, and points group digits.
     """
     if isinstance(cell, int | float) and not isinstance(cell, bool):
-        if abs(cell) < 1e300 or cell != cell:
+        try:
             return float(cell)
-        return math.inf * (1 if cell > 0 else -1)
+        except OverflowError:
+            return math.copysign(math.inf, cell > 0 or -1)
     if not isinstance(cell, str):
         return None
-    text = cell.translate(_SWAPPED) if form == "," else cell
+    text = cell
+    if form == ",":
+        text = cell.translate(_SWAPPED)
     try:
-        found = float(text)  # which reads 1_000, a name in a table
-        return None if "_" in text else found
+        found = float(text)
     except ValueError:
         pass
+    else:
+        return None if "_" in text else found  # 1_000 is a name in a table
     if cell.strip().lower() in MISSING:
         return math.nan
     match = _NUMBER.fullmatch(text.strip())
@@ -98,24 +94,25 @@ _SWAPPED = str.maketrans(",.", ".,")
 
 def years(cell: Any, form: str = "") -> Years | None:
     """A date in years since 1970, as ISO 8601 ("") or `form` writes it; None: it is something else."""
-    if isinstance(cell, str):
-        text = cell.strip()
-        parsed = None
-        with suppress(ValueError):
-            if form:
-                parsed = datetime.strptime(text, form)
-            elif not text.isdigit():
-                parsed = datetime.fromisoformat(text)
-        cell = parsed
-    return Years.of(cell) if isinstance(cell, date) else None
+    if isinstance(cell, date):
+        return Years.of(cell)
+    if not isinstance(cell, str):
+        return None
+    text = cell.strip()
+    with suppress(ValueError):
+        if form:
+            return Years.of(datetime.strptime(text, form))
+        if not text.isdigit():
+            return Years.of(datetime.fromisoformat(text))
+    return None
 
 
 def truth(cell: Any, missing: Iterable[str] = ()) -> float | None:
     """1 for yes, 0 for no, NaN where it is missing; None: it is something else."""
     if is_missing(cell, missing):
         return math.nan
-    if isinstance(cell, bool | int | float):
-        return float(cell) if cell in (0, 1) else None
+    if isinstance(cell, bool | int | float) and cell in (0, 1):
+        return float(cell)
     if isinstance(cell, str):
         return TRUTHS.get(cell.strip().lower())
     return None
@@ -124,7 +121,7 @@ def truth(cell: Any, missing: Iterable[str] = ()) -> float | None:
 def word_of(cell: Any) -> str:
     """A category or class as a word."""
     if isinstance(cell, bool):
-        return "true" if cell else "false"
+        return str(cell).lower()
     if isinstance(cell, float):
         return f"{cell:.15g}"
     word = str(cell).strip()
@@ -149,14 +146,19 @@ def words_of(cell: Any) -> list[Any]:
 
 def short(value: Any) -> str:
     """A cell as an error shows it."""
-    text = repr(value if not isinstance(value, bytes) else value[:40])
-    return one_line(text if len(text) <= 60 else f"{text[:57]}…")
+    if isinstance(value, bytes):
+        value = value[:40]
+    text = repr(value)
+    if len(text) > 60:
+        text = f"{text[:57]}…"
+    return one_line(text)
 
 
 def content_of(cell: Any) -> bytes | None:
     """Bytes of the file in a cell, as they are or under the key `bytes`; None: the cell holds none."""
-    content = cell.get("bytes") if isinstance(cell, dict) else cell
-    return content if isinstance(content, bytes) else None
+    if isinstance(cell, dict):
+        cell = cell.get("bytes")
+    return cell if isinstance(cell, bytes) else None
 
 
 def name_of(cell: Any) -> Any:
@@ -179,14 +181,13 @@ def read_content(content: bytes, read: Callable[[Path], Any], column: str) -> An
 
 def is_series(cell: Any) -> bool:
     """Whether a cell is a list of numbers, or of lists of numbers."""
-    rows = cell if isinstance(cell, list) else []
-    if all(isinstance(row, list) for row in rows):
-        steps = [x for row in rows for x in row]
-    else:
-        steps = rows
-    return bool(steps) and all(
-        isinstance(x, int | float) and not isinstance(x, bool) for x in steps
-    )
+    if not isinstance(cell, list):
+        return False
+    steps = cell
+    if all(isinstance(row, list) for row in cell):
+        steps = [x for row in cell for x in row]
+    is_number = [isinstance(x, int | float) and not isinstance(x, bool) for x in steps]
+    return bool(steps) and all(is_number)
 
 
 def conversation(cell: Any) -> str | None:
@@ -198,14 +199,9 @@ def conversation(cell: Any) -> str | None:
         return None
     lines = []
     for message in cell:
-        keys = next(
-            (
-                keys
-                for keys in MESSAGE_KEYS
-                if isinstance(message, dict) and {*keys} <= message.keys()
-            ),
-            None,
-        )
+        if not isinstance(message, dict):
+            return None
+        keys = next((keys for keys in MESSAGE_KEYS if {*keys} <= message.keys()), None)
         if keys is None or not all(isinstance(message[key], str) for key in keys):
             return None
         lines.append(f"{message[keys[0]]}: {message[keys[1]]}")

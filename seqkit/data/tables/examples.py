@@ -13,6 +13,7 @@ from typing import Any
 
 from seqkit.data.cache import state_of
 from seqkit.data.formats import OF_KIND, own_reader
+from seqkit.data.kinds import FILES, OF_CELLS
 from seqkit.data.notes import Caution
 from seqkit.data.tables.cells import (
     is_blank,
@@ -24,7 +25,7 @@ from seqkit.data.tables.cells import (
     words_of,
 )
 from seqkit.data.tables.rows import Rows
-from seqkit.data.tables.schema import CELLS, FILES, OF_CELLS, Column, Schema
+from seqkit.data.tables.schema import CELLS, Column, Schema
 from seqkit.errors import DataError, attempt, one_line, reason
 
 
@@ -49,30 +50,25 @@ class Examples:
         self.folder = folder
         parts: Mapping[str, Any] | None = getattr(tokenizer, "parts", None)
         reads: Mapping[str, str] = getattr(tokenizer, "reads", {})
-        is_one = parts is None and (
-            tokenizer is not None or [c.kind in OF_CELLS for c in schema.inputs] == [False]
-        )
-        self._one = schema.inputs[0] if is_one else None
-        self._tokenizers = {reads.get(part, part): one for part, one in (parts or {}).items()}
-        if self._one is not None and tokenizer is not None:
-            self._tokenizers = {self._one.name: tokenizer}
-        for column in schema.inputs if tokenizer is not None else ():
+        first = schema.inputs[0]
+        self._one: Column | None = None
+        self._tokenizers: dict[str, Any] = {}
+        if parts is not None:
+            self._tokenizers = {reads.get(part, part): one for part, one in parts.items()}
+        elif tokenizer is not None:
+            self._one = first
+            self._tokenizers = {first.name: tokenizer}
+        elif len(schema.inputs) == 1 and first.kind not in OF_CELLS:
+            self._one = first
+        self.values: dict[str, list[Any]] = {}
+        self.faults: dict[int, str] = {}
+        for column in schema.inputs:
             reader = self._tokenizers.get(column.name)
             if column.kind == "file" and reader is not None and own_reader(reader) is None:
                 what = f"names files for a tokenizer with read(path), which {type(reader).__name__} does not have"
                 raise DataError(f"{rows.name}: {column.name} {what}")
-        self.values: dict[str, list[Any]] = {}
-        self.faults: dict[int, str] = {}
-        for column in schema.inputs:
             if column.name in rows.columns or schema.steps:
                 self.values[column.name] = self._read(column)
-        known = [
-            (column, self.values[column.name])
-            for column in schema.inputs
-            if column.name in self.values
-        ]
-        self._parts = [(column, values) for column, values in known if column.kind not in OF_CELLS]
-        self._cells = [(column.name, values) for column, values in known if column.kind in OF_CELLS]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -85,17 +81,25 @@ class Examples:
         """The raw example of a row. Raises DataError if a file cannot be read."""
         if self._one is not None:
             return self._part(self._one, self.values[self._one.name][row], row)
-        parts = [
-            (column, value) for column, values in self._parts if (value := values[row]) is not None
-        ]
-        cells = {name: value for name, values in self._cells if (value := values[row]) is not None}
-        example = {column.name: self._part(column, value, row) for column, value in parts}
-        return example | ({CELLS: cells} if cells else {})
+        example: dict[str, Any] = {}
+        cells: dict[str, Any] = {}
+        for column in self.schema.inputs:
+            value = self.values[column.name][row] if column.name in self.values else None
+            if value is None:
+                continue
+            if column.kind in OF_CELLS:
+                cells[column.name] = value
+            else:
+                example[column.name] = self._part(column, value, row)
+        if cells:
+            example[CELLS] = cells
+        return example
 
     def attempt(self, row: int) -> None:
         """Read the row, and encode it with the tokenizers that need no `fit`. Raises ValueError or OSError."""
-        raw = self.raw(row)
-        given = {self._one.name: raw} if self._one is not None else raw
+        given = self.raw(row)
+        if self._one is not None:
+            given = {self._one.name: given}
         for name, tokenizer in self._tokenizers.items():
             if name in given and not hasattr(tokenizer, "fit"):
                 attempt(tokenizer, "encode", given[name])
@@ -123,19 +127,21 @@ class Examples:
 
     def _file(self, column: Column, cell: Any) -> str | bytes | None:
         """Name of a file, or SHA-256 of a file in the cell. Raises ValueError if the file is not below the folder."""
-        name = column.read(cell, self.schema.missing)
-        if not isinstance(name, str):
-            return None if name is None else sha256(name).digest()
+        name: str | bytes | None = column.read(cell, self.schema.missing)
+        if isinstance(name, bytes):
+            return sha256(name).digest()
+        if name is None:
+            return None
         path = self.folder / name
         where = "name files relative to the table, or their folder: --data.folder FOLDER"
         root = os.path.realpath(self.folder)
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise ValueError(f"{one_line(name)[:200]} is not below {self.folder}; {where}")
         if not path.is_file():
-            near = None
+            near = []
             if path.parent.is_dir():
-                near = next(iter(sorted(path.parent.glob(f"{path.name}.*"))), None)
-            hint = f"; there is {near.name}" if near is not None else ""
+                near = sorted(path.parent.glob(f"{path.name}.*"))
+            hint = "".join(f"; there is {one.name}" for one in near[:1])
             raise ValueError(
                 f"{one_line(name)[:200]} does not exist in {self.folder}{hint}; {where}"
             )
@@ -163,17 +169,17 @@ def read_cells(
 
     In a column of texts, equal ones are read once.
     """
-    cells = cells if isinstance(cells, tuple) else tuple(cells)
-    if {*map(type, cells)} <= {str, type(None)}:
-        distinct = tuple(dict.fromkeys(cells))
-        each, faults = _read_each(distinct, read)
-        value_of = dict(zip(distinct, each))
-        fault_of = {distinct[i]: fault for i, fault in faults.items()}
-        rows: list[int] = []
-        if fault_of:
-            rows = [row for row, cell in enumerate(cells) if cell in fault_of]
-        return [*map(value_of.__getitem__, cells)], {row: fault_of[cells[row]] for row in rows}
-    return _read_each(cells, read)
+    cells = tuple(cells)
+    if not {*map(type, cells)} <= {str, type(None)}:
+        return _read_each(cells, read)
+    distinct = tuple(dict.fromkeys(cells))
+    each, faults = _read_each(distinct, read)
+    value_of = dict(zip(distinct, each))
+    fault_of = {distinct[i]: fault for i, fault in faults.items()}
+    faulty = {}
+    if fault_of:
+        faulty = {row: fault_of[cell] for row, cell in enumerate(cells) if cell in fault_of}
+    return [value_of[cell] for cell in cells], faulty
 
 
 def _read_each(
@@ -205,7 +211,7 @@ class UsableRows:
         self.rows = examples.rows
         self.schema = examples.schema
         files = [Path(name) for name, _ in self.rows.files]
-        self._files = None
+        self._files: list[str] | None = None
         if all(file.is_file() for file in files):
             self._files = [*map(state_of, files)]
         self.indices: list[int] = []
@@ -243,12 +249,13 @@ class UsableRows:
         known = {name: i for i, name in enumerate(names)}
         is_tags = self.schema.target_kind == "tags"
         for i, label in enumerate(self.labels):
-            for word in label if is_tags else [label]:
-                if word not in known:
-                    raise DataError(
-                        f"{self.name(i)}: the {split} split has the {'tag' if is_tags else 'class'} {short(word)}, "
-                        "which training lacks; add rows of it to training, or take them out"
-                    )
+            unknown = [word for word in (label if is_tags else [label]) if word not in known]
+            if unknown:
+                kind = "tag" if is_tags else "class"
+                raise DataError(
+                    f"{self.name(i)}: the {split} split has the {kind} {short(unknown[0])}, which training lacks; add "
+                    "rows of it to training, or take them out"
+                )
         if is_tags:
             import torch  # slow to import, and errors above do not need it
 
@@ -261,49 +268,55 @@ class UsableRows:
         bad = list(self.rows.faults)
         labels, faults = labels_of(examples)
         empty: dict[str, list[int]] = {}
+        inputs = "filled cell"
         if len(self.schema.inputs) == 1:
-            what = self.schema.inputs[0].name
-        else:
-            what = "filled cell"
+            inputs = self.schema.inputs[0].name
+        targets = " or ".join(column.name for column in self.schema.targets)
+        has_target = self.schema.target_kind != "none"
         for row in range(len(self.rows)):
-            try:
-                if row in examples.faults:
-                    raise DataError(examples.faults[row])
-                if examples.is_absent(row):
-                    empty.setdefault(what, []).append(row)
-                    continue
-                if row in faults:
-                    raise DataError(faults[row])
-                if labels[row] is None and self.schema.target_kind != "none":
-                    empty.setdefault(" or ".join(c.name for c in self.schema.targets), []).append(
-                        row
-                    )
-                    continue
-                if skip_bad > 0:
-                    examples.attempt(row)
-            except (ValueError, OSError) as error:
-                bad.append(f"{self.rows.place(row)}: {reason(error)}")
+            fault = examples.faults.get(row)
+            if fault is None and examples.is_absent(row):
+                empty.setdefault(inputs, []).append(row)
                 continue
-            self.indices.append(row)
-            self.labels.append(labels[row])
+            fault = fault or faults.get(row)
+            if fault is None and labels[row] is None and has_target:
+                empty.setdefault(targets, []).append(row)
+                continue
+            if fault is None and skip_bad > 0:
+                try:
+                    examples.attempt(row)
+                except (ValueError, OSError) as error:
+                    fault = reason(error)
+            if fault is None:
+                self.indices.append(row)
+                self.labels.append(labels[row])
+            else:
+                bad.append(f"{self.rows.place(row)}: {fault}")
+        self._tell(say, bad, empty, skip_bad)
+
+    def _tell(
+        self, say: Callable[[str], None], bad: list[str], empty: dict[str, list[int]], skip_bad: int
+    ) -> None:
+        """Say which rows are left out. bad: errors of rows. empty: rows that hold nothing, by what they lack."""
+        name = self.rows.name
         total = len(self.rows) + len(self.rows.faults)
         if len(bad) > skip_bad:
-            advice = f"; --data.skip_bad {len(bad)} leaves them out" if len(self) else ""
-            raise DataError(f"{bad[0]} ({len(bad):,} of {total:,} rows cannot be used{advice})")
+            advice = "cannot be used"
+            if self.indices:
+                advice += f"; --data.skip_bad {len(bad)} leaves them out"
+            raise DataError(f"{bad[0]} ({len(bad):,} of {total:,} rows {advice})")
         why = [
             f"no {what}: {len(rows):,}, the first: {self.rows.place(rows[0])}"
             for what, rows in empty.items()
         ]
-        why += [f"cannot be used: {len(bad):,}, the first: {bad[0]}"] if bad else []
-        if not len(self):
+        if bad:
+            why.append(f"cannot be used: {len(bad):,}, the first: {bad[0]}")
+        if not self.indices:
             none = f"none of the {total:,} rows has both input and target ({', '.join(why)})"
-            raise DataError(f"{self.rows.name}: {none}; give --data.columns and --data.target")
+            raise DataError(f"{name}: {none}; give --data.columns and --data.target")
         if why:
-            say(
-                Caution(
-                    f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({'; '.join(why)})"
-                )
-            )
+            left_out = f"{total - len(self):,} of {total:,} rows are left out"
+            say(Caution(f"{name}: {left_out} ({'; '.join(why)})"))
 
 
 def labels_of(examples: Examples) -> tuple[list[Any], dict[int, str]]:
@@ -314,29 +327,25 @@ def labels_of(examples: Examples) -> tuple[list[Any], dict[int, str]]:
     schema = examples.schema
     columns = examples.rows.columns
     kind = schema.target_kind
-    targets = schema.targets
-    if kind in ("numbers", "labels"):
-        each = []
-        faults = dict[int, str]()
-        for target in targets:
-            read = partial(_number if kind == "numbers" else _truth, target, schema.missing)
-            values, wrong = read_cells(columns[target.name], read)
-            each.append(values)
-            faults = wrong | faults
-        if kind == "numbers" and len(each) == 1:
-            return each[0], faults
-        rows = [[math.nan if x is None else x for x in row] for row in zip(*each)]
-        return [None if all(map(math.isnan, row)) else row for row in rows], faults
     if kind == "none":
         return [None] * len(examples), {}
-    (target,) = targets
-    label_of: Callable[..., Any] = {"text": _answer, "tags": _tags}.get(kind, _class)  # type: ignore[assignment]
-    labels, faults = read_cells(columns[target.name], partial(label_of, target, schema.missing))
+    each = []
+    faults = dict[int, str]()
+    for target in schema.targets:
+        read = partial(_LABELS[kind], target, schema.missing)
+        values, wrong = read_cells(columns[target.name], read)
+        each.append(values)
+        faults = wrong | faults
+    if kind == "labels" or len(each) > 1:
+        rows = [[math.nan if x is None else x for x in row] for row in zip(*each)]
+        return [None if all(map(math.isnan, row)) else row for row in rows], faults
+    (labels,) = each
     if kind == "tags":
         ((name, words),) = examples.values.items()
-        for row, tags in enumerate(labels):
-            if tags is not None and words[row] is not None and len(tags) != len(words[row]):
-                what = f"{name} has {len(words[row])} words and {target.name} {len(tags)}"
+        for row, (tags, own) in enumerate(zip(labels, words)):
+            if tags is not None and own is not None and len(tags) != len(own):
+                target = schema.targets[0]
+                what = f"{name} has {len(own)} words and {target.name} {len(tags)}"
                 faults[row] = (
                     f"{what}; give a tag for each word, or for several labels of a text a column each"
                 )
@@ -364,10 +373,8 @@ def _truth(target: Column, missing: Sequence[str], cell: Any) -> float | None:
 def _answer(target: Column, _: Sequence[str], cell: Any) -> str | list[str] | None:
     if is_blank(cell):
         return None
-    if not all(
-        isinstance(text, str) and text.strip()
-        for text in (cell if isinstance(cell, list) else [cell])
-    ):
+    texts = cell if isinstance(cell, list) else [cell]
+    if not all(isinstance(text, str) and text.strip() for text in texts):
         raise ValueError(
             f"{target.name} is {short(cell)}, which is no text; choose another with --data.target"
         )
@@ -382,7 +389,15 @@ def _tags(_: Column, __: Sequence[str], cell: Any) -> list[str] | None:
 
 
 def _class(target: Column, missing: Sequence[str], cell: Any) -> str | None:
-    if isinstance(cell, list | dict) and not is_blank(cell):
+    if is_missing(cell, missing):
+        return None
+    if isinstance(cell, list | dict):
         advice = "for a class of each word give --data.target_kind tags, for several labels a column each"
         raise ValueError(f"{target.name} is {short(cell)}, which is no class; {advice}")
-    return None if is_missing(cell, missing) else word_of(cell)
+    return word_of(cell)
+
+
+_LABELS: dict[str, Callable[[Column, Sequence[str], Any], Any]] = {
+    "classes": _class, "numbers": _number, "labels": _truth, "text": _answer, "tags": _tags,
+}  # fmt: skip
+"""Reads the label in a cell, by what the target holds."""

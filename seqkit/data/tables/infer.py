@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import islice, product
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.formats import IMAGE, OF_CLASSES
+from seqkit.data.kinds import FILES, IMAGE_NAMES, KINDS, OF_CELLS, TargetKind
 from seqkit.data.tables.cells import (
     AMBIGUOUS,
     MISSING,
@@ -35,16 +36,14 @@ from seqkit.data.tables.cells import (
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import (
     CELLS,
-    FILES,
-    OF_CELLS,
     Column,
     Given,
-    Kind,
+    Role,
     Schema,
-    TargetKind,
-    check_column,
+    no_column,
     option,
-)  # fmt: skip
+    series_of,
+)
 from seqkit.data.walk import exists_as, suffix_of
 from seqkit.errors import DataError
 
@@ -71,20 +70,6 @@ TARGET_NAMES = (
     "value", "score",
 )  # fmt: skip
 """Names of columns that are the target where none is named, the likeliest first."""
-
-IMAGE_NAMES = ("image", "images", "img", "picture", "photo")
-
-INPUT_NAMES = {
-    "text": ("text", "input", "sentence", "body", "message", "content", "document", "review", "comment", "question",
-             "prompt", "messages", "conversations", "source", "src"),
-    "image": (*IMAGE_NAMES, "path", "file", "filename", "file_name"),
-    "audio": ("audio", "sound", "recording", "wav", "path", "file", "filename", "file_name"),
-    "smiles": ("smiles", "canonical_smiles", "smi", "molecule", "mol"),
-    "file": ("file", "path", "filename", "file_name", "recording"),
-    "series": ("series", "values", "signal", "measurements", "sequence", "x"),
-    "words": ("tokens", "words"),
-}  # fmt: skip
-"""Names of columns that are the input of a recipe that reads one, the likeliest first."""
 
 SMILES_NAMES = re.compile(
     r"smiles|\b(smi|mol|molecule|drug|ligand|compound|structure)\b", re.IGNORECASE
@@ -122,77 +107,24 @@ def infer(
     split: str | None = None,
     group: str | None = None,
     folder: Path | None = None,
+    input_flag: str = "--data.input",
 ) -> Schema:
     """The schema of a table, from its first rows and what is given.
 
     reads: the kind of the one column that a recipe reads; "": one column of any kind; None: the recipe reads all
     columns. split, group: columns that say the split and the group of a row. folder: folder of files that the tokenizer
-    reads itself; None: it reads none.
+    reads itself; None: it reads none. input_flag: option that names the input, for messages.
     Raises DataError where a column does not exist, or the input or target is not clear.
 
     >>> schema = infer(Rows({"size": ["1.5", "2", "NA"], "kind": ["a", "b", "a"]}, [("t.csv", 3)]))
     >>> [(column.name, column.kind, column.role) for column in schema.columns], schema.missing
     ([('size', 'number', 'input'), ('kind', 'category', 'target')], ('na',))
     """
-    given = given or Given()
     if len(rows) == 0:
-        raise DataError(
-            [
-                *rows.faults,
-                f"{rows.name} has a header ({', '.join(rows.names)}) and no rows; add some",
-            ][0]
-        )
-    own = {name for name in (split, group) if name is not None}
-    steps = _steps(rows, given, own)
-    named = steps or ([given.input] if isinstance(given.input, str) else [])
-    said = {
-        "input": named,
-        "target": given.targets,
-        "columns": given.kinds,
-        "forms": given.forms or (),
-    }
-    for flag, names in (said | {"split": own & {split}, "group": own & {group}}).items():
-        for name in names:
-            check_column(rows, name, f"--data.{flag}")
-    if any(name in own for name in given.targets):
-        raise DataError(
-            f"{rows.name}: {given.targets[0]!r} is the target, and names split or group; give another column"
-        )
-    if both := [
-        name
-        for name in given.targets
-        if name in named or given.kinds.get(name, "unused") != "unused"
-    ]:
-        raise DataError(
-            f"{rows.name}: {both[0]!r} is input and target; give another column with --data.target"
-        )
-    cells = {name: list(islice(rows.columns[name], LOOKED_AT)) for name in rows.names}
-    words = _missing(cells.values()) if given.missing is None else given.missing
-    missing = tuple(word.strip().lower() for word in words)
-    columns = {
-        name: _column(name, looked_at, given, missing, folder) for name, looked_at in cells.items()
-    }
-    if any(column.form == "," for column in columns.values()):  # 1.234 beside 0,5 has a thousand
-        for name, column in columns.items():
-            has_points = column.kind == "number" and any("." in str(cell) for cell in cells[name])
-            if (
-                has_points
-                and not column.is_given
-                and all(_fits_number(cell, ",") for cell in cells[name])
-            ):
-                columns[name] = replace(column, form=",")
-    for name in own - {*named, *given.kinds}:
-        if name == split or columns[name].kind in (*OF_CELLS, "unused"):
-            columns[name] = replace(columns[name], role="split" if name == split else "group")
-    for name in _targets(rows, columns, given, named):
-        columns[name] = replace(columns[name], role="target", why="", is_given=bool(given.targets))
-    targets = [column for column in columns.values() if column.role == "target"]
-    target_kind = given.target_kind or _target_kind(rows, targets, cells)
-    series = tuple(replace(columns[name], kind="number") for name in steps)
-    schema = Schema(
-        tuple(columns.values()), target_kind, missing, rows.name, series, tuple(given.header or ())
-    )
-    return _with_input(schema, rows, named, reads, cells)
+        no_rows = f"{rows.name} has a header ({', '.join(rows.names)}) and no rows; add some"
+        raise DataError([*rows.faults, no_rows][0])
+    table = _FirstRows(rows, given or Given(), reads, input_flag)
+    return table.schema(split, group, folder)
 
 
 def _missing(columns: Iterable[Sequence[Any]]) -> list[str]:
@@ -216,17 +148,20 @@ def _column(
     """A column, by what is given, else by its name and cells. A form says that it holds dates or numbers."""
     filled = [cell for cell in cells if not is_missing(cell, missing)]
     form = (given.forms or {}).get(name, "")
-    kind = given.kinds.get(name) or ("date" if "%" in form else "number" if form else None)
+    kind = given.kinds.get(name)
+    if kind is None and form:
+        kind = "date" if "%" in form else "number"
     if kind is None:
         return _guessed(name, filled, folder, has_gaps=len(filled) < len(cells))
+    role: Role = "unused" if kind == "unused" else "input"
     if kind == "date" and not form:
         forms = _date_forms(filled)
         if len(forms) > 1:
             raise DataError(f"{name}: {_two_forms(name, filled)}")
-        form = forms[0] if forms else ""
+        form = "".join(forms)
     elif kind == "number":
         form = form or _number_form(filled) or ""
-    return Column(name, kind, "unused" if kind == "unused" else "input", form, is_given=True)  # type: ignore[arg-type]
+    return Column(name, kind, role, form, is_given=True)
 
 
 def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: bool) -> Column:
@@ -301,13 +236,13 @@ def _fits_number(cell: Any, form: str) -> bool:
     return is_missing(cell, AMBIGUOUS) or number(cell, form) is not None
 
 
-def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> Kind | None:
+def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> str | None:
     """The kind of a column of molecules, or of names of files; None: it is none of these."""
     first = texts[:100]
     suffixes = {suffix_of(text) for text in first}
     for known in (IMAGE, *OF_CLASSES):
         if suffixes <= set(known.suffixes):
-            return known.kind  # type: ignore[return-value]
+            return known.kind
     if folder is not None and 2 * sum(
         exists_as(folder / text, Path.is_file) for text in first
     ) > len(first):
@@ -363,208 +298,271 @@ def _date_of_another_form(cells: Sequence[str]) -> str | None:
     return next((cell for cell, forms in zip(cells, fits) if not (common := common & forms)), None)
 
 
-# ── target ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── roles ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _targets(
-    rows: Rows, columns: Mapping[str, Column], given: Given, named: Sequence[str]
-) -> list[str]:
-    """The columns of the target: the named ones, one with a well-known name, or the last of numbers or classes."""
-    if given.targets or given.target_kind == "none":
-        return given.targets
-    open_ones = [c for name, c in columns.items() if name not in named and name not in given.kinds]
-    free = [column.name for column in open_ones if column.role == "input"]
-    targets = []
-    if given.target_kind == "labels":
-        targets = [name for name in free if _is_yes_no(rows.columns[name])]
-    if not targets:
-        known = [
-            column.name
-            for wanted in TARGET_NAMES
-            for column in open_ones
-            if column.name.lower().strip() == wanted and column.role in ("input", "unused")
-        ]
-        kinds = {"number", "category"}
-        if given.target_kind in ("text", "tags"):
-            kinds = {"text", "words", "category"}
-        last = [name for name in free if columns[name].kind in kinds]
-        targets = known[:1] or last[-1:] or free[-1:]
-        left = {column.name for column in open_ones if column.role in ("input", "group")} - {
-            *targets
+class _FirstRows:
+    """The first rows of a table, by which its schema is inferred; the arguments are those of `infer`.
+
+    cells: by column. named: columns that the user names as input; steps: several that are one series.
+    """
+
+    def __init__(self, rows: Rows, given: Given, reads: str | None, input_flag: str):
+        self.name = rows.name
+        self.names = rows.names
+        self.given = given
+        self.reads = reads
+        self.input_flag = input_flag
+        self.cells = {name: list(islice(rows.columns[name], LOOKED_AT)) for name in rows.names}
+
+    def schema(self, split: str | None, group: str | None, folder: Path | None) -> Schema:
+        """The schema of the table."""
+        given = self.given
+        own = [name for name in (split, group) if name is not None]
+        self.steps = self._steps(own)
+        self.named = list(self.steps)
+        if isinstance(given.input, str) and not self.steps:
+            self.named = [given.input]
+        self._check(split, group)
+        missing = given.missing
+        if missing is None:
+            missing = _missing(self.cells.values())
+        missing = [word.strip().lower() for word in missing]
+        self.columns = {
+            name: _column(name, cells, given, missing, folder) for name, cells in self.cells.items()
         }
-        if not (named or given.kinds or left):
-            targets = []
-    if not targets and given.target_kind is not None:
+        self._take_points_for_thousands()
+        for name in own:
+            if name in self.named or name in given.kinds:
+                continue
+            if name == split:
+                self._change(name, role="split")
+            elif self.columns[name].kind in (*OF_CELLS, "unused"):
+                self._change(name, role="group")
+        for name in self._targets():
+            self._change(name, role="target", why="", is_given=bool(given.targets))
+        target_kind = given.target_kind or self._target_kind()
+        self._take_input(target_kind)
+        columns = list(self.columns.values())
+        series = [replace(self.columns[name], kind="number") for name in self.steps]
+        if series:
+            others = [column for column in columns if column.name not in self.steps]
+            columns = [series_of(series), *others]
+        for column in columns:
+            if column.name == CELLS and column.role == "input" and column.kind not in OF_CELLS:
+                raise DataError(f"{self.name}: a column cannot be called {CELLS!r}; rename it")
+        header = tuple(given.header or ())
+        return Schema(tuple(columns), target_kind, tuple(missing), self.name, tuple(series), header)
+
+    def _change(self, name: str, **changes: Any) -> None:
+        self.columns[name] = replace(self.columns[name], **changes)
+
+    def _of_role(self, *roles: str) -> list[Column]:
+        return [column for column in self.columns.values() if column.role in roles]
+
+    def _check(self, split: str | None, group: str | None) -> None:
+        """Raise DataError where a column that is named does not exist, or has two roles."""
+        given = self.given
+        said: dict[str, Iterable[str | None]] = {
+            "input": self.named, "target": given.targets, "columns": given.kinds, "forms": given.forms or (),
+            "split": [split], "group": [group],
+        }  # fmt: skip
+        for flag, names in said.items():
+            for name in names:
+                if name is not None and name not in self.cells:
+                    raise no_column(self.name, name, self.names, f"--data.{flag}")
+        for name in given.targets:
+            if name in (split, group):
+                raise DataError(
+                    f"{self.name}: {name!r} is the target, and names split or group; give another column"
+                )
+            if name in self.named or given.kinds.get(name, "unused") != "unused":
+                raise DataError(
+                    f"{self.name}: {name!r} is input and target; give another column with --data.target"
+                )
+
+    def _take_points_for_thousands(self) -> None:
+        """Read 1.234 as a thousand in a table that has 0,5, too."""
+        if all(column.form != "," for column in self.columns.values()):
+            return
+        for name, column in self.columns.items():
+            cells = self.cells[name]
+            if column.is_given or column.kind != "number":
+                continue
+            if any("." in str(cell) for cell in cells) and all(
+                _fits_number(cell, ",") for cell in cells
+            ):
+                self._change(name, form=",")
+
+    # ── target ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _targets(self) -> list[str]:
+        """The columns of the target: the named ones, one with a well-known name, or the last of numbers or classes."""
+        wanted = self.given.target_kind
+        if self.given.targets or wanted == "none":
+            return self.given.targets
+        is_open = {
+            name: column
+            for name, column in self.columns.items()
+            if name not in self.named and name not in self.given.kinds
+        }
+        free = [name for name, column in is_open.items() if column.role == "input"]
+        targets = []
+        if wanted == "labels":
+            targets = [name for name in free if _is_yes_no(self.cells[name])]
+        if not targets:
+            called = {
+                name.lower().strip(): name
+                for name, column in reversed(is_open.items())
+                if column.role in ("input", "unused")
+            }
+            known = [called[name] for name in TARGET_NAMES if name in called]
+            kinds: tuple[str, ...] = ("number", "category")
+            if wanted in ("text", "tags"):
+                kinds = ("text", "words", "category")
+            last = [name for name in free if self.columns[name].kind in kinds]
+            targets = known[:1] or last[-1:] or free[-1:]
+            left = [
+                name
+                for name, column in is_open.items()
+                if column.role in ("input", "group") and name not in targets
+            ]
+            if not (self.named or self.given.kinds or left):
+                targets = []
+        if not targets and wanted is not None:
+            raise DataError(
+                f"{self.name} has no column for the target ({', '.join(self.names)}); name one: --data.target"
+            )
+        return targets
+
+    def _target_kind(self) -> TargetKind:
+        """What targets hold: words and few whole numbers under a name of classes are classes, numbers measured."""
+        targets = self._of_role("target")
+        if not targets:
+            return "none"
+        if len(targets) > 1:
+            if all(column.kind == "number" for column in targets):
+                return "numbers"
+            if all(_is_yes_no(self.cells[column.name]) for column in targets):
+                return "labels"
+            names = ", ".join(column.name for column in targets)
+            raise DataError(
+                f"{self.name}: several targets ({names}) are all numbers or all yes and no; give --data.target"
+            )
+        (target,) = targets
+        if target.kind == "words":
+            return "tags"
+        filled = [cell for cell in self.cells[target.name] if not is_blank(cell)]
+        if target.kind in FILES or any(isinstance(cell, list | dict) for cell in filled):
+            what = f"{target.name} is {short(filled[0])}, which is no target"
+            raise DataError(
+                f"{self.name}: {what}; give another --data.target, or what it holds: --data.target_kind"
+            )
+        numbers = [
+            x
+            for cell in filled
+            if (x := number(cell, target.form)) is not None and not math.isnan(x)
+        ]
+        is_other = target.kind in ("unused", "date")
+        if target.kind == "number" or (is_other and len(numbers) == len(filled)):
+            few = set(numbers)
+            is_whole = all(x.is_integer() for x in few) and 2 * len(few) <= len(numbers)
+            is_called = target.name.lower() in CLASS_NAMES and len(few) <= FEW_VALUES
+            if not is_whole or not (is_called or len(few) == 2):
+                return "numbers"
+        elif target.kind in ("text", "smiles"):
+            return "text"
+        return "classes"
+
+    # ── input ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take_input(self, target_kind: TargetKind) -> None:
+        """Leave as input only what is read: named columns, one for a recipe of one, or all."""
+        inputs = self._of_role("input") or self._of_role("group")
+        chosen = self.named
+        if not chosen and self.reads is None:
+            chosen = [column.name for column in inputs]
+        elif not chosen:
+            chosen = [self._one_input(inputs)]
+        for column in self._of_role("input"):
+            if column.name not in chosen:
+                self._change(column.name, role="unused", why="the recipe reads one column")
+        if self.steps:
+            return
+        for name in chosen:
+            column = self.columns[name]
+            self._change(
+                name,
+                kind=self._wanted(column, is_tagged=target_kind == "tags"),
+                why=column.why if column.role == "input" else "",
+                role="input",
+                is_given=column.is_given or bool(self.named),
+            )
+        if not chosen:
+            whys = [f"{one.name}: {one.why}" for one in self.columns.values() if one.why]
+            why = "; ".join(whys) or ", ".join(self.names)
+            raise DataError(f"{self.name}: no column is left as input ({why}); give --data.columns")
+        if target_kind == "tags" and len(chosen) > 1:
+            raise DataError(
+                f"{self.name}: tags need one input, not {', '.join(chosen)}; name one with --data.input"
+            )
+
+    def _wanted(self, column: Column, *, is_tagged: bool) -> str:
+        """The kind as which a recipe reads a column: a recipe of texts reads categories and numbers as texts, too."""
+        if is_tagged:
+            return "words"
+        if self.reads and not column.is_given:
+            return self.reads
+        return "text" if column.kind == "unused" else column.kind
+
+    def _one_input(self, inputs: Sequence[Column]) -> str:
+        """The one column that a recipe reads: of its kind, by name, else the longest text."""
+        reads = self.reads
+        same = [column for column in inputs if reads in ("", column.kind)]
+        if reads == "text" and not same:
+            free = self._of_role("input", "group")
+            same = [column for column in free if column.kind in ("category", "words", "smiles")]
+        if not same:
+            held = ", ".join(f"{column.name}: {column.kind}" for column in inputs) or "none"
+            raise DataError(
+                f"{self.name} has no column of {reads or 'input'} left ({held}); name one with {self.input_flag}"
+            )
+        if len(same) == 1:
+            return same[0].name
+        called = {column.name.lower().strip(): column.name for column in reversed(same)}
+        for name in KINDS[reads or same[0].kind].input_names:
+            if name in called:
+                return called[name]
+        lengths = {one.name: sum(len(str(cell)) for cell in self.cells[one.name]) for one in same}
+        first, second, *_ = sorted(lengths, key=lambda name: -lengths[name])
+        if reads == "text" and lengths[first] >= 2 * lengths[second]:
+            return first
+        both = ", ".join(map(repr, lengths))
         raise DataError(
-            f"{rows.name} has no column for the target ({', '.join(rows.names)}); name one: --data.target"
+            f"{self.name}: the columns {both} fit equally as input; name one with {self.input_flag}"
         )
-    return targets
+
+    def _steps(self, own: Sequence[str]) -> Sequence[str]:
+        """The columns that are one series; empty: the input is one column, or all."""
+        given = self.given.input
+        if isinstance(given, list):
+            if not given or len(set(given)) < len(given):
+                raise DataError(
+                    f"{self.name}: --data.input is {given}; give each column of a series once"
+                )
+            return given
+        if given is None or given in self.cells or not ("*" in given or "?" in given):
+            return []
+        pattern = re.compile(re.escape(given).replace(r"\*", ".*").replace(r"\?", "."))
+        others = (*own, *self.given.targets)
+        found = [name for name in self.names if pattern.fullmatch(name) and name not in others]
+        if not found:
+            raise DataError(
+                f"{self.name}: no column is called as in {given!r} ({', '.join(self.names[:5])})"
+            )
+        return found
 
 
 def _is_yes_no(cells: Sequence[Any]) -> bool:
-    found = {truth(cell) for cell in islice(cells, LOOKED_AT)}
+    found = {truth(cell) for cell in cells}
     return {0.0, 1.0} <= found and None not in found
-
-
-def _target_kind(
-    rows: Rows, targets: Sequence[Column], cells: Mapping[str, Sequence[Any]]
-) -> TargetKind:
-    """The content of the targets: words and few whole numbers under a name of classes are classes, numbers measured."""
-    if not targets:
-        return "none"
-    if len(targets) > 1:
-        if all(column.kind == "number" for column in targets):
-            return "numbers"
-        if all(_is_yes_no(cells[column.name]) for column in targets):
-            return "labels"
-        names = ", ".join(column.name for column in targets)
-        raise DataError(
-            f"{rows.name}: several targets ({names}) are all numbers or all yes and no; give --data.target"
-        )
-    (target,) = targets
-    if target.kind == "words":
-        return "tags"
-    filled = [cell for cell in cells[target.name] if not is_blank(cell)]
-    if target.kind in FILES or any(isinstance(cell, list | dict) for cell in filled):
-        what = f"{target.name} is {short(filled[0])}, which is no target"
-        raise DataError(
-            f"{rows.name}: {what}; give another --data.target, or what it holds: --data.target_kind"
-        )
-    numbers = [
-        x for cell in filled if (x := number(cell, target.form)) is not None and not math.isnan(x)
-    ]
-    if target.kind == "number" or (
-        target.kind in ("unused", "date") and len(numbers) == len(filled)
-    ):
-        few = set(numbers)
-        is_whole = all(x.is_integer() for x in few) and 2 * len(few) <= len(numbers)
-        is_class = len(few) == 2 or (len(few) <= FEW_VALUES and target.name.lower() in CLASS_NAMES)
-        return "classes" if is_whole and is_class else "numbers"
-    return "text" if target.kind in ("text", "smiles") else "classes"
-
-
-# ── input ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _with_input(
-    schema: Schema,
-    rows: Rows,
-    named: Sequence[str],
-    reads: str | None,
-    cells: Mapping[str, Sequence[Any]],
-) -> Schema:
-    """The schema in which only what is read is an input: named columns, one for a recipe of one, or all."""
-    inputs = [column for column in schema.columns if column.role == "input"]
-    inputs = inputs or [column for column in schema.columns if column.role == "group"]
-    if schema.steps:
-        chosen = []
-    elif named:
-        chosen = list(named)
-    elif reads is None:
-        chosen = [column.name for column in inputs]
-    else:
-        chosen = [_one_input(schema, inputs, reads, cells)]
-    columns = []
-    for column in schema.columns:
-        if column.name in chosen:
-            kind = _wanted(column, reads, is_tagged=schema.target_kind == "tags")
-            why = column.why if column.role == "input" else ""
-            columns.append(
-                replace(
-                    column,
-                    kind=kind,
-                    role="input",
-                    why=why,
-                    is_given=column.is_given or bool(named),
-                )
-            )
-        elif column.role == "input":
-            columns.append(replace(column, role="unused", why="the recipe reads one column"))
-        else:
-            columns.append(column)
-    if schema.steps:
-        series = Column(
-            f"{schema.steps[0].name} … {schema.steps[-1].name}", "series", is_given=True
-        )
-        columns = [series, *(column for column in columns if column.name not in named)]
-    elif not chosen:
-        why = "; ".join(
-            f"{column.name}: {column.why}" for column in columns if column.why
-        ) or ", ".join(rows.names)
-        raise DataError(f"{rows.name}: no column is left as input ({why}); give --data.columns")
-    if schema.target_kind == "tags" and len(chosen) > 1:
-        raise DataError(
-            f"{rows.name}: tags need one input, not {', '.join(chosen)}; name one with --data.input"
-        )
-    if any(
-        column.name == CELLS and column.role == "input" and column.kind not in OF_CELLS
-        for column in columns
-    ):
-        raise DataError(f"{rows.name}: a column cannot be called {CELLS!r}; rename it")
-    return replace(schema, columns=tuple(columns))
-
-
-def _wanted(column: Column, reads: str | None, *, is_tagged: bool) -> Kind:
-    """The kind as which a recipe reads a column: a recipe of texts reads categories and numbers as texts, too."""
-    if is_tagged:
-        return "words"
-    if not reads or column.is_given:
-        return column.kind if column.kind != "unused" else "text"
-    return reads  # type: ignore[return-value]
-
-
-def _one_input(
-    schema: Schema, inputs: Sequence[Column], reads: str, cells: Mapping[str, Sequence[Any]]
-) -> str:
-    """The one column that a recipe reads: of its kind, by name, else the longest text."""
-    if reads:
-        same = [column for column in inputs if column.kind == reads]
-    else:
-        same = list(inputs)
-    if reads == "text" and not same:
-        free = [column for column in schema.columns if column.role in ("input", "group")]
-        same = [column for column in free if column.kind in ("category", "words", "smiles")]
-    if not same:
-        held = ", ".join(f"{column.name}: {column.kind}" for column in inputs) or "none"
-        raise DataError(
-            f"{schema.name} has no column of {reads or 'input'} left ({held}); name one with --data.input"
-        )
-    names = INPUT_NAMES.get(reads or same[0].kind, ())
-    known = [column for wanted in names for column in same if column.name.lower().strip() == wanted]
-    if known or len(same) == 1:
-        return (known or same)[0].name
-    lengths = {column.name: sum(len(str(cell)) for cell in cells[column.name]) for column in same}
-    first, second = sorted(lengths, key=lambda name: -lengths[name])[:2]
-    if reads == "text" and lengths[first] >= 2 * lengths[second]:
-        return first
-    both = ", ".join(map(repr, lengths))
-    raise DataError(
-        f"{schema.name}: the columns {both} fit equally as input; name one with --data.input"
-    )
-
-
-def _steps(rows: Rows, given: Given, own: set[str]) -> list[str]:
-    """The columns that are one series; empty: the input is one column, or all."""
-    if isinstance(given.input, list):
-        if not given.input or len(set(given.input)) < len(given.input):
-            raise DataError(
-                f"{rows.name}: --data.input is {given.input}; give each column of a series once"
-            )
-        return given.input
-    if (
-        given.input is None
-        or given.input in rows.names
-        or not ("*" in given.input or "?" in given.input)
-    ):
-        return []
-    pattern = re.compile(re.escape(given.input).replace(r"\*", ".*").replace(r"\?", "."))
-    found = [
-        name
-        for name in rows.names
-        if pattern.fullmatch(name) and name not in {*own, *given.targets}
-    ]
-    if not found:
-        raise DataError(
-            f"{rows.name}: no column is called as in {given.input!r} ({', '.join(rows.names[:5])})"
-        )
-    return found

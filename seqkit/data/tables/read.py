@@ -6,40 +6,57 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seqkit.data.formats import TABLE
-from seqkit.data.io import read_bytes
+from seqkit.data.io import reading
+from seqkit.data.notes import listed
 from seqkit.data.tables.rows import Rows, format_suffix, joined
 from seqkit.data.tables.text import TextReader
 from seqkit.data.walk import matching, walk
 from seqkit.errors import DataError
+from seqkit.files import check_regular
+
+
+class Tables:
+    """Reads tables, each path once: it is handed from who guesses what a table holds to who learns from it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Rows] = {}
+
+    def read(
+        self,
+        path: str | Sequence[str],
+        *,
+        split: str = "train",
+        header: Sequence[str] | None = None,
+    ) -> Rows:
+        """Rows of a path or several, as of `read_tables`."""
+        key = f"{path} {split} {header and [*header]}"
+        if key not in self._known:
+            self._known[key] = read_tables(path, split=split, header=header)
+        return self._known[key]
 
 
 def read_tables(
-    path: str | Sequence[str],
-    *,
-    split: str = "train",
-    header: Sequence[str] | None = None,
-    max_rows: int | None = None,
+    path: str | Sequence[str], *, split: str = "train", header: Sequence[str] | None = None
 ) -> Rows:
     """Rows of one path or several: files, folders of shards, patterns such as `data/*.csv`, `hf://owner/name`.
 
-    split: split of a hub name. header: names of the columns, where delimited files have none. max_rows: number of rows
-    after which reading ends; None: all are read.
+    split: split of a hub name. header: names of the columns, where delimited files have none.
     Raises DataError, naming file and line, where a file cannot be read or the columns of two differ.
     """
-    paths = [file for one in ([path] if isinstance(path, str) else path) for file in files_of(one)]
-    if not paths:
+    if isinstance(path, str):
+        path = [path]
+    files = [file for one in path for file in files_of(one)]
+    if not files:
         raise DataError("path is an empty list; give at least one table")
-    parts: list[Rows] = []
-    for file in paths:
-        parts.append(_read(file, split, header, max_rows))
-        if max_rows is not None and sum(map(len, parts)) >= max_rows:
-            break
-    first, *others = parts
+    first, *others = [_read(file, split, header) for file in files]
     for other in others:
         if set(other.names) != set(first.names):
-            both = f"{other.name} has the columns {_list(other.names)}, and {first.name} has {_list(first.names)}"
-            raise DataError(f"{both}; give tables of the same columns")
-    return joined(parts) if others else first
+            ours = f"{first.name} has {listed(first.names, 12)}"
+            theirs = f"{other.name} has the columns {listed(other.names, 12)}"
+            raise DataError(f"{theirs}, and {ours}; give tables of the same columns")
+    if others:
+        return joined([first, *others])
+    return first
 
 
 def is_remote(path: str) -> bool:
@@ -62,35 +79,34 @@ def files_of(path: str) -> list[str]:
         raise DataError(
             f"{path} holds no table; give a folder of {', '.join(TABLE.suffixes)} files"
         )
-    if len(kinds := sorted({format_suffix(name) for name in found})) > 1:
+    kinds = sorted({format_suffix(name) for name in found})
+    if len(kinds) > 1:
         raise DataError(
             f"{path} holds tables of several formats ({', '.join(kinds)}); give one, as {path}/*{kinds[0]}"
         )
     return found
 
 
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
-
-
-def _read(path: str, split: str, header: Sequence[str] | None, max_rows: int | None) -> Rows:
+def _read(path: str, split: str, header: Sequence[str] | None) -> Rows:
     """Rows of a file, or of a split of a hub's data set. Raises DataError where it cannot be read."""
-    file = Path(path)
-    suffix = format_suffix(path)
-    if not is_remote(path):
-        read_bytes(file, 4, if_empty="give a table with a header and rows")
-    if is_remote(path) or suffix in (".parquet", ".arrow", ".feather"):
-        from seqkit.data.tables.arrow import read_arrow, read_hub  # brings pyarrow
+    if is_remote(path):
+        from seqkit.data.tables.arrow import read_hub  # brings pyarrow
 
-        if is_remote(path):
-            return read_hub(path, split)
-        return read_arrow(file, max_rows)
-    reader = TextReader(file, max_rows)
+        return read_hub(path, split)
+    file = Path(path)
+    with reading(file):
+        state = file.stat()
+        check_regular(file, state.st_mode)
+    if state.st_size == 0:
+        raise DataError(f"{file} is empty (0 bytes); give a table with a header and rows")
+    suffix = format_suffix(path)
+    if suffix in (".parquet", ".arrow", ".feather"):
+        from seqkit.data.tables.arrow import read_arrow
+
+        return read_arrow(file)
     if suffix in (".csv", ".tsv"):
-        return reader.delimited(header)
+        return TextReader(file).delimited(header)
     if suffix in (".json", ".jsonl", ".ndjson"):
-        return reader.objects()
-    if suffix == ".txt":
-        return reader.texts()
-    known = ", ".join(sorted({format_suffix(f"t{name}") for name in (*TABLE.suffixes, ".txt")}))
+        return TextReader(file).objects()
+    known = ", ".join(sorted({format_suffix(f"t{name}") for name in TABLE.suffixes}))
     raise DataError(f"{file} ends in {file.suffix.lower() or 'nothing'}; tables end in {known}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.io import COMPRESSED
+from seqkit.data.notes import listed
 
 
 @dataclass(frozen=True)
@@ -39,22 +40,24 @@ class Rows:
     @property
     def name(self) -> str:
         """The file, or the first of several."""
-        return self.files[0][0] + (", …" if len(self.files) > 1 else "")
+        return listed([name for name, _ in self.files], 1)
 
     def place(self, index: int) -> str:
         """File and line of a row, for messages; a file without lines has row numbers, from 1."""
         number = bisect_right(self.files, index, key=itemgetter(1))
-        name = self.files[number][0]
-        start = self.files[number - 1][1] if number else 0
+        name, _ = self.files[number]
         if self.lines is not None:
             return f"{name}, line {self.lines[index]}"
+        start = self.files[number - 1][1] if number else 0
         return f"{name}, row {index - start + 1}"
 
 
 def format_suffix(file: str | Path) -> str:
     """The suffix that names the format, in lower case; that of a compression behind it counts as none."""
     path = Path(str(file).lower())
-    return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix
+    if path.suffix in COMPRESSED:
+        path = path.with_suffix("")
+    return path.suffix
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
@@ -78,14 +81,14 @@ class _Joined(Sequence[Any]):
 
     def __init__(self, parts: Sequence[Sequence[Any]]):
         self._parts = parts
-        self._ends = list(accumulate(map(len, parts)))
+        self._bounds = [0, *accumulate(map(len, parts))]
 
     def __len__(self) -> int:
-        return self._ends[-1]
+        return self._bounds[-1]
 
     def __getitem__(self, index: Any) -> Any:
-        part = bisect_right(self._ends, index)
-        return self._parts[part][index - (self._ends[part - 1] if part else 0)]
+        part = bisect_right(self._bounds, index) - 1
+        return self._parts[part][index - self._bounds[part]]
 
     def __iter__(self) -> Iterator[Any]:
         return chain.from_iterable(self._parts)

@@ -8,10 +8,11 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import yaml
 
+from seqkit.data.kinds import FILES, KINDS, OF_CELLS, TARGETS, TargetKind
 from seqkit.data.tables.cells import (
     content_of,
     conversation,
@@ -30,31 +31,18 @@ from seqkit.data.tables.rows import Rows
 from seqkit.errors import DataError, suggest
 from seqkit.files import load_yaml
 
-Kind = Literal[
-    "number", "category", "date", "text", "image", "audio", "video", "smiles", "series", "words", "file", "unused"
-]  # fmt: skip
-"""Kind of the cells of a column. Files of each kind are names relative to the table, or the bytes of files. A
-series is a list of numbers, or of lists of numbers; words are a list of words, or a text with spaces between them."""
-
-KINDS: tuple[Kind, ...] = get_args(Kind)
-
-TargetKind = Literal["classes", "numbers", "labels", "text", "tags", "none"]
-"""Kind of the target: a class, measurements, yes or no of each column, another text, a class for each word, nothing."""
-
-OF_CELLS = ("number", "category", "date")
-"""Kinds of columns that are one part together, whose tokenizer is Cells; every other column is a part."""
-
 CELLS = "cells"
 """Key of the row of numbers, categories and dates in a raw example, and name of its part."""
-
-FILES = ("image", "audio", "video", "file")
-"""Kinds of columns that are files."""
 
 MAX_NUMBER = 1e18
 """Largest number: the square of a larger one, as a loss takes it, is too near the end of float32 (3e38)."""
 
 SAID_COLUMNS = 30
 """Columns that are said in a line each; of wider tables the rest is counted."""
+
+
+Role = Literal["input", "target", "group", "split", "unused"]
+"""What a column is used as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +58,8 @@ class Column:
     """
 
     name: str
-    kind: Kind
-    role: Literal["input", "target", "group", "split", "unused"] = "input"
+    kind: str
+    role: Role = "input"
     form: str = ""
     why: str = ""
     is_given: bool = False
@@ -82,11 +70,13 @@ class Column:
         Numbers and dates are floats (dates in years since 1970), categories texts; texts, names of files and series are
         as they are. Raises ValueError where it is not what the column holds.
         """
-        if self.kind in ("text", "words"):
+        if self.kind in ("text", "words"):  # which may be called null
             is_empty = is_blank(cell) or (isinstance(cell, str) and cell.strip().lower() in missing)
         else:
             is_empty = is_missing(cell, missing)
-        return None if is_empty else _READERS[self.kind](self, cell)
+        if is_empty:
+            return None
+        return _READERS[self.kind](self, cell)
 
     def _number(self, cell: Any) -> float | None:
         found = number(cell, self.form)
@@ -150,7 +140,7 @@ class Given:
 
     input: the one column that is read, or several of numbers that are a series, or a pattern such as `s*`; None: all.
     target: the column that is learned; several for numbers and labels. target_kind: what it holds (`TargetKind`).
-    columns: kind of each column (`Kind`), or a list of the names of all columns, which is taken as `header`. forms:
+    columns: kind of each column (`KINDS`), or a list of the names of all columns, which is taken as `header`. forms:
     form of dates, as `strptime` takes it, and "," for numbers with a decimal comma. missing: words that say that a cell
     is empty, beside those that programs write. header: names of all columns, where the file has none.
     """
@@ -175,9 +165,9 @@ class Given:
             raise ValueError(
                 f"target is {self.target}; give one column or several different ones, or leave it out"
             )
-        if self.target_kind is not None and self.target_kind not in get_args(TargetKind):
+        if self.target_kind is not None and self.target_kind not in TARGETS:
             raise ValueError(
-                f"target_kind is {self.target_kind!r}; {suggest(str(self.target_kind), get_args(TargetKind))}"
+                f"target_kind is {self.target_kind!r}; {suggest(str(self.target_kind), TARGETS)}"
             )
         if len(self.targets) > 1 and self.target_kind in ("classes", "text", "tags"):
             raise ValueError(
@@ -238,33 +228,63 @@ class Schema:
         """The columns that are learned."""
         return [column for column in self.columns if column.role == "target"]
 
+    def column(self, name: str) -> Column:
+        """The column of that name."""
+        return next(column for column in self.columns if column.name == name)
+
     @property
     def parts(self) -> dict[str, str]:
         """Kind of each part of an example: columns, and `cells` for numbers, categories and dates together."""
         found: dict[str, str] = {
             column.name: column.kind for column in self.inputs if column.kind not in OF_CELLS
         }
-        return found | ({CELLS: CELLS} if len(found) < len(self.inputs) else {})
+        if len(found) < len(self.inputs):
+            found[CELLS] = CELLS
+        return found
 
     def settings(self) -> dict[str, Any]:
         """The schema as the settings of a data source (`Given`) that are saved with a run."""
-        used = [
-            c for c in self.columns if c.role == "unused" or (c.role == "input" and not self.steps)
-        ]
+        columns = {}
+        for column in self.columns:
+            if column.role == "unused":
+                columns[column.name] = "unused"
+            elif column.role == "input" and not self.steps:
+                columns[column.name] = column.kind
+        forms = {one.name: one.form for one in (*self.columns, *self.steps) if one.form}
         targets = [column.name for column in self.targets]
-        return {
+        found = {
             "target": targets[0] if len(targets) == 1 else targets or None,
             "target_kind": self.target_kind,
-            "columns": {
-                column.name: column.kind if column.role == "input" else "unused" for column in used
-            },
-            "forms": {
-                column.name: column.form for column in (*self.columns, *self.steps) if column.form
-            }
-            or None,
+            "columns": columns,
+            "forms": forms or None,
             "missing": list(self.missing) or None,
             "header": list(self.header) or None,
-        } | ({"input": [column.name for column in self.steps]} if self.steps else {})
+        }
+        if self.steps:
+            found["input"] = [column.name for column in self.steps]
+        return found
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> Schema:
+        """The columns that are read, from the settings of a data source that were saved with a run."""
+        kinds = settings.get("columns") or {}
+        forms = settings.get("forms") or {}
+        given = settings.get("input")
+        steps: list[Column] = []
+        if isinstance(given, list):
+            steps = [Column(name, "number", form=forms.get(name, "")) for name in given]
+            columns = [series_of(steps)]
+        else:
+            if isinstance(given, str) and not kinds:
+                kinds = {given: "text"}
+            columns = [
+                Column(name, kind, form=forms.get(name, ""))
+                for name, kind in kinds.items()
+                if kind != "unused"
+            ]
+        missing = tuple(settings.get("missing") or ())
+        header = tuple(settings.get("header") or ())
+        return cls(tuple(columns), "none", missing, steps=tuple(steps), header=header)
 
     def lines(self) -> Iterator[str]:
         """The inferred columns, a line for each."""
@@ -289,7 +309,9 @@ class Schema:
                 kind = {"unused": "column"}.get(column.kind, column.kind)
             else:
                 kind = "not used"
-            why = f" ({column.why})" if column.why else ""
+            why = ""
+            if column.why:
+                why = f" ({column.why})"
             yield f"{self.name}: {kind}: {', '.join(words)}{why}; to change: {flag}"
         if (more := len(inferred) - SAID_COLUMNS) > 0:
             yield f"{self.name}: and {more:,} columns more; --print_config shows all"
@@ -297,12 +319,20 @@ class Schema:
             yield f"{self.name}: {word.upper()} counts as an empty cell; to change: --data.missing '[]'"
 
 
+def series_of(steps: Sequence[Column]) -> Column:
+    """The column that stands for several columns of numbers which are one series."""
+    return Column(f"{steps[0].name} … {steps[-1].name}", "series", is_given=True)
+
+
 def check_column(rows: Rows, column: str, flag: str) -> None:
-    """Raise DataError where there is no such column, with the nearest one and the flag that names it."""
+    """Raise DataError where there is no such column. flag: option that names it."""
     if column not in rows.columns:
-        raise DataError(
-            f"{rows.name} has no column {column!r}; {suggest(column, rows.names)} ({flag})"
-        )
+        raise no_column(rows.name, column, rows.names, flag)
+
+
+def no_column(table: str, column: str, names: Iterable[str], flag: str) -> DataError:
+    """The error for a column that does not exist, with the nearest one."""
+    return DataError(f"{table} has no column {column!r}; {suggest(column, names)} ({flag})")
 
 
 def option(name: str, value: str | Mapping[str, str] | Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Rows of text files: CSV and TSV, JSON and JSON Lines, lines of text; each fault with its file and line.
+"""Rows of text files: CSV and TSV, JSON and JSON Lines; each fault with its file and line.
 
 Python's `csv` and `json` read them. pandas and pyarrow are no faster where faults have to be named: 58,788 rows of 25
 columns take `csv.reader` 0.4 s and `pandas.read_csv` 0.5 s. And they let through what would be learned as data (pandas
@@ -21,7 +21,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
-from seqkit.data.io import COMPRESSED, not_utf8
+from seqkit.data.io import COMPRESSED, not_utf8, reading
+from seqkit.data.notes import listed
 from seqkit.data.tables.cells import word_of
 from seqkit.data.tables.rows import Rows, format_suffix
 from seqkit.errors import DataError, one_line
@@ -57,10 +58,9 @@ class _Unquoted(Exception):
 
 @dataclass
 class TextReader:
-    """Reads one text file, at most so many rows of it. faults, notes: as those of `Rows`."""
+    """Reads one text file. faults, notes: as those of `Rows`."""
 
     file: Path
-    max_rows: int | None
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -90,41 +90,30 @@ class TextReader:
     def _delimited(self, header: Sequence[str] | None, *, quoted: bool) -> Rows:
         with _opened(self.file) as text, _large_cells():
             beginning = [*islice(text, LOOKED_AT)]
-            separator, skipped = self._layout(
-                [line.rstrip("\r\n") for line in beginning if line.strip()], header
-            )
-            rows: Iterator[tuple[int, list[str]]] = self._cells(
-                chain(beginning, text), separator, quoted
-            )
+            filled = [line.rstrip("\r\n") for line in beginning if line.strip()]
+            separator, skipped = self._layout(filled, header)
+            rows = self._cells(chain(beginning, text), separator, quoted)
             for _ in range(skipped):
                 next(rows)
             names = list(header or ())
             if header is None:
-                names = [
-                    word_of(cell) or f"column {i}" for i, cell in enumerate(next(rows)[1], start=1)
-                ]
+                _, first = next(rows)
+                names = [word_of(cell) or f"column {i}" for i, cell in enumerate(first, start=1)]
                 below = [*islice(rows, LOOKED_AT - 1)]
                 self._check_header(names, [row for _, row in below])
                 rows = chain(below, rows)
-            if twice := sorted({name for name in names if names.count(name) > 1}):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
                 raise DataError(
                     f"{self.file} has two columns called {twice[0]!r}; rename one, or give --data.columns"
                 )
             if separator == "\t" and quoted:
                 rows = _strict(rows, len(names))
-            return self._in_columns(
-                names, self._checked(rows, names, separator, has_header=header is None)
-            )
-
-    def texts(self) -> Rows:
-        """Rows of a file with a text a line."""
-        return self._in_columns(
-            ["text"], ((number, [line]) for number, line in self.lines() if line.strip())
-        )
+            checked = self._checked(rows, names, separator, has_header=header is None)
+            return self._in_columns(names, checked)
 
     def _in_columns(self, names: Sequence[str], rows: Iterator[tuple[int, list[str]]]) -> Rows:
         """Cells by column, some rows at a time, so that no row stays in memory."""
-        rows = islice(rows, self.max_rows)
         lines = list[int]()
         columns = {name: list[str]() for name in names}
         while chunk := [*islice(rows, 500)]:
@@ -139,26 +128,26 @@ class TextReader:
             raise DataError(
                 f"{self.file} holds only blank lines; give a table with a header and rows"
             )
-        is_tabs = format_suffix(self.file) == ".tsv"
-        if named := re.fullmatch(r"sep=(.)", first[0]):
+        named = re.fullmatch(r"sep=(.)", first[0])
+        if named is not None:
             return named[1], 1
         skipped = next((i for i, line in enumerate(first) if not line.startswith("#")), len(first))
         if skipped == len(first):
             raise DataError(
                 f"{self.file} begins with {len(first)} lines or more of comments; take them out"
             )
-        separator = "\t" if is_tabs else self._separator(first[skipped:])
-        if skipped:
-            if header is None and 0 < first[skipped].count(separator) == first[skipped - 1].count(
-                separator
-            ):
-                advice = "take out the # if it is the header, else the line"
-                raise DataError(
-                    f"{self.file}, line {skipped} begins with # and has as many cells as the next; {advice}"
-                )
-            self.notes.append(
-                f"{self.file}: {skipped} lines at the top that begin with # are left out"
+        separator = "\t"
+        if format_suffix(self.file) != ".tsv":
+            separator = self._separator(first[skipped:])
+        if not skipped:
+            return separator, 0
+        num_marks = first[skipped].count(separator)
+        if header is None and 0 < num_marks == first[skipped - 1].count(separator):
+            advice = "take out the # if it is the header, else the line"
+            raise DataError(
+                f"{self.file}, line {skipped} begins with # and has as many cells as the next; {advice}"
             )
+        self.notes.append(f"{self.file}: {skipped} lines at the top that begin with # are left out")
         return separator, skipped
 
     def _separator(self, first: Sequence[str]) -> str:
@@ -189,15 +178,9 @@ class TextReader:
                 f"{self.file}, line 1 looks like a title: most of its cells are empty; take it out"
             )
         has_decimal = any(is_one and "." in name for is_one, name in zip(numbers, names))
-        if (
-            all(numbers)
-            or has_decimal
-            or (any(texts) and any(values))
-            or (len(names) > 1 and all(texts))
-        ):
-            example = ", ".join(f"column{i}" for i in range(1, min(len(names), 3) + 1)) + ", …" * (
-                len(names) > 3
-            )
+        is_sentences = len(names) > 1 and all(texts)
+        if all(numbers) or has_decimal or is_sentences or (any(texts) and any(values)):
+            example = listed([f"column{i}" for i, _ in enumerate(names, start=1)], 3)
             raise DataError(
                 f"{self.file}, line 1 looks like a row, not like a header: {one_line(repr(names[-1]))[:60]}; write a "
                 f"header into the file, or name all {len(names)} columns: --data.columns '[{example}]'"
@@ -206,27 +189,27 @@ class TextReader:
     def _checked(
         self,
         rows: Iterator[tuple[int, list[str]]],
-        names: Sequence[str],
+        names: list[str],
         separator: str,
         *,
         has_header: bool,
     ) -> Iterator[tuple[int, list[str]]]:
         """The rows that have a cell for each column."""
-        mark = {"\t": "a tab"}.get(separator, repr(separator))
+        mark = "a tab" if separator == "\t" else repr(separator)
+        what = "the header" if has_header else "--data.columns"
         for line, row in rows:
             if len(row) != len(names):
-                count = f"{len(row)} cell{'' if len(row) == 1 else 's'}"
-                what = "the header" if has_header else "--data.columns"
+                count = "1 cell" if len(row) == 1 else f"{len(row)} cells"
                 self.fault(
                     f"line {line} has {count}, and {what} has {len(names)}; quote cells that hold {mark}"
                 )
             elif "\0" in "".join(row):
                 self.fault(f"line {line} holds NUL bytes, so it is no text; give CSV as UTF-8")
             elif (
-                word_of(row[0]) == names[0]
-                and has_header
+                has_header
                 and len(row) > 1
-                and [*map(word_of, row)] == [*names]
+                and word_of(row[0]) == names[0]
+                and [*map(word_of, row)] == names
             ):
                 self.fault(
                     f"line {line} is the header again, as where files were joined; take it out"
@@ -253,11 +236,12 @@ class TextReader:
         except csv.Error as error:
             if separator == "\t" and quoted:
                 raise _Unquoted from error
-            is_open = "unexpected end of data" in str(error) or "field larger" in str(error)
-            reason = "a quote that opens there is not closed" if is_open else str(error)
-            where = f"line {begins}" + (
-                "" if begins == reader.line_num else f" to {reader.line_num}"
-            )
+            reason = str(error)
+            if "unexpected end of data" in reason or "field larger" in reason:
+                reason = "a quote that opens there is not closed"
+            where = f"line {begins}"
+            if begins != reader.line_num:
+                where += f" to {reader.line_num}"
             raise DataError(
                 f"{self.file}, {where}: {reason}; double the quotes inside a cell"
             ) from error
@@ -269,9 +253,15 @@ class TextReader:
         records: list[dict[str, Any]] = []
         places: list[int] = []
         names: dict[str, None] = {}
-        array = self._array() if format_suffix(self.file) == ".json" else None
-        unit = "line" if array is None else "entry"
-        for number, record in self._parsed() if array is None else enumerate(array, start=1):
+        array = None
+        if format_suffix(self.file) == ".json":
+            array = self._array()
+        unit = "line"
+        parsed: Iterator[tuple[int, Any]] = self._parsed()
+        if array is not None:
+            unit = "entry"
+            parsed = enumerate(array, start=1)
+        for number, record in parsed:
             if not isinstance(record, dict):
                 self.fault(f'{unit} {number} holds no object; give objects, such as {{"text": …}}')
                 continue
@@ -282,13 +272,11 @@ class TextReader:
                 )
             records.append(record)
             places.append(number)
-            if len(records) == self.max_rows:
-                break
         if not names:
             no_fields = (
                 f'{self.file} holds no objects with fields; give one a line, such as {{"text": …}}'
             )
-            raise DataError(self.faults[0] if self.faults else no_fields)
+            raise DataError([*self.faults, no_fields][0])
         columns = {name: [record.get(name) for record in records] for name in names}
         return Rows(columns, [(str(self.file), len(records))], places, self.faults, self.notes)
 
@@ -337,7 +325,9 @@ class TextReader:
                 for x in whole.values()
                 if isinstance(x, list) and all(isinstance(one, dict) for one in x)
             ]
-            whole = lists[0] if len(lists) == 1 else [whole]
+            if len(lists) == 1:
+                return lists[0]
+            return [whole]
         return list(whole)
 
 
@@ -368,16 +358,14 @@ def _large_cells() -> Iterator[None]:
 def _opened(file: Path) -> Iterator[Iterator[str]]:
     """The lines of a file, without a byte-order mark. Raises DataError for what is no text, or is damaged."""
     opener = COMPRESSED.get(file.suffix.lower())
+    with reading(file):
+        data = (opener or Path.open)(file, "rb")
     try:
-        with (opener or Path.open)(file, "rb") as data:
-            is_utf16 = isinstance(data, BufferedReader) and data.peek(2)[:2] in (
-                b"\xff\xfe",
-                b"\xfe\xff",
-            )
-            with TextIOWrapper(
-                data, encoding="utf-16" if is_utf16 else "utf-8-sig", newline=""
-            ) as text:
-                yield text if opener is None else _bounded(file, text)
+        encoding = "utf-8-sig"
+        if isinstance(data, BufferedReader) and data.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            encoding = "utf-16"
+        with data, TextIOWrapper(data, encoding=encoding, newline="") as text:
+            yield text if opener is None else _bounded(file, text)
     except UnicodeError:
         raise not_utf8(file) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:

@@ -6,7 +6,7 @@ import soundfile
 import torch
 from PIL import Image
 
-from seqkit.data import AudioFolder, DataModule, ImageFolder, TextFolder
+from seqkit.data import AudioFolder, DataModule, ImageFolder, Loading, Selection, TextFolder
 from seqkit.data.notes import Caution
 from seqkit.data.sources.folder import ClassFolder
 from seqkit.errors import DataError
@@ -188,7 +188,12 @@ def test_what_is_read_for_a_tokenizer_is_what_the_tokenizer_makes_of_the_file(
     """So that training and `predict`, which has the tokenizer alone, see the same image."""
     path = photos(tmp_path)
     tokenizer = Patches(2, channels=1, resize=resize, crop=crop)
-    data = DataModule(ImageFolder(path, test_fraction=0.5), tokenizer, Masked(), valid_fraction=0)
+    data = DataModule(
+        ImageFolder(path, test_fraction=0.5),
+        tokenizer,
+        Masked(),
+        selection=Selection(valid_fraction=0),
+    )
     splits = data.splits()
     source = ImageFolder(path, test_fraction=0.5)
     source.read_for(Patches(1, channels=1))
@@ -204,7 +209,7 @@ def test_a_folder_of_unlabelled_images_is_enough_to_pretrain(tmp_path):
     rng = np.random.default_rng(0)
     for i in range(7):
         Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / f"{i}.png")
-    data = DataModule(ImageFolder(str(tmp_path)), Patches(4), Masked(), batch_size=2)
+    data = DataModule(ImageFolder(str(tmp_path)), Patches(4), Masked(), Loading(batch_size=2))
     data.setup()
     assert sum(batch[0].content.shape[0] for batch in data.train_dataloader()) == 5
     refused = DataModule(ImageFolder(str(tmp_path)), Patches(4), Classify())
@@ -230,7 +235,12 @@ def test_recordings_keep_their_rate(tmp_path):
 
 
 def test_the_rate_to_which_the_tokenizer_resamples_is_said(tmp_path, caplog):
-    DataModule(AudioFolder(clips(tmp_path)), LogMel(16000), Classify(), valid_fraction=0).splits()
+    DataModule(
+        AudioFolder(clips(tmp_path)),
+        LogMel(16000),
+        Classify(),
+        selection=Selection(valid_fraction=0),
+    ).splits()
     assert "mono, at 8000, 16000 Hz, resampled to 16000 Hz (--tokenizer.sample_rate)" in caplog.text
 
 
@@ -302,7 +312,10 @@ def test_channels_that_cancel_each_other_are_said_where_they_are_mixed(
                 tmp_path / name / f"{i}.wav", np.stack([left, left if i == 1 else -left], 1), 8000
             )
     DataModule(
-        AudioFolder(str(tmp_path)), LogMel(8000, channels=channels), Classify(), valid_fraction=0
+        AudioFolder(str(tmp_path)),
+        LogMel(8000, channels=channels),
+        Classify(),
+        selection=Selection(valid_fraction=0),
     ).splits()
     said = [message for message in caplog.messages if "cancel each other" in message]
     assert len(said) == is_said

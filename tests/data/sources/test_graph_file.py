@@ -13,7 +13,6 @@ from safetensors.numpy import save_file
 
 from seqkit.config import complete
 from seqkit.data import graph_files
-from seqkit.data.sources import graph_file
 from seqkit.data.sources.graph_file import GraphFile
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE
@@ -286,36 +285,29 @@ def blocks(path, n=240, num_blocks=3, weak=0.3):
     return str(path)
 
 
-def test_eigenvectors_are_added_where_they_tell_more_nodes_apart(tmp_path):
+def test_nodes_with_features_get_eigenvectors_where_they_are_asked_for(tmp_path, caplog):
     path = blocks(tmp_path / "g.npz")
     arrays = dict(np.load(path))
     source = GraphFile(path)
+    with caplog.at_level(logging.WARNING, logger="seqkit"):
+        assert source.splits().train[0].raw.nodes.shape == (240, 1)
+    assert "eigenvectors may help, too: --data.eigenvectors 8" in caplog.text
+    assert source.decided() == {"eigenvectors": 0}
+    source = GraphFile(path, eigenvectors=8)
     nodes = source.splits().train[0].raw.nodes
     assert (nodes.shape, source.decided()) == ((240, 9), {"eigenvectors": 8})
     again = GraphFile(path, **source.decided())
     assert torch.equal(again.splits().train[0].raw.nodes, nodes)
     assert torch.equal(again.nodes_of(path)[0].nodes, nodes)
-    np.savez(path, **(arrays | {"x": np.eye(3)[arrays["y"]]}))
-    source = GraphFile(path)
-    assert source.splits().train[0].raw.nodes.shape == (240, 3)
-    assert source.decided() == {"eigenvectors": 0}
     np.savez(path, **(arrays | {"x": arrays["y"] % 2}))
     assert GraphFile(path, eigenvectors=5).splits().train[0].raw.nodes.shape == (240, 7)
-
-
-def test_labels_of_test_nodes_decide_nothing(tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(graph_file, "help_to_classify", lambda *given: seen.append(given[-1]))
-    splits = GraphFile(blocks(tmp_path / "g.npz")).splits()
-    assert (seen[0] < 0).tolist() == (splits.test[0].label != IGNORE).tolist()
 
 
 @pytest.mark.slow
 def test_where_features_say_little_eigenvectors_do(tmp_path):
     """Without them it is 50 %."""
-    config = complete(
-        "graph/nodes", "debug", ["--data", blocks(tmp_path / "g.npz"), "--trainer.max_epochs", "60"]
-    )
+    keys = ["--data", blocks(tmp_path / "g.npz"), "--data.eigenvectors", "8"]
+    config = complete("graph/nodes", "debug", [*keys, "--trainer.max_epochs", "60"])
     assert run(config, tmp_path / "run")["metrics"]["accuracy"] > 0.9
     written = complete(tmp_path / "run" / "config.yaml")
     assert written["data"]["source"]["eigenvectors"] == 8

@@ -1,7 +1,7 @@
 import pytest
 
 from seqkit.config import complete
-from seqkit.data import DataModule, TextFiles, TextFolder
+from seqkit.data import DataModule, Selection, TextFiles, TextFolder
 from seqkit.errors import DataError
 from seqkit.objectives import NextToken
 from seqkit.tokenizers import Characters
@@ -34,7 +34,10 @@ def test_held_out_characters_that_training_lacks_share_an_id(tmp_path, caplog):
     )
     tokenizer = Characters()
     data = DataModule(
-        TextFiles(str(tmp_path / "a.txt")), tokenizer, NextToken(), window=7, valid_fraction=0.0
+        TextFiles(str(tmp_path / "a.txt")),
+        tokenizer,
+        NextToken(),
+        selection=Selection(window=7, valid_fraction=0.0),
     )
     data.setup()
     text = "".join(sample.raw for sample in data.splits().train)
@@ -50,7 +53,10 @@ def test_a_text_without_unknown_characters_has_the_vocabulary_of_its_alphabet(tm
     (tmp_path / "a.txt").write_text("to be or not to be " * 20, encoding="utf-8")
     tokenizer = Characters()
     DataModule(
-        TextFiles(str(tmp_path / "a.txt")), tokenizer, NextToken(), window=7, valid_fraction=0.0
+        TextFiles(str(tmp_path / "a.txt")),
+        tokenizer,
+        NextToken(),
+        selection=Selection(window=7, valid_fraction=0.0),
     ).setup()
     assert tokenizer.vocab_size == len(set("to be or not to be "))
 
@@ -76,7 +82,9 @@ def test_a_text_too_short_to_be_cut_is_named(tmp_path):
 def test_the_splits_of_a_text_have_the_name_of_its_file(tmp_path):
     (tmp_path / "b.txt").write_text("to be or not to be", encoding="utf-8")
     source, tokenizer = TextFiles(str(tmp_path / "b.txt")), Characters()
-    splits = DataModule(source, tokenizer, NextToken(), window=3, valid_fraction=0.3).splits()
+    splits = DataModule(
+        source, tokenizer, NextToken(), selection=Selection(window=3, valid_fraction=0.3)
+    ).splits()
     for samples in (splits.train, splits.valid, splits.test):
         assert samples.name(0) == samples[:1].name(0) == str(tmp_path / "b.txt")
     assert splits.train[0].raw + splits.valid[0].raw + splits.test[0].raw == "to be or not to be"
