@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.cli.options import add_recipe
-from seqkit.config import complete, dotted, explain, to_yaml
+from seqkit.config import Config, complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
 if TYPE_CHECKING:
+    from seqkit.runs.summary import Summary
     from seqkit.runs.trained_model import TrainedModel
     from seqkit.training.interrupt import StopSignals
 
@@ -87,7 +88,7 @@ def _resume(args: Namespace) -> int:
     return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline))
 
 
-def trained(config: Mapping[str, Any], out: Path, *, has_baseline: bool) -> dict[str, Any]:
+def trained(config: Config, out: Path, *, has_baseline: bool) -> Summary | None:
     """Summary of the run of this configuration in `out`, with its report, as of `train_or_resume`."""
     with _stopped_in_one_line() as signals:
         from seqkit.report.beside import beside
@@ -97,7 +98,7 @@ def trained(config: Mapping[str, Any], out: Path, *, has_baseline: bool) -> dict
         return _reported(out, summary, signals)
 
 
-def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool) -> dict[str, Any]:
+def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool) -> Summary | None:
     with _stopped_in_one_line() as signals:
         from seqkit.report.beside import beside
         from seqkit.runs.run import resume_run
@@ -106,7 +107,7 @@ def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool) ->
         return _reported(folder, summary, signals)
 
 
-def _reported(folder: Path, summary: dict[str, Any], signals: StopSignals) -> dict[str, Any]:
+def _reported(folder: Path, summary: Summary | None, signals: StopSignals) -> Summary | None:
     """The summary, once there is a report; on the first process of a distributed run alone."""
     from seqkit.report.page import write_report
 
@@ -130,7 +131,7 @@ def _stopped_in_one_line() -> Iterator[StopSignals]:
         yield signals
 
 
-def _shown(folder: Path, summary: Mapping[str, Any]) -> int:
+def _shown(folder: Path, summary: Summary | None) -> int:
     """Print the result, on the first process of a distributed run alone."""
     if summary:
         from rich.console import Console
@@ -177,8 +178,8 @@ def fit(
 
 
 def _fit(
-    config: Mapping[str, Any], out: Path | None, *, has_baseline: bool, report: bool = True
-) -> tuple[Path, dict[str, Any]]:
+    config: Config, out: Path | None, *, has_baseline: bool, report: bool = True
+) -> tuple[Path, Summary | None]:
     from seqkit.report.beside import beside
     from seqkit.report.page import write_report
     from seqkit.runs.folder import new_folder

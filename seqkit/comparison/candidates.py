@@ -14,7 +14,7 @@ from seqkit.analysis.cost import training_flops
 from seqkit.analysis.receptive_field import farthest_input
 from seqkit.comparison.budget import nearest
 from seqkit.comparison.settings import Settings, Variant
-from seqkit.config import build, complete
+from seqkit.config import Config, build, complete
 from seqkit.config.schema import Field, fits
 from seqkit.data.batching import Batch
 from seqkit.errors import DataError, UsageError
@@ -347,7 +347,7 @@ def meta_model(
 ) -> Model:
     """The model of a configuration, by default without its weights. Raises ValueError where it is refused."""
     with torch.device(device):
-        arguments = build({"model": config["model"]}).model
+        arguments = build(Config({"model": config["model"]})).model
         return Model(tokenizer.spec, **{**arguments, "objective": objective})
 
 
@@ -395,7 +395,7 @@ def _causal_words(config: Mapping[str, Any], name: str) -> list[str]:
     key = Field("backbone", kind="backbone").keys_below(name, "model.backbone").get("causal")
     if key is None or fits(None, key.hint):
         return []
-    objective: Objective = build({"model": config["model"]}).model["objective"]
+    objective: Objective = build(Config({"model": config["model"]})).model["objective"]
     return [f"--model.backbone.causal={str(bool(objective.causal)).lower()}"]
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from seqkit.comparison.scores import METRICS, ExampleScores, comparable_scores
 from seqkit.comparison.types import Cost, CurvePoint, Run, _Json
+from seqkit.config import Config
 from seqkit.errors import DivergedError
 from seqkit.training import metrics_csv
 
@@ -62,7 +63,7 @@ def run_cell(cell: Cell, folder: Path) -> Ended:
     from seqkit.runs.run import trial
 
     if cell.kind == "trial":
-        return Ended(metrics=trial(cell.config)["metrics"])
+        return Ended(metrics=trial(Config(cell.config)).metrics)
     if cell.kind == "measure":
         return Ended(costs=_costs(cell.config))
     return _run(cell, folder)
@@ -75,7 +76,7 @@ def _run(cell: Cell, folder: Path) -> Ended:
 
     found: dict[str, Any] = {}
 
-    def examine(model: Any, data: Any) -> dict[str, Any]:
+    def examine(model: Any, data: Any) -> None:
         metric = METRICS[cell.metric]
         found["scores"] = comparable_scores(model, data, metric, cell.config["seed"])
         if not math.isfinite(sum(found["scores"].numerator)):
@@ -84,10 +85,9 @@ def _run(cell: Cell, folder: Path) -> Ended:
             )
         if cell.examines:
             found["test_in_training"] = data.test_in_training()
-        return {}
 
     specialist = (lambda data, _: strong_baseline(data)[0]) if cell.has_baseline else None
-    summary = run(cell.config, folder, examine=examine, specialist=specialist)
+    summary = run(Config(cell.config), folder, examine=examine, specialist=specialist)
     own = run_of(
         cell.config["seed"], f"runs/{cell.id}", summary, read_curve(folder, summary["steps"])
     )
@@ -138,7 +138,9 @@ def _costs(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, Cost]:
     from seqkit.analysis.speed import measure
     from seqkit.runs.prepare import prepare
 
-    costs = measure({name: prepare(config) for name, config in configs.items()}, lengths=LENGTHS)
+    costs = measure(
+        {name: prepare(Config(config)) for name, config in configs.items()}, lengths=LENGTHS
+    )
     kept = (
         "tokens_per_second",
         "step_seconds",

@@ -20,6 +20,7 @@ from seqkit.comparison.candidates import Candidate, Size, value_at
 from seqkit.comparison.cells import Cell, Ended
 from seqkit.comparison.settings import LR_RATIO, Settings
 from seqkit.comparison.types import Cost, Metric, Trial
+from seqkit.config.record import learning_rates
 
 Execute = Callable[[Sequence[Cell]], Mapping[str, Ended]]
 """Runs cells, and returns the result of each by its id."""
@@ -276,8 +277,8 @@ def rate_values(candidate: Candidate, rate: Rate) -> dict[str, Any]:
     optimizer = optimizers[rate.optimizer]
     kind = {"optimizer.type": optimizer["type"]} if len(optimizers) > 1 else {}
     return kind | {
-        f"optimizer.{key}": float(f"{value_at(optimizer, key) * LR_RATIO**rate.power:.3g}")
-        for key in _rate_keys(optimizer)
+        f"optimizer.{key}": float(f"{own * LR_RATIO**rate.power:.3g}")
+        for key, own in learning_rates(optimizer).items()
     }
 
 
@@ -290,15 +291,6 @@ def _further(grid: Sequence[Rate], best: Setting | None) -> Rate | None:
     if min(powers) < power < max(powers):
         return None
     return Rate(optimizer, power + (1 if power == max(powers) else -1))
-
-
-def _rate_keys(optimizer: Mapping[str, Any], path: str = "") -> list[str]:
-    """Dotted keys of all learning rates of an optimizer, those of optimizers inside it too."""
-    found = [f"{path}lr"] if isinstance(optimizer.get("lr"), int | float) else []
-    for key, value in optimizer.items():
-        if isinstance(value, Mapping):
-            found += _rate_keys(value, f"{path}{key}.")
-    return found
 
 
 # ── runs and costs ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -331,7 +323,7 @@ def _measured(plan: Plan, tuned: Mapping[str, Tuned], execute: Execute) -> dict[
     """Cost of each candidate at its chosen size."""
     configs = {}
     for candidate in plan.candidates:
-        configs[candidate.name] = copy.deepcopy(candidate.config)
+        configs[candidate.name] = copy.deepcopy(dict(candidate.config))
         for key, value in tuned[candidate.name].size.values.items():
             _set(configs[candidate.name], key, value)
     return (
@@ -344,7 +336,7 @@ def config_of(
     plan: Plan, candidate: Candidate, values: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
     """Configuration of a run with these values by dotted key."""
-    config = copy.deepcopy(candidate.config)
+    config = copy.deepcopy(dict(candidate.config))
     for optimizer in candidate.optimizers:
         if optimizer["type"] == values.get("optimizer.type"):
             config["optimizer"] = copy.deepcopy(optimizer)

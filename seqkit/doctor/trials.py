@@ -6,7 +6,7 @@ They run on the CPU in float32, write no file, and leave model and random number
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from pytorch_lightning import Callback
 from torch import nn
 from torch.utils.data import DataLoader
 
+from seqkit.config.record import learning_rates
 from seqkit.doctor.subject import Subject
 from seqkit.errors import DivergedError
 from seqkit.interfaces import LabeledBatch
@@ -109,10 +110,4 @@ class Trial(Callback):
 
 def rates_in(config: Any, path: str = "optimizer") -> list[tuple[str, float]]:
     """(dotted key, learning rate) pairs of an optimizer's configuration and of the optimizers inside it."""
-    found = []
-    for key, value in config.items():
-        if key == "lr" and isinstance(value, int | float):
-            found.append((f"{path}.{key}", float(value)))
-        elif isinstance(value, Mapping):
-            found += rates_in(value, f"{path}.{key}")
-    return found
+    return [(f"{path}.{key}", float(rate)) for key, rate in learning_rates(config).items()]

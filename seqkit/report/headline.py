@@ -15,7 +15,7 @@ from seqkit.errors import one_line
 from seqkit.objectives.classify import BINARY_METRICS
 from seqkit.report.numbers import DASH
 from seqkit.runs.intervals import told
-from seqkit.runs.summary import FEW_STEPS
+from seqkit.runs.summary import reasons_of_trial
 
 SHARES = {
     "accuracy", "balanced_accuracy", "macro_f1", "precision", "recall", "explained", "token_error", "sequence_error",
@@ -41,9 +41,6 @@ USUAL = {
     "explained",
 }
 """Metrics that a run has without being asked for them, as are recalls (`a_to_b@1`); the terminal shows the others."""
-
-FEW_EXAMPLES = 1000
-"""A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
 
 
 class Headline(NamedTuple):
@@ -145,9 +142,11 @@ def _verdict(name: str, value: float, strong: Mapping[str, Any], *, is_higher_be
 
 def is_trial(summary: dict[str, Any]) -> bool:
     """True if a run took so few steps, or so few examples, that its figures say nothing of the model."""
-    steps = summary.get("steps")
-    limit = summary.get("limit")
-    return (steps is not None and steps < FEW_STEPS) or (limit is not None and limit < FEW_EXAMPLES)
+    return bool(_reasons(summary))
+
+
+def _reasons(summary: dict[str, Any]) -> list[str]:
+    return reasons_of_trial(*(summary.get(key) for key in ("steps", "limit", "num_train")))
 
 
 def cautions(summary: dict[str, Any], *, specialist: bool = True) -> list[str]:
@@ -162,20 +161,8 @@ def cautions(summary: dict[str, Any], *, specialist: bool = True) -> list[str]:
         format_metric(metric.name, x) for x in (metric.value, metric.baseline, metric.strong)
     )
     if is_trial(summary):
-        steps = summary.get("steps")
-        limit = summary.get("limit")
-        if steps is None or steps >= FEW_STEPS:
-            known = []
-        else:
-            known = ["1 step" if steps == 1 else f"{steps} steps"]
-        known += (
-            []
-            if limit is None or limit >= FEW_EXAMPLES
-            else [f"at most {limit} examples a split (data.limit)"]
-        )
-        return [
-            f"This is a trial run, with {' and '.join(known)}: its figures say little of the model."
-        ]
+        known = " and ".join(_reasons(summary))
+        return [f"This is a trial run, with {known}: its figures say little of the model."]
     if metric.is_no_better_than_constant:
         is_as_bad = metric.value == metric.baseline or metric.is_worse_than(metric.baseline)
         word = "no better" if is_as_bad else "not shown to be better"

@@ -60,7 +60,7 @@ def _collect(folder: Path) -> dict[str, Any]:
     """Values of a run in the template of the page; warnings are of the result, and of what is missing and why."""
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
         trained = load_one(folder)
-        summary = trained.summary | {"objective": type(trained.objective).__name__}
+        summary = dict(trained.summary) | {"objective": type(trained.objective).__name__}
         warnings = cautions(summary)
         metric = headline(summary)
         warnings += summary.get("data_cautions", [])
@@ -103,7 +103,7 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
     try:
         config = complete(trained.config)
         limit = config["data"]["limit"]
-        config["data"] = config["data"] | {"limit": min(limit or MAX_EXAMPLES, MAX_EXAMPLES)}
+        config = config.changed({"data.limit": min(limit or MAX_EXAMPLES, MAX_EXAMPLES)})
         data = data_module(config, trained.tokenizer, trained.objective)
         if (
             len(data.splits().test) == MAX_EXAMPLES
