@@ -127,19 +127,16 @@ def _changed(config: Config, place: Path, task: str | None) -> list[str]:
     theirs = complete(found, only=MODEL_KEYS)
     pairs = {f"model.{key}": (own[key], x) for key, x in theirs["model"].items() if key not in FREE}
     pairs = {"tokenizer": (config["tokenizer"], theirs["tokenizer"]), **pairs}
-    return [key for key, (ours, other) in pairs.items() if _held(ours) != _held(other)]
+    return [key for key, (mine, its) in pairs.items() if _held(mine) != _held(its)]
 
 
 FREE = {"path", "reads", "dropout", "drop_path", "init"}
 """Keys whose values may differ from the foreign model's."""
 
 
-def _held(section: Any) -> list[tuple[Key, Any]]:
-    """Keys and values of a part of a configuration, but for those that are free, at any depth."""
-    return sorted(
-        ((key, value) for key, value in walk(section) if not FREE & set(key)),
-        key=lambda one: str(one[0]),
-    )
+def _held(section: Any) -> dict[Key, Any]:
+    """Values of a part of a configuration by key, but for those that are free, at any depth."""
+    return {key: value for key, value in walk(section) if not FREE & set(key)}
 
 
 def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:
